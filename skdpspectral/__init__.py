@@ -1,0 +1,19 @@
+"""Differentially private spectral estimation and personalisation for scikit-learn."""
+
+from ._pca import DPPCA
+from .accounting import (
+    LedgerError,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DPPCA",
+    "LedgerError",
+    "PrivacyAccountant",
+    "PrivacyBudgetError",
+    "PrivacyLeakWarning",
+]

@@ -1,0 +1,145 @@
+"""Maps that enforce a bound on rows, whatever finite values they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+# Squared lengths in this range suffer neither overflow nor harmful underflow.
+_SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280
+
+
+def _target(clip_norm: float, n_features: int) -> float:
+    """Length to scale to, so that rounding errors cannot carry a row past the bound.
+
+    A squared norm of p terms, summed in any order, is off by up to p units in the
+    last place: half of that, beyond what the stated tolerance absorbs, is left.
+    """
+    return clip_norm * (1.0 - max(0, n_features - 6) * 2.0**-54)
+
+
+def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndarray:
+    """Rescale rows whose squares leave the range of float64.
+
+    Rows are first multiplied by a power of two, exactly; non-finite rows become 0.
+    """
+    out = np.zeros_like(rows)
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    good = np.flatnonzero(np.isfinite(largest) & (largest > 0.0))
+    exponents = np.frexp(largest[good])[1]
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.ldexp(rows[good], -exponents[:, None])
+        lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+        out[good] = scaled * (target / lengths)[:, None]
+        if only_longer:
+            short = lengths <= np.ldexp(target, -exponents)
+            out[good[short]] = rows[good[short]]
+    return out
+
+
+def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
+    X = np.asarray(X, dtype=np.float64)
+    target = _target(clip_norm, X.shape[1])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        squares = np.einsum("ij,ij->i", X, X)
+        # NaN compares false: such rows are not safe.
+        safe = (squares > _SAFE_LOW) & (squares < _SAFE_HIGH)
+        lengths = np.sqrt(squares)
+        factors = target / lengths
+        if only_longer:
+            factors[lengths <= target] = 1.0
+        if safe.all():
+            return np.multiply(X, factors[:, None], out=out)
+        extreme = _extreme_rows(X[~safe], target, only_longer)
+        factors[~safe] = 0.0
+        out = np.multiply(X, factors[:, None], out=out)
+    out[~safe] = extreme
+    return out
+
+
+def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
+    """Scale rows that are longer than a bound down to it.
+
+    For every finite input, subnormal numbers included, the norm of each row of the
+    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a value that is
+    not finite becomes zero.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows; computed in float64.
+    clip_norm : float
+        Bound, in [1e-60, 1e60].
+    out : ndarray of shape (n_rows, n_features), optional
+        Where to write; it may be `X` itself.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        Clipped rows, float64.
+    """
+    return _rescale_rows(X, clip_norm, True, out)
+
+
+def normalize_rows(X, *, out=None) -> np.ndarray:
+    """Scale every row to unit norm; a zero row stays zero.
+
+    The bound and the rule for values that are not finite are those of
+    :func:`clip_rows` with ``clip_norm=1``.
+
+    Parameters
+    ----------
+    X : array-like of shape (n_rows, n_features)
+        Rows; computed in float64.
+    out : ndarray of shape (n_rows, n_features), optional
+        Where to write; it may be `X` itself.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        Normalised rows, float64.
+    """
+    return _rescale_rows(X, 1.0, False, out)
+
+
+class Box:
+    """A public box of values, and the map of rows into its unit form.
+
+    Rows are clipped into the box, shifted to its midpoint and divided by its
+    largest half-width, or feature by feature.
+
+    Parameters
+    ----------
+    low, high : float or array-like of shape (n_features,)
+        Bounds of every feature, with ``low <= high``.
+    n_features : int
+        Number of features.
+    per_feature : bool, default=False
+        Whether to divide each feature by its own half-width.
+
+    Attributes
+    ----------
+    midpoint : ndarray of shape (n_features,)
+        Middle of the box.
+    unit : ndarray of shape (n_features,)
+        What each feature is divided by; 1 where a feature has no extent and is
+        divided by its own half-width.
+    half_widths : ndarray of shape (n_features,)
+        Half-widths after the division, each at most 1.
+    """
+
+    def __init__(self, low, high, n_features: int, *, per_feature: bool = False):
+        self.low = np.broadcast_to(np.asarray(low, dtype=np.float64), n_features)
+        self.high = np.broadcast_to(np.asarray(high, dtype=np.float64), n_features)
+        half = 0.5 * (self.high - self.low)
+        self.midpoint = self.low + half
+        unit = half if per_feature else np.full(n_features, half.max(initial=0.0))
+        self.unit = np.where(unit > 0.0, unit, 1.0)
+        self.half_widths = half / self.unit
+
+    def to_unit(self, X, *, out=None) -> np.ndarray:
+        """Map rows into the unit box; NaN stays, for :func:`clip_rows` to remove."""
+        out = np.clip(X, self.low, self.high, out=out, dtype=np.float64)
+        out -= self.midpoint
+        out /= self.unit
+        # Rounding may have carried a value past the half-width: clip again.
+        return np.clip(out, -self.half_widths, self.half_widths, out=out)

@@ -1,0 +1,542 @@
+"""Differentially private principal component analysis."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from . import _spectral, sensitivity
+from ._base import PrivateEstimator, check_public_size
+from ._clipping import Box, clip_rows, normalize_rows
+from ._sklearn_compat import Interval, StrOptions
+from .accounting import calibrate_gaussian, split_mu
+from .mechanisms import Exact, PrivacyPlan
+
+# Share of mu**2 for a private mean.
+_MEAN_SHARE = 0.15
+# Weight of the second moment in a joint release of both moments (Lemma 3.5).
+_JOINT_WEIGHT = 4.0
+_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+
+
+class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    r"""Differentially private principal component analysis.
+
+    The second moment of bounded rows is released with symmetric Gaussian noise; its
+    leading eigenvectors, by value, are the components. The guarantee holds for any
+    data: nothing is assumed of their distribution.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components r, at most ``min(n_samples, n_features)``.
+    epsilon : float or None, default=1.0
+        Privacy budget of one fit, positive. None (or infinity) switches privacy
+        off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
+    delta : float, default=1e-6
+        Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
+    mechanism : {"gaussian"}, default="gaussian"
+        How the components are released. "gaussian": noise on the second moment.
+    bounds : tuple (low, high) or None, default=None
+        Public bounds of the features, in the units of the data: numbers or arrays
+        of shape (n_features,). Rows are clipped into this box, shifted to its
+        midpoint and divided by its largest half-width, which leaves the principal
+        axes as they are. They must be known without looking at the data:
+        ``(X.min(0), X.max(0))`` would break the guarantee.
+    clip_norm : float or None, default=None
+        None scales every row, once shifted, to unit norm, which is best for
+        directions whenever noise matters and needs no knowledge of scale. A number
+        in [1e-60, 1e60] only scales longer rows down to it, in the units of the
+        data (of the scaled features with ``scale_by_bounds=True``); the trace of
+        the covariance's square root is a good choice where noise is negligible.
+    center : {"auto", "none", "private"}, default="auto"
+        What rows are measured from. "none": the midpoint of `bounds`, or the origin
+        without `bounds`. "private": a private mean, paid from the budget. "auto":
+        "private" with `bounds`; without them the mean is **taken to be zero**.
+    scale_by_bounds : bool, default=False
+        Whether to divide each feature by its own half-width, instead of all by the
+        largest.
+    center_clip_norm : float or None, default=None
+        Public radius, about the midpoint or origin, that rows are clipped to for
+        the private mean; needed for ``center="private"`` without `bounds` and with
+        ``clip_norm=None``.
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that every fit is charged to, before it reads the data. None takes
+        that of the enclosing ``with`` block, if any.
+    allow_seeded : bool, default=False
+        Whether an accountant with a budget lets in a fit with a `random_state`.
+    random_state : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy. **Anything else voids
+        the privacy of the fit**, and is for tests and figures alone: known noise
+        can be subtracted, and repeated noise cancels.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, leading first; the largest entry of each is positive.
+    explained_variance_ : ndarray of shape (n_components,)
+        Released eigenvalues, floored at 0. With ``clip_norm=None`` they describe
+        rows of unit norm (values in [0, 1] but for noise), otherwise clipped rows
+        in squared units of the data (of the scaled features with
+        ``scale_by_bounds=True``).
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        `explained_variance_` over the released trace.
+    mean_ : ndarray of shape (n_features,)
+        What rows are measured from, in the units of the data.
+    scale_ : ndarray of shape (n_features,) or None
+        What features are divided by; None unless ``scale_by_bounds=True``.
+    n_components_ : int
+        Number of components.
+    n_samples_ : int
+        Number of rows of the fit, public under replace-one.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features, where all of them are strings.
+    privacy_ : PrivacyPlan
+        What was released, at what cost; ``str(privacy_)`` is a sentence.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or X is invalid; nothing is charged.
+    PrivacyBudgetError
+        If the accountant's budget does not suffice; nothing is charged.
+
+    See Also
+    --------
+    PrivacyAccountant : The ledger of several fits.
+    sklearn.decomposition.PCA : The same without privacy.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``random_state=None`` is
+    (`epsilon`, `delta`)-differentially private for one row, under replacement of
+    that row (`n_samples` is public), for any data. All fitted attributes are
+    covered. What :meth:`transform` returns of a row is as private as that row.
+
+    The noise has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm at
+    most c (1 for unit rows), calibrated by the exact privacy curve of the Gaussian
+    mechanism. A private mean of unit rows takes 15 % of the budget's
+    :math:`\mu^2`; with a `clip_norm`, mean and second moment are released jointly.
+    Without noise the distance of the components to the true ones would be the
+    statistical error; noise adds about
+    :math:`\sqrt{2 r (p - r)} / (n \mu g)`, with g the gap between the r-th and
+    next eigenvalue of the bounded rows.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1.
+    Balle and Wang (2018), Improving the Gaussian mechanism, theorem 8.
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> X, components = make_spiked_covariance(20_000, 10, random_state=0)
+    >>> pca = DPPCA(n_components=1, epsilon=1.0).fit(X)
+    >>> abs(components[0] @ pca.components_[0]) > 0.99
+    np.True_
+    >>> print(DPPCA(epsilon=0.5).privacy_plan(n_samples=1000, n_features=20).mu < 0.13)
+    True
+    """
+
+    _parameter_constraints: dict = {
+        **PrivateEstimator._privacy_constraints,
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "mechanism": [StrOptions({"gaussian"})],
+        "bounds": [tuple, list, np.ndarray, None],
+        "clip_norm": [_CLIP_RANGE, None],
+        "center": [StrOptions({"auto", "none", "private"})],
+        "scale_by_bounds": ["boolean"],
+        "center_clip_norm": [_CLIP_RANGE, None],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism="gaussian",
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale_by_bounds=False,
+        center_clip_norm=None,
+        accountant=None,
+        allow_seeded=False,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.bounds = bounds
+        self.clip_norm = clip_norm
+        self.center = center
+        self.scale_by_bounds = scale_by_bounds
+        self.center_clip_norm = center_clip_norm
+        self.accountant = accountant
+        self.allow_seeded = allow_seeded
+        self.random_state = random_state
+
+    # -- what a fit will release ---------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public.
+        n_features : int
+            Number of features.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a fit of that shape is charged with.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or does not fit the shape.
+        """
+        self._check_parameters()
+        n_samples = check_public_size("n_samples", n_samples)
+        n_features = check_public_size("n_features", n_features)
+        if self.n_components > min(n_samples, n_features):
+            raise ValueError(
+                f"n_components={self.n_components} must be at most min(n_samples, "
+                f"n_features)={min(n_samples, n_features)} for n_samples={n_samples}, "
+                f"n_features={n_features}; ask for fewer components"
+            )
+        epsilon, mu = self._budget()
+        rows = _RowBounds(self, n_features)
+        return PrivacyPlan(
+            epsilon=epsilon,
+            delta=float(self.delta),
+            mechanisms=_mechanisms(rows, n_samples, mu),
+            estimator=type(self).__name__,
+            seeded=self.random_state is not None,
+            remarks=rows.remarks(),
+        )
+
+    # -- the estimator -----------------------------------------------------------------
+
+    def fit(self, X, y=None):
+        """Release the leading components of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, all finite; never modified.
+        y : None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or X is invalid; nothing is charged.
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            X = validate_data(self, X, dtype=[np.float64, np.float32])
+            plan = self.privacy_plan(*X.shape)
+            release = self._start_release(plan, n_public=X.shape[0])
+            rows = _RowBounds(self, X.shape[1])
+            mean, moment = _released_moments(release, rows, X)
+            self._set_components(rows, mean, moment)
+            self.n_samples_ = X.shape[0]
+            self.privacy_ = plan
+        return self
+
+    def _set_components(self, rows, mean, moment) -> None:
+        """Post-process released moments into public attributes."""
+        values, vectors = _spectral.top_eigh(moment, self.n_components)
+        values = np.maximum(values, 0.0)
+        # The other eigenvalues of a variance are not negative either.
+        total = max(float(np.trace(moment)), float(values.sum()), np.finfo(float).tiny)
+        self.components_ = vectors
+        self.explained_variance_ = values * rows.variance_unit**2
+        self.explained_variance_ratio_ = values / total
+        self.mean_ = rows.to_data_units(mean)
+        self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
+        self.n_components_ = len(vectors)
+
+    def transform(self, X):
+        """Project rows on the components.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; they are neither clipped nor scaled to unit norm.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Scores, of the precision of X.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        components = self.components_
+        if self.scale_ is not None:
+            components = components / self.scale_
+        offset = components @ self.mean_
+        return X @ components.T.astype(X.dtype) - offset.astype(X.dtype)
+
+    def inverse_transform(self, X):
+        """Map scores back to the space of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Scores, as :meth:`transform` gives them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The nearest points on the affine space of the components.
+        """
+        check_is_fitted(self)
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] != self.n_components_:
+            raise ValueError(
+                f"X must have shape (n_samples, {self.n_components_}), as transform "
+                f"gives it, got {X.shape}"
+            )
+        components = self.components_
+        if self.scale_ is not None:
+            components = components * self.scale_
+        return X @ components + self.mean_
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+
+class _RowBounds:
+    """How one fit bounds its rows, from public parameters alone.
+
+    Attributes
+    ----------
+    box : Box or None
+        Public box of the features.
+    joint : bool
+        Whether mean and second moment are one release, of clipped rows.
+    centred : bool
+        Whether a private mean is subtracted.
+    clip : float or None
+        Bound of the rows of the second moment, in units of the box; None for unit
+        rows.
+    mean_radius : float
+        Bound of the rows of the private mean, in units of the box.
+    variance_unit : float
+        Data units per unit of the rows of the second moment.
+    """
+
+    def __init__(self, pca: DPPCA, n_features: int):
+        self.n_features = n_features
+        self.box = _make_box(pca, n_features)
+        radius = math.inf
+        unit = 1.0
+        if self.box is not None:
+            radius = sensitivity.box_radius(self.box.half_widths)
+            unit = 1.0 if pca.scale_by_bounds else float(self.box.unit[0])
+        centre = pca.center
+        if centre == "auto":
+            centre = "none" if self.box is None else "private"
+        self.centred = centre == "private"
+        self.joint = self.centred and pca.clip_norm is not None
+        self._check_radius(pca)
+        self.clip = None if pca.clip_norm is None else min(pca.clip_norm / unit, radius)
+        self.mean_radius = min((pca.center_clip_norm or math.inf) / unit, radius)
+        self.variance_unit = 1.0 if self.clip is None else unit
+
+    def _check_radius(self, pca: DPPCA) -> None:
+        """Refuse a radius of the mean that is missing, or that nothing uses."""
+        separate = self.centred and not self.joint
+        if separate and self.box is None and pca.center_clip_norm is None:
+            raise ValueError(
+                'center="private" needs public bounds, or a public radius '
+                "center_clip_norm, or a clip_norm"
+            )
+        if pca.center_clip_norm is not None and not separate:
+            raise ValueError(
+                "center_clip_norm is the radius of a private mean of unit rows: it "
+                'has no use with center="none" or with a clip_norm; leave it None'
+            )
+
+    @property
+    def second_radius(self) -> float:
+        """Bound on the norm of the rows of the second moment."""
+        return 1.0 if self.clip is None else self.clip
+
+    def for_mean(self, block):
+        """Rows of the separate private mean."""
+        block = block if self.box is None else self.box.to_unit(block)
+        return clip_rows(block, self.mean_radius)
+
+    def for_second_moment(self, block, mean=None):
+        """Rows of the second moment, about a released mean."""
+        own = None
+        if self.box is not None:
+            block = own = self.box.to_unit(block)
+        if mean is not None:
+            block = own = np.subtract(block, mean, out=own, dtype=np.float64)
+        if self.clip is None:
+            return normalize_rows(block, out=own)
+        return clip_rows(block, self.clip, out=own)
+
+    def project_mean(self, mean):
+        """Move a noisy mean to where a mean can be: public facts alone."""
+        if self.box is not None:
+            mean = np.clip(mean, -self.box.half_widths, self.box.half_widths)
+        radius = self.clip if self.joint else self.mean_radius
+        return clip_rows(mean[None], radius)[0]
+
+    def to_data_units(self, mean):
+        """Return a mean in units of the box as a point in units of the data."""
+        mean = np.zeros(self.n_features) if mean is None else mean
+        return mean if self.box is None else self.box.midpoint + self.box.unit * mean
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about what a reader of the guarantee must know."""
+        if self.centred:
+            return ()
+        what = "the origin" if self.box is None else "the midpoint of the bounds"
+        return (f"Variance is measured about {what}; no mean was estimated.",)
+
+
+def _make_box(pca: DPPCA, n_features: int) -> Box | None:
+    """Return the public box, or an error that names bounds."""
+    if pca.bounds is None:
+        if pca.scale_by_bounds:
+            raise ValueError("scale_by_bounds=True needs bounds=(low, high)")
+        return None
+    if len(pca.bounds) != 2:
+        raise ValueError(
+            f"bounds must be a pair (low, high), got {len(pca.bounds)} values"
+        )
+    try:
+        low, high = (np.asarray(side, dtype=np.float64) for side in pca.bounds)
+    except (TypeError, ValueError):
+        raise ValueError("bounds must hold numbers or arrays of numbers") from None
+    for name, side in (("low", low), ("high", high)):
+        if side.shape not in ((), (n_features,)):
+            raise ValueError(
+                f"bounds: {name} has shape {side.shape}; give a number or one value "
+                f"for each of the {n_features} features"
+            )
+        if not np.isfinite(side).all():
+            raise ValueError(f"bounds: {name} must be finite; give public limits")
+    with np.errstate(over="ignore"):
+        extent = high - low
+    if np.any(extent < 0):
+        raise ValueError("bounds are reversed: low must be at most high everywhere")
+    if not np.isfinite(extent).all() or not np.any(extent > 0):
+        raise ValueError(
+            "bounds must have a finite extent, positive for at least one feature"
+        )
+    return Box(low, high, n_features, per_feature=pca.scale_by_bounds)
+
+
+def _mechanisms(rows: _RowBounds, n_samples: int, mu: float) -> tuple:
+    """Plan the releases of one fit at a total cost of mu."""
+    n_features = rows.n_features
+    square = (n_features, n_features)
+    if rows.joint:
+        size = n_features + n_features * (n_features + 1) // 2
+        return (_joint_mechanism(rows, n_samples, mu, size),)
+    if not math.isfinite(mu):
+        second = Exact("second_moment", square, symmetric=True)
+        return (Exact("mean", (n_features,)), second) if rows.centred else (second,)
+    shares = (_MEAN_SHARE, 1.0 - _MEAN_SHARE) if rows.centred else (1.0,)
+    *mean_mu, second_mu = split_mu(mu, shares)
+    radius = rows.second_radius
+    second = calibrate_gaussian(
+        "second_moment",
+        sensitivity.second_moment_sensitivity(radius, n_samples),
+        second_mu,
+        square,
+        symmetric=True,
+        summation_error=_summation_error(radius**2, n_samples),
+        magnitude=2.0 * radius**2,
+    )
+    if not rows.centred:
+        return (second,)
+    mean = calibrate_gaussian(
+        "mean",
+        sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
+        mean_mu[0],
+        (n_features,),
+        summation_error=_summation_error(rows.mean_radius, n_samples),
+        magnitude=2.0 * rows.mean_radius,
+    )
+    return (mean, second)
+
+
+def _joint_mechanism(rows: _RowBounds, n_samples: int, mu: float, size: int):
+    """One release of mean and weighted second moment of clipped rows (Lemma 3.5)."""
+    if not math.isfinite(mu):
+        return Exact("moments", (size,))
+    norm = math.hypot(rows.clip, math.sqrt(_JOINT_WEIGHT) * rows.clip)
+    return calibrate_gaussian(
+        "moments",
+        sensitivity.joint_moments_sensitivity(
+            rows.clip, n_samples, _JOINT_WEIGHT, rows.n_features
+        ),
+        mu,
+        (size,),
+        summation_error=_summation_error(norm, n_samples),
+        magnitude=2.0 * norm,
+    )
+
+
+def _summation_error(bound: float, n_samples: int) -> float:
+    return sensitivity.summation_error(bound, n_samples, _spectral.BLOCK_ROWS)
+
+
+def _released_moments(release, rows: _RowBounds, X):
+    """Return the released mean (or None) and second moment about it."""
+    if rows.joint:
+        return _joint_moments(release, rows, X)
+    mean = None
+    if rows.centred:
+        mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
+        mean = rows.project_mean(mean)
+    moment = _spectral.blocked_second_moment(
+        X, lambda block: rows.for_second_moment(block, mean)
+    )
+    return mean, release("second_moment", moment)
+
+
+def _joint_moments(release, rows: _RowBounds, X):
+    """Return released mean and covariance of rows clipped about the midpoint."""
+    weight = math.sqrt(_JOINT_WEIGHT) / rows.clip
+    packed = _spectral.pack_moments(
+        _spectral.blocked_mean(X, rows.for_second_moment),
+        _spectral.blocked_second_moment(X, rows.for_second_moment),
+        weight,
+    )
+    packed = release("moments", packed)
+    mean, second = _spectral.unpack_moments(packed, rows.n_features, weight)
+    covariance = second - np.outer(mean, mean)
+    # The outer product of a noisy mean exceeds that of the mean by its variance.
+    noise_std = getattr(release.plan["moments"], "noise_std", 0.0)
+    covariance[np.diag_indices_from(covariance)] += noise_std**2
+    return rows.project_mean(mean), covariance

@@ -1,0 +1,232 @@
+"""The only place where noise is drawn: charge the plan, then release by name.
+
+It knows neither data nor statistics: it adds what a plan says to the arrays that
+it is handed, each planned name once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import secrets
+from collections.abc import Iterator
+
+import numpy as np
+import randomgen
+
+from .accounting import PrivacyAccountant
+from .mechanisms import Exact, Gaussian, PrivacyPlan
+
+# Draws in chunks that stay in the cache.
+_CHUNK = 1 << 13
+# Columns of a symmetric matrix that are released together.
+_PANEL = 64
+# Integers up to here leave room for the noise below 2**52.
+_LARGEST_INTEGER = 2.0**51
+
+
+@functools.cache
+def _has_hardware_aes() -> bool:
+    return bool(randomgen.AESCounter(key=0).use_aesni)
+
+
+def _bit_generator(key: int):
+    """AES-128 in counter mode by hardware, ChaCha20 without it."""
+    if _has_hardware_aes():
+        return randomgen.AESCounter(key=key)
+    return randomgen.ChaCha(key=key, rounds=20)
+
+
+def noise_generator(random_state=None) -> np.random.Generator:
+    """Generator of noise over a cryptographic bit generator.
+
+    Parameters
+    ----------
+    random_state : None, int or RandomState, default=None
+        None takes a fresh 128-bit key from the operating system. Anything else
+        gives a reproducible stream, which protects nothing.
+
+    Returns
+    -------
+    numpy.random.Generator
+        With a key of its own; never a jump or child of another stream.
+    """
+    if random_state is None:
+        return np.random.Generator(_bit_generator(secrets.randbits(128)))
+    if isinstance(random_state, np.random.RandomState):
+        random_state = random_state.randint(0, 2**32, size=4, dtype=np.uint32).tolist()
+    words = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+    return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
+
+
+class Release:
+    """Charge a plan, then let its releases out, each name once.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        Everything that will be released.
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that is charged with the whole plan, before anything else.
+    random_state : None, int or RandomState, default=None
+        Source of noise; it must agree with ``plan.seeded``.
+    allow_seeded : bool, default=False
+        Passed on to the accountant.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If the accountant refuses; no noise is drawn and no data are read.
+    """
+
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        accountant: PrivacyAccountant | None = None,
+        random_state=None,
+        *,
+        allow_seeded: bool = False,
+    ):
+        if plan.seeded != (random_state is not None):
+            raise ValueError("the plan must say whether its noise is seeded")
+        if accountant is not None:
+            accountant.charge(plan, allow_seeded=allow_seeded)
+        self.plan = plan
+        self._pending = {mechanism.name: mechanism for mechanism in plan.mechanisms}
+        self._generator = noise_generator(random_state)
+
+    def __call__(self, name: str, value) -> np.ndarray:
+        """Return a planned statistic with its noise.
+
+        Parameters
+        ----------
+        name : str
+            Name of a mechanism of the plan that was not released yet.
+        value : array-like
+            The exact statistic, of the planned shape. Of a symmetric matrix only
+            the lower triangle is read.
+
+        Returns
+        -------
+        ndarray
+            A new float64 array; whole and symmetric for symmetric matrices. Every
+            entry is a multiple of the mechanism's grid.
+
+        Raises
+        ------
+        KeyError
+            If the name is not planned, or was released already.
+        ValueError
+            If the shape is not the planned one.
+        """
+        mechanism = self._pending.pop(name, None)
+        if mechanism is None:
+            raise KeyError(f"{name!r} is not a pending release of this plan")
+        value = np.array(value, dtype=np.float64, order="F")
+        if value.shape != tuple(mechanism.shape):
+            raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
+        released = _add_noise(mechanism, value, self._generator)
+        for transcript in _transcripts:
+            transcript[name] = released.copy()
+        return released
+
+
+def _add_noise(mechanism, value: np.ndarray, generator) -> np.ndarray:
+    """Turn `value`, in place, into what leaves the house."""
+    if isinstance(mechanism, Exact):
+        return _mirror_lower(value) if mechanism.symmetric else value
+    if not isinstance(mechanism, Gaussian):
+        raise TypeError(f"no noise is known for {type(mechanism).__name__}")
+    if mechanism.symmetric:
+        _release_symmetric(mechanism, value, generator)
+    else:
+        _release_entries(mechanism, value.ravel(order="K"), generator)
+    return value
+
+
+def grid_noise(out: np.ndarray, steps: float, generator) -> None:
+    """Fill a contiguous array with rounded normals of a deviation in grid steps."""
+    flat = out.reshape(-1)
+    for start in range(0, flat.size, _CHUNK):
+        chunk = flat[start : start + _CHUNK]
+        generator.standard_normal(out=chunk)
+        chunk *= steps
+        np.rint(chunk, out=chunk)
+
+
+def _round_to_integers(value: np.ndarray, grid: float) -> None:
+    """Replace values by their grid numbers, clamped: a 1-Lipschitz rounding."""
+    value /= grid
+    np.rint(value, out=value)
+    np.clip(value, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=value)
+
+
+def _release_entries(mechanism: Gaussian, flat: np.ndarray, generator) -> None:
+    """Release independent entries, in place."""
+    noise = np.empty(min(flat.size, _CHUNK))
+    for start in range(0, flat.size, _CHUNK):
+        value = flat[start : start + _CHUNK]
+        draws = noise[: value.size]
+        grid_noise(draws, mechanism.noise_std / mechanism.grid, generator)
+        _round_to_integers(value, mechanism.grid)
+        value += draws
+        value *= mechanism.grid
+
+
+def _release_symmetric(mechanism: Gaussian, matrix: np.ndarray, generator) -> None:
+    """Release a symmetric matrix from its lower triangle, panel by panel.
+
+    Off-diagonal entries get noise of std / sqrt(2), which is the isotropic noise
+    of the isometry (diagonal, sqrt(2) x off-diagonal).
+    """
+    steps = mechanism.noise_std / mechanism.grid
+    columns = matrix.T  # row j: column j of the lower triangle, contiguous
+    for start in range(0, len(matrix), _PANEL):
+        panel = columns[start : start + _PANEL, start:]
+        width = len(panel)
+        noise = np.empty(panel.shape)
+        grid_noise(noise, steps / math.sqrt(2.0), generator)
+        diagonal = np.empty(width)
+        grid_noise(diagonal, steps, generator)
+        np.fill_diagonal(noise, diagonal)
+        _round_to_integers(panel, mechanism.grid)
+        panel += noise
+        panel *= mechanism.grid
+        _mirror_panel(columns, start, width)
+
+
+def _mirror_panel(columns: np.ndarray, start: int, width: int) -> None:
+    """Copy columns start..start+width of a lower triangle above the diagonal."""
+    stop = start + width
+    square = columns[start:stop, start:stop]
+    lower = np.tril_indices(width, -1)
+    square[lower] = square.T[lower]
+    columns[stop:, start:stop] = columns[start:stop, stop:].T
+
+
+def _mirror_lower(matrix: np.ndarray) -> np.ndarray:
+    """Return the symmetric matrix whose lower triangle is given, in place."""
+    for start in range(0, len(matrix), _PANEL):
+        _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
+    return matrix
+
+
+_transcripts: list[dict[str, np.ndarray]] = []
+
+
+@contextlib.contextmanager
+def record_releases() -> Iterator[dict[str, np.ndarray]]:
+    """Collect what is released in this process, after its noise, for audits.
+
+    Yields
+    ------
+    dict of str to ndarray
+        Filled as releases happen; a later release of a name replaces an earlier.
+    """
+    transcript: dict[str, np.ndarray] = {}
+    _transcripts.append(transcript)
+    try:
+        yield transcript
+    finally:
+        _transcripts[:] = [entry for entry in _transcripts if entry is not transcript]

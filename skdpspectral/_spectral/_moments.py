@@ -1,0 +1,152 @@
+"""First and second moments of rows, summed block by block."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.linalg import blas
+
+# Rows a block: small enough for the cache, large enough for the BLAS.
+BLOCK_ROWS = 2048
+
+
+def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> Iterator[slice]:
+    """Yield slices that cover rows 0..n_rows in order."""
+    for start in range(0, n_rows, block_rows):
+        yield slice(start, min(start + block_rows, n_rows))
+
+
+class SecondMoment:
+    """Sum of outer products of rows: a monoid that blocks are added to.
+
+    Each block is summed on its own and then added to the total, so that the
+    rounding error grows with rows a block plus number of blocks.
+
+    Parameters
+    ----------
+    n_features : int
+        Length of a row.
+
+    Attributes
+    ----------
+    total : ndarray of shape (n_features, n_features)
+        The sum; only its lower triangle is filled.
+    n_rows : int
+        Number of rows in it.
+    """
+
+    def __init__(self, n_features: int):
+        self.total = np.zeros((n_features, n_features), order="F")
+        self.n_rows = 0
+
+    def update(self, rows: np.ndarray) -> SecondMoment:
+        """Add rows of shape (b, n_features), float64 and C-contiguous."""
+        block = blas.dsyrk(1.0, rows.T, lower=True)
+        if self.n_rows == 0:
+            self.total = block
+        else:
+            self.total += block
+        self.n_rows += len(rows)
+        return self
+
+    def merge(self, other: SecondMoment) -> SecondMoment:
+        """Add another sum."""
+        self.total += other.total
+        self.n_rows += other.n_rows
+        return self
+
+    def mean(self) -> np.ndarray:
+        """Return the lower triangle of the mean outer product."""
+        return self.total / max(self.n_rows, 1)
+
+
+RowMap = Callable[[np.ndarray], np.ndarray]
+
+
+def blocked_mean(X, row_map: RowMap, block_rows: int = BLOCK_ROWS) -> np.ndarray:
+    """Mean of mapped rows.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+        Rows, sliced block by block.
+    row_map : callable
+        Block of rows -> float64 block of the same shape.
+    block_rows : int
+        Rows a block.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        The mean.
+    """
+    total = np.zeros(X.shape[1])
+    for rows in row_blocks(X.shape[0], block_rows):
+        total += row_map(X[rows]).sum(axis=0)
+    return total / X.shape[0]
+
+
+def blocked_second_moment(
+    X, row_map: RowMap, block_rows: int = BLOCK_ROWS
+) -> np.ndarray:
+    """Lower triangle of the mean outer product of mapped rows.
+
+    Parameters
+    ----------
+    X : array of shape (n, p)
+        Rows, sliced block by block.
+    row_map : callable
+        Block of rows -> float64 block of the same shape.
+    block_rows : int
+        Rows a block.
+
+    Returns
+    -------
+    ndarray of shape (p, p)
+        Fortran-ordered, zero above the diagonal.
+    """
+    moment = SecondMoment(X.shape[1])
+    for rows in row_blocks(X.shape[0], block_rows):
+        moment.update(row_map(X[rows]))
+    return moment.mean()
+
+
+def pack_moments(mean: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
+    """Stack a mean and a symmetric matrix isometrically into one vector.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (p,)
+        First moment.
+    second : ndarray of shape (p, p)
+        Second moment; its lower triangle is read.
+    weight : float
+        Factor of the second moment.
+
+    Returns
+    -------
+    ndarray of shape (p + p (p + 1) / 2,)
+        The mean, then weight times (diagonal, sqrt(2) x off-diagonal) by columns.
+    """
+    rows, columns = _lower(len(mean))
+    scale = np.where(rows == columns, weight, weight * math.sqrt(2.0))
+    return np.concatenate([mean, second[rows, columns] * scale])
+
+
+def unpack_moments(
+    packed: np.ndarray, n_features: int, weight: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Undo :func:`pack_moments`; the matrix is whole and symmetric."""
+    rows, columns = _lower(n_features)
+    scale = np.where(rows == columns, weight, weight * math.sqrt(2.0))
+    second = np.empty((n_features, n_features))
+    second[rows, columns] = packed[n_features:] / scale
+    second[columns, rows] = second[rows, columns]
+    return packed[:n_features].copy(), second
+
+
+def _lower(n_features: int) -> tuple[np.ndarray, np.ndarray]:
+    columns, rows = np.triu_indices(n_features)
+    return rows, columns

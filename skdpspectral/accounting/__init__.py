@@ -1,0 +1,32 @@
+"""What releases cost: exact calibration, exact composition, one ledger."""
+
+from ._accountant import PrivacyAccountant, Spent, default_accountant
+from ._composition import compose_mu, parallel_mu, relation_factor, split_mu
+from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
+from ._gaussian import (
+    MIN_DELTA,
+    calibrate_gaussian,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+)
+from ._ledger import Part
+
+__all__ = [
+    "MIN_DELTA",
+    "LedgerError",
+    "Part",
+    "PrivacyAccountant",
+    "PrivacyBudgetError",
+    "PrivacyLeakWarning",
+    "Spent",
+    "calibrate_gaussian",
+    "compose_mu",
+    "default_accountant",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "parallel_mu",
+    "relation_factor",
+    "split_mu",
+]

@@ -1,0 +1,111 @@
+"""Exact composition of Gaussian mechanisms, and conversion between relations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..mechanisms import Neighbours, Unit
+
+_ROW, _USER = Unit.ROW, Unit.USER
+_REPLACE = Neighbours.REPLACE_ONE
+_ADD = Neighbours.ADD_REMOVE_ONE
+_ZERO = Neighbours.ZERO_OUT_ONE
+
+# (from) -> (to): a change of the second kind is a chain of so many of the first.
+_CHAIN = {
+    (_ROW, _ADD, _ROW, _REPLACE): 2.0,
+    (_ROW, _ZERO, _ROW, _REPLACE): 2.0,
+    (_USER, _ADD, _USER, _REPLACE): 2.0,
+    (_USER, _ZERO, _USER, _REPLACE): 2.0,
+    (_USER, _REPLACE, _ROW, _REPLACE): 1.0,
+    (_USER, _ADD, _ROW, _REPLACE): 2.0,
+    (_USER, _ZERO, _ROW, _REPLACE): 2.0,
+    (_USER, _ADD, _ROW, _ADD): 2.0,
+}
+
+
+def compose_mu(mus: Iterable[float]) -> float:
+    r"""Cost of adaptively composed Gaussian mechanisms, :math:`\sqrt{\sum \mu_i^2}`.
+
+    Parameters
+    ----------
+    mus : iterable of float
+        Costs, each at least 0.
+
+    Returns
+    -------
+    float
+        The exact total; 0 for none.
+
+    References
+    ----------
+    Dong, Roth and Su (2022), corollary 3.3.
+    """
+    return math.hypot(*mus)
+
+
+def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
+    r"""Split a budget by shares of :math:`\mu^2`: :math:`\mu_i = \mu \sqrt{w_i}`.
+
+    Parameters
+    ----------
+    mu : float
+        Total cost.
+    shares : sequence of float
+        Positive shares with sum 1.
+
+    Returns
+    -------
+    tuple of float
+        Costs that compose to `mu`.
+    """
+    if min(shares) <= 0.0 or abs(math.fsum(shares) - 1.0) > 1e-12:
+        raise ValueError(f"shares must be positive and sum to 1, got {shares}")
+    return tuple(mu * math.sqrt(share) for share in shares)
+
+
+def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> float:
+    """Cost of releases on disjoint blocks of rows, over several partitions.
+
+    A row lies in one block of a partition, so that a partition costs what its
+    dearest block costs; partitions compose one after another.
+
+    Parameters
+    ----------
+    partitions : mapping of str to mapping of str to iterable of float
+        ``{partition: {block: costs}}``.
+
+    Returns
+    -------
+    float
+        The total cost for any row.
+    """
+    return compose_mu(
+        max((compose_mu(costs) for costs in blocks.values()), default=0.0)
+        for blocks in partitions.values()
+    )
+
+
+def relation_factor(
+    unit: Unit, neighbours: Neighbours, to_unit: Unit, to_neighbours: Neighbours
+) -> float | None:
+    """Factor by which mu grows when a guarantee is restated for another relation.
+
+    Parameters
+    ----------
+    unit, neighbours : Unit, Neighbours
+        The relation of the guarantee.
+    to_unit, to_neighbours : Unit, Neighbours
+        The relation to restate it for.
+
+    Returns
+    -------
+    float or None
+        1 for the same relation, otherwise the length of a chain of neighbours;
+        None where the one guarantee does not imply the other.
+    """
+    if (unit, neighbours) == (to_unit, to_neighbours):
+        return 1.0
+    key = Unit(unit), Neighbours(neighbours), Unit(to_unit), Neighbours(to_neighbours)
+    return _CHAIN.get(key)

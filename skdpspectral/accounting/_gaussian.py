@@ -1,0 +1,256 @@
+"""The exact privacy curve of the Gaussian mechanism, and its inverses."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import erfcx, log_ndtr
+
+from ..mechanisms import Gaussian
+
+# float64 normals stop near 12 sigma: a smaller delta would be a claim about
+# tails that are never drawn.
+MIN_DELTA = 1e-15
+
+_SQRT2 = math.sqrt(2.0)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+# Calibrations stop this far short of the budget, so that the rounding errors of
+# composing a few releases never push their sum over it.
+_SLACK = 2.0**-40
+
+
+def _check_mu(mu: float) -> None:
+    if not mu >= 0.0:
+        raise ValueError(f"mu must be at least 0, got {mu}")
+
+
+def _check_epsilon(epsilon: float) -> None:
+    if not epsilon >= 0.0:
+        raise ValueError(f"epsilon must be at least 0, got {epsilon}")
+
+
+def _check_delta(delta: float) -> None:
+    if not MIN_DELTA <= delta < 1.0:
+        raise ValueError(
+            f"delta must be in [{MIN_DELTA:g}, 1), got {delta}: below {MIN_DELTA:g} "
+            "the noise of float64 arithmetic cannot honour it"
+        )
+
+
+def _erfcx_slope(x: np.ndarray) -> np.ndarray:
+    """-erfcx'(x) = 2/sqrt(pi) - 2 x erfcx(x) > 0, by its series where it cancels."""
+    inverse = 1.0 / np.maximum(x, 1.0) ** 2
+    series = inverse * (1 - 1.5 * inverse * (1 - 2.5 * inverse * (1 - 3.5 * inverse)))
+    direct = 2.0 / math.sqrt(math.pi) - 2.0 * x * erfcx(x)
+    return np.where(x > 50.0, series / math.sqrt(math.pi), direct)
+
+
+def _erfcx_drop(low: float, high: float) -> float:
+    """erfcx(low) - erfcx(high) for -20 < low <= high; a short step is integrated."""
+    if high - low > 0.25:
+        return float(erfcx(low) - erfcx(high))
+    half = 0.5 * (high - low)
+    slope = _erfcx_slope(low + half * (1.0 + _NODES))
+    return float(half * np.dot(_WEIGHTS, slope))
+
+
+def _log_gaussian_delta(mu: float, epsilon: float) -> float:
+    """Logarithm of :func:`gaussian_delta`, for mu > 0."""
+    near = (epsilon / mu - 0.5 * mu) / _SQRT2
+    far = near + mu / _SQRT2
+    if near < -20.0:
+        # delta is within 1e-170 of Phi(-sqrt2 near): log_ndtr has all digits.
+        return float(log_ndtr(-_SQRT2 * near))
+    drop = _erfcx_drop(near, far)
+    if drop <= 0.0:
+        return -math.inf
+    return math.log(0.5 * drop) - near**2
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    r"""Exact privacy curve :math:`\delta(\epsilon)` of a mu-GDP Gaussian mechanism.
+
+    .. math:: \delta(\epsilon) = \Phi(\mu/2 - \epsilon/\mu)
+        - e^\epsilon \Phi(-\mu/2 - \epsilon/\mu)
+
+    Parameters
+    ----------
+    mu : float
+        Sensitivity over noise standard deviation, at least 0.
+    epsilon : float
+        At least 0.
+
+    Returns
+    -------
+    float
+        The smallest delta at this epsilon.
+
+    References
+    ----------
+    Balle and Wang (2018), theorem 8; Dong, Roth and Su (2022), corollary 2.13.
+
+    Examples
+    --------
+    >>> from skdpspectral.accounting import gaussian_delta
+    >>> round(gaussian_delta(1.0, 1.0), 6)
+    0.126937
+    """
+    _check_mu(mu)
+    _check_epsilon(epsilon)
+    if mu == 0.0 or epsilon == math.inf:
+        return 1.0 if mu == math.inf else 0.0
+    if mu == math.inf:
+        return 1.0
+    return math.exp(_log_gaussian_delta(mu, epsilon))
+
+
+def _bracket_root(excess, low: float, high: float) -> tuple[float, float]:
+    """Return a tight bracket (a, b) of the sign change of an increasing function."""
+    root = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
+    a = b = root
+    step = 2.0**-50
+    while excess(a) > 0.0:
+        a, step = a * (1.0 - step), 2.0 * step
+    step = 2.0**-50
+    while excess(b) < 0.0:
+        b, step = b * (1.0 + step), 2.0 * step
+    return a, b
+
+
+@lru_cache(maxsize=1024)
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Largest mu whose Gaussian mechanism is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0; infinity gives infinity.
+    delta : float
+        In [1e-15, 1).
+
+    Returns
+    -------
+    float
+        mu, from the side of the root where ``gaussian_delta(mu, epsilon) <= delta``.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of range.
+
+    Examples
+    --------
+    >>> from skdpspectral.accounting import gaussian_mu
+    >>> round(gaussian_mu(1.0, 1e-6), 6)
+    0.236704
+    """
+    _check_epsilon(epsilon)
+    _check_delta(delta)
+    if epsilon == math.inf:
+        return math.inf
+    log_delta = math.log(delta)
+
+    def excess(mu: float) -> float:
+        return _log_gaussian_delta(mu, epsilon) - log_delta
+
+    # At mu = sqrt(2 epsilon), delta is about 1/2 or less; doubling finds the top.
+    high = math.sqrt(2.0 * epsilon) + 1.0
+    while excess(high) < 0.0:
+        high *= 2.0
+    low = high
+    while excess(low) > 0.0:
+        low *= 0.5
+    return _bracket_root(excess, low, high)[0]
+
+
+@lru_cache(maxsize=1024)
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """Smallest epsilon at which a mu-GDP Gaussian mechanism has this delta.
+
+    Parameters
+    ----------
+    mu : float
+        At least 0; infinity gives infinity.
+    delta : float
+        In [1e-15, 1).
+
+    Returns
+    -------
+    float
+        epsilon, from the side where ``gaussian_delta(mu, epsilon) <= delta``; 0
+        where total variation alone is below delta.
+
+    Examples
+    --------
+    >>> from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
+    >>> round(gaussian_epsilon(2**0.5 * gaussian_mu(1.0, 1e-6), 1e-6), 3)
+    1.455
+    """
+    _check_mu(mu)
+    _check_delta(delta)
+    if mu == math.inf:
+        return math.inf
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    log_delta = math.log(delta)
+
+    def excess(epsilon: float) -> float:
+        return log_delta - _log_gaussian_delta(mu, epsilon)
+
+    high = mu
+    while excess(high) < 0.0:
+        high *= 2.0
+    low = high
+    while excess(low) > 0.0:
+        low *= 0.5
+    return _bracket_root(excess, low, high)[1]
+
+
+def calibrate_gaussian(
+    name: str,
+    sensitivity: float,
+    mu: float,
+    shape: tuple[int, ...],
+    *,
+    symmetric: bool = False,
+    summation_error: float = 0.0,
+    magnitude: float = 1.0,
+) -> Gaussian:
+    """Gaussian mechanism with the least noise whose charged mu is at most `mu`.
+
+    Parameters
+    ----------
+    name, sensitivity, shape, symmetric, summation_error, magnitude
+        As in :class:`~skdpspectral.mechanisms.Gaussian`.
+    mu : float
+        The cost that may be charged; positive and finite.
+
+    Returns
+    -------
+    Gaussian
+        With ``mechanism.mu <= mu``.
+
+    Raises
+    ------
+    ValueError
+        If `mu` is so small that the grid itself would exceed it.
+    """
+    if not 0.0 < mu < math.inf:
+        raise ValueError(f"mu must be positive and finite, got {mu}")
+    allowed = mu * (1.0 - _SLACK)
+    noise_std = (sensitivity + 2.0 * summation_error) / allowed
+    for _ in range(200):
+        mechanism = Gaussian(
+            name, sensitivity, noise_std, shape, symmetric, summation_error, magnitude
+        )
+        if mechanism.mu <= allowed:
+            return mechanism
+        needed = mechanism.charged_sensitivity / allowed
+        noise_std = max(needed, noise_std * (1.0 + 2.0**-50))
+    raise ValueError(
+        f"the budget of {name!r} (mu = {mu:g}) is too small for {shape} numbers in "
+        "float64 arithmetic; raise epsilon or delta"
+    )

@@ -1,0 +1,19 @@
+"""What is released: frozen, data-free descriptions of private mechanisms.
+
+A mechanism documents everything that the accounting needs to know about one
+release. It holds no data, draws no noise and derives no sensitivity.
+"""
+
+from ._gaussian import Exact, Gaussian, Mechanism
+from ._plan import PrivacyPlan
+from ._relations import Assumption, Neighbours, Unit
+
+__all__ = [
+    "Assumption",
+    "Exact",
+    "Gaussian",
+    "Mechanism",
+    "Neighbours",
+    "PrivacyPlan",
+    "Unit",
+]

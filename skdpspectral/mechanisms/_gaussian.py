@@ -1,0 +1,159 @@
+"""The Gaussian mechanism on a grid, and the release without noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, runtime_checkable
+
+# The grid is this much finer than the noise: fine enough to cost nothing, coarse
+# enough that integers of noise and value stay exact in float64.
+GRID_BITS = 26
+# Below this, float64 normals have too few digits left to fill the grid.
+MAX_GRID_BITS = 40
+# |value| / grid is kept at or below 2**MAX_INTEGER_BITS, so that value + noise
+# stays below 2**52, where every integer and its rounding are exact.
+MAX_INTEGER_BITS = 51
+# The grid may add this share of the sensitivity before a finer one is taken.
+GRID_SHARE = 2.0**-8
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """What the ledger asks of a mechanism: a name, a shape and its cost ``mu``."""
+
+    kind: ClassVar[str]
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy."""
+
+
+def _floor_power_of_two(x: float) -> float:
+    """Largest power of two that is at most `x` > 0."""
+    return math.ldexp(0.5, math.frexp(x)[1])
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A Gaussian mechanism whose output lies on a grid of a power of two.
+
+    Parameters
+    ----------
+    name : str
+        Name of the released statistic, unique within a plan.
+    sensitivity : float
+        l2-sensitivity of the exact statistic, as a lemma gives it (for
+        ``symmetric=True``: its Frobenius-sensitivity).
+    noise_std : float
+        Standard deviation of the noise, in the statistic's units. With
+        ``symmetric=True`` it is that of the diagonal; off-diagonal entries get
+        ``noise_std / sqrt(2)``.
+    shape : tuple of int
+        Shape of the released array.
+    symmetric : bool, default=False
+        Whether the statistic is a symmetric matrix, released as its lower
+        triangle with off-diagonals scaled by ``sqrt(2)``, which is an isometry.
+    summation_error : float, default=0.0
+        Public bound on the norm of (computed - exact) statistic.
+    magnitude : float, default=1.0
+        Public bound on the modulus of any entry of the computed statistic.
+
+    Notes
+    -----
+    **Formal guarantee.** For any two data sets whose exact statistics differ by at
+    most `sensitivity`, and whose computed statistics are within `summation_error`
+    of the exact ones, the release is :attr:`mu`-Gaussian differentially private
+    [1]_. Rounding to the grid is part of the statistic and is charged.
+
+    References
+    ----------
+    .. [1] Dong, Roth and Su (2022), Gaussian differential privacy, theorem 2.7.
+    """
+
+    kind: ClassVar[str] = "gaussian"
+
+    name: str
+    sensitivity: float
+    noise_std: float
+    shape: tuple[int, ...]
+    symmetric: bool = False
+    summation_error: float = 0.0
+    magnitude: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in ("sensitivity", "noise_std", "magnitude"):
+            if not 0.0 < getattr(self, field) < math.inf:
+                raise ValueError(f"{field} of {self.name!r} must be positive, finite")
+        if not 0.0 <= self.summation_error < math.inf:
+            raise ValueError(f"summation_error of {self.name!r} must be at least 0")
+        if self.symmetric and (len(self.shape) != 2 or len(set(self.shape)) != 1):
+            raise ValueError(f"{self.name!r} is symmetric: its shape must be (p, p)")
+
+    @property
+    def size(self) -> int:
+        """Number of independent noise draws."""
+        if self.symmetric:
+            return self.shape[0] * (self.shape[0] + 1) // 2
+        return math.prod(self.shape)
+
+    @property
+    def grid(self) -> float:
+        """Spacing of the grid that every released number lies on."""
+        finest = math.ldexp(self.noise_std, -MAX_GRID_BITS)
+        usual = math.ldexp(self.noise_std, -GRID_BITS)
+        cheap = GRID_SHARE * self.sensitivity / math.sqrt(math.prod(self.shape))
+        exact = math.ldexp(self.magnitude, -MAX_INTEGER_BITS)
+        wanted = max(min(usual, cheap), finest)
+        spacing = _floor_power_of_two(wanted)
+        return spacing if spacing >= exact else 2.0 * _floor_power_of_two(exact)
+
+    @property
+    def grid_term(self) -> float:
+        """What rounding to the grid adds to the sensitivity.
+
+        Two roundings differ by at most one spacing an entry: ``grid * sqrt(k)``
+        for k numbers, and ``grid * p`` in Frobenius norm for a p x p matrix.
+        """
+        return self.grid * math.sqrt(math.prod(self.shape))
+
+    @property
+    def charged_sensitivity(self) -> float:
+        """Sensitivity of what is computed: lemma, summation errors and grid."""
+        return self.sensitivity + 2.0 * self.summation_error + self.grid_term
+
+    @property
+    def mu(self) -> float:
+        """Cost in Gaussian differential privacy, from the charged sensitivity."""
+        return self.charged_sensitivity / self.noise_std
+
+    def describe(self) -> str:
+        """Phrase for a report."""
+        what = "symmetric Gaussian noise" if self.symmetric else "Gaussian noise"
+        return (
+            f"{self.name!r} (shape {self.shape}, {what} of standard deviation "
+            f"{self.noise_std:.6g} for sensitivity {self.charged_sensitivity:.6g}, "
+            f"mu = {self.mu:.6g})"
+        )
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A release without noise: the explicit opt-out of privacy."""
+
+    kind: ClassVar[str] = "exact"
+
+    name: str
+    shape: tuple[int, ...]
+    symmetric: bool = False
+
+    @property
+    def mu(self) -> float:
+        """Infinite: nothing is hidden."""
+        return math.inf
+
+    def describe(self) -> str:
+        """Phrase for a report."""
+        return f"{self.name!r} (shape {self.shape}, without noise)"

@@ -1,0 +1,135 @@
+"""What one fit will release, and what it costs, before there is any data."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+
+from ._gaussian import Exact, Gaussian, Mechanism
+from ._relations import Assumption, Neighbours, Unit
+
+_MECHANISMS = {cls.kind: cls for cls in (Gaussian, Exact)}
+
+
+@dataclass(frozen=True)
+class PrivacyPlan:
+    """An immutable, data-free description of everything that a fit releases.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget that was asked for; ``epsilon=inf`` where privacy is opted out.
+    mechanisms : tuple of Mechanism
+        The releases, composed adaptively in this order.
+    estimator : str
+        Name of the estimator.
+    unit : Unit, default=Unit.ROW
+        Whose contribution is protected.
+    neighbours : Neighbours, default=Neighbours.REPLACE_ONE
+        The change that is hidden.
+    assumption : Assumption, default=Assumption.NONE
+        What the guarantee asks of the data.
+    seeded : bool, default=False
+        Whether the noise comes from a seed; such a release protects nothing
+        against whoever knows or repeats the seed.
+    remarks : tuple of str, default=()
+        Further sentences that a reader of the guarantee needs.
+    """
+
+    epsilon: float
+    delta: float
+    mechanisms: tuple[Mechanism, ...]
+    estimator: str
+    unit: Unit = Unit.ROW
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    assumption: Assumption = Assumption.NONE
+    seeded: bool = False
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "unit", Unit(self.unit))
+        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+        object.__setattr__(self, "assumption", Assumption(self.assumption))
+        names = [mechanism.name for mechanism in self.mechanisms]
+        if len(set(names)) != len(names):
+            raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
+
+    @property
+    def mu(self) -> float:
+        """Total cost in Gaussian differential privacy, noise taken as secret."""
+        return math.sqrt(sum(mechanism.mu**2 for mechanism in self.mechanisms))
+
+    @property
+    def private(self) -> bool:
+        """Whether every release is noisy and the noise is secret."""
+        return math.isfinite(self.mu) and not self.seeded
+
+    def __getitem__(self, name: str) -> Mechanism:
+        """Return the planned mechanism of this name."""
+        for mechanism in self.mechanisms:
+            if mechanism.name == name:
+                return mechanism
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        releases = "; ".join(mechanism.describe() for mechanism in self.mechanisms)
+        return " ".join((self._guarantee(), f"It releases {releases}.", *self.remarks))
+
+    def _guarantee(self) -> str:
+        if not math.isfinite(self.mu):
+            return f"{self.estimator} gives no privacy: its noise was switched off."
+        claim = (
+            f"{self.estimator} is ({self.epsilon:g}, {self.delta:g})-differentially "
+            f"private (mu = {self.mu:.6g}) per {self.unit}, {self.neighbours} neighbours"
+        )
+        if self.assumption is not Assumption.NONE:
+            claim += f", only for data that satisfy the {self.assumption} assumption"
+        if self.seeded:
+            return (
+                f"{self.estimator} gives no privacy: its noise came from a seed. "
+                f"With secret, fresh noise: {claim}."
+            )
+        return f"{claim}."
+
+    def to_dict(self) -> dict:
+        """Return the plan as plain Python values."""
+        out = {
+            "estimator": self.estimator,
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
+            "delta": self.delta,
+            "unit": str(self.unit),
+            "neighbours": str(self.neighbours),
+            "assumption": str(self.assumption),
+            "seeded": self.seeded,
+            "remarks": list(self.remarks),
+        }
+        out["mechanisms"] = [
+            {"kind": m.kind, **asdict(m), "shape": list(m.shape)}
+            for m in self.mechanisms
+        ]
+        return out
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the plan as JSON; :meth:`from_json` reads it back."""
+        return json.dumps({**self.to_dict(), "statement": str(self)}, indent=indent)
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyPlan:
+        """Read a plan that :meth:`to_json` wrote."""
+        fields = json.loads(text)
+        fields.pop("statement", None)
+        fields["epsilon"] = math.inf if fields["epsilon"] is None else fields["epsilon"]
+        fields["remarks"] = tuple(fields["remarks"])
+        fields["mechanisms"] = tuple(
+            _mechanism_from_dict(entry) for entry in fields["mechanisms"]
+        )
+        return cls(**fields)
+
+
+def _mechanism_from_dict(entry: dict) -> Mechanism:
+    fields = {**entry, "shape": tuple(entry["shape"])}
+    kind = fields.pop("kind")
+    if kind not in _MECHANISMS:
+        raise ValueError(f"unknown kind of mechanism {kind!r}")
+    return _MECHANISMS[kind](**fields)

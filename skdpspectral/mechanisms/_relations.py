@@ -1,0 +1,42 @@
+"""The vocabulary of a guarantee: what is protected, and against what change."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class _Word(str, Enum):
+    """A closed vocabulary whose members compare, print and pickle as strings."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Unit(_Word):
+    """Whose contribution is protected."""
+
+    ROW = "row"
+    USER = "user"
+
+
+class Neighbours(_Word):
+    """The change of the data that a guarantee hides.
+
+    ``replace-one``
+        One unit is exchanged for another; the number of units is public.
+    ``add-remove-one``
+        One unit joins or leaves; the number of units is private.
+    ``zero-out-one``
+        One unit's contribution becomes zero; the number of units is public.
+    """
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE_ONE = "add-remove-one"
+    ZERO_OUT_ONE = "zero-out-one"
+
+
+class Assumption(_Word):
+    """What a guarantee asks of the data; ``none`` means the worst case."""
+
+    NONE = "none"
+    SPIKED_GAUSSIAN = "spiked-gaussian"
