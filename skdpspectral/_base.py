@@ -9,6 +9,7 @@ import math
 import warnings
 from numbers import Integral, Real
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -35,8 +36,8 @@ class PrivateEstimator(BaseEstimator):
     that passes its plan to :meth:`_start_release` before it reads the data.
     """
 
-    _privacy_constraints = {
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+    _privacy_constraints: ClassVar[dict] = {
+        "epsilon": [Interval(Real, 0, None, closed="right"), None],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "accountant": [PrivacyAccountant, None],
         "allow_seeded": ["boolean"],

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from . import _spectral, sensitivity
+from . import _spectral
 from ._base import PrivateEstimator, check_public_size
-from ._clipping import Box, clip_rows, normalize_rows
+from ._bounded_moments import RowBounds, plan_moments, release_moments
 from ._sklearn_compat import Interval, StrOptions
-from .accounting import calibrate_gaussian, split_mu
-from .mechanisms import Exact, PrivacyPlan
+from .mechanisms import PrivacyPlan
 
-# Share of mu**2 for a private mean.
-_MEAN_SHARE = 0.15
-# Weight of the second moment in a joint release of both moments (Lemma 3.5).
-_JOINT_WEIGHT = 4.0
 _CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 
 
@@ -147,7 +142,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     True
     """
 
-    _parameter_constraints: dict = {
+    _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "mechanism": [StrOptions({"gaussian"})],
@@ -219,14 +214,24 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
                 f"n_features={n_features}; ask for fewer components"
             )
         epsilon, mu = self._budget()
-        rows = _RowBounds(self, n_features)
+        rows = self._row_bounds(n_features)
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=_mechanisms(rows, n_samples, mu),
+            mechanisms=plan_moments(rows, n_samples, mu),
             estimator=type(self).__name__,
             seeded=self.random_state is not None,
             remarks=rows.remarks(),
+        )
+
+    def _row_bounds(self, n_features: int) -> RowBounds:
+        return RowBounds(
+            n_features,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale_by_bounds=self.scale_by_bounds,
+            center_clip_norm=self.center_clip_norm,
         )
 
     # -- the estimator -----------------------------------------------------------------
@@ -258,8 +263,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             X = validate_data(self, X, dtype=[np.float64, np.float32])
             plan = self.privacy_plan(*X.shape)
             release = self._start_release(plan, n_public=X.shape[0])
-            rows = _RowBounds(self, X.shape[1])
-            mean, moment = _released_moments(release, rows, X)
+            rows = self._row_bounds(X.shape[1])
+            mean, moment = release_moments(release, rows, X)
             self._set_components(rows, mean, moment)
             self.n_samples_ = X.shape[0]
             self.privacy_ = plan
@@ -327,216 +332,3 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     @property
     def _n_features_out(self):
         return self.components_.shape[0]
-
-
-class _RowBounds:
-    """How one fit bounds its rows, from public parameters alone.
-
-    Attributes
-    ----------
-    box : Box or None
-        Public box of the features.
-    joint : bool
-        Whether mean and second moment are one release, of clipped rows.
-    centred : bool
-        Whether a private mean is subtracted.
-    clip : float or None
-        Bound of the rows of the second moment, in units of the box; None for unit
-        rows.
-    mean_radius : float
-        Bound of the rows of the private mean, in units of the box.
-    variance_unit : float
-        Data units per unit of the rows of the second moment.
-    """
-
-    def __init__(self, pca: DPPCA, n_features: int):
-        self.n_features = n_features
-        self.box = _make_box(pca, n_features)
-        radius = math.inf
-        unit = 1.0
-        if self.box is not None:
-            radius = sensitivity.box_radius(self.box.half_widths)
-            unit = 1.0 if pca.scale_by_bounds else float(self.box.unit[0])
-        centre = pca.center
-        if centre == "auto":
-            centre = "none" if self.box is None else "private"
-        self.centred = centre == "private"
-        self.joint = self.centred and pca.clip_norm is not None
-        self._check_radius(pca)
-        self.clip = None if pca.clip_norm is None else min(pca.clip_norm / unit, radius)
-        self.mean_radius = min((pca.center_clip_norm or math.inf) / unit, radius)
-        self.variance_unit = 1.0 if self.clip is None else unit
-
-    def _check_radius(self, pca: DPPCA) -> None:
-        """Refuse a radius of the mean that is missing, or that nothing uses."""
-        separate = self.centred and not self.joint
-        if separate and self.box is None and pca.center_clip_norm is None:
-            raise ValueError(
-                'center="private" needs public bounds, or a public radius '
-                "center_clip_norm, or a clip_norm"
-            )
-        if pca.center_clip_norm is not None and not separate:
-            raise ValueError(
-                "center_clip_norm is the radius of a private mean of unit rows: it "
-                'has no use with center="none" or with a clip_norm; leave it None'
-            )
-
-    @property
-    def second_radius(self) -> float:
-        """Bound on the norm of the rows of the second moment."""
-        return 1.0 if self.clip is None else self.clip
-
-    def for_mean(self, block):
-        """Rows of the separate private mean."""
-        block = block if self.box is None else self.box.to_unit(block)
-        return clip_rows(block, self.mean_radius)
-
-    def for_second_moment(self, block, mean=None):
-        """Rows of the second moment, about a released mean."""
-        own = None
-        if self.box is not None:
-            block = own = self.box.to_unit(block)
-        if mean is not None:
-            block = own = np.subtract(block, mean, out=own, dtype=np.float64)
-        if self.clip is None:
-            return normalize_rows(block, out=own)
-        return clip_rows(block, self.clip, out=own)
-
-    def project_mean(self, mean):
-        """Move a noisy mean to where a mean can be: public facts alone."""
-        if self.box is not None:
-            mean = np.clip(mean, -self.box.half_widths, self.box.half_widths)
-        radius = self.clip if self.joint else self.mean_radius
-        return clip_rows(mean[None], radius)[0]
-
-    def to_data_units(self, mean):
-        """Return a mean in units of the box as a point in units of the data."""
-        mean = np.zeros(self.n_features) if mean is None else mean
-        return mean if self.box is None else self.box.midpoint + self.box.unit * mean
-
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences about what a reader of the guarantee must know."""
-        if self.centred:
-            return ()
-        what = "the origin" if self.box is None else "the midpoint of the bounds"
-        return (f"Variance is measured about {what}; no mean was estimated.",)
-
-
-def _make_box(pca: DPPCA, n_features: int) -> Box | None:
-    """Return the public box, or an error that names bounds."""
-    if pca.bounds is None:
-        if pca.scale_by_bounds:
-            raise ValueError("scale_by_bounds=True needs bounds=(low, high)")
-        return None
-    if len(pca.bounds) != 2:
-        raise ValueError(
-            f"bounds must be a pair (low, high), got {len(pca.bounds)} values"
-        )
-    try:
-        low, high = (np.asarray(side, dtype=np.float64) for side in pca.bounds)
-    except (TypeError, ValueError):
-        raise ValueError("bounds must hold numbers or arrays of numbers") from None
-    for name, side in (("low", low), ("high", high)):
-        if side.shape not in ((), (n_features,)):
-            raise ValueError(
-                f"bounds: {name} has shape {side.shape}; give a number or one value "
-                f"for each of the {n_features} features"
-            )
-        if not np.isfinite(side).all():
-            raise ValueError(f"bounds: {name} must be finite; give public limits")
-    with np.errstate(over="ignore"):
-        extent = high - low
-    if np.any(extent < 0):
-        raise ValueError("bounds are reversed: low must be at most high everywhere")
-    if not np.isfinite(extent).all() or not np.any(extent > 0):
-        raise ValueError(
-            "bounds must have a finite extent, positive for at least one feature"
-        )
-    return Box(low, high, n_features, per_feature=pca.scale_by_bounds)
-
-
-def _mechanisms(rows: _RowBounds, n_samples: int, mu: float) -> tuple:
-    """Plan the releases of one fit at a total cost of mu."""
-    n_features = rows.n_features
-    square = (n_features, n_features)
-    if rows.joint:
-        size = n_features + n_features * (n_features + 1) // 2
-        return (_joint_mechanism(rows, n_samples, mu, size),)
-    if not math.isfinite(mu):
-        second = Exact("second_moment", square, symmetric=True)
-        return (Exact("mean", (n_features,)), second) if rows.centred else (second,)
-    shares = (_MEAN_SHARE, 1.0 - _MEAN_SHARE) if rows.centred else (1.0,)
-    *mean_mu, second_mu = split_mu(mu, shares)
-    radius = rows.second_radius
-    second = calibrate_gaussian(
-        "second_moment",
-        sensitivity.second_moment_sensitivity(radius, n_samples),
-        second_mu,
-        square,
-        symmetric=True,
-        summation_error=_summation_error(radius**2, n_samples),
-        magnitude=2.0 * radius**2,
-    )
-    if not rows.centred:
-        return (second,)
-    mean = calibrate_gaussian(
-        "mean",
-        sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
-        mean_mu[0],
-        (n_features,),
-        summation_error=_summation_error(rows.mean_radius, n_samples),
-        magnitude=2.0 * rows.mean_radius,
-    )
-    return (mean, second)
-
-
-def _joint_mechanism(rows: _RowBounds, n_samples: int, mu: float, size: int):
-    """One release of mean and weighted second moment of clipped rows (Lemma 3.5)."""
-    if not math.isfinite(mu):
-        return Exact("moments", (size,))
-    norm = math.hypot(rows.clip, math.sqrt(_JOINT_WEIGHT) * rows.clip)
-    return calibrate_gaussian(
-        "moments",
-        sensitivity.joint_moments_sensitivity(
-            rows.clip, n_samples, _JOINT_WEIGHT, rows.n_features
-        ),
-        mu,
-        (size,),
-        summation_error=_summation_error(norm, n_samples),
-        magnitude=2.0 * norm,
-    )
-
-
-def _summation_error(bound: float, n_samples: int) -> float:
-    return sensitivity.summation_error(bound, n_samples, _spectral.BLOCK_ROWS)
-
-
-def _released_moments(release, rows: _RowBounds, X):
-    """Return the released mean (or None) and second moment about it."""
-    if rows.joint:
-        return _joint_moments(release, rows, X)
-    mean = None
-    if rows.centred:
-        mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
-        mean = rows.project_mean(mean)
-    moment = _spectral.blocked_second_moment(
-        X, lambda block: rows.for_second_moment(block, mean)
-    )
-    return mean, release("second_moment", moment)
-
-
-def _joint_moments(release, rows: _RowBounds, X):
-    """Return released mean and covariance of rows clipped about the midpoint."""
-    weight = math.sqrt(_JOINT_WEIGHT) / rows.clip
-    packed = _spectral.pack_moments(
-        _spectral.blocked_mean(X, rows.for_second_moment),
-        _spectral.blocked_second_moment(X, rows.for_second_moment),
-        weight,
-    )
-    packed = release("moments", packed)
-    mean, second = _spectral.unpack_moments(packed, rows.n_features, weight)
-    covariance = second - np.outer(mean, mean)
-    # The outer product of a noisy mean exceeds that of the mean by its variance.
-    noise_std = getattr(release.plan["moments"], "noise_std", 0.0)
-    covariance[np.diag_indices_from(covariance)] += noise_std**2
-    return rows.project_mean(mean), covariance

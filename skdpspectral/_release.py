@@ -160,6 +160,8 @@ def _round_to_integers(value: np.ndarray, grid: float) -> None:
     value /= grid
     np.rint(value, out=value)
     np.clip(value, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=value)
+    # -0.0 would tell the sign of what was rounded away.
+    value += 0.0
 
 
 def _release_entries(mechanism: Gaussian, flat: np.ndarray, generator) -> None:

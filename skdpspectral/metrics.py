@@ -316,11 +316,11 @@ def _dense(rows):
 
 
 def _row_blocks(X, weights):
-    """Yield blocks of rows, relative to the first row and scaled."""
+    """Yield blocks of rows, scaled and relative to the first row."""
     n_samples, n_features = X.shape
-    first_row = _dense(X[:1])
+    first_row = _dense(X[:1]) * weights
     for batch in gen_batches(n_samples, max(1, BLOCK_SIZE // n_features)):
-        yield (_dense(X[batch]) - first_row) * weights
+        yield _dense(X[batch]) * weights - first_row
 
 
 def _kept_and_total(X, weights, basis):

@@ -160,13 +160,13 @@ def summation_error(bound: float, n_samples: int, block_rows: int) -> float:
     Returns
     -------
     float
-        :math:`\gamma B` with :math:`\gamma = (b + \lceil n/b \rceil + 8) 2^{-52}`.
+        :math:`\gamma B` with :math:`\gamma = (b + \lceil n/b \rceil + 16) 2^{-52}`.
 
     Notes
     -----
-    The eight further units cover the rounding of products, of the division by n,
+    The sixteen further units cover the rounding of products, of the division by n,
     and the slack of :func:`skdpspectral._clipping.clip_rows`.
     """
     _check_rows(n_samples)
     rows = min(block_rows, n_samples)
-    return bound * (rows + math.ceil(n_samples / rows) + 8) * 2.0**-52
+    return bound * (rows + math.ceil(n_samples / rows) + 16) * 2.0**-52

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg import blas, eigh
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
@@ -52,7 +52,7 @@ def top_eigh(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     if order >= _LANCZOS_ORDER and rank * _LANCZOS_SHARE <= order:
         try:
             values, vectors = _lanczos(matrix, rank)
-        except ArpackNoConvergence:
+        except ArpackError:
             values, vectors = _dense(matrix, rank)
     else:
         values, vectors = _dense(matrix, rank)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.linalg import blas
+from threadpoolctl import ThreadpoolController
 
 # Rows a block: small enough for the cache, large enough for the BLAS.
 BLOCK_ROWS = 2048
+# From so many features on, a block's product is worth several threads.
+_THREADED_FEATURES = 300
 
 
 def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> Iterator[slice]:
@@ -108,9 +113,22 @@ def blocked_second_moment(
         Fortran-ordered, zero above the diagonal.
     """
     moment = SecondMoment(X.shape[1])
-    for rows in row_blocks(X.shape[0], block_rows):
-        moment.update(row_map(X[rows]))
+    with _blas_threads(X.shape[1]):
+        for rows in row_blocks(X.shape[0], block_rows):
+            moment.update(row_map(X[rows]))
     return moment.mean()
+
+
+@functools.cache
+def _threadpools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _blas_threads(n_features: int):
+    """Keep narrow products on one thread: several only wait for each other."""
+    if n_features >= _THREADED_FEATURES:
+        return contextlib.nullcontext()
+    return _threadpools().limit(limits=1, user_api="blas")
 
 
 def pack_moments(mean: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:

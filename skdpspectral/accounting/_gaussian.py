@@ -20,6 +20,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 # Calibrations stop this far short of the budget, so that the rounding errors of
 # composing a few releases never push their sum over it.
 _SLACK = 2.0**-40
+# Inverses aim this far below delta, more than the curve's own rounding error.
+_LOG_MARGIN = 1e-13
 
 
 def _check_mu(mu: float) -> None:
@@ -48,11 +50,11 @@ def _erfcx_slope(x: np.ndarray) -> np.ndarray:
     return np.where(x > 50.0, series / math.sqrt(math.pi), direct)
 
 
-def _erfcx_drop(low: float, high: float) -> float:
-    """erfcx(low) - erfcx(high) for -20 < low <= high; a short step is integrated."""
-    if high - low > 0.25:
-        return float(erfcx(low) - erfcx(high))
-    half = 0.5 * (high - low)
+def _erfcx_drop(low: float, step: float) -> float:
+    """erfcx(low) - erfcx(low + step) for low > -20; a short step is integrated."""
+    if step > 0.25:
+        return float(erfcx(low) - erfcx(low + step))
+    half = 0.5 * step
     slope = _erfcx_slope(low + half * (1.0 + _NODES))
     return float(half * np.dot(_WEIGHTS, slope))
 
@@ -60,11 +62,10 @@ def _erfcx_drop(low: float, high: float) -> float:
 def _log_gaussian_delta(mu: float, epsilon: float) -> float:
     """Logarithm of :func:`gaussian_delta`, for mu > 0."""
     near = (epsilon / mu - 0.5 * mu) / _SQRT2
-    far = near + mu / _SQRT2
     if near < -20.0:
         # delta is within 1e-170 of Phi(-sqrt2 near): log_ndtr has all digits.
         return float(log_ndtr(-_SQRT2 * near))
-    drop = _erfcx_drop(near, far)
+    drop = _erfcx_drop(near, mu / _SQRT2)
     if drop <= 0.0:
         return -math.inf
     return math.log(0.5 * drop) - near**2
@@ -104,7 +105,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
         return 1.0 if mu == math.inf else 0.0
     if mu == math.inf:
         return 1.0
-    return math.exp(_log_gaussian_delta(mu, epsilon))
+    return min(1.0, math.exp(_log_gaussian_delta(mu, epsilon)))
 
 
 def _bracket_root(excess, low: float, high: float) -> tuple[float, float]:
@@ -151,7 +152,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     _check_delta(delta)
     if epsilon == math.inf:
         return math.inf
-    log_delta = math.log(delta)
+    log_delta = math.log(delta) - _LOG_MARGIN
 
     def excess(mu: float) -> float:
         return _log_gaussian_delta(mu, epsilon) - log_delta
@@ -195,7 +196,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         return math.inf
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    log_delta = math.log(delta)
+    log_delta = math.log(delta) - _LOG_MARGIN
 
     def excess(epsilon: float) -> float:
         return log_delta - _log_gaussian_delta(mu, epsilon)
@@ -243,6 +244,8 @@ def calibrate_gaussian(
     allowed = mu * (1.0 - _SLACK)
     noise_std = (sensitivity + 2.0 * summation_error) / allowed
     for _ in range(200):
+        if noise_std == math.inf:
+            break
         mechanism = Gaussian(
             name, sensitivity, noise_std, shape, symmetric, summation_error, magnitude
         )

@@ -339,7 +339,7 @@ def _read(name, arrays, data_home):
     path = _locate(name, data_home)
     try:
         # A pickle could run code: only plain arrays are read.
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return {array: archive[array] for array in arrays}
     except NOT_THE_ARCHIVE as error:
         raise OSError(

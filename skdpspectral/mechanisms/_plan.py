@@ -81,7 +81,7 @@ class PrivacyPlan:
             return f"{self.estimator} gives no privacy: its noise was switched off."
         claim = (
             f"{self.estimator} is ({self.epsilon:g}, {self.delta:g})-differentially "
-            f"private (mu = {self.mu:.6g}) per {self.unit}, {self.neighbours} neighbours"
+            f"private (mu = {self.mu:.6g}) per {self.unit} under {self.neighbours}"
         )
         if self.assumption is not Assumption.NONE:
             claim += f", only for data that satisfy the {self.assumption} assumption"

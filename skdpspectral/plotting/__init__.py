@@ -1,0 +1,5 @@
+"""Displays of what privacy costs; they need matplotlib only to draw."""
+
+from ._privacy_utility import PrivacyUtilityDisplay
+
+__all__ = ["PrivacyUtilityDisplay"]

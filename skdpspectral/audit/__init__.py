@@ -1,0 +1,13 @@
+"""Empirical lower bounds on privacy loss, and reports about pipelines."""
+
+from ._epsilon import AuditResult, audit_epsilon, mu_lower_bound
+from ._report import PrivacyReport, StepReport, privacy_report
+
+__all__ = [
+    "AuditResult",
+    "PrivacyReport",
+    "StepReport",
+    "audit_epsilon",
+    "mu_lower_bound",
+    "privacy_report",
+]

@@ -1,0 +1,285 @@
+"""Lower bounds on the privacy loss of a fit, from many fits on two neighbours."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.special import betaincinv, ndtri
+from sklearn.base import clone
+
+from .._release import record_releases
+from ..accounting import PrivacyLeakWarning, gaussian_epsilon
+
+_BATCHES_PER_WORKER = 8
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit found.
+
+    Parameters
+    ----------
+    mu : float
+        Lower bound on the privacy loss in Gaussian differential privacy.
+    epsilon : float
+        The same at `delta`.
+    claimed_mu, claimed_epsilon : float
+        What the plan claims.
+    delta : float
+        Where epsilons are stated.
+    confidence : float
+        Probability, over the audit's own trials, that the bound holds.
+    n_trials : int
+        Fits on each of the two data sets.
+    """
+
+    mu: float
+    epsilon: float
+    claimed_mu: float
+    claimed_epsilon: float
+    delta: float
+    confidence: float
+    n_trials: int
+
+    @property
+    def violated(self) -> bool:
+        """Whether the claim is refuted at the stated confidence."""
+        return self.mu > self.claimed_mu
+
+    def __str__(self) -> str:
+        verdict = "REFUTED" if self.violated else "not refuted"
+        return (
+            f"epsilon >= {self.epsilon:.4g} at delta={self.delta:g} "
+            f"({self.confidence:.1%} confidence, {self.n_trials} trials a side); the "
+            f"claim epsilon = {self.claimed_epsilon:.4g} is {verdict}"
+        )
+
+
+def _upper_limit(successes: int, trials: int, alpha: float) -> float:
+    """Clopper-Pearson upper confidence limit of a probability."""
+    if successes >= trials:
+        return 1.0
+    return float(betaincinv(successes + 1, trials - successes, 1.0 - alpha))
+
+
+def _bound_at(scores, neighbour_scores, threshold: float, alpha: float) -> float:
+    """Lower bound on mu from one threshold: neighbours are called above it.
+
+    A mu-GDP mechanism has error rates with
+    ``mu >= Phi^-1(1 - false positives) - Phi^-1(false negatives)``.
+    """
+    false_positive = _upper_limit(
+        int(np.sum(scores > threshold)), len(scores), alpha / 2.0
+    )
+    false_negative = _upper_limit(
+        int(np.sum(neighbour_scores <= threshold)), len(neighbour_scores), alpha / 2.0
+    )
+    if false_positive >= 1.0 or false_negative >= 1.0:
+        return 0.0
+    return max(0.0, float(-ndtri(false_positive) - ndtri(false_negative)))
+
+
+def _best_threshold(scores, neighbour_scores, alpha: float) -> float:
+    candidates = np.quantile(np.r_[scores, neighbour_scores], np.linspace(0, 1, 201))
+    bounds = [_bound_at(scores, neighbour_scores, t, alpha) for t in candidates]
+    return float(candidates[int(np.argmax(bounds))])
+
+
+def mu_lower_bound(
+    scores, neighbour_scores, *, threshold: float | None = None, confidence=0.99
+) -> float:
+    """Lower bound on mu from a statistic's values on two neighbouring data sets.
+
+    Parameters
+    ----------
+    scores, neighbour_scores : array-like of shape (n_trials,)
+        Values of one statistic of the releases; it should be larger on the
+        neighbour.
+    threshold : float or None, default=None
+        Where the test decides. It must not depend on these scores; None spends
+        the first half of them on choosing it.
+    confidence : float, default=0.99
+        Probability that the bound holds, by Clopper-Pearson intervals.
+
+    Returns
+    -------
+    float
+        At least 0.
+    """
+    scores, neighbour_scores = np.asarray(scores), np.asarray(neighbour_scores)
+    alpha = 1.0 - confidence
+    if threshold is None:
+        half = min(len(scores), len(neighbour_scores)) // 2
+        threshold = _best_threshold(scores[:half], neighbour_scores[:half], alpha)
+        scores, neighbour_scores = scores[half:], neighbour_scores[half:]
+    return _bound_at(scores, neighbour_scores, threshold, alpha)
+
+
+def _fit_recorded(estimator, X) -> dict[str, np.ndarray]:
+    with record_releases() as released:
+        estimator.fit(X)
+    return released
+
+
+def _exact_releases(estimator, X) -> dict[str, np.ndarray]:
+    """Return what a fit would release without noise, and charge no ledger."""
+    estimator = clone(estimator).set_params(epsilon=None, accountant=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyLeakWarning)
+        return _fit_recorded(estimator, X)
+
+
+class _LikelihoodRatio:
+    """Log likelihood ratio of Gaussian releases, and the midpoint as threshold."""
+
+    def __init__(self, estimator, X, X_neighbour):
+        exact = _exact_releases(estimator, X)
+        neighbour = _exact_releases(estimator, X_neighbour)
+        plan = estimator.privacy_plan(*np.shape(X))
+        # <M, D> over all entries weighs each off-diagonal twice, which is right:
+        # its variance is half of the diagonal's.
+        self.directions = {
+            name: (neighbour[name] - exact[name]) / plan[name].noise_std ** 2
+            for name in exact
+        }
+        middles = {name: 0.5 * (neighbour[name] + exact[name]) for name in exact}
+        self.threshold = self(None, middles)
+
+    def __call__(self, estimator, released) -> float:
+        return math.fsum(
+            float(np.vdot(direction, released[name]))
+            for name, direction in self.directions.items()
+        )
+
+
+def _scores(estimator, X, statistic, seeds) -> list[float]:
+    """Fit once a seed (None: fresh entropy) and take the statistic."""
+    scores = []
+    for seed in seeds:
+        model = clone(estimator)
+        if seed is not None:
+            model.set_params(random_state=int(seed))
+        released = _fit_recorded(model, X)
+        scores.append(float(statistic(model, released)))
+    return scores
+
+
+def audit_epsilon(
+    factory: Callable,
+    X,
+    X_neighbour,
+    statistic: Callable | None = None,
+    n_trials: int = 10_000,
+    *,
+    delta: float | None = None,
+    confidence: float = 0.99,
+    n_jobs: int | None = None,
+    random_state=None,
+) -> AuditResult:
+    """Bound from below what fits reveal about which of two neighbours they saw.
+
+    An audit can refute a guarantee and never prove one. It is as sharp as the two
+    data sets are bad and the statistic is good.
+
+    Parameters
+    ----------
+    factory : callable
+        Without arguments, gives an unfitted estimator of this package.
+    X, X_neighbour : array-like of shape (n_samples, n_features)
+        Neighbouring data sets, made up for the audit: they are seen in the clear.
+    statistic : callable or None, default=None
+        ``statistic(estimator, released) -> float``, larger for the neighbour, of
+        the fitted estimator and the dict of everything that the release layer let
+        out. None takes the log likelihood ratio of the released arrays.
+    n_trials : int, default=10000
+        Fits on each data set.
+    delta : float or None, default=None
+        Where epsilon is stated; None takes the estimator's.
+    confidence : float, default=0.99
+        Probability that the bound holds.
+    n_jobs : int or None, default=None
+        Parallel jobs, as in joblib.
+    random_state : int or None, default=None
+        Seed of all trials; None audits the noise as it is drawn in use.
+
+    Returns
+    -------
+    AuditResult
+        The bound beside the claim.
+
+    Raises
+    ------
+    ValueError
+        If the estimator claims nothing, or the numbers are out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.audit import audit_epsilon
+    >>> X = np.eye(5, 2)
+    >>> neighbour = X.copy()
+    >>> neighbour[0] = [0.0, 1.0]
+    >>> def factory():
+    ...     return DPPCA(1, epsilon=4.0)
+    >>> audit_epsilon(factory, X, neighbour, n_trials=200, random_state=0).violated
+    False
+    """
+    if n_trials < 4:
+        raise ValueError(f"n_trials must be at least 4, got {n_trials}")
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence must be in (0, 1), got {confidence}")
+    if np.shape(X) != np.shape(X_neighbour):
+        raise ValueError("X and X_neighbour must have the same shape")
+    estimator = factory()
+    plan = estimator.privacy_plan(*np.shape(X))
+    if not math.isfinite(plan.mu):
+        raise ValueError("an estimator with epsilon=None claims nothing to audit")
+    threshold = None
+    if statistic is None:
+        statistic = _LikelihoodRatio(estimator, X, X_neighbour)
+        threshold = statistic.threshold
+    scores = _all_scores(
+        estimator, (X, X_neighbour), statistic, n_trials, n_jobs, random_state
+    )
+    mu = mu_lower_bound(*scores, threshold=threshold, confidence=confidence)
+    delta = plan.delta if delta is None else delta
+    return AuditResult(
+        mu=mu,
+        epsilon=gaussian_epsilon(mu, delta),
+        claimed_mu=plan.mu,
+        claimed_epsilon=gaussian_epsilon(plan.mu, delta),
+        delta=delta,
+        confidence=confidence,
+        n_trials=n_trials,
+    )
+
+
+def _all_scores(estimator, data, statistic, n_trials, n_jobs, random_state):
+    """Scores on both data sets, in batches; the same for any number of jobs."""
+    seeds = [None] * (2 * n_trials)
+    if random_state is not None:
+        seeds = np.random.RandomState(random_state).randint(
+            2**31 - 1, size=2 * n_trials
+        )
+    batch = math.ceil(n_trials / _BATCHES_PER_WORKER)
+    jobs = [
+        (
+            X,
+            seeds[
+                side * n_trials + start : side * n_trials + min(start + batch, n_trials)
+            ],
+        )
+        for side, X in enumerate(data)
+        for start in range(0, n_trials, batch)
+    ]
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_scores)(estimator, X, statistic, chunk) for X, chunk in jobs
+    )
+    flat = np.concatenate(results)
+    return flat[:n_trials], flat[n_trials:]

@@ -1,0 +1,351 @@
+"""Calls that must fail: a table of mistakes, and what each error must name."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.metrics import captured_variance
+
+NAN, INF = float("nan"), float("inf")
+ROW, COLUMN_NAMES = np.arange(4.0), list("abcd")
+PLAN = DPPCA().privacy_plan(1000, 4)
+
+
+class Scene:
+    """A fitted estimator, a budget that is untouched, and rows to misuse them on."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.X = np.random.default_rng(0).normal(size=(60, 4))
+        self.pca = DPPCA().fit(pd.DataFrame(self.X, columns=COLUMN_NAMES))
+        self.accountant = PrivacyAccountant(2.0)
+        self._before = self._state()
+
+    def fit(self, X=None, **parameters):
+        """Refit with the budgeted accountant; check that X stays as it is."""
+        X = self.X if X is None else X
+        kept, before = self.pca.get_params(deep=False), joblib.hash(X)
+        self.pca.set_params(**{"accountant": self.accountant, **parameters})
+        try:
+            return self.pca.fit(X)
+        finally:
+            self.pca.set_params(**kept)
+            assert joblib.hash(X) == before, "X was changed"
+
+    def transform(self, X):
+        before = joblib.hash(X)
+        try:
+            return self.pca.transform(X)
+        finally:
+            assert joblib.hash(X) == before, "X was changed"
+
+    def file(self, name, content=b""):
+        path = self.folder / name
+        path.write_bytes(content)
+        return path
+
+    def saved(self, name, damage):
+        path = self.folder / name
+        self.pca.save(path)
+        path.write_bytes(damage(path.read_bytes()))
+        return path
+
+    def with_header(self, name, text):
+        path = self.folder / name
+        np.savez(path, header=np.array(text))
+        return path
+
+    def lost_ledger(self):
+        accountant = PrivacyAccountant(2.0, path=self.folder / "lost.db")
+        (self.folder / "lost.db").unlink()
+        return accountant
+
+    def reopened(self, **arguments):
+        path = self.folder / "shared.db"
+        PrivacyAccountant(2.0, path=path, unit="row", neighbours="replace-one")
+        return PrivacyAccountant(path=path, **arguments)
+
+    def _state(self):
+        fitted = {k: v for k, v in vars(self.pca).items() if k.endswith("_")}
+        parameters = {**self.pca.get_params(deep=False), "random_state": None}
+        return joblib.hash(fitted), joblib.hash(self.X), sorted(parameters.items())
+
+    def check_untouched(self):
+        assert len(self.accountant.ledger) == 0, "the budget was charged"
+        assert self._state() == self._before, "the earlier fit was lost"
+
+
+class Bad(NamedTuple):
+    """A call that must fail: the mistake, and what its error must name."""
+
+    mistake: str
+    call: Callable
+    names: tuple
+    error: type | tuple = ValueError
+
+
+def bad(mistake, call, *names, error=ValueError):
+    return Bad(mistake, call, names, error)
+
+
+def bad_parameter(name, label, value, error=ValueError):
+    return bad(f"{name}: {label}", lambda s: s.fit(**{name: value}), name, error=error)
+
+
+def with_value(value, column=1):
+    X = np.random.default_rng(1).normal(size=(9, 4))
+    X[3, column] = value
+    return X
+
+
+# -- parameters of the estimator, each wrong by itself ---------------------------------
+
+NOT_A_NUMBER = {"text": "1", "boolean": True, "array": np.ones(1), "complex": 1j}
+NOT_A_FLAG = {"text": "yes", "number": 1, "None": None}
+RADII = {"zero": 0, "negative": -1.0, "NaN": NAN, "infinite": INF, "tiny": 1e-61}
+RADII |= {"huge": 1e61, "text": "1", "boolean": True, "array": np.ones(4)}
+PARAMETERS = {
+    "epsilon": {"zero": 0, "negative": -1.0, "NaN": NAN, "minus infinity": -INF}
+    | NOT_A_NUMBER,
+    "delta": {"zero": 0.0, "one": 1.0, "negative": -1e-6, "NaN": NAN, "large": 2}
+    | {"below 1e-15": 1e-16, "infinite": INF, "None": None}
+    | NOT_A_NUMBER,
+    "n_components": {"zero": 0, "negative": -1, "above p": 5, "above n": 61}
+    | {"float": 2.0, "share": 0.5, "NaN": NAN, "None": None, "unknown word": "mle"}
+    | NOT_A_NUMBER,
+    "bounds": {"scalar": 5.0, "mapping": {"a": 0, "b": 1}, "set": {-1, 1}, "word": "ab"}
+    | {"table": pd.DataFrame([ROW, ROW + 1]), "series": pd.Series([-1.0, 1.0])},
+    "clip_norm": RADII,
+    "center": {"unknown": "mean", "None": None, "number": 1, "boolean": True},
+    "center_clip_norm": RADII,
+    "scale_by_bounds": NOT_A_FLAG,
+    "mechanism": {"unknown": "laplace", "None": None, "number": 1},
+    "accountant": {"word": "ledger", "number": 1.0, "boolean": True}
+    | {"mapping": {}, "class": PrivacyAccountant},
+    "allow_seeded": NOT_A_FLAG,
+    "random_state": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True}
+    | {"large": 2**40, "list": [1, 2], "generator": np.random.default_rng(0)},
+}
+CASES = [
+    bad_parameter(name, label, value)
+    for name, values in PARAMETERS.items()
+    for label, value in values.items()
+]
+
+# -- bounds and centre, where values meet the features or each other -------------------
+
+BIG = (-(10**400), 10**400)
+TIMES = (np.zeros(4, "M8[s]"), np.ones(4, "M8[s]"))
+BOUNDS = {
+    "reversed": ([(1, 0), ([0, 0, 0, 1], [1, 1, 1, 0])], "low must be at most high"),
+    "equal everywhere": ([(0, 0), np.ones((2, 4))], "feature"),
+    "one value": ([(-1,), [3.0], np.array(3.0)], "(low, high)"),
+    "three values": ([(-1, 0, 1), np.ones((3, 4))], "(low, high)"),
+    "no value": ([(), []], "(low, high)"),
+    "low of wrong length": ([([0, 0, 0], 1)], "low", "4 features"),
+    "high of wrong length": ([(0, np.ones(5))], "high", "4 features"),
+    "low of wrong shape": ([(np.zeros((1, 4)), 1)], "low", "4 features"),
+    "low not finite": ([(NAN, 1), (-INF, 1), (None, 1)], "low", "finite"),
+    "high not finite": ([(0, INF), (0, [1, 1, NAN, 1])], "high", "finite"),
+    "extent overflows": ([(-1e308, 1e308)], "high"),
+    "not numbers": (
+        [("a", "b"), ("0", "1"), (1j, 2), (0, [1, [2, 3]]), (False, True), BIG, TIMES],
+        "numbers",
+    ),
+}
+CASES += [
+    bad(f"bounds: {mistake}", lambda s, b=value: s.fit(bounds=b), "bounds", *says)
+    for mistake, (values, *says) in BOUNDS.items()
+    for value in values
+]
+BOX = (-1.0, 1.0)
+CASES += [
+    bad(
+        "scale_by_bounds without bounds",
+        lambda s: s.fit(scale_by_bounds=True),
+        "scale_by_bounds",
+        "bounds=(low, high)",
+    ),
+    bad(
+        "private centre without radius",
+        lambda s: s.fit(center="private"),
+        "center",
+        "bounds",
+        "center_clip_norm",
+    ),
+]
+CASES += [
+    bad("radius that nothing uses", call, "center_clip_norm", "leave it None")
+    for call in (
+        lambda s: s.fit(center_clip_norm=1.0),
+        lambda s: s.fit(center_clip_norm=1.0, bounds=BOX, center="none"),
+        lambda s: s.fit(center_clip_norm=1.0, bounds=BOX, clip_norm=1.0),
+    )
+]
+
+# -- accountants that refuse a fit -----------------------------------------------------
+
+REFUSED = PrivacyBudgetError
+CASES += [
+    bad("too dear", lambda s: s.fit(epsilon=3.0), "epsilon", "remains", error=REFUSED),
+    bad("no limit", lambda s: s.fit(epsilon=None), "epsilon", "number", error=REFUSED),
+    bad("no limit", lambda s: s.fit(epsilon=INF), "epsilon", "number", error=REFUSED),
+    bad(
+        "seed with a budget",
+        lambda s: s.fit(random_state=0),
+        "random_state",
+        "allow_seeded=True",
+        error=REFUSED,
+    ),
+    bad(
+        "too many fits",
+        lambda s: s.accountant.check(PLAN, 9),
+        "9 fits",
+        "remains",
+        error=REFUSED,
+    ),
+    bad(
+        "lost ledger",
+        lambda s: s.fit(accountant=s.lost_ledger()),
+        "lost.db",
+        "another accountant",
+        error=LedgerError,
+    ),
+    bad(
+        "ledger of users",
+        lambda s: s.fit(
+            accountant=PrivacyAccountant(unit="user", neighbours="add-remove-one")
+        ),
+        "ledger of its own",
+        "per user",
+        error=LedgerError,
+    ),
+]
+
+# -- rows ------------------------------------------------------------------------------
+
+DATES = np.full((9, 4), "2020-01-01", dtype="M8[D]")
+ROWS = {
+    "NaN": (lambda s: with_value(NAN), "NaN"),
+    "infinite": (lambda s: with_value(INF), "infinity"),
+    "beyond float64": (lambda s: [[10**400, 1.0], [1.0, 2.0]], "float"),
+    "no rows": (lambda s: s.X[:0], "0 sample(s)"),
+    "1-D": (lambda s: s.X[0], "Reshape your data"),
+    "scalar": (lambda s: 3.0, "2D"),
+    "3-D": (lambda s: s.X[None], "dim 3"),
+    "no features": (lambda s: s.X[:, :0], "0 feature(s)"),
+    "complex": (lambda s: s.X + 1j, "Complex"),
+    "words": (lambda s: np.full((9, 4), "a", dtype=object), "string"),
+    "dates": (lambda s: DATES, "dates"),
+    "durations": (lambda s: DATES - DATES, "durations"),
+    "table of dates": (lambda s: pd.DataFrame(DATES, columns=COLUMN_NAMES), "dates"),
+    "dates in polars": (
+        lambda s: pl.DataFrame(with_value(0), schema=COLUMN_NAMES).with_columns(
+            pl.lit(DATES[0, 0].item()).alias("b")
+        ),
+        "dates",
+    ),
+    "sparse": (lambda s: sparse.csr_array(s.X), "Sparse", ".toarray()"),
+    "ragged": (lambda s: [[1.0, 2.0], [3.0]], "inhomogeneous"),
+    "mapping": (lambda s: {"a": [1.0]}, "number"),
+}
+TYPE_ERRORS = {"sparse": TypeError, "mapping": TypeError}
+SAME = {"table of dates": "dates", "dates in polars": "dates", "durations": "dates"}
+for label, (make, *says) in ROWS.items():
+    mistake = f"rows: {SAME.get(label, label)}"
+    error = TYPE_ERRORS.get(label, ValueError)
+    CASES += [
+        bad(mistake, lambda s, m=make: s.fit(m(s)), "X", *says, error=error),
+        bad(mistake, lambda s, m=make: s.transform(m(s)), "X", *says, error=error),
+    ]
+NAMED = "feature names"
+CASES += [
+    bad("one row", lambda s: s.fit(s.X[:1]), "n_components", "n_samples=1"),
+    bad("weights", lambda s: s.pca.fit(s.X, sample_weight=1), "sample_weight")._replace(
+        error=TypeError
+    ),
+    bad(
+        "mixed names",
+        lambda s: s.fit(pd.DataFrame(s.X, columns=["a", "b", "c", 4])),
+        "Feature names",
+        "columns.astype(str)",
+        error=TypeError,
+    ),
+    bad("narrow rows", lambda s: s.transform(s.X[:, :3]), "X has 3 features", "4"),
+    bad(
+        "other names",
+        lambda s: s.transform(pd.DataFrame(s.X, columns=list("abcz"))),
+        NAMED,
+        "z",
+    ),
+    bad(
+        "other order",
+        lambda s: s.transform(pd.DataFrame(s.X, columns=list("bacd"))),
+        NAMED,
+        "same order",
+    ),
+    bad(
+        "names out",
+        lambda s: s.pca.get_feature_names_out(["a"]),
+        "input_features",
+    ),
+    bad("unknown parameter", lambda s: s.pca.set_params(clip=1), "clip", "clip_norm"),
+]
+
+# -- scores ----------------------------------------------------------------------------
+
+SCORES = {
+    "1-D": (lambda s: ROW[:2],),
+    "too wide": (lambda s: s.X, "(n_samples, 2)"),
+    "too narrow": (lambda s: s.X[:, :1], "(n_samples, 2)"),
+    "NaN": (lambda s: [[NAN, 1.0]], "NaN"),
+    "words": (lambda s: [["a", "b"]], "string"),
+    "complex": (lambda s: s.X[:, :2] + 1j, "Complex"),
+    "ragged": (lambda s: [[1.0, 2.0], [3.0]], "inhomogeneous"),
+    "dates": (lambda s: DATES[:, :2], "dates"),
+}
+CASES += [
+    # The messages may be those about rows.
+    bad(
+        "scores: width" if label.startswith("too") else f"rows: {label}",
+        lambda s, m=make: s.pca.inverse_transform(m(s)),
+        "X",
+        *says,
+    )
+    for label, (make, *says) in SCORES.items()
+]
+
+# -- plans and unfitted estimators -----------------------------------------------------
+
+NOT_A_COUNT = {"zero": 0, "negative": -1, "float": 2.0, "boolean": True, "text": "10"}
+NOT_A_COUNT |= {"None": None, "NaN": NAN, "array": np.array([3])}
+for label, value in NOT_A_COUNT.items():
+    for name, other in (("n_samples", "n_features"), ("n_features", "n_samples")):
+        CASES.append(
+            bad(
+                f"{name}: {label}",
+                lambda s, sizes=((name, value), (other, 50)): DPPCA().privacy_plan(
+                    **dict(sizes)
+                ),
+                name,
+                "positive integer",
+            )
+        )
+CASES += [
+    bad("not fitted", call, "not fitted", "fit", error=NotFittedError)
+    for call in (
+        lambda s: DPPCA().transform(s.X),
+        lambda s: DPPCA().inverse_transform(s.X),
+        lambda s: DPPCA().publish(),
+        lambda s: DPPCA().save(s.folder / "unfitted.npz"),
+        lambda s: DPPCA().get_feature_names_out(),
+        lambda s: captured_variance(DPPCA(), s.X),
+    )
+]

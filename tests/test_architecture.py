@@ -1,0 +1,162 @@
+"""The layers of the package, and what may import what."""
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import skdpspectral
+
+ROOT = Path(skdpspectral.__file__).parent
+PACKAGE = "skdpspectral"
+
+PURE = {"_spectral", "_clipping", "mechanisms", "_sklearn_compat"}
+BELOW_BASE = PURE | {"sensitivity", "accounting", "_release"}
+BELOW_ESTIMATORS = BELOW_BASE | {"_base", "_bounded_moments"}
+ESTIMATORS = {"_pca"}
+PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
+
+ALLOWED = {
+    **{layer: set() for layer in PURE | {"metrics"}},
+    "sensitivity": {"mechanisms"},
+    "accounting": {"mechanisms"},
+    "_release": {"mechanisms", "accounting"},
+    "_base": {"mechanisms", "accounting", "_release", "_sklearn_compat"},
+    # Plans and releases that several estimators share.
+    "_bounded_moments": BELOW_BASE,
+    **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
+    "audit": {"_base", "_release", "accounting", "mechanisms"},
+    "plotting": PUBLIC | set(skdpspectral.__all__),
+    "datasets": PUBLIC,
+    "__init__": PUBLIC,
+}
+
+
+def layer_of(path):
+    first = path.relative_to(ROOT).parts[0]
+    return first.removesuffix(".py")
+
+
+def modules():
+    return sorted(ROOT.rglob("*.py"))
+
+
+def internal_imports(path):
+    """Layers of the package that a module imports, its own apart."""
+    depth = len(path.relative_to(ROOT).parts)
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level == depth:
+            # from . or from .. at the package's root
+            names = [node.module] if node.module else [a.name for a in node.names]
+            found |= {name.split(".")[0] for name in names}
+        elif isinstance(node, ast.ImportFrom) and node.level > depth:
+            found.add("outside the package")
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            if node.module.split(".")[0] == PACKAGE:
+                rest = node.module.split(".")[1:]
+                found |= {rest[0]} if rest else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names = [alias.name.split(".") for alias in node.names]
+            found |= {".".join(name[1:2]) for name in names if name[0] == PACKAGE}
+    return found - {layer_of(path)}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_stay_below(path):
+    assert layer_of(path) in ALLOWED, f"{path} belongs to no layer"
+    illegal = internal_imports(path) - ALLOWED[layer_of(path)]
+    assert not illegal, f"{path.relative_to(ROOT)} must not import {sorted(illegal)}"
+
+
+def test_the_rule_sees_imports():
+    """The check itself can fail."""
+    found = internal_imports(ROOT / "_pca.py")
+    assert {"_base", "_spectral", "_bounded_moments", "mechanisms"} <= found
+    assert "_release" in internal_imports(ROOT / "audit" / "_epsilon.py")
+    assert "mechanisms" in internal_imports(ROOT / "accounting" / "_gaussian.py")
+
+
+RANDOM = re.compile(
+    r"np\.random|numpy\.random|randomgen|default_rng|standard_normal|os\.urandom"
+    r"|\bsecrets\b|import random\b|from random\b"
+)
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_noise_is_drawn_in_one_place(path):
+    if layer_of(path) in {"_release", "datasets", "audit"}:
+        return
+    code = ast.unparse(_without_docstrings(ast.parse(path.read_text())))
+    assert not RANDOM.search(code), f"{path.relative_to(ROOT)} draws random numbers"
+
+
+def _without_docstrings(tree):
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        first = body[0] if isinstance(body, list) and body else None
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            body[0] = ast.Pass()
+    return tree
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_private_names_of_sklearn_have_one_importer(path):
+    if layer_of(path) == "_sklearn_compat":
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            "sklearn"
+        ):
+            names = node.module.split(".") + [alias.name for alias in node.names]
+            assert not [name for name in names if name.startswith("_")], node.module
+
+
+PRIVACY_WORDS = re.compile(r"\b(epsilon|delta|mu|sensitivity|noise_std|accountant)\b")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "_spectral").glob("*.py")), ids=str)
+def test_linear_algebra_knows_nothing_of_privacy(path):
+    names = {
+        n.id for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Name)
+    }
+    names |= {
+        n.arg for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.arg)
+    }
+    assert not [name for name in names if PRIVACY_WORDS.fullmatch(name)]
+
+
+@pytest.mark.parametrize(
+    "layer", ["mechanisms", "sensitivity", "accounting", "_release", "_base"]
+)
+def test_privacy_knows_nothing_of_linear_algebra(layer):
+    paths = [p for p in modules() if layer_of(p) == layer]
+    assert paths
+    for path in paths:
+        source = ast.unparse(_without_docstrings(ast.parse(path.read_text())))
+        assert not re.search(r"scipy\.linalg|linalg\.(eig|svd|qr)|sparse", source), path
+
+
+def test_nothing_depends_on_an_unlisted_package():
+    known = {
+        PACKAGE,
+        "numpy",
+        "scipy",
+        "sklearn",
+        "joblib",
+        "randomgen",
+        "threadpoolctl",
+    }
+    lazy = {"pandas", "matplotlib"}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [node.module]
+            for name in names:
+                top = name.split(".")[0]
+                assert top in known | lazy | sys.stdlib_module_names, (path, name)

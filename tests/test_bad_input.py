@@ -1,0 +1,361 @@
+"""Bad input: a named mistake, nothing charged, nothing lost, nothing changed."""
+
+import re
+import traceback
+
+import numpy as np
+import pytest
+import sklearn
+from bad_calls import CASES as ESTIMATOR_CASES
+from bad_calls import INF, NAN, NOT_A_NUMBER, PLAN, Scene, bad
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyLeakWarning
+from skdpspectral.accounting import (
+    PrivacyBudgetError,
+    calibrate_gaussian,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+)
+from skdpspectral.metrics import captured_variance, gaussian_kl, subspace_distance
+
+# Rows without names are given to an estimator that was fitted with names.
+pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+# The warning comes before the accountant's refusal.
+no_warning = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+# Where an object of the wrong class is given.
+WRONG_CLASS = (TypeError, ValueError)
+CASES = list(ESTIMATOR_CASES)
+
+# -- files -----------------------------------------------------------------------------
+
+VALID = '{"format": 1, "estimator": "DPPCA"'
+UNREADABLE = {
+    "text file": lambda s: s.file("a.npz", b"hello"),
+    "empty file": lambda s: s.file("b.npz"),
+    "half a file": lambda s: s.saved("c.npz", lambda data: data[: len(data) // 2]),
+    "flipped bits": lambda s: s.saved("d.npz", lambda data: data.replace(b"\0", b"\1")),
+    "other archive": lambda s: s.with_header("e.npz", "{}"),
+    "other JSON": lambda s: s.with_header("f.npz", "[1]"),
+    "no parameters": lambda s: s.with_header("g.npz", VALID + "}"),
+    "foreign parameter": lambda s: s.with_header(
+        "h.npz", VALID + ', "parameters": {"zz": 1}, "attributes": {}, "privacy": {}}'
+    ),
+    "no plan": lambda s: s.with_header(
+        "i.npz", VALID + ', "parameters": {}, "attributes": {}, "privacy": {}}'
+    ),
+    "objects": lambda s: s.with_header("j.npz", [object()]),
+}
+CASES += [
+    bad("unreadable file", lambda s, m=make: DPPCA.load(m(s)), "path", "npz")
+    for make in UNREADABLE.values()
+]
+CASES += [
+    bad(
+        "file of another class",
+        lambda s: DPPCA.load(
+            s.with_header("k.npz", VALID.replace("DPPCA", "Other") + "}")
+        ),
+        "path",
+        "Other",
+        "DPPCA",
+    ),
+    bad(
+        "file of another format",
+        lambda s: DPPCA.load(s.with_header("l.npz", VALID.replace("1", "9") + "}")),
+        "path",
+        "format 9",
+        "format 1",
+    ),
+    bad(
+        "no such file",
+        lambda s: DPPCA.load(s.folder / "missing.npz"),
+        "missing.npz",
+        error=FileNotFoundError,
+    ),
+    bad(
+        "save to no folder",
+        lambda s: s.pca.save(s.folder / "nowhere" / "pca.npz"),
+        "nowhere",
+        error=FileNotFoundError,
+    ),
+]
+
+# -- ledgers ---------------------------------------------------------------------------
+
+BUDGETS = {"zero": 0, "negative": -1, "infinite": INF, "NaN": NAN, **NOT_A_NUMBER}
+DELTAS = {"zero": 0.0, "one": 1.0, "negative": -1e-6, "below 1e-15": 1e-16, "NaN": NAN}
+DELTAS |= NOT_A_NUMBER
+NOT_A_STRING = {"number": 1, "boolean": True, "bytes": b"x", "list": ["a"]}
+COUNTS = {"zero": 0, "negative": -1, "fraction": 1.5, "boolean": True, "text": "2"}
+COUNTS |= {"None": None, "NaN": NAN, "infinite": INF, "numpy boolean": np.True_}
+for label, value in BUDGETS.items():
+    CASES.append(
+        bad(f"budget: {label}", lambda s, v=value: PrivacyAccountant(v), "epsilon")
+    )
+for label, value in DELTAS.items():
+    CASES += [
+        bad(f"delta = {label}", lambda s, v=value: PrivacyAccountant(1.0, v), "delta"),
+        bad(f"delta = {label}", lambda s, v=value: s.accountant.spent(v), "delta"),
+    ]
+for label, value in NOT_A_STRING.items():
+    CASES += [
+        bad(f"label: {label}", lambda s, v=value: s.accountant.named(v), "label"),
+        bad(
+            f"division: {label}",
+            lambda s, v=value: s.accountant.named("a", disjoint_within=v),
+            "disjoint_within",
+        ),
+    ]
+for label, value in COUNTS.items():
+    CASES.append(
+        bad(
+            f"repeats: {label}",
+            lambda s, v=value: s.accountant.check(PLAN, v),
+            "repeats",
+            "positive integer",
+        )
+    )
+
+
+def relation(unit, neighbours):
+    return PrivacyAccountant(unit=unit, neighbours=neighbours)
+
+
+LEDGERS = {
+    "delta alone": (lambda s: PrivacyAccountant(delta=1e-6), "delta", "epsilon"),
+    "unit alone": (lambda s: relation("row", None), "unit", "neighbours"),
+    "relation alone": (lambda s: relation(None, "zero-out-one"), "unit", "neighbours"),
+    "unknown unit": (lambda s: relation("rows", "replace-one"), "unit", "user"),
+    "unknown relation": (lambda s: relation("row", "swap"), "neighbours", "swap"),
+    "curve of words": (lambda s: s.accountant.privacy_curve("a"), "epsilons"),
+    "epsilon = negative": (lambda s: s.accountant.privacy_curve([-1.0]), "epsilon"),
+    "no limit": (
+        lambda s: s.accountant.check(DPPCA(epsilon=None).privacy_plan(9, 4)),
+        "epsilon",
+        PrivacyBudgetError,
+    ),
+    "no plan to charge": (lambda s: s.accountant.charge(None), "plan", WRONG_CLASS),
+    "no plan to check": (lambda s: s.accountant.check({}), "plan", WRONG_CLASS),
+    "word for a part": (
+        lambda s: s.accountant.charge(PLAN, part="north"),
+        "part",
+        WRONG_CLASS,
+    ),
+    "path": (lambda s: PrivacyAccountant(path=3), "path", WRONG_CLASS),
+    "missing folder": (
+        lambda s: PrivacyAccountant(path=s.folder / "nowhere" / "ledger.db"),
+        "nowhere",
+        LedgerError,
+    ),
+    "folder for a file": (
+        lambda s: PrivacyAccountant(path=s.folder),
+        "ledger",
+        LedgerError,
+    ),
+    "foreign ledger": (
+        lambda s: PrivacyAccountant(path=s.file("foreign.db", b"hello")),
+        "foreign.db",
+        "left as is",
+        LedgerError,
+    ),
+    "other budget": (
+        lambda s: s.reopened(epsilon=3.0),
+        "epsilon=2.0",
+        "epsilon=3.0",
+        LedgerError,
+    ),
+    "other relation": (
+        lambda s: s.reopened(unit="user", neighbours="replace-one"),
+        "unit=row",
+        "unit=user",
+        LedgerError,
+    ),
+}
+for mistake, (call, *says) in LEDGERS.items():
+    error = ValueError if isinstance(says[-1], str) else says.pop()
+    mistake = mistake.removesuffix(" alone") if mistake[0] in "ur" else mistake
+    mistake = "half a relation" if mistake in ("unit", "relation") else mistake
+    mistake = "not a plan" if mistake.startswith("no plan to") else mistake
+    CASES.append(bad(mistake, call, *says, error=error))
+
+# -- numbers of the Gaussian mechanism -------------------------------------------------
+
+FUNCTIONS = {
+    "epsilon": [lambda v: gaussian_mu(v, 1e-6), lambda v: gaussian_delta(1.0, v)],
+    "mu": [lambda v: gaussian_epsilon(v, 1e-6), lambda v: gaussian_delta(v, 1.0)],
+    "delta": [lambda v: gaussian_mu(1.0, v), lambda v: gaussian_epsilon(1.0, v)],
+    "sensitivity": [lambda v: calibrate_gaussian("m", v, 1.0, (3,))],
+    "mu of a fit": [lambda v: calibrate_gaussian("m", 1.0, v, (3,))],
+}
+BELOW_ZERO = {"negative": -1.0, "NaN": NAN, **NOT_A_NUMBER}
+NOT_POSITIVE = {"zero": 0, "infinite": INF, **BELOW_ZERO}
+VALUES = {"delta": DELTAS, "sensitivity": NOT_POSITIVE, "mu of a fit": NOT_POSITIVE}
+for name, functions in FUNCTIONS.items():
+    for label, value in VALUES.get(name, BELOW_ZERO).items():
+        # What is no number at all is one mistake wherever mu is given.
+        what = name.split()[0] if label in NOT_A_NUMBER else name
+        CASES += [
+            bad(f"{what} = {label}", lambda s, f=f, v=value: f(v), name.split()[0])
+            for f in functions
+        ]
+
+# -- metrics ---------------------------------------------------------------------------
+
+EYE = np.eye(3)
+METRICS = {
+    "order": (lambda s: subspace_distance(EYE, EYE, ord=0), "ord", "at least 1"),
+    "word for order": (lambda s: subspace_distance(EYE, EYE, ord="two"), "ord"),
+    "1-D basis": (lambda s: subspace_distance(EYE[0], EYE), "components_a", "reshape"),
+    "long rows": (lambda s: subspace_distance(EYE, 2 * EYE), "components_b", "qr"),
+    "NaN in basis": (lambda s: subspace_distance(NAN * EYE, EYE), "components_a"),
+    "spaces": (lambda s: subspace_distance(EYE[:1], np.eye(4)[:1]), "4", "same"),
+    "no components": (
+        lambda s: captured_variance("pca", s.X),
+        "components_",
+        TypeError,
+    ),
+    "width": (lambda s: captured_variance(EYE, s.X), "X has 4", "components have 3"),
+    "skewed": (lambda s: gaussian_kl(EYE[0], EYE + EYE[0], EYE[0], EYE), "cov_a"),
+    "singular": (
+        lambda s: gaussian_kl(EYE[0], EYE, EYE[0], 0 * EYE),
+        "cov_b",
+        "multiple of the identity",
+    ),
+    "mean": (lambda s: gaussian_kl([0.0], EYE, EYE[0], EYE), "mean_a", "(3,)"),
+    "not square": (lambda s: gaussian_kl(EYE[0], EYE[:2], EYE[0], EYE), "square"),
+}
+for mistake, (call, *says) in METRICS.items():
+    error = ValueError if isinstance(says[-1], str) else says.pop()
+    CASES.append(bad(f"metric: {mistake}", call, *says, error=error))
+
+
+@pytest.fixture
+def scene(tmp_path):
+    return Scene(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    """One scene for many calls, as long as they leave it untouched."""
+    return []
+
+
+@pytest.fixture
+def stage(tmp_path_factory, scenes):
+    if not scenes:
+        scenes.append(Scene(tmp_path_factory.mktemp("stage")))
+    yield scenes[0]
+    try:
+        scenes[0].check_untouched()
+    except AssertionError:
+        scenes.clear()
+
+
+def says(message, name):
+    """Whether a message holds a name, and not within a longer one."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
+
+
+EVERY_CASE = [
+    pytest.param(case, id=f"{number}-{case.mistake}")
+    for number, case in enumerate(CASES)
+]
+
+
+@no_warning
+@pytest.mark.parametrize("case", EVERY_CASE)
+def test_bad_call(case, stage):
+    with pytest.raises(case.error) as caught:
+        case.call(stage)
+    missing = [name for name in case.names if not says(str(caught.value), name)]
+    assert not missing, str(caught.value)
+    stage.check_untouched()
+
+
+@no_warning
+@pytest.mark.parametrize("case", EVERY_CASE[: len(ESTIMATOR_CASES)])
+def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
+    with (
+        sklearn.config_context(skip_parameter_validation=True),
+        pytest.raises(case.error),
+    ):
+        case.call(stage)
+    stage.check_untouched()
+
+
+@no_warning
+def test_different_mistakes_have_different_messages(scene):
+    mistakes = {}
+    for case in CASES:
+        # What does not fail, or fails in another way, fails test_bad_call.
+        try:
+            case.call(scene)
+        except Exception as error:
+            mistakes.setdefault(str(error), set()).add(case.mistake)
+    shared = {text: names for text, names in mistakes.items() if len(names) > 1}
+    assert not shared
+    assert len(mistakes) > 200
+
+
+def test_a_good_call_is_seen_to_be_charged_and_to_change_the_state(scene):
+    scene.fit()
+    with pytest.raises(AssertionError, match="was charged"):
+        scene.check_untouched()
+    scene.accountant = PrivacyAccountant()
+    with pytest.raises(AssertionError, match="was lost"):
+        scene.check_untouched()
+
+
+def test_an_exhausted_budget_stays_as_it_is(scene):
+    accountant = PrivacyAccountant(1.0)
+    scene.fit(accountant=accountant)
+    components = scene.pca.components_.copy()
+    with pytest.raises(PrivacyBudgetError, match=r"epsilon=1 at .* only epsilon=0 "):
+        scene.fit(accountant=accountant)
+    assert len(accountant.ledger) == 1
+    assert np.array_equal(scene.pca.components_, components)
+
+
+@pytest.mark.parametrize("parameters", [{"epsilon": NAN}, {"clip_norm": -1.0}, {}])
+def test_a_ledger_of_a_with_block_is_not_charged(scene, parameters):
+    X = scene.X if parameters else scene.X + NAN
+    with scene.accountant, pytest.raises(ValueError, match=r"epsilon|clip_norm|X"):
+        DPPCA(**parameters).fit(X)
+    scene.check_untouched()
+
+
+@pytest.mark.parametrize("parameters", [{"epsilon": None}, {"delta": 0.1}])
+def test_a_warning_that_is_raised_as_an_error_costs_nothing(scene, parameters):
+    scene.accountant = PrivacyAccountant()
+    with pytest.raises(PrivacyLeakWarning):
+        scene.fit(**parameters)
+    scene.check_untouched()
+
+
+@pytest.mark.parametrize("privacy_off", [None, INF])
+def test_privacy_is_switched_off_loudly(scene, privacy_off):
+    pca = DPPCA(epsilon=privacy_off)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        pca.fit(scene.X)
+    assert not pca.privacy_.private
+
+
+SECRET = 7321.0625
+LEAKY = {
+    "1-D": np.array([SECRET, SECRET]),
+    "complex": np.array([[SECRET, 1j]]),
+    "word": [[f"{SECRET} euros", 1.0]],
+    "NaN": [[SECRET, NAN]],
+    "3-D": np.full((2, 2, 2), SECRET),
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "transform"])
+@pytest.mark.parametrize("X", LEAKY.values(), ids=LEAKY)
+def test_errors_quote_no_private_value(scene, X, method):
+    """Error messages end up in logs, which nobody guards as the data."""
+    with pytest.raises(ValueError) as caught:
+        getattr(scene.pca, method)(X)
+    report = "".join(traceback.format_exception(caught.value))
+    assert f"{SECRET:.0f}"[:4] not in report.replace(__file__, "")

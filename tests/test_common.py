@@ -1,0 +1,68 @@
+"""scikit-learn's own checks, for every estimator and its settings."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+import skdpspectral
+from skdpspectral import DPPCA, PrivacyAccountant
+
+ESTIMATORS = [
+    DPPCA(),
+    DPPCA(1),
+    DPPCA(clip_norm=2.0),
+    DPPCA(1, clip_norm=0.5, center="private"),
+    DPPCA(1, bounds=(-10, 10)),
+    DPPCA(1, bounds=(-10, 10), center="none"),
+    DPPCA(1, bounds=(-10, 10), scale_by_bounds=True, clip_norm=3.0),
+    DPPCA(1, center="private", center_clip_norm=5.0),
+    DPPCA(1, epsilon=None),
+    DPPCA(1, epsilon=1e-3, delta=1e-12),
+    DPPCA(1, accountant=PrivacyAccountant()),
+    DPPCA(1, accountant=PrivacyAccountant(1e6, 1e-6), allow_seeded=True),
+]
+
+
+@parametrize_with_checks(ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+# A skipped check warns on some versions; it is no failure.
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_estimator_checks(estimator, check):
+    check(estimator)
+
+
+def test_every_estimator_is_checked():
+    public = {getattr(skdpspectral, name) for name in skdpspectral.__all__}
+    estimators = {
+        c for c in public if isinstance(c, type) and issubclass(c, BaseEstimator)
+    }
+    assert estimators == {type(estimator) for estimator in ESTIMATORS}
+
+
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_checks_inside_a_with_block():
+    with PrivacyAccountant() as accountant:
+        check_estimator(DPPCA(1), on_skip=None)
+    assert len(accountant.ledger) > 10
+
+
+def test_array_api_check_is_not_skipped_for_a_reason_of_ours():
+    """Run the checks once more where scipy's array API support is on."""
+    code = (
+        "import warnings; warnings.simplefilter('ignore');"
+        "from sklearn.utils.estimator_checks import check_estimator;"
+        "from skdpspectral import DPPCA;"
+        "results = check_estimator(DPPCA(1), on_skip=None, on_fail=None);"
+        "assert not [r for r in results if r['status'] != 'passed'], results;"
+        "print(len(results))"
+    )
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert int(done.stdout) > 40

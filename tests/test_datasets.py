@@ -1,0 +1,515 @@
+"""The generator's law, and the loaders' shapes, marginals, bounds and errors."""
+
+import os
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdpspectral import datasets
+from skdpspectral.datasets import _real as real
+from skdpspectral.datasets import (
+    load_adult,
+    load_coil2000,
+    load_digits,
+    load_jester,
+    load_kddcup99,
+    make_spiked_covariance,
+)
+
+HAS_DATA = bool(os.environ.get(real.DATA_HOME_VARIABLE))
+needs_data = pytest.mark.skipif(
+    not HAS_DATA, reason=f"{real.DATA_HOME_VARIABLE} does not name a data folder"
+)
+LOADERS = {
+    "adult": load_adult,
+    "kddcup99-10pct": load_kddcup99,
+    "jester-1": load_jester,
+    "coil2000-insurance": load_coil2000,
+}
+# Every statistical test below has this two-sided false-alarm rate over seeds.
+FALSE_ALARM_RATE = 1e-6
+
+
+# --- make_spiked_covariance
+
+
+def chi_square_agrees(sum_of_squares, degrees_of_freedom):
+    """Two-sided exact test at FALSE_ALARM_RATE of a sum of squared normals."""
+    law = stats.chi2(degrees_of_freedom)
+    tail = min(law.cdf(sum_of_squares), law.sf(sum_of_squares))
+    return 2 * tail > FALSE_ALARM_RATE
+
+
+def spiked_sample(noise_variance=0.5, signal_variance=(9.0, 4.0, 4.0), seed=0):
+    return make_spiked_covariance(
+        20_000,
+        15,
+        n_components=3,
+        signal_variance=signal_variance,
+        noise_variance=noise_variance,
+        random_state=seed,
+    )
+
+
+def noise_agrees(X, components, noise_variance):
+    residual = X - X @ components.T @ components
+    degrees_of_freedom = len(X) * (X.shape[1] - len(components))
+    return chi_square_agrees((residual**2).sum() / noise_variance, degrees_of_freedom)
+
+
+def signals_agree(X, components, variances):
+    scores = X @ components.T
+    sums = (scores**2).sum(axis=0) / variances
+    return [chi_square_agrees(value, len(X)) for value in sums]
+
+
+def whitened(X, components, signal_variance, noise_variance):
+    """Rows of independent standard normals, if X follows the model."""
+    basis = np.linalg.qr(np.vstack([components, np.eye(X.shape[1])]).T)[0].T
+    spectrum = np.full(X.shape[1], noise_variance)
+    spectrum[: len(components)] += signal_variance
+    return X @ basis.T / np.sqrt(spectrum)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_spiked_variances(seed):
+    X, components = spiked_sample(seed=seed)
+    assert noise_agrees(X, components, 0.5)
+    assert signals_agree(X, components, np.array([9.5, 4.5, 4.5])) == [True] * 3
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.1])
+def test_the_test_of_variances_sees_ten_per_cent(factor):
+    X, components = spiked_sample(noise_variance=0.5 * factor)
+    assert not noise_agrees(X, components, 0.5)
+    X, components = spiked_sample(signal_variance=np.array([9.5, 4.5, 4.5]) * factor)
+    assert signals_agree(X, components, np.array([10.0, 5.0, 5.0])) == [False] * 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_spiked_rows_are_independent_normals_of_mean_zero(seed):
+    X, components = spiked_sample(seed=seed)
+    rows = whitened(X, components, np.array([9.0, 4.0, 4.0]), 0.5)
+    n_samples, n_features = rows.shape
+    # Means: chi-square with p degrees of freedom.
+    assert chi_square_agrees(n_samples * (rows.mean(axis=0) ** 2).sum(), n_features)
+    # Correlations of columns, and of successive rows: standard normal to a relative
+    # error of 1/n; Bonferroni over the pairs.
+    gram = rows.T @ rows / np.sqrt(n_samples)
+    pairs = gram[np.triu_indices(n_features, 1)]
+    assert np.abs(pairs).max() < stats.norm.isf(FALSE_ALARM_RATE / 2 / len(pairs))
+    successive = np.vdot(rows[1:], rows[:-1]) / np.sqrt((n_samples - 1) * n_features)
+    assert abs(successive) < stats.norm.isf(FALSE_ALARM_RATE / 2)
+    assert stats.kstest(rows[:, 0], "norm").pvalue > FALSE_ALARM_RATE
+    assert stats.kstest(rows[:, -1], "norm").pvalue > FALSE_ALARM_RATE
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_components_are_uniform(row):
+    # In three dimensions each coordinate of a uniform direction is uniform on
+    # [-1, 1] (Archimedes). Without the signs of diag R its law is far from that.
+    draws = np.array(
+        [
+            make_spiked_covariance(1, 3, n_components=2, random_state=seed)[1][row]
+            for seed in range(2000)
+        ]
+    )
+    uniform = stats.uniform(-1, 2)
+    for coordinate in draws.T:
+        assert stats.kstest(coordinate, uniform.cdf).pvalue > FALSE_ALARM_RATE
+
+
+@pytest.mark.parametrize(("r", "p"), [(1, 1), (1, 50), (4, 4), (5, 60)])
+def test_components_are_orthonormal(r, p):
+    X, components = make_spiked_covariance(7, p, n_components=r, random_state=0)
+    assert X.shape == (7, p)
+    assert components.shape == (r, p)
+    np.testing.assert_allclose(components @ components.T, np.eye(r), atol=1e-14)
+
+
+def test_spiked_sample_is_reproducible_and_fresh_by_default():
+    first, again = spiked_sample(seed=3), spiked_sample(seed=3)
+    np.testing.assert_array_equal(first[0], again[0])
+    np.testing.assert_array_equal(first[1], again[1])
+    assert not np.array_equal(first[0], spiked_sample(seed=4)[0])
+    assert not np.array_equal(make_spiked_covariance()[0], make_spiked_covariance()[0])
+    from_state = make_spiked_covariance(random_state=np.random.RandomState(3))
+    from_seed = make_spiked_covariance(random_state=3)
+    np.testing.assert_array_equal(from_state[0], from_seed[0])
+
+
+def test_a_number_for_the_signal_is_shared_by_the_components():
+    options = {"n_components": 2, "random_state": 0}
+    one = make_spiked_covariance(20, 5, signal_variance=4.0, **options)
+    two = make_spiked_covariance(20, 5, signal_variance=[4.0, 4.0], **options)
+    np.testing.assert_array_equal(one[0], two[0])
+
+
+def test_without_noise_the_rows_lie_in_the_span():
+    X, components = make_spiked_covariance(30, 8, noise_variance=0.0, random_state=0)
+    np.testing.assert_allclose(X @ components.T @ components, X, atol=1e-13)
+    assert np.linalg.norm(X) > 1.0
+
+
+def test_wide_data_need_no_square_matrix():
+    p = 200_000  # a p x p matrix would take 320 GB
+    X, components = make_spiked_covariance(3, p, n_components=2, random_state=0)
+    assert X.shape == (3, p)
+    assert components.shape == (2, p)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_samples": 0}, "n_samples must be an integer of at least 1, got 0"),
+        ({"n_samples": 10.0}, "n_samples must be an integer"),
+        ({"n_features": -1}, "n_features must be an integer"),
+        ({"n_features": True}, "n_features must be an integer"),
+        ({"n_components": 0}, "n_components must be an integer"),
+        ({"n_components": 6}, "n_components must be at most n_features=5, got 6"),
+        ({"signal_variance": 0.0}, "signal_variance must be positive and finite"),
+        ({"signal_variance": -1.0}, "signal_variance must be positive and finite"),
+        ({"signal_variance": np.nan}, "signal_variance must be positive and finite"),
+        ({"signal_variance": np.inf}, "signal_variance must be positive and finite"),
+        ({"signal_variance": [1.0, 2.0]}, "signal_variance must be in non-increasing"),
+        ({"signal_variance": [3.0, 2.0, 1.0]}, r"shape \(2,\), got shape \(3,\)"),
+        ({"signal_variance": "large"}, "signal_variance must be numeric"),
+        ({"noise_variance": -0.1}, "noise_variance must be one finite number"),
+        ({"noise_variance": np.nan}, "noise_variance must be one finite number"),
+        ({"noise_variance": [1.0]}, "noise_variance must be one finite number"),
+        ({"noise_variance": None}, "noise_variance must be one finite number"),
+    ],
+)
+def test_spiked_covariance_rejects(options, message):
+    options = {"n_samples": 10, "n_features": 5, "n_components": 2, **options}
+    with pytest.raises(ValueError, match=message):
+        make_spiked_covariance(**options, random_state=0)
+
+
+# --- loaders on small archives, made here
+
+
+def save(folder, name, **arrays):
+    (folder / name).mkdir()
+    np.savez_compressed(folder / name / f"{name}.npz", **arrays)
+    return folder
+
+
+def adult_arrays():
+    levels = {
+        f"levels_{name}": np.array([f"{name[:3]}{i}" for i in range(n_levels)])
+        for name, n_levels in real.ADULT_LEVELS.items()
+    }
+    numeric = [[50, 500_000, 8, 0, 5_000, 99], [100, 2_000_000, 16, 99_999, 0, 33]]
+    categorical = [[255, 15, 0, 255, 5, 4, 1, 40], [0, 0, 6, 13, 0, 0, 200, 255]]
+    return {
+        "numeric": np.array(numeric, np.int32),
+        "numeric_names": np.array(list(real.ADULT_CAPS)),
+        "categorical": np.array(categorical, np.uint8),
+        "categorical_names": np.array(list(real.ADULT_LEVELS)),
+        "income_gt_50k": np.array([0, 1], np.uint8),
+        "is_test": np.array([0, 1], np.uint8),
+        **levels,
+    }
+
+
+def kdd_arrays():
+    counts = np.zeros((2, 23), np.int32)
+    counts[1] = np.iinfo(np.int32).max
+    counts[0, 0] = 43_200
+    coded = {"code_label": np.array([1, 0], np.uint8), "levels_label": ["a.", "b."]}
+    for name, levels in {
+        "protocol_type": ["tcp", "udp"],
+        "service": ["Z39_50", "aol"],  # in an order of their own
+        "flag": ["SF"],
+    }.items():
+        coded[f"levels_{name}"] = np.array(levels)
+        coded[f"code_{name}"] = np.array([0, len(levels) - 1], np.uint8)
+    return {
+        "counts": counts,
+        "counts_names": np.array(list(real.KDD_CAPS)),
+        "rate_x100": np.array([[0] * 15, [100] * 15], np.uint8),
+        "rate_names": np.array([f"rate{i}" for i in range(15)]),
+        **coded,
+    }
+
+
+def test_adult_caps_and_missing_categories(tmp_path):
+    bunch = load_adult(data_home=save(tmp_path, "adult", **adult_arrays()))
+    assert bunch.data.shape == (2, 105)
+    np.testing.assert_allclose(bunch.data[0, :6], [0.5, 0.5, 0.5, 0.0, 0.5, 1.0])
+    np.testing.assert_allclose(bunch.data[1, :6], [1.0, 1.0, 1.0, 1.0, 0.0, 1 / 3])
+    set_columns = [
+        bunch.feature_names[6 + j] for j in np.flatnonzero(bunch.data[0, 6:])
+    ]
+    assert set_columns == [
+        *("education=edu15", "marital-status=mar0", "relationship=rel5"),
+        *("race=rac4", "sex=sex1", "native-country=nat40"),
+    ]
+    # Eight categories: one missing, and one of a code that has no level.
+    assert bunch.data[1, 6:].sum() == 6
+    assert bunch.bounds == (0.0, 1.0)
+
+
+def test_kddcup99_caps_and_fixed_columns(tmp_path):
+    home = save(tmp_path, "kddcup99-10pct", **kdd_arrays())
+    bunch = load_kddcup99(data_home=str(home))
+    assert bunch.data.shape == (2, 23 + 15 + 3 + 70 + 11)
+    assert bunch.data[0, 0] == 0.5
+    np.testing.assert_array_equal(bunch.data[1, :38], np.ones(38))
+    for row, expected in enumerate(
+        [
+            ["protocol_type=tcp", "service=Z39_50", "flag=SF"],
+            ["protocol_type=udp", "service=aol", "flag=SF"],
+        ]
+    ):
+        columns = 38 + np.flatnonzero(bunch.data[row, 38:])
+        assert [bunch.feature_names[j] for j in columns] == expected
+    assert bunch.target.tolist() == ["b.", "a."]
+
+
+def test_kddcup99_columns_do_not_depend_on_the_rows(tmp_path):
+    arrays = kdd_arrays()
+    home = save(tmp_path, "kddcup99-10pct", **arrays)
+    names = load_kddcup99(data_home=home).feature_names
+    (tmp_path / "one").mkdir()
+    one_row = {
+        name: values[:1] if len(values) == 2 and "levels" not in name else values
+        for name, values in arrays.items()
+    }
+    home = save(tmp_path / "one", "kddcup99-10pct", **one_row)
+    assert load_kddcup99(data_home=home).feature_names == names
+
+
+def test_jester_missing_ratings_are_the_midpoint(tmp_path):
+    ratings = np.array([[-1000, 1000, 9900], [9900, 5, -250]], np.int16)
+    bunch = load_jester(data_home=save(tmp_path, "jester-1", rating_x100=ratings))
+    np.testing.assert_allclose(bunch.data, [[-10.0, 10.0, 0.0], [0.0, 0.05, -2.5]])
+    assert bunch.target is None
+    assert bunch.feature_names == ["joke_1", "joke_2", "joke_3"]
+
+
+def test_coil_bounds_come_from_the_names(tmp_path):
+    names = ["MOSTYPE", "MAANTHUI", "MGEMOMV", "MGEMLEEF", "MOSHOOFD"]
+    names += [f"{initial}{i}" for initial, n in (("M", 38), ("P", 21), ("A", 21))
+              for i in range(n)]  # fmt: skip
+    home = save(
+        tmp_path,
+        "coil2000-insurance",
+        x=np.array([[0] * 85, [200] * 85], np.uint8),
+        names=np.array(names),
+        caravan=np.array([0, 1], np.uint8),
+        is_test=np.array([1, 0], np.uint8),
+    )
+    bunch = load_coil2000(data_home=home)
+    low, high = bunch.bounds
+    assert low.tolist() == [1] * 5 + [0] * 80
+    assert high.tolist() == [41, 10, 6, 6, 10] + [9] * 59 + [12] * 21
+    np.testing.assert_array_equal(bunch.data, [low, high])  # codes beyond are clipped
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_loaders_name_the_remedy_when_there_is_no_file(name, tmp_path, monkeypatch):
+    load = LOADERS[name]
+    monkeypatch.delenv(real.DATA_HOME_VARIABLE, raising=False)
+    with pytest.raises(FileNotFoundError, match=r"No data folder.*SKDPSPECTRAL_DATA"):
+        load()
+    with pytest.raises(FileNotFoundError, match=rf"no file .*pass data_home.*{name}"):
+        load(data_home=tmp_path / "absent")
+    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=rf"no file .*{name}.npz: pass"):
+        load()
+
+
+def test_loaders_read_the_environment_variable(tmp_path, monkeypatch):
+    ratings = np.array([[9900, 100]], np.int16)
+    save(tmp_path, "jester-1", rating_x100=ratings)
+    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
+    np.testing.assert_array_equal(load_jester().data, [[0.0, 1.0]])
+
+
+def object_archive(path):
+    np.savez(path, rating_x100=np.array([{}], dtype=object))
+
+
+def truncated_archive(path):
+    np.savez_compressed(path, rating_x100=np.arange(10_000).reshape(100, 100))
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def damaged_archive(path):
+    np.savez_compressed(path, rating_x100=np.random.default_rng(0).random((100, 100)))
+    content = bytearray(path.read_bytes())
+    content[5000:5100] = b"\0" * 100
+    path.write_bytes(content)
+
+
+def plain_array(path):
+    with path.open("wb") as file:
+        np.save(file, np.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        object_archive,
+        truncated_archive,
+        damaged_archive,
+        plain_array,
+        lambda path: path.write_text("a,b\n1,2\n"),
+        lambda path: path.write_bytes(b""),
+        lambda path: np.savez(path, other=np.zeros(3)),
+    ],
+)
+def test_loaders_refuse_other_files(write, tmp_path):
+    (tmp_path / "jester-1").mkdir()
+    write(tmp_path / "jester-1" / "jester-1.npz")
+    with pytest.raises(OSError, match=r"is not the archive .* build it again"):
+        load_jester(data_home=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "change"),
+    [
+        ("adult", adult_arrays, {"numeric_names": np.array(list("abcdef"))}),
+        ("adult", adult_arrays, {"categorical_names": np.array(list("abcdefgh"))}),
+        ("adult", adult_arrays, {"levels_sex": np.array(["a", "b", "c"])}),
+        ("kddcup99-10pct", kdd_arrays, {"counts_names": np.array(["count"] * 23)}),
+        ("kddcup99-10pct", kdd_arrays, {"rate_names": np.array(["r"] * 14)}),
+        ("kddcup99-10pct", kdd_arrays, {"levels_flag": np.array(["S9"])}),
+    ],
+)
+def test_loaders_refuse_columns_that_the_bounds_are_not_for(
+    name, make, change, tmp_path
+):
+    home = save(tmp_path, name, **{**make(), **change})
+    with pytest.raises(OSError, match="the public bounds are for"):
+        LOADERS[name](data_home=home)
+
+
+def test_coil_refuses_columns_that_the_bounds_are_not_for(tmp_path):
+    arrays = {"x": np.zeros((1, 2), np.uint8), "names": np.array(["MA", "XB"])}
+    arrays |= {"caravan": np.zeros(1), "is_test": np.zeros(1)}
+    home = save(tmp_path, "coil2000-insurance", **arrays)
+    with pytest.raises(OSError, match="initials of the names: found MX"):
+        load_coil2000(data_home=home)
+
+
+def test_loaders_return_frames(tmp_path):
+    pd = pytest.importorskip("pandas")
+    home = save(tmp_path, "adult", **adult_arrays())
+    array, frame = load_adult(data_home=home), load_adult(data_home=home, as_frame=True)
+    assert list(frame.data.columns) == array.feature_names
+    np.testing.assert_array_equal(frame.data.to_numpy(), array.data)
+    assert isinstance(frame.target, pd.Series)
+    assert frame.target.name == "income_gt_50k"
+    save(tmp_path, "jester-1", rating_x100=np.array([[9900, 100]], np.int16))
+    frame = load_jester(data_home=tmp_path, as_frame=True)
+    assert isinstance(frame.data, pd.DataFrame)
+    assert frame.target is None
+
+
+def test_digits_with_public_bounds():
+    bunch = load_digits()
+    assert bunch.data.shape == (1797, 64)
+    assert bunch.bounds == (0.0, 16.0)
+    assert (bunch.data.min(), bunch.data.max()) == bunch.bounds
+    assert load_digits(as_frame=True).data.shape == (1797, 64)
+
+
+def test_everything_exported_is_documented():
+    for name in datasets.__all__:
+        assert "Returns" in getattr(datasets, name).__doc__
+    for load in LOADERS.values():
+        assert "Terms:" in load.__doc__
+        assert "References" in load.__doc__
+
+
+# --- the real data
+
+
+@pytest.fixture(scope="module")
+def adult():
+    return load_adult()
+
+
+@pytest.fixture(scope="module")
+def kddcup99():
+    return load_kddcup99()
+
+
+def assert_within_bounds(bunch):
+    low, high = bunch.bounds
+    assert (bunch.data >= low).all()
+    assert (bunch.data <= high).all()
+    assert np.isfinite(bunch.data).all()
+    assert len(bunch.feature_names) == len(set(bunch.feature_names))
+    assert len(bunch.feature_names) == bunch.data.shape[1]
+
+
+@needs_data
+def test_adult(adult):
+    assert adult.data.shape == (48_842, 105)
+    assert_within_bounds(adult)
+    assert adult.target[~adult.is_test].sum() == 7_841
+    assert adult.target[adult.is_test].sum() == 3_846
+    assert adult.is_test.sum() == 16_281
+    # Rows without a missing category, of eight.
+    complete = adult.data[:, 6:].sum(axis=1) == 8
+    assert complete[~adult.is_test].sum() == 30_162
+    assert complete[adult.is_test].sum() == 15_060
+    ages = adult.data[:, 0] * 100
+    np.testing.assert_allclose(ages, np.rint(ages), atol=1e-12)
+    assert (np.rint(ages.min()), np.rint(ages.max())) == (17, 90)
+    assert (adult.data[:, 1] == 1.0).sum() == 18  # fnlwgt, the one cap that clips
+
+
+@needs_data
+def test_kddcup99(kddcup99):
+    assert kddcup99.data.shape == (494_021, 122)
+    assert kddcup99.data.dtype == np.float32
+    assert_within_bounds(kddcup99)
+    labels = dict(zip(*np.unique(kddcup99.target, return_counts=True), strict=True))
+    assert len(labels) == 23
+    assert labels["smurf."] == 280_790
+    assert labels["neptune."] == 107_201
+    assert labels["normal."] == 97_278
+    # One protocol, one service and one flag a row.
+    for start, stop in ((38, 41), (41, 111), (111, 122)):
+        block = kddcup99.data[:, start:stop]
+        assert (block.sum(axis=1) == 1).all()
+        assert np.isin(block, (0, 1)).all()
+
+
+@needs_data
+def test_kddcup99_caps_clip_few_rows(kddcup99):
+    clipped = {"src_bytes": 150, "dst_bytes": 253, "hot": 432, "su_attempted": 6}
+    for name, at_most in clipped.items():
+        column = kddcup99.data[:, kddcup99.feature_names.index(name)]
+        assert 0 < (column == 1).sum() <= at_most + 20, name
+
+
+@needs_data
+def test_jester():
+    bunch = load_jester()
+    assert bunch.data.shape == (24_983, 100)
+    assert_within_bounds(bunch)
+    raw = np.load(real._locate("jester-1", None), allow_pickle=False)["rating_x100"]
+    missing = raw == 9900
+    assert (~missing).sum() == 1_810_455
+    assert (bunch.data[missing] == 0).all()
+    np.testing.assert_allclose(bunch.data[~missing], raw[~missing] / 100)
+
+
+@needs_data
+def test_coil2000():
+    bunch = load_coil2000()
+    assert bunch.data.shape == (9_822, 85)
+    assert_within_bounds(bunch)
+    assert bunch.target[~bunch.is_test].sum() == 348
+    assert bunch.target[bunch.is_test].sum() == 238
+    assert bunch.is_test.sum() == 4_000
+    path = real._locate("coil2000-insurance", None)
+    raw = np.load(path, allow_pickle=False)["x"]
+    np.testing.assert_array_equal(bunch.data, raw)  # no range clips a code

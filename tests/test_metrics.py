@@ -1,0 +1,394 @@
+"""subspace_distance, captured_variance and gaussian_kl against dense formulas."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn import metrics as sklearn_metrics
+from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA, FactorAnalysis
+from sklearn.exceptions import NotFittedError, UndefinedMetricWarning
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from skdpspectral import metrics
+from skdpspectral.metrics import captured_variance, gaussian_kl, subspace_distance
+
+ORDERS = [1, 1.5, 2, 3, 10, np.inf]
+
+
+def orthonormal_rows(n_rows, n_columns, seed):
+    rng = np.random.default_rng(seed)
+    return np.linalg.qr(rng.standard_normal((n_columns, n_rows)))[0].T
+
+
+def dense_distance(a, b, order):
+    """The definition: the norm of the singular values of the p x p difference."""
+    singular_values = np.linalg.svd(a.T @ a - b.T @ b, compute_uv=False)
+    return np.linalg.norm(singular_values, ord=order)
+
+
+def textbook_share(components, X):
+    """The definition, with the p x p projector."""
+    centred = X - X.mean(axis=0)
+    projected = centred @ components.T @ components
+    return (projected**2).sum() / (centred**2).sum()
+
+
+@pytest.fixture
+def X():
+    rng = np.random.default_rng(0)
+    scales = np.array([5.0, 3.0, 2.0, 1.0, 1.0, 0.5])
+    return 7.0 + rng.standard_normal((120, 6)) * scales @ orthonormal_rows(6, 6, 1)
+
+
+# --- subspace_distance
+
+
+@pytest.mark.parametrize("ord", ORDERS)
+@pytest.mark.parametrize(
+    ("r_a", "r_b", "p"),
+    [(1, 1, 7), (3, 3, 7), (2, 4, 7), (5, 1, 7), (5, 4, 7), (6, 7, 7), (1, 1, 1)],
+)
+def test_distance_equals_the_dense_formula(r_a, r_b, p, ord):
+    a, b = orthonormal_rows(r_a, p, 1), orthonormal_rows(r_b, p, 2)
+    found = subspace_distance(a, b, ord=ord)
+    assert found == pytest.approx(dense_distance(a, b, ord), rel=1e-12, abs=1e-13)
+    assert subspace_distance(b, a, ord=ord) == pytest.approx(found, rel=1e-12)
+
+
+def test_default_is_the_frobenius_norm():
+    a, b = orthonormal_rows(2, 9, 1), orthonormal_rows(3, 9, 2)
+    expected = np.linalg.norm(a.T @ a - b.T @ b, ord="fro")
+    assert subspace_distance(a, b) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("ord", ORDERS)
+@pytest.mark.parametrize("angle", [1e-3, 1e-6, 1e-9, 1e-10])
+def test_tiny_angles_keep_their_digits(angle, ord):
+    # Three angles of ratio 1 : 2 : 3 between spans in general position.
+    basis = orthonormal_rows(6, 40, 3)
+    angles = angle * np.array([1.0, 2.0, 3.0])
+    a, orthogonal = basis[:3], basis[3:]
+    b = np.cos(angles)[:, None] * a + np.sin(angles)[:, None] * orthogonal
+    b = orthonormal_rows(3, 3, 4) @ b  # another basis of the same span
+    expected = np.linalg.norm(np.repeat(np.sin(angles), 2), ord=ord)
+    assert subspace_distance(a, b, ord=ord) == pytest.approx(expected, rel=1e-6)
+
+
+def test_high_order_of_a_tiny_angle_does_not_underflow():
+    a = np.array([[1.0, 0.0]])
+    b = np.array([[np.cos(1e-9), np.sin(1e-9)]])
+    expected = 1e-9 * 2 ** (1 / 60)
+    assert subspace_distance(a, b, ord=60) == pytest.approx(expected, rel=1e-6)
+
+
+def test_distance_depends_on_the_span_alone():
+    a, b = orthonormal_rows(3, 8, 1), orthonormal_rows(2, 8, 2)
+    rotated = orthonormal_rows(3, 3, 5) @ a
+    assert subspace_distance(a, rotated) < 1e-14
+    assert subspace_distance(rotated, b) == pytest.approx(subspace_distance(a, b))
+    assert subspace_distance(a, a.copy()) < 1e-14
+
+
+def test_distance_of_float32_components_is_not_drowned_by_their_rounding():
+    a = orthonormal_rows(3, 50, 1)
+    assert subspace_distance(a, a.astype(np.float32)) < 1e-6
+    rounded = (orthonormal_rows(3, 3, 5) @ a).astype(np.float32)
+    # Other rows of one rounded span: QR has removed the error of orthonormality.
+    assert subspace_distance(rounded, np.flip(rounded, axis=0)) < 1e-14
+
+
+def test_distance_needs_no_square_matrix():
+    p = 200_000  # a p x p matrix would take 320 GB
+    a, b = np.zeros((1, p)), np.zeros((2, p))
+    a[0, 0] = b[0, 0] = b[1, -1] = 1.0
+    assert subspace_distance(a, b, ord=np.inf) == 1.0
+
+
+def test_distance_rejects_rows_that_are_not_orthonormal():
+    good = orthonormal_rows(2, 5, 1)
+    with pytest.raises(ValueError, match=r"components_b must have orthonormal rows"):
+        subspace_distance(good, good * (1 + 1e-5))
+    with pytest.raises(ValueError, match=r"components_a must have orthonormal rows"):
+        subspace_distance(good[[0, 0]], good)
+    assert subspace_distance(good, good * (1 + 1e-7)) < 1e-14
+
+
+@pytest.mark.parametrize("bad", [np.ones(3), np.float64(1), np.ones((0, 3)), np.eye(3)])
+def test_distance_rejects_shapes(bad):
+    bad = bad[:, :2] if bad.shape == (3, 3) else bad
+    with pytest.raises(ValueError, match="components_a must have shape"):
+        subspace_distance(bad, np.eye(3)[:1])
+
+
+def test_distance_rejects_other_spaces_and_missing_values():
+    with pytest.raises(ValueError, match=r"components_a has 3 .* components_b has 4"):
+        subspace_distance(np.eye(3)[:1], np.eye(4)[:1])
+    with pytest.raises(ValueError, match="components_b contains NaN"):
+        subspace_distance(np.eye(3)[:1], [[np.nan, 0.0, 0.0]])
+
+
+@pytest.mark.parametrize("ord", [0.5, 0, -1, np.nan, "fro", "2", None, True, -np.inf])
+def test_distance_rejects_orders_that_are_no_norm(ord):
+    with pytest.raises(ValueError, match="ord must be a number of at least 1"):
+        subspace_distance(np.eye(3)[:1], np.eye(3)[:1], ord=ord)
+
+
+# --- captured_variance
+
+
+@pytest.mark.parametrize("block_size", [1, 100, 2**20])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_captured_variance_equals_the_textbook_formula(X, k, block_size, monkeypatch):
+    monkeypatch.setattr(metrics, "BLOCK_SIZE", block_size)
+    train, held_out = X[:80], X[80:] + 1.0
+    pca = PCA(n_components=k).fit(train)
+    expected = textbook_share(pca.components_, held_out)
+    for scored in (pca, pca.components_, pca.components_.tolist()):
+        found = captured_variance(scored, held_out)
+        assert found == pytest.approx(expected, rel=1e-12)
+        assert isinstance(found, float)
+    assert captured_variance(pca, train) == pytest.approx(
+        pca.explained_variance_ratio_.sum(), rel=1e-12
+    )
+
+
+def test_all_components_capture_everything(X):
+    pca = PCA().fit(X[:80])
+    assert captured_variance(pca, X[80:]) == pytest.approx(1.0, abs=1e-14)
+
+
+def test_captured_variance_does_not_move_with_the_mean(X):
+    pca = PCA(n_components=2).fit(X)
+    expected = captured_variance(pca, X)
+    assert captured_variance(pca, X + 1e6) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-150, 1e150, 1e300])
+def test_captured_variance_does_not_move_with_the_unit(X, factor):
+    components = PCA(n_components=2).fit(X).components_
+    expected = captured_variance(components, X)
+    assert captured_variance(components, X * factor) == pytest.approx(expected)
+
+
+def test_captured_variance_in_a_grid_search(X):
+    search = GridSearchCV(
+        PCA(svd_solver="full"), {"n_components": [1, 2, 6]}, scoring=captured_variance
+    ).fit(X)
+    assert search.best_params_ == {"n_components": 6}
+    scores = search.cv_results_["mean_test_score"]
+    assert scores[2] == pytest.approx(1.0)
+    assert 0.3 < scores[0] < scores[1] < 0.95
+    first_fold = PCA(n_components=1, svd_solver="full").fit(X[24:])
+    assert search.cv_results_["split0_test_score"][0] == pytest.approx(
+        textbook_share(first_fold.components_, X[:24])
+    )
+
+
+def test_captured_variance_of_a_pipeline(X):
+    train, held_out = X[:80], X[80:]
+    pipe = make_pipeline(StandardScaler(), FunctionTransformer(), PCA(2)).fit(train)
+    transformed = pipe[:-1].transform(held_out)
+    expected = textbook_share(pipe[-1].components_, transformed)
+    assert captured_variance(pipe, held_out) == pytest.approx(expected)
+    assert expected != pytest.approx(textbook_share(pipe[-1].components_, held_out))
+
+
+@pytest.mark.parametrize("first", [None, "passthrough"])
+def test_captured_variance_of_a_pipeline_that_transforms_nothing(X, first):
+    steps = [PCA(2)] if first is None else [first, PCA(2)]
+    pipe = make_pipeline(*steps).fit(X)
+    assert captured_variance(pipe, X) == pytest.approx(captured_variance(pipe[-1], X))
+    nested = make_pipeline(StandardScaler(), make_pipeline(PCA(2))).fit(X)
+    flat = make_pipeline(StandardScaler(), PCA(2)).fit(X)
+    assert captured_variance(nested, X) == pytest.approx(captured_variance(flat, X))
+
+
+class ScaledPCA(BaseEstimator):
+    """PCA of X / scale_, as an estimator with public bounds would do it."""
+
+    def __init__(self, scale=None):
+        self.scale = scale
+
+    def fit(self, X, y=None):
+        self.scale_ = self.scale
+        scale = 1.0 if self.scale is None else np.where(self.scale == 0, 1, self.scale)
+        weight = 1.0 if self.scale is None else np.asarray(self.scale) > 0
+        self.components_ = PCA(2).fit(X / scale * weight).components_
+        self.n_features_in_ = X.shape[1]
+        return self
+
+
+def test_captured_variance_with_scale(X):
+    scale = np.array([1.0, 2.0, 4.0, 0.5, 1.0, 3.0])
+    pca = ScaledPCA(scale).fit(X)
+    expected = textbook_share(pca.components_, X / scale)
+    assert captured_variance(pca, X) == pytest.approx(expected)
+    assert expected != pytest.approx(textbook_share(pca.components_, X), rel=1e-3)
+
+    unscaled = ScaledPCA(None).fit(X)
+    expected = textbook_share(unscaled.components_, X)
+    assert captured_variance(unscaled, X) == pytest.approx(expected)
+    unscaled.scale_ = 2.0  # one number for all features changes nothing
+    assert captured_variance(unscaled, X) == pytest.approx(expected)
+
+
+def test_a_feature_of_scale_zero_does_not_count(X):
+    scale = np.array([1.0, 2.0, 0.0, 0.5, 1.0, 3.0])
+    pca = ScaledPCA(scale).fit(X)
+    used = scale > 0
+    expected = textbook_share(pca.components_[:, used], X[:, used] / scale[used])
+    assert captured_variance(pca, X) == pytest.approx(expected)
+    X[:2, 2] = 1e308, -1e308  # however large it is
+    assert captured_variance(pca, X) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("scale", [[1.0, 2.0], [-1.0] * 6, [np.nan] * 6, [np.inf] * 6])
+def test_captured_variance_rejects_scales(X, scale):
+    pca = PCA(2).fit(X)
+    pca.scale_ = scale
+    with pytest.raises(ValueError, match="scale_ must"):
+        captured_variance(pca, X)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, bool])
+def test_captured_variance_of_other_dtypes(X, dtype):
+    rows = np.clip(X * 3, 0, 100).astype(dtype) if dtype is not bool else X > 7
+    pca = PCA(2).fit(rows)
+    expected = textbook_share(pca.components_.astype(float), rows.astype(float))
+    assert captured_variance(pca, rows) == pytest.approx(expected, rel=1e-6)
+
+
+def test_captured_variance_of_sparse_rows_and_frames(X):
+    X = np.where(X > 8, X, 0.0)
+    pca = PCA(2).fit(X)
+    expected = captured_variance(pca, X)
+    for rows in (sparse.csr_array(X), sparse.csr_matrix(X), sparse.csc_array(X)):
+        assert captured_variance(pca.components_, rows) == pytest.approx(expected)
+    columns = [f"x{j}" for j in range(6)]
+    for frame in (pd.DataFrame(X, columns=columns), pl.DataFrame(X, schema=columns)):
+        fitted = PCA(2).fit(frame)
+        assert captured_variance(fitted, frame) == pytest.approx(expected)
+    with pytest.raises(ValueError, match="feature names"):
+        captured_variance(fitted, pd.DataFrame(X, columns=columns[::-1]))
+
+
+@pytest.mark.parametrize(
+    "rows", [np.full((5, 6), 0.1), np.zeros((4, 6)), np.full((7, 6), 1e300)]
+)
+def test_captured_variance_of_equal_rows_is_undefined(X, rows):
+    pca = PCA(2).fit(X)
+    for same in (rows, rows[:1], sparse.csr_array(rows)):
+        with pytest.warns(UndefinedMetricWarning, match="all rows are equal"):
+            assert np.isnan(captured_variance(pca.components_, same))
+
+
+def test_captured_variance_rejects_what_it_cannot_score(X):
+    with pytest.raises(NotFittedError):
+        captured_variance(PCA(2), X)
+    with pytest.raises(NotFittedError):
+        captured_variance(make_pipeline(StandardScaler(), PCA(2)), X)
+    with pytest.raises(TypeError, match="has no components_"):
+        captured_variance(LinearRegression().fit(X, X[:, 0]), X)
+    with pytest.raises(TypeError, match="has no components_"):
+        captured_variance("pca", X)
+    with pytest.raises(ValueError, match="components must have orthonormal rows"):
+        captured_variance(FactorAnalysis(2).fit(X), X)
+    with pytest.raises(ValueError, match="X has 5 features"):
+        captured_variance(PCA(2).fit(X), X[:, :5])
+    with pytest.raises(ValueError, match="X has 5 features, but the components have 6"):
+        captured_variance(np.eye(6)[:2], X[:, :5])
+    with pytest.raises(ValueError, match="contains NaN"):
+        captured_variance(np.eye(6)[:2], np.full((3, 6), np.nan))
+    with pytest.raises(ValueError, match="rescale X"):
+        captured_variance(np.eye(2), np.array([[1e308, 0.0], [-1e308, 0.0]]))
+    tiny_scale = ScaledPCA(np.full(6, 1e-10)).fit(X)
+    with pytest.raises(ValueError, match="rescale X"):
+        captured_variance(tiny_scale, X * 1e299)
+
+
+# --- gaussian_kl
+
+
+def random_covariance(p, seed):
+    factor = np.random.default_rng(seed).standard_normal((p, 2 * p))
+    return factor @ factor.T / p
+
+
+def dense_kl(mean_a, cov_a, mean_b, cov_b):
+    precision = np.linalg.inv(cov_b)
+    shift = mean_b - mean_a
+    log_ratio = np.linalg.slogdet(cov_b)[1] - np.linalg.slogdet(cov_a)[1]
+    trace = np.trace(precision @ cov_a)
+    return 0.5 * (trace - len(shift) + shift @ precision @ shift + log_ratio)
+
+
+@pytest.mark.parametrize("p", [1, 2, 8])
+def test_kl_equals_the_dense_formula(p):
+    rng = np.random.default_rng(p)
+    a = (rng.standard_normal(p), random_covariance(p, 1))
+    b = (rng.standard_normal(p), random_covariance(p, 2))
+    assert gaussian_kl(*a, *b) == pytest.approx(dense_kl(*a, *b), rel=1e-11)
+    assert gaussian_kl(*b, *a) == pytest.approx(dense_kl(*b, *a), rel=1e-11)
+    assert gaussian_kl(*a, *b) != pytest.approx(gaussian_kl(*b, *a), rel=1e-3)
+
+
+def test_kl_of_equal_gaussians_is_zero_and_of_close_ones_accurate():
+    cov = random_covariance(5, 1)
+    mean = np.arange(5.0)
+    assert gaussian_kl(mean, cov, mean, cov) == pytest.approx(0.0, abs=1e-15)
+    # N(0, (1 + h)^2 I): p (h (h + 2) / 2 - ln(1 + h)) = p h^2 (1 + O(h)).
+    h = 1e-5
+    found = gaussian_kl(np.zeros(5), (1 + h) ** 2 * np.eye(5), np.zeros(5), np.eye(5))
+    assert found == pytest.approx(5 * h**2, rel=2e-5)
+
+
+def test_kl_is_the_mean_log_ratio():
+    # A Monte Carlo mean of 2e5 draws: with its own standard error, |z| < 5 has a
+    # false-alarm rate below 1e-6; the seed is fixed.
+    rng = np.random.default_rng(0)
+    mean_a, cov_a = np.zeros(3), random_covariance(3, 1)
+    mean_b, cov_b = np.array([0.5, -0.2, 0.1]), random_covariance(3, 2)
+    draws = rng.multivariate_normal(mean_a, cov_a, size=200_000)
+    log_ratios = log_density(draws, mean_a, cov_a) - log_density(draws, mean_b, cov_b)
+    standard_error = log_ratios.std() / np.sqrt(len(draws))
+    found = gaussian_kl(mean_a, cov_a, mean_b, cov_b)
+    assert abs(log_ratios.mean() - found) < 5 * standard_error
+    assert standard_error < 0.02 * found
+
+
+def log_density(rows, mean, cov):
+    shift = rows - mean
+    quadratic = np.einsum("ij,ij->i", shift @ np.linalg.inv(cov), shift)
+    return -0.5 * (quadratic + np.linalg.slogdet(2 * np.pi * cov)[1])
+
+
+def test_kl_rejects_what_is_no_covariance():
+    mean, cov = np.zeros(2), np.eye(2)
+    singular = np.ones((2, 2))
+    with pytest.raises(ValueError, match="cov_a must be positive definite"):
+        gaussian_kl(mean, -cov, mean, cov)
+    with pytest.raises(ValueError, match="cov_b must be positive definite"):
+        gaussian_kl(mean, cov, mean, singular)
+    with pytest.raises(ValueError, match="cov_b must be symmetric"):
+        gaussian_kl(mean, cov, mean, [[1.0, 0.5], [0.0, 1.0]])
+    with pytest.raises(ValueError, match="cov_a must be a square matrix"):
+        gaussian_kl(mean, np.ones((2, 3)), mean, cov)
+    with pytest.raises(ValueError, match="cov_b must be a square matrix"):
+        gaussian_kl(mean, cov, mean, [1.0, 1.0])
+    with pytest.raises(ValueError, match="cov_a has 2 features and cov_b has 3"):
+        gaussian_kl(mean, cov, np.zeros(3), np.eye(3))
+    with pytest.raises(ValueError, match=r"mean_b must have shape \(2,\)"):
+        gaussian_kl(mean, cov, np.zeros(3), cov)
+    with pytest.raises(ValueError, match="cov_a contains NaN"):
+        gaussian_kl(mean, np.full((2, 2), np.nan), mean, cov)
+
+
+def test_nothing_is_registered_as_a_scorer_of_private_rows_by_name():
+    # The score is a release: it must be asked for as a function, docstring and all.
+    assert "captured_variance" not in sklearn_metrics.get_scorer_names()
+    assert "no accountant accounts for" in captured_variance.__doc__

@@ -1,0 +1,160 @@
+"""What leaves a fit: clones, pickles, files, and what published copies hold."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
+
+NAMES = ["age", "größe", "c", "d"]
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(80, 4))
+
+
+@pytest.fixture
+def frame(X):
+    return pd.DataFrame(X, columns=NAMES)
+
+
+LOW, HIGH = np.full(4, -5.0), np.array([5.0, 5.0, 6.0, 5.0])
+FULL = {
+    "n_components": np.int64(3),
+    "epsilon": 0.5,
+    "delta": 1e-9,
+    "bounds": (LOW, HIGH),
+    "clip_norm": np.float32(2.0),
+    "center": "private",
+    "scale_by_bounds": True,
+}
+
+
+def same_fit(first, second):
+    return joblib.hash(first._public_state()) == joblib.hash(second._public_state())
+
+
+def test_parameters_survive_a_clone(frame):
+    accountant = PrivacyAccountant()
+    pca = DPPCA(**FULL, accountant=accountant, random_state=0).fit(frame)
+    before = pca.get_params()
+    copy = clone(pca)
+    assert copy.get_params().keys() == before.keys()
+    for name, value in before.items():
+        np.testing.assert_equal(copy.get_params()[name], value)
+    assert copy.accountant is accountant
+    assert not copy._public_state()
+    assert DPPCA(**before).fit(frame).privacy_ == pca.privacy_
+    assert all(pca.get_params()[name] is value for name, value in before.items())
+
+
+def test_a_pickle_is_the_same_estimator(X, frame):
+    accountant = PrivacyAccountant(5.0)
+    pca = DPPCA(**FULL, accountant=accountant).fit(frame)
+    copy = pickle.loads(pickle.dumps(pca))
+    assert same_fit(copy, pca)
+    assert np.array_equal(copy.transform(frame), pca.transform(frame))
+    copy.fit(frame)
+    assert len(accountant.ledger) == 2
+
+
+SHAPES = {
+    "default": {},
+    "arrays": FULL,
+    "series": {"bounds": (pd.Series(LOW), pd.Series(HIGH))},
+    "numbers": {"bounds": (np.int64(-5), np.float32(5))},
+    "table": {"bounds": np.stack([LOW, HIGH])},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_saved_estimator_comes_back_whole(X, frame, tmp_path, shape, named):
+    given = frame if named else X
+    pca = DPPCA(**SHAPES[shape]).fit(given)
+    pca.save(tmp_path / "pca.npz")
+    loaded = DPPCA.load(tmp_path / "pca.npz")
+    assert same_fit(loaded, pca)
+    assert hasattr(loaded, "feature_names_in_") == named
+    assert np.array_equal(loaded.transform(given), pca.transform(given))
+    scores = loaded.transform(given)
+    assert np.array_equal(
+        loaded.inverse_transform(scores), pca.inverse_transform(scores)
+    )
+    assert loaded.privacy_plan(80, 4) == pca.privacy_plan(80, 4)
+    for name, value in pca.get_params().items():
+        np.testing.assert_array_equal(getattr(loaded, name), value)
+    loaded.save(tmp_path / "again.npz")
+    assert same_fit(DPPCA.load(tmp_path / "again.npz"), pca)
+
+
+def test_an_estimator_without_privacy_is_published_loudly(X, tmp_path):
+    pca = DPPCA(epsilon=None)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        pca.fit(X)
+    with pytest.warns(PrivacyLeakWarning, match="not private"):
+        pca.save(tmp_path / "pca.npz")
+    assert not DPPCA.load(tmp_path / "pca.npz").privacy_.private
+
+
+SEED = 918273645
+ENCODINGS = ("utf-8", "utf-16-le", "utf-32-le")
+
+
+def traces(data, accountant):
+    """What in these bytes tells of the seed or of the ledger."""
+    secrets = {
+        "path": accountant.path,
+        "folder": accountant.path.rpartition("/")[0].rpartition("/")[2],
+        "id": accountant._id,
+        "seed": str(SEED),
+    }
+    found = {
+        name
+        for name, text in secrets.items()
+        if any(text.encode(encoding) in data for encoding in ENCODINGS)
+    }
+    if SEED.to_bytes(4, "little") in data or SEED.to_bytes(4, "big") in data:
+        found.add("seed")
+    return found
+
+
+def test_what_is_published_tells_of_neither_ledger_nor_seed(frame, tmp_path):
+    accountant = PrivacyAccountant(5.0)
+    pca = DPPCA(accountant=accountant, random_state=SEED, allow_seeded=True).fit(frame)
+    assert traces(pickle.dumps(pca), accountant) == {"path", "folder", "id", "seed"}
+    with pytest.warns(PrivacyLeakWarning, match="came from a seed"):
+        published = pca.publish()
+    with pytest.warns(PrivacyLeakWarning, match="came from a seed"):
+        pca.save(tmp_path / "pca.npz")
+    assert published.accountant is None
+    assert published.random_state is None
+    assert not traces(pickle.dumps(published), accountant)
+    assert not traces((tmp_path / "pca.npz").read_bytes(), accountant)
+
+
+def test_a_file_written_in_a_with_block_does_not_tell_of_the_ledger(frame, tmp_path):
+    with PrivacyAccountant(5.0) as accountant:
+        pca = DPPCA().fit(frame)
+        assert "path" in traces(pickle.dumps(pca), accountant)
+        pca.save(tmp_path / "pca.npz")
+    assert not traces((tmp_path / "pca.npz").read_bytes(), accountant)
+
+
+def test_what_is_published_shares_no_memory(frame):
+    pca = DPPCA(bounds=(LOW, HIGH)).fit(frame)
+    published = pca.publish()
+    assert same_fit(published, pca)
+    for name in ("components_", "mean_", "explained_variance_"):
+        assert not np.shares_memory(getattr(published, name), getattr(pca, name))
+    assert not np.shares_memory(published.bounds[0], LOW)
+
+
+def test_a_published_copy_gives_the_same_tables(frame):
+    pca = DPPCA().set_output(transform="pandas").fit(frame)
+    pd.testing.assert_frame_equal(pca.publish().transform(frame), pca.transform(frame))

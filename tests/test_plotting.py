@@ -1,0 +1,444 @@
+"""The curve of a score against epsilon: what it fits, spends, draws and refuses."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    HalvingGridSearchCV,
+    KFold,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from skdpspectral import (
+    DPPCA,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.metrics import captured_variance
+from skdpspectral.plotting import PrivacyUtilityDisplay
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+plt = pytest.importorskip("matplotlib.pyplot")
+
+EPSILONS = [0.1, 1.0, 10.0]
+DELTA = 1e-6
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def X():
+    return make_spiked_covariance(600, 5, random_state=0)[0]
+
+
+@pytest.fixture(scope="module")
+def y(X):
+    return (np.arange(len(X)) % 3 == 0).astype(int)
+
+
+def from_estimator(estimator, X, *args, **kwargs):
+    """Three epsilons, two folds, unless told otherwise."""
+    kwargs = {
+        "epsilons": EPSILONS,
+        "cv": 2,
+        "scoring": captured_variance,
+        **kwargs,
+    }
+    return PrivacyUtilityDisplay.from_estimator(estimator, X, *args, **kwargs)
+
+
+def epsilon_of(estimator, X, y=None):
+    """Give a score that is known beforehand."""
+    estimator = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    epsilon = getattr(estimator, "epsilon", None)
+    return 100.0 if epsilon is None else epsilon + estimator.n_components
+
+
+def sum_of_rows(estimator, X, y=None):
+    """Tell held-out folds apart."""
+    return X.sum()
+
+
+# -- the drawing -----------------------------------------------------------------------
+
+
+def display_of_two(**kwargs):
+    return PrivacyUtilityDisplay(
+        epsilons=[2.0, 0.5], scores=[[0.7, 0.9], [0.2, 0.4]], **kwargs
+    )
+
+
+def test_band_line_and_baseline_are_at_the_scores():
+    display = display_of_two(baseline_score=0.95, score_name="Kept")
+    assert display.plot() is display
+    x, mean = display.line_.get_data()
+    np.testing.assert_array_equal(x, [0.5, 2.0])
+    np.testing.assert_allclose(mean, [0.3, 0.8])
+    corners = display.fill_between_.get_paths()[0].vertices
+    np.testing.assert_allclose([corners[:, 1].min(), corners[:, 1].max()], [0.2, 0.9])
+    np.testing.assert_array_equal(display.baseline_.get_ydata(), [0.95, 0.95])
+    assert display.errorbar_ is None
+    assert display.ax_.get_xscale() == "log"
+    assert display.ax_.get_xlabel() == "epsilon"
+    assert display.ax_.get_ylabel() == "Kept"
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert texts == ["private", "without privacy"]
+    assert display.figure_ is display.ax_.figure
+
+
+def test_errorbar_replaces_line_and_band():
+    display = display_of_two().plot(std_display_style="errorbar")
+    assert display.line_ is None
+    assert display.fill_between_ is None
+    line, _, (bars,) = display.errorbar_
+    np.testing.assert_allclose(line.get_ydata(), [0.3, 0.8])
+    lengths = [np.ptp(segment[:, 1]) for segment in bars.get_segments()]
+    np.testing.assert_allclose(lengths, [0.2, 0.2])
+
+
+def test_without_deviation_or_baseline_there_is_the_line_alone():
+    display = display_of_two().plot(std_display_style=None)
+    assert display.line_ is not None
+    assert display.fill_between_ is display.errorbar_ is display.baseline_ is None
+    assert display.ax_.get_legend() is None
+    assert display.ax_.get_ylabel() == "Score"
+
+
+def test_given_axes_are_used():
+    _, ax = plt.subplots()
+    assert display_of_two().plot(ax).ax_ is ax
+    assert display_of_two().plot(ax=ax).ax_ is ax
+
+
+def test_keyword_dictionaries_replace_defaults_under_any_alias():
+    display = display_of_two(baseline_score=1.0).plot(
+        line_kw={"marker": "x", "c": "red"},
+        fill_between_kw={"fc": "blue", "alpha": 1.0},
+        baseline_kw={"c": "green", "ls": ":"},
+    )
+    to_rgba = matplotlib.colors.to_rgba
+    assert display.line_.get_marker() == "x"
+    assert display.line_.get_color() == "red"
+    np.testing.assert_array_equal(
+        display.fill_between_.get_facecolor()[0], to_rgba("blue")
+    )
+    assert display.baseline_.get_color() == "green"
+    assert display.baseline_.get_linestyle() == ":"
+    bars = display_of_two().plot(
+        std_display_style="errorbar", errorbar_kw={"capsize": 3, "color": "red"}
+    )
+    assert bars.errorbar_[0].get_color() == "red"
+    assert len(bars.errorbar_[1]) == 2
+
+
+@pytest.mark.parametrize(
+    "epsilons", [[], [0.0, 1.0], [-1.0, 1.0], [np.inf, 1.0], [np.nan], [[1.0]], 1.0]
+)
+def test_epsilons_out_of_range_are_refused(epsilons, X):
+    with pytest.raises(ValueError, match="epsilons must be a sequence of positive"):
+        PrivacyUtilityDisplay(epsilons=epsilons, scores=[[1.0], [2.0]]).plot()
+    with pytest.raises(ValueError, match="epsilons must be a sequence of positive"):
+        from_estimator(DPPCA(), X, epsilons=epsilons)
+
+
+@pytest.mark.parametrize("scores", [[0.1, 0.2], [[0.1], [0.2], [0.3]], [[], []]])
+def test_scores_of_another_shape_are_refused(scores):
+    with pytest.raises(ValueError, match="n_epsilons=2"):
+        PrivacyUtilityDisplay(epsilons=[1.0, 2.0], scores=scores).plot()
+
+
+# -- from_estimator: what is fitted ----------------------------------------------------
+
+
+def test_scores_rise_with_epsilon_to_the_baseline(X):
+    display = from_estimator(DPPCA(n_components=1), X, epsilons=[1e-3, 1e4], cv=3)
+    assert display.scores.shape == (2, 3)
+    np.testing.assert_array_equal(display.epsilons, [1e-3, 1e4])
+    low, high = display.scores.mean(axis=1)
+    # Noise alone keeps 1/5 of the variance on average, the spike above 2/3.
+    assert high == pytest.approx(display.baseline_score, abs=0.01)
+    assert low < high
+    assert display.ax_.get_ylabel() == "Captured variance"
+
+
+def test_all_epsilons_see_the_same_folds_even_of_a_shuffling_splitter(X):
+    display = from_estimator(DPPCA(), X, cv=KFold(3, shuffle=True), scoring=sum_of_rows)
+    assert len(np.unique(display.scores)) == 3
+    np.testing.assert_array_equal(display.scores, [display.scores[0]] * 3)
+    assert display.baseline_score == display.scores[0].mean()
+
+
+def test_folds_may_be_an_iterator_that_is_used_up(X):
+    splits = KFold(2).split(X)
+    display = from_estimator(DPPCA(), X, cv=splits, scoring=sum_of_rows)
+    halves = [X[:300].sum(), X[300:].sum()]
+    np.testing.assert_allclose(display.scores, [halves] * 3)
+
+
+def test_groups_stay_together(X):
+    groups = np.arange(len(X)) % 2
+    display = from_estimator(
+        DPPCA(), X, groups=groups, cv=GroupKFold(2), scoring=sum_of_rows
+    )
+    sums = sorted([X[::2].sum(), X[1::2].sum()])
+    np.testing.assert_allclose(sorted(display.scores[0]), sums)
+
+
+def test_estimator_is_left_alone(X):
+    pca = DPPCA(epsilon=3.0)
+    from_estimator(pca, X)
+    assert pca.epsilon == 3.0
+    assert not hasattr(pca, "components_")
+
+
+def test_pipeline_with_a_classifier_takes_the_default_score(X, y):
+    pipeline = make_pipeline(DPPCA(2), GaussianNB())
+    display = from_estimator(pipeline, X, y, scoring=None)
+    assert display.scores.shape == (3, 2)
+    assert display.ax_.get_ylabel() == "Score"
+    named = from_estimator(pipeline, X, y, scoring="neg_log_loss")
+    assert named.ax_.get_ylabel() == "Negative log loss"
+    chosen = from_estimator(pipeline, X, y, scoring="accuracy", score_name="Right")
+    assert chosen.ax_.get_ylabel() == "Right"
+
+
+def test_params_reach_fit(X, y):
+    pipeline = make_pipeline(DPPCA(2), DummyClassifier(strategy="most_frequent"))
+    weight = np.where(y == 1, 100.0, 1.0)
+    display = from_estimator(
+        pipeline,
+        X,
+        y,
+        scoring="accuracy",
+        params={"dummyclassifier__sample_weight": weight},
+    )
+    # A third of the rows is of class 1, which the weights make the majority.
+    np.testing.assert_allclose(display.scores, 1 / 3)
+
+
+def test_param_name_is_that_of_the_private_estimator(X, y):
+    # The epsilon of SGDClassifier is that of a loss.
+    pipeline = make_pipeline(DPPCA(2), SGDClassifier(random_state=0))
+    assert "sgdclassifier__epsilon" in pipeline.get_params()
+    display = from_estimator(pipeline, X, y, scoring="accuracy", baseline=False)
+    assert display.scores.shape == (3, 2)
+
+
+def test_param_name_chooses_among_several(X):
+    both = make_pipeline(DPPCA(3, epsilon=5.0), DPPCA(1))
+    accountant = PrivacyAccountant()
+    with accountant:
+        from_estimator(both, X, param_name="dppca-2__epsilon", baseline=False)
+    spent = sorted(entry for entry in accountant.ledger["epsilon"])
+    assert spent == [0.1] * 2 + [1.0] * 2 + [5.0] * 6 + [10.0] * 2
+
+
+# -- from_estimator: what is spent -----------------------------------------------------
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+@pytest.mark.parametrize("baseline", [True, False])
+def test_every_fit_is_in_the_ledger(X, n_jobs, baseline):
+    accountant = PrivacyAccountant()
+    pca = DPPCA(accountant=accountant)
+    from_estimator(pca, X, n_jobs=n_jobs, baseline=baseline)
+    epsilons = accountant.ledger["epsilon"].tolist()
+    assert sorted(epsilons) == sorted(2 * EPSILONS + [np.inf] * (2 * baseline))
+
+
+def test_ledger_of_a_with_block_is_charged_from_workers(X):
+    with PrivacyAccountant(epsilon=100.0, delta=DELTA) as accountant:
+        from_estimator(make_pipeline(DPPCA()), X, n_jobs=2, baseline=False)
+    assert len(accountant.ledger) == 6
+
+
+def test_budget_refuses_the_baseline_before_anything_is_spent(X):
+    accountant = PrivacyAccountant(epsilon=100.0, delta=DELTA)
+    with pytest.raises(PrivacyBudgetError, match="baseline=False") as info:
+        from_estimator(DPPCA(accountant=accountant), X)
+    assert info.value.requested == np.inf
+    assert len(accountant.ledger) == 0
+
+
+def test_budget_that_runs_out_is_an_error_and_no_missing_score(X):
+    accountant = PrivacyAccountant(epsilon=1.2, delta=DELTA)
+    with pytest.raises(PrivacyBudgetError, match="remains"):
+        from_estimator(DPPCA(accountant=accountant), X, epsilons=[1.0], baseline=False)
+    assert len(accountant.ledger) == 1
+
+
+def test_only_the_baseline_is_silent(X):
+    # Warnings are errors in these tests: the baseline's own did not get out.
+    from_estimator(DPPCA(), X)
+    with pytest.warns(PrivacyLeakWarning, match="delta=0.01"):
+        from_estimator(DPPCA(delta=0.01), X)
+
+
+# -- from_estimator: what is refused, at no cost ---------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"epsilons": [1.0, 2.0, 1.0]}, "epsilons must be distinct"),
+        ({"std_display_style": "violin"}, "std_display_style must be one of"),
+        ({"scoring": ["accuracy", "f1"]}, "scoring must be a single score"),
+        ({"scoring": {"a": captured_variance}}, "scoring must be a single score"),
+        ({"param_name": "eps"}, r"param_name='eps' .* candidates: \['epsilon'\]"),
+        ({"scoring": "no such score"}, "scoring"),
+        ({"cv": 1}, "n_splits=1"),
+    ],
+)
+def test_mistakes_cost_nothing(X, kwargs, message):
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=message):
+        from_estimator(DPPCA(accountant=accountant), X, **kwargs)
+    assert len(accountant.ledger) == 0
+
+
+def test_estimator_without_a_score_costs_nothing(X):
+    accountant = PrivacyAccountant()
+    with pytest.raises(TypeError, match="score"):
+        from_estimator(DPPCA(accountant=accountant), X, scoring=None)
+    assert len(accountant.ledger) == 0
+
+
+def test_candidates_are_named_where_there_are_several_or_none(X):
+    both = make_pipeline(DPPCA(3), DPPCA(1))
+    names = r"\['dppca-1__epsilon', 'dppca-2__epsilon'\]"
+    with pytest.raises(ValueError, match=names):
+        from_estimator(both, X)
+    with pytest.raises(ValueError, match=r"give param_name, one of .*'n_components'"):
+        from_estimator(PCA(), X)
+
+
+def test_missing_matplotlib_costs_nothing(X, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    accountant = PrivacyAccountant()
+    with pytest.raises(ImportError, match=r"skdpspectral\[plot\]"):
+        from_estimator(DPPCA(accountant=accountant), X)
+    assert len(accountant.ledger) == 0
+    with pytest.raises(ImportError, match=r"skdpspectral\[plot\]"):
+        display_of_two().plot()
+
+
+def test_importing_the_module_does_not_import_matplotlib():
+    code = "import sys, skdpspectral.plotting; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -- from_search -----------------------------------------------------------------------
+
+
+def search_of(estimator, grid, X, *, scoring=epsilon_of, **kwargs):
+    return GridSearchCV(estimator, grid, scoring=scoring, cv=2, **kwargs).fit(X)
+
+
+def test_search_over_epsilon_alone(X):
+    accountant = PrivacyAccountant()
+    pca = DPPCA(n_components=1, accountant=accountant)
+    search = search_of(pca, {"epsilon": [1.0, 0.1]}, X, scoring=captured_variance)
+    assert len(accountant.ledger) == 5
+    display = PrivacyUtilityDisplay.from_search(search)
+    assert len(accountant.ledger) == 5
+    np.testing.assert_array_equal(display.epsilons, [0.1, 1.0])
+    means = search.cv_results_["mean_test_score"][::-1]
+    np.testing.assert_allclose(display.line_.get_ydata(), means)
+    assert display.baseline_score is None
+    assert display.ax_.get_ylabel() == "Captured variance"
+
+
+def test_search_over_more_shows_the_best_of_each_epsilon(X):
+    grid = {"epsilon": [1.0, 2.0], "n_components": [1, 3, 2]}
+    display = PrivacyUtilityDisplay.from_search(search_of(DPPCA(), grid, X))
+    np.testing.assert_array_equal(display.scores, [[4.0, 4.0], [5.0, 5.0]])
+
+
+def test_missing_scores_lose(X):
+    def score(estimator, X, y=None):
+        return np.nan if estimator.n_components == 3 else epsilon_of(estimator, X)
+
+    grid = {"epsilon": [1.0, 2.0], "n_components": [3, 2]}
+    with pytest.warns(UserWarning, match="non-finite"):
+        search = search_of(DPPCA(), grid, X, scoring=score)
+    display = PrivacyUtilityDisplay.from_search(search)
+    np.testing.assert_array_equal(display.scores, [[3.0, 3.0], [4.0, 4.0]])
+
+
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_candidates_without_privacy_are_the_baseline(X):
+    grid = {"epsilon": [1.0, None, 2.0]}
+    display = PrivacyUtilityDisplay.from_search(search_of(DPPCA(), grid, X))
+    np.testing.assert_array_equal(display.epsilons, [1.0, 2.0])
+    assert display.baseline_score == 100.0
+
+
+def test_candidates_that_do_not_set_epsilon(X):
+    pipeline = Pipeline([("pca", DPPCA(1, epsilon=3.0))])
+    grid = [
+        {"pca__epsilon": [1.0]},
+        {"pca__n_components": [1]},  # the estimator's own epsilon
+        {"pca": [PCA(1)]},  # no epsilon at all
+        {"pca": [DPPCA(1, epsilon=7.0)]},  # the replacement's
+    ]
+    display = PrivacyUtilityDisplay.from_search(search_of(pipeline, grid, X))
+    np.testing.assert_array_equal(display.epsilons, [1.0, 3.0, 7.0])
+    np.testing.assert_array_equal(display.scores[:, 0], [2.0, 4.0, 8.0])
+    assert display.baseline_score == 100.0
+
+
+def test_several_metrics(X):
+    scoring = {"first": epsilon_of, "second": sum_of_rows}
+    search = search_of(
+        DPPCA(2), {"epsilon": [1.0, 2.0]}, X, scoring=scoring, refit="first"
+    )
+    display = PrivacyUtilityDisplay.from_search(search)
+    np.testing.assert_array_equal(display.scores, [[3.0, 3.0], [4.0, 4.0]])
+    halves = [X[:300].sum(), X[300:].sum()]
+    display = PrivacyUtilityDisplay.from_search(search, metric="second")
+    np.testing.assert_allclose(display.scores, [halves] * 2)
+    assert display.ax_.get_ylabel() == "Second"
+    with pytest.raises(ValueError, match=r"one of \['first', 'second'\], got 'third'"):
+        PrivacyUtilityDisplay.from_search(search, metric="third")
+
+
+def test_param_name_of_a_search(X):
+    both = make_pipeline(DPPCA(3), DPPCA(1))
+    grid = {"dppca-1__epsilon": [1.0, 2.0], "dppca-2__epsilon": [3.0]}
+    search = search_of(both, grid, X)
+    with pytest.raises(ValueError, match="several parameters are privacy budgets"):
+        PrivacyUtilityDisplay.from_search(search)
+    display = PrivacyUtilityDisplay.from_search(search, param_name="dppca-1__epsilon")
+    np.testing.assert_array_equal(display.epsilons, [1.0, 2.0])
+    with pytest.raises(ValueError, match="param_name='epsilon'"):
+        PrivacyUtilityDisplay.from_search(search, param_name="epsilon")
+
+
+def test_searches_that_make_no_curve_are_refused(X):
+    with pytest.raises(NotFittedError):
+        PrivacyUtilityDisplay.from_search(GridSearchCV(DPPCA(), {"epsilon": [1.0]}))
+    other = search_of(DPPCA(), {"n_components": [1, 2]}, X)
+    with pytest.raises(ValueError, match=r"give param_name, one of \['n_components'\]"):
+        PrivacyUtilityDisplay.from_search(other)
+    halving = HalvingGridSearchCV(
+        DPPCA(), {"epsilon": [1.0, 2.0]}, scoring=epsilon_of, cv=2
+    ).fit(X)
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        PrivacyUtilityDisplay.from_search(halving)

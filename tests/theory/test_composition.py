@@ -1,0 +1,145 @@
+"""Composition, splitting, parallel blocks and conversion of relations."""
+
+import itertools
+import math
+
+import pytest
+
+from skdpspectral.accounting import (
+    compose_mu,
+    gaussian_epsilon,
+    gaussian_mu,
+    parallel_mu,
+    relation_factor,
+    split_mu,
+)
+from skdpspectral.mechanisms import Neighbours, Unit
+
+
+def test_composition_is_exact_against_loss_distributions():
+    dp_accounting = pytest.importorskip("dp_accounting")
+    pld = pytest.importorskip("dp_accounting.pld")
+    mus = [0.3, 0.5, 0.2, 0.7]
+    accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
+    for mu in mus:
+        accountant.compose(dp_accounting.GaussianDpEvent(1.0 / mu))
+    ours = gaussian_epsilon(compose_mu(mus), 1e-6)
+    assert ours == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-3)
+
+
+def test_composition_of_nothing_and_of_everything():
+    assert compose_mu([]) == 0.0
+    assert compose_mu([3.0, 4.0]) == 5.0
+    assert compose_mu([1.0, math.inf]) == math.inf
+
+
+def test_two_fits_of_the_same_rows():
+    mu = gaussian_mu(1.0, 1e-6)
+    same = {"one": {"rows": [mu]}, "two": {"rows": [mu]}}
+    assert gaussian_epsilon(parallel_mu(same), 1e-6) == pytest.approx(1.4547, abs=1e-4)
+
+
+@pytest.mark.parametrize("shares", [(1.0,), (0.15, 0.85), (0.4, 0.57, 0.018, 0.012)])
+def test_split_composes_to_the_whole(shares):
+    assert compose_mu(split_mu(0.7, shares)) == pytest.approx(0.7, rel=1e-14)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.6), (0.0, 1.0), (-0.5, 1.5), (0.5,)])
+def test_split_refuses_shares_that_are_none(shares):
+    with pytest.raises(ValueError, match="shares"):
+        split_mu(1.0, shares)
+
+
+def test_parallel_blocks_cost_the_dearest():
+    assert parallel_mu({}) == 0.0
+    blocks = {"a": [3.0], "b": [1.0, 1.0], "c": []}
+    assert parallel_mu({"hospitals": blocks}) == 3.0
+    assert parallel_mu({"hospitals": blocks, "other": {"all": [4.0]}}) == 5.0
+
+
+# Databases over two users with rows in {0, 1}: small enough to enumerate.
+_VALUES = (0, 1)
+_ROWS = [()] + [rows for k in (1, 2) for rows in itertools.product(_VALUES, repeat=k)]
+
+
+def _databases():
+    return list(itertools.product(_ROWS, repeat=2))
+
+
+def _differ_in_one_user(a, b):
+    return sum(x != y for x, y in zip(a, b, strict=True)) == 1
+
+
+def _are_neighbours(a, b, unit, neighbours):
+    """Whether two databases (tuples of users, each a tuple of rows) are neighbours."""
+    if not _differ_in_one_user(a, b):
+        return False
+    ours, theirs = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
+    if unit is Unit.USER:
+        if neighbours is Neighbours.ADD_REMOVE_ONE:
+            return ours == () or theirs == ()
+        return ours != () and theirs != ()
+    if neighbours is Neighbours.REPLACE_ONE:
+        same = len(ours) == len(theirs)
+        return same and sum(x != y for x, y in zip(ours, theirs, strict=True)) == 1
+    short, long = sorted((ours, theirs), key=len)
+    return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
+
+
+def _distance(a, b, unit, neighbours):
+    """Length of the shortest chain of neighbours between two databases."""
+    seen, frontier = {a}, {a}
+    for steps in range(1, 5):
+        frontier = {
+            d
+            for d in _databases()
+            if d not in seen
+            and any(_are_neighbours(f, d, unit, neighbours) for f in frontier)
+        }
+        if b in frontier:
+            return steps
+        seen |= frontier
+    return None
+
+
+_KINDS = [
+    (unit, neighbours)
+    for unit in Unit
+    for neighbours in (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE)
+]
+
+
+@pytest.mark.parametrize("source", _KINDS)
+@pytest.mark.parametrize("target", _KINDS)
+def test_conversion_bounds_every_chain(source, target):
+    """A factor is at least the longest shortest chain over all target neighbours."""
+    factor = relation_factor(*source, *target)
+    if factor is None:
+        return
+    pairs = [
+        (a, b)
+        for a in _databases()
+        for b in _databases()
+        if _are_neighbours(a, b, *target)
+    ]
+    assert pairs
+    longest = max(_distance(a, b, *source) or math.inf for a, b in pairs)
+    assert longest <= factor
+
+
+def test_conversion_table():
+    user, row = Unit.USER, Unit.ROW
+    replace, add = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE
+    zero = Neighbours.ZERO_OUT_ONE
+    assert relation_factor(user, add, user, replace) == 2.0
+    assert relation_factor(user, add, row, replace) == 2.0
+    assert relation_factor(user, replace, row, replace) == 1.0
+    assert relation_factor(row, zero, row, replace) == 2.0
+    for unit, neighbours in itertools.product(Unit, Neighbours):
+        assert relation_factor(unit, neighbours, unit, neighbours) == 1.0
+    # What would claim more than was proved is refused.
+    for neighbours, other in itertools.product(Neighbours, Neighbours):
+        assert relation_factor(row, neighbours, user, other) is None
+    assert relation_factor(row, replace, row, add) is None
+    assert relation_factor(row, replace, row, zero) is None
+    assert relation_factor(user, replace, user, add) is None
