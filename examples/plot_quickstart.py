@@ -8,6 +8,8 @@ know them. With them, :class:`~skdpspectral.DPPCA` finds the principal axes of t
 images without revealing any one of them.
 """
 
+# tags: quick
+
 # %%
 # A plan before there is any data
 # -------------------------------

@@ -90,7 +90,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         Number of rows of the fit, public under replace-one.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features, where all of them are strings.
     privacy_ : PrivacyPlan
         What was released, at what cost; ``str(privacy_)`` is a sentence.

@@ -168,7 +168,8 @@ def test_scores_of_another_shape_are_refused(scores):
 
 
 def test_scores_rise_with_epsilon_to_the_baseline(X):
-    display = from_estimator(DPPCA(n_components=1), X, epsilons=[1e-3, 1e4], cv=3)
+    pca = DPPCA(n_components=1)
+    display = from_estimator(pca, X, epsilons=[1e-3, 1e4], cv=3, baseline=True)
     assert display.scores.shape == (2, 3)
     np.testing.assert_array_equal(display.epsilons, [1e-3, 1e4])
     low, high = display.scores.mean(axis=1)
@@ -179,7 +180,8 @@ def test_scores_rise_with_epsilon_to_the_baseline(X):
 
 
 def test_all_epsilons_see_the_same_folds_even_of_a_shuffling_splitter(X):
-    display = from_estimator(DPPCA(), X, cv=KFold(3, shuffle=True), scoring=sum_of_rows)
+    folds = KFold(3, shuffle=True)
+    display = from_estimator(DPPCA(), X, cv=folds, scoring=sum_of_rows, baseline=True)
     assert len(np.unique(display.scores)) == 3
     np.testing.assert_array_equal(display.scores, [display.scores[0]] * 3)
     assert display.baseline_score == display.scores[0].mean()
@@ -237,7 +239,7 @@ def test_param_name_is_that_of_the_private_estimator(X, y):
     # The epsilon of SGDClassifier is that of a loss.
     pipeline = make_pipeline(DPPCA(2), SGDClassifier(random_state=0))
     assert "sgdclassifier__epsilon" in pipeline.get_params()
-    display = from_estimator(pipeline, X, y, scoring="accuracy", baseline=False)
+    display = from_estimator(pipeline, X, y, scoring="accuracy")
     assert display.scores.shape == (3, 2)
 
 
@@ -245,7 +247,7 @@ def test_param_name_chooses_among_several(X):
     both = make_pipeline(DPPCA(3, epsilon=5.0), DPPCA(1))
     accountant = PrivacyAccountant()
     with accountant:
-        from_estimator(both, X, param_name="dppca-2__epsilon", baseline=False)
+        from_estimator(both, X, param_name="dppca-2__epsilon")
     spent = sorted(entry for entry in accountant.ledger["epsilon"])
     assert spent == [0.1] * 2 + [1.0] * 2 + [5.0] * 6 + [10.0] * 2
 
@@ -265,14 +267,14 @@ def test_every_fit_is_in_the_ledger(X, n_jobs, baseline):
 
 def test_ledger_of_a_with_block_is_charged_from_workers(X):
     with PrivacyAccountant(epsilon=100.0, delta=DELTA) as accountant:
-        from_estimator(make_pipeline(DPPCA()), X, n_jobs=2, baseline=False)
+        from_estimator(make_pipeline(DPPCA()), X, n_jobs=2)
     assert len(accountant.ledger) == 6
 
 
 def test_budget_refuses_the_baseline_before_anything_is_spent(X):
     accountant = PrivacyAccountant(epsilon=100.0, delta=DELTA)
     with pytest.raises(PrivacyBudgetError, match="baseline=False") as info:
-        from_estimator(DPPCA(accountant=accountant), X)
+        from_estimator(DPPCA(accountant=accountant), X, baseline=True)
     assert info.value.requested == np.inf
     assert len(accountant.ledger) == 0
 
@@ -280,15 +282,15 @@ def test_budget_refuses_the_baseline_before_anything_is_spent(X):
 def test_budget_that_runs_out_is_an_error_and_no_missing_score(X):
     accountant = PrivacyAccountant(epsilon=1.2, delta=DELTA)
     with pytest.raises(PrivacyBudgetError, match="remains"):
-        from_estimator(DPPCA(accountant=accountant), X, epsilons=[1.0], baseline=False)
+        from_estimator(DPPCA(accountant=accountant), X, epsilons=[1.0])
     assert len(accountant.ledger) == 1
 
 
 def test_only_the_baseline_is_silent(X):
     # Warnings are errors in these tests: the baseline's own did not get out.
-    from_estimator(DPPCA(), X)
+    from_estimator(DPPCA(), X, baseline=True)
     with pytest.warns(PrivacyLeakWarning, match="delta=0.01"):
-        from_estimator(DPPCA(delta=0.01), X)
+        from_estimator(DPPCA(delta=0.01), X, baseline=True)
 
 
 # -- from_estimator: what is refused, at no cost ---------------------------------------

@@ -7,13 +7,14 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ..mechanisms import Neighbours, PrivacyPlan, Unit
+from ._composition import compose_mu
 from ._errors import LedgerError, PrivacyBudgetError
 from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger import ENTRY_COLUMNS, Ledger, Part, conversion_factor
@@ -278,7 +279,9 @@ class PrivacyAccountant:
             # An error here rolls the transaction back.
             self._refuse_excess(name, before, transaction.total_mu())
 
-    def check(self, plan: PrivacyPlan, repeats: int = 1) -> Spent:
+    def check(
+        self, plan: PrivacyPlan | Iterable[PrivacyPlan], repeats: int = 1
+    ) -> Spent:
         """Say whether so many fits of a plan are affordable; charge nothing.
 
         A search over parameters turns errors of single fits into missing scores:
@@ -286,11 +289,12 @@ class PrivacyAccountant:
 
         Parameters
         ----------
-        plan : PrivacyPlan
-            What one fit releases.
+        plan : PrivacyPlan or iterable of PrivacyPlan
+            What one fit releases; several plans are asked for together.
         repeats : int, default=1
-            Number of fits, for :class:`~sklearn.model_selection.GridSearchCV`
-            candidates times folds, plus one for the refit.
+            Number of fits of every plan. A
+            :class:`~sklearn.model_selection.GridSearchCV` fits each candidate once
+            a fold, and the best once more.
 
         Returns
         -------
@@ -304,15 +308,22 @@ class PrivacyAccountant:
         """
         if isinstance(repeats, bool) or int(repeats) != repeats or repeats < 1:
             raise ValueError(f"repeats must be a positive integer, got {repeats!r}")
-        self._refuse_unlimited(plan, allow_seeded=False)
+        plans = [plan] if isinstance(plan, PrivacyPlan) else list(plan)
+        if not plans:
+            raise ValueError("plan must be a PrivacyPlan, or several; got none")
+        for entry in plans:
+            self._refuse_unlimited(entry, allow_seeded=False)
         with self._ledger().transaction() as transaction:
-            relation = transaction.relation() or (plan.unit, plan.neighbours)
+            relation = transaction.relation() or (plans[0].unit, plans[0].neighbours)
             spent = transaction.total_mu()
-        mu = plan.mu * conversion_factor(plan, relation)
-        total = math.hypot(spent, math.sqrt(repeats) * mu)
-        self._refuse_excess(f"{repeats} fits of {plan.estimator}", spent, total)
-        delta = self._delta or plan.delta
-        return Spent(math.inf if plan.seeded else gaussian_epsilon(total, delta), delta)
+        mus = [entry.mu * conversion_factor(entry, relation) for entry in plans]
+        total = math.hypot(spent, math.sqrt(repeats) * compose_mu(mus))
+        fits = f"{repeats * len(plans)} fits of {plans[0].estimator}"
+        self._refuse_excess(fits, spent, total)
+        delta = self._delta or min(entry.delta for entry in plans)
+        if any(entry.seeded for entry in plans):
+            total = math.inf
+        return Spent(gaussian_epsilon(total, delta), delta)
 
     def _own_part(self) -> Part:
         if self._disjoint_within is None:

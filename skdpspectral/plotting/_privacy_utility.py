@@ -176,7 +176,7 @@ class PrivacyUtilityDisplay:
         cv=None,
         scoring=None,
         n_jobs=None,
-        baseline=True,
+        baseline=False,
         params=None,
         score_name=None,
         ax=None,
@@ -217,7 +217,7 @@ class PrivacyUtilityDisplay:
             the estimator's ``score``.
         n_jobs : int or None, default=None
             Number of fits at a time.
-        baseline : bool, default=True
+        baseline : bool, default=False
             Whether to fit **without privacy** too, n_folds times, with
             ``epsilon=None`` and without the
             :class:`~skdpspectral.PrivacyLeakWarning` of such a fit. A ledger lists

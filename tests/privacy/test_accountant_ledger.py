@@ -1,0 +1,390 @@
+"""The ledger's file: one identity for all handles, and nothing overwritten."""
+
+import copy
+import gc
+import pickle
+import shutil
+import sqlite3
+import struct
+import sys
+from pathlib import Path
+
+import cloudpickle
+import joblib
+import numpy as np
+import pytest
+from ledger_tools import DELTA, X, entries, fit_plan, in_processes, open_at_once
+from sklearn.base import clone
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.accounting import gaussian_epsilon
+
+
+def through_joblib(accountant, folder):
+    joblib.dump(accountant, folder / "accountant.joblib")
+    return joblib.load(folder / "accountant.joblib")
+
+
+COPIES = {
+    "clone": lambda accountant, folder: clone(accountant),
+    "copy": lambda accountant, folder: copy.copy(accountant),
+    "deepcopy": lambda accountant, folder: copy.deepcopy(accountant),
+    "pickle": lambda accountant, folder: pickle.loads(pickle.dumps(accountant)),
+    "cloudpickle": lambda accountant, folder: pickle.loads(
+        cloudpickle.dumps(accountant)
+    ),
+    "joblib": through_joblib,
+    "named": lambda accountant, folder: accountant.named("label"),
+    "path": lambda accountant, folder: PrivacyAccountant(path=accountant.path),
+    "clone of an estimator": lambda accountant, folder: (
+        clone(DPPCA(accountant=accountant)).accountant
+    ),
+    "pickled estimator": lambda accountant, folder: (
+        pickle.loads(pickle.dumps(DPPCA(accountant=accountant))).accountant
+    ),
+}
+
+
+@pytest.fixture
+def ledger_path(tmp_path):
+    """Return the path of a ledger that holds twelve entries, over several pages."""
+    path = tmp_path / "ledger.db"
+    accountant = PrivacyAccountant(path=path)
+    for _ in range(12):
+        accountant.charge(fit_plan(0.1))
+    return path
+
+
+def contents(folder):
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
+
+
+def assert_refused(path, match, **parameters):
+    """Opening raises and leaves every file of the folder as it was."""
+    before = contents(path.parent)
+    with pytest.raises(LedgerError, match=match) as caught:
+        PrivacyAccountant(path=path, **parameters)
+    assert str(path) in str(caught.value)
+    assert contents(path.parent) == before
+
+
+# -- identity ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_share_ledger_and_budget(how, tmp_path):
+    accountant = PrivacyAccountant(1.4547, DELTA)
+    other = COPIES[how](accountant, tmp_path)
+    assert (other.epsilon, other.delta) == (1.4547, DELTA)
+    other.charge(fit_plan())
+    assert len(entries(accountant)) == 1
+    accountant.charge(fit_plan())
+    with pytest.raises(PrivacyBudgetError):
+        other.charge(fit_plan(0.1))
+    assert entries(other) == entries(accountant)
+    assert other.spent() == accountant.spent()
+
+
+def test_a_clone_is_the_same_object():
+    accountant = PrivacyAccountant()
+    assert clone(accountant) is accountant
+    assert clone(DPPCA(accountant=accountant)).accountant is accountant
+
+
+def test_hash_does_not_change_with_spending(tmp_path):
+    accountant = PrivacyAccountant(5.0, DELTA)
+    pca = DPPCA(1, accountant=accountant)
+    before = joblib.hash(accountant), joblib.hash(pca)
+    accountant.charge(fit_plan())
+    assert (joblib.hash(accountant), joblib.hash(pca)) == before
+    assert joblib.hash(COPIES["pickle"](accountant, tmp_path)) == before[0]
+    assert joblib.hash(PrivacyAccountant(5.0, DELTA)) != before[0]
+    # Common checks compare an estimator's state before and after use.
+    state = pickle.dumps(accountant)
+    accountant.charge(fit_plan())
+    assert pickle.dumps(accountant) == state
+
+
+def test_a_temporary_ledger_ends_with_its_last_handle():
+    accountant = PrivacyAccountant()
+    named = accountant.named("label")
+    folder = Path(accountant.path).parent
+    del accountant
+    gc.collect()
+    named.charge(fit_plan())
+    assert len(entries(named)) == 1
+    del named
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_unpickled_handles_never_create_a_ledger():
+    accountant = PrivacyAccountant(3.0, DELTA)
+    pca = DPPCA(1, accountant=accountant).fit(X)
+    expected, saved, folder = pca.transform(X), pickle.dumps(pca), accountant.path
+    del accountant, pca
+    gc.collect()
+    pca = pickle.loads(saved)
+    before = {name: id(value) for name, value in vars(pca).items()}
+    np.testing.assert_array_equal(pca.transform(X), expected)
+    with pytest.raises(LedgerError, match=r"no ledger at .* never creates one"):
+        pca.fit(X)
+    with pytest.raises(LedgerError, match="no ledger"):
+        pca.accountant.spent()
+    assert {name: id(value) for name, value in vars(pca).items()} == before
+    np.testing.assert_array_equal(pca.transform(X), expected)
+    assert not Path(folder).parent.exists()
+
+
+# -- opening a path ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["plain.db", "odd ?#% näme", ":memory:", "x.db-wal"])
+def test_handles_by_path_share(tmp_path, monkeypatch, name):
+    first = PrivacyAccountant(2.0, DELTA, path=tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    relative = PrivacyAccountant(2.0, DELTA, path=name)
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    linked = PrivacyAccountant(path=str(tmp_path / "link"))
+    for handle in (first, relative, linked):
+        handle.charge(fit_plan(0.1))
+    monkeypatch.chdir("/")
+    assert [len(entries(handle)) for handle in (first, relative, linked)] == [3] * 3
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(["link", name])
+
+
+def test_a_ledger_at_a_path_outlives_its_handles(tmp_path):
+    path = tmp_path / "ledger.db"
+    PrivacyAccountant(2.0, DELTA, path=path).charge(fit_plan(0.5))
+    gc.collect()
+    reopened = PrivacyAccountant(path=path)
+    assert (reopened.epsilon, reopened.delta) == (2.0, DELTA)
+    assert reopened.spent().epsilon == pytest.approx(0.5, rel=1e-9)
+
+
+def test_simultaneous_creation_gives_one_ledger(tmp_path):
+    identities = in_processes(open_at_once, 6, tmp_path / "ledger.db")
+    assert len(set(identities)) == 1
+    accountant = PrivacyAccountant(2.0, DELTA, path=tmp_path / "ledger.db")
+    assert len(entries(accountant)) == 6
+    assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
+
+
+def test_another_budget_is_refused(tmp_path):
+    path = tmp_path / "ledger.db"
+    PrivacyAccountant(2.0, DELTA, path=path)
+    for epsilon, delta in ((2.5, DELTA), (1.5, DELTA), (2.0, 1e-7), (2.0, 1e-5)):
+        with pytest.raises(LedgerError, match=r"has the budget epsilon=2\.0"):
+            PrivacyAccountant(epsilon, delta, path=path)
+    unlimited = tmp_path / "unlimited.db"
+    PrivacyAccountant(path=unlimited)
+    with pytest.raises(LedgerError, match="has the budget epsilon=None"):
+        PrivacyAccountant(2.0, path=unlimited)
+    assert PrivacyAccountant(2, path=path).epsilon == 2.0
+
+
+def test_another_relation_is_refused(tmp_path):
+    path = tmp_path / "ledger.db"
+    relation = {"unit": "row", "neighbours": "replace-one"}
+    PrivacyAccountant(path=path, **relation)
+    PrivacyAccountant(path=path, **relation).charge(fit_plan())
+    with pytest.raises(LedgerError, match="kept per unit=row"):
+        PrivacyAccountant(path=path, unit="user", neighbours="replace-one")
+    # What the first entry fixed binds like what the constructor fixed.
+    other = tmp_path / "other.db"
+    PrivacyAccountant(path=other).charge(fit_plan())
+    PrivacyAccountant(path=other, **relation)
+    with pytest.raises(LedgerError, match="kept per unit=row"):
+        PrivacyAccountant(path=other, unit="row", neighbours="add-remove-one")
+
+
+BAD_BUDGETS = [
+    {"epsilon": 0.0},
+    {"epsilon": -1.0},
+    {"epsilon": float("inf")},
+    {"epsilon": float("nan")},
+    {"epsilon": True},
+    {"epsilon": "1"},
+    {"epsilon": 1.0, "delta": 0.0},
+    {"epsilon": 1.0, "delta": 1.0},
+    {"epsilon": 1.0, "delta": 1e-16},
+    {"delta": 1e-6},
+    {"unit": "row"},
+    {"neighbours": "replace-one"},
+    {"unit": "person", "neighbours": "replace-one"},
+    {"unit": "row", "neighbours": "swap"},
+]
+
+
+@pytest.mark.parametrize("parameters", BAD_BUDGETS, ids=str)
+def test_bad_parameters_create_nothing(tmp_path, parameters):
+    with pytest.raises(ValueError, match=r"epsilon|delta|unit|neighbours"):
+        PrivacyAccountant(**parameters, path=tmp_path / "ledger.db")
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- files that are no ledgers -------------------------------------------------
+
+
+def sqlite_file(path, journal="delete", statements=""):
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.executescript(f"CREATE TABLE t (x); {statements}")
+    connection.close()
+
+
+def test_foreign_files_are_refused_untouched(tmp_path):
+    path = tmp_path / "file"
+    for text in (b"", b"x", b"some notes " * 1000, b"SQLite format 3\x00" + b"\0" * 9):
+        path.write_bytes(text)
+        assert_refused(path, "is not a privacy ledger")
+        assert_refused(path, "is not a privacy ledger", epsilon=1.0)
+    for journal in ("delete", "wal"):
+        path.unlink()
+        sqlite_file(path, journal)
+        assert_refused(path, "database of another program")
+
+
+@pytest.mark.parametrize("version", [0, 2, 99])
+def test_unknown_schema_versions_are_refused(ledger_path, version):
+    connection = sqlite3.connect(ledger_path)
+    connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+    assert_refused(ledger_path, f"schema version {version}")
+
+
+@pytest.mark.parametrize("kept", [50, 100, 4096, 6000, 0.5, 0.99])
+def test_truncated_ledgers_are_refused(ledger_path, kept):
+    whole = ledger_path.read_bytes()
+    size = kept if isinstance(kept, int) else int(kept * len(whole))
+    ledger_path.write_bytes(whole[:size])
+    assert_refused(ledger_path, "truncated|not a privacy ledger")
+    handle = pickle.loads(pickle.dumps(PrivacyAccountant()))
+    handle._path = str(ledger_path)
+    with pytest.raises(LedgerError, match=r"truncated|not a privacy ledger"):
+        handle.charge(fit_plan())
+    assert ledger_path.read_bytes() == whole[:size]
+
+
+@pytest.mark.parametrize("filling", [b"\x00", b"\xff", b"\x0d"])
+def test_corrupted_pages_are_refused(ledger_path, filling):
+    whole = ledger_path.read_bytes()
+    size = struct.unpack(">H", whole[16:18])[0]
+    assert len(whole) >= 4 * size
+    for start in range(0, len(whole), size):
+        page = filling * size
+        if start == 0:
+            page = whole[:100] + filling * (size - 100)
+        ledger_path.write_bytes(whole[:start] + page + whole[start + size :])
+        assert_refused(ledger_path, "damaged|can't be used")
+
+
+def test_damage_while_a_handle_is_open(ledger_path):
+    accountant = PrivacyAccountant(path=ledger_path)
+    whole = ledger_path.read_bytes()
+    for damaged in (b"", b"notes", whole[:5000], whole[:100] + b"\xff" * len(whole)):
+        ledger_path.write_bytes(damaged)
+        with pytest.raises(LedgerError, match=r"ledger\.db"):
+            accountant.charge(fit_plan())
+        assert ledger_path.read_bytes() == damaged
+    ledger_path.write_bytes(whole)
+    accountant.charge(fit_plan())
+    assert len(entries(accountant)) == 13
+
+
+@pytest.mark.parametrize("key", ["ledger_id", "epsilon", "delta", "unit"])
+def test_a_ledger_without_its_terms_is_refused(ledger_path, key):
+    """A lost budget must not turn into no budget."""
+    connection = sqlite3.connect(ledger_path)
+    connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+    connection.commit()
+    connection.close()
+    assert_refused(ledger_path, "damaged|can't be used")
+
+
+def test_another_ledger_in_its_place_is_refused(tmp_path):
+    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
+    PrivacyAccountant(path=tmp_path / "new.db")
+    (tmp_path / "new.db").replace(tmp_path / "ledger.db")
+    with pytest.raises(LedgerError, match="another ledger"):
+        accountant.charge(fit_plan())
+    assert len(entries(PrivacyAccountant(path=tmp_path / "ledger.db"))) == 0
+
+
+def test_paths_that_cannot_be_ledgers(tmp_path):
+    with pytest.raises(LedgerError, match="can't be read"):
+        PrivacyAccountant(path=tmp_path)
+    with pytest.raises(LedgerError, match=r"missing does not exist"):
+        PrivacyAccountant(path=tmp_path / "missing" / "ledger.db")
+    (tmp_path / "file").write_text("notes")
+    with pytest.raises(LedgerError, match="file does not exist"):
+        PrivacyAccountant(path=tmp_path / "file" / "ledger.db")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(LedgerError, match="no ledger at"):
+        PrivacyAccountant(path=tmp_path / "dangling")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["dangling", "file"]
+
+
+def test_a_kill_within_a_checkpoint_leaves_a_valid_ledger(tmp_path):
+    """SQLite writes its first page back before the pages that it announces."""
+    path = tmp_path / "ledger.db"
+    accountant = PrivacyAccountant(path=path)
+    reader = sqlite3.connect(path)  # keeps the log from being written back
+    reader.execute("SELECT count(*) FROM meta").fetchall()
+    for _ in range(12):
+        accountant.charge(fit_plan(0.1))
+    (tmp_path / "after").mkdir()
+    killed = shutil.copy(path, tmp_path / "after" / "ledger.db")
+    log = Path(shutil.copy(f"{path}-wal", f"{killed}-wal")).read_bytes()
+    reader.close()
+    assert len(entries(accountant)) == 12
+    killed.write_bytes(latest_first_page(log) + killed.read_bytes()[4096:])
+    assert len(entries(PrivacyAccountant(path=killed))) == 12
+
+
+def latest_first_page(log):
+    """Return the last image of page 1 in a write-ahead log."""
+    size = struct.unpack(">I", log[8:12])[0]
+    assert size == 4096
+    frames = (log[at : at + 24 + size] for at in range(32, len(log), 24 + size))
+    return [f[24:] for f in frames if struct.unpack(">I", f[:4])[0] == 1][-1]
+
+
+# -- the ledger as a table -----------------------------------------------------
+
+
+def test_ledger_as_a_table(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    accountant = PrivacyAccountant()
+    assert len(accountant.ledger) == 0
+    plans = [fit_plan(0.5), fit_plan(2.0, bounds=(0, 1))]
+    accountant.charge(plans[0])
+    accountant.named("second").charge(plans[1])
+    table = accountant.ledger
+    assert isinstance(table, pandas.DataFrame)
+    assert table["epsilon"].tolist() == [0.5, 2.0]
+    assert table["mu"].tolist() == [plan.mu for plan in plans]
+    assert table["ledger_mu"].tolist() == table["mu"].tolist()
+    assert table["estimator"].tolist() == ["DPPCA"] * 2
+    assert table["label"].tolist()[1] == "second"
+    assert table["time"].is_monotonic_increasing
+    assert table["unit"].tolist() == ["row"] * 2
+    restored = [type(plans[0]).from_json(text) for text in table["plan"]]
+    assert restored == plans
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    records = accountant.ledger
+    assert isinstance(records, list)
+    assert list(records[0]) == list(table.columns)
+    assert [record["plan"] for record in records] == table["plan"].tolist()
+    assert records[0]["label"] is None
+
+
+def test_text_of_an_accountant():
+    accountant = PrivacyAccountant(2.0, DELTA)
+    assert repr(accountant) == "PrivacyAccountant(2, 1e-06)"
+    assert str(accountant).startswith("0 entries: epsilon=0 at delta=1e-06")
+    plan = fit_plan()
+    accountant.charge(plan)
+    text = f"epsilon={gaussian_epsilon(plan.mu, DELTA):.6g} at delta=1e-06"
+    assert f"1 entries: {text} per row, replace-one." in str(accountant)
+    assert repr(PrivacyAccountant()) == "PrivacyAccountant()"
