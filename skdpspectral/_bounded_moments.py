@@ -15,6 +15,8 @@ from .mechanisms import Exact
 _MEAN_SHARE = 0.15
 # Weight of the second moment in a joint release of both moments (Lemma 3.5).
 _JOINT_WEIGHT = 4.0
+# Radii, in units of the box, whose squares float64 arithmetic can handle.
+_SMALLEST, _LARGEST = 1e-60, 1e60
 
 
 class RowBounds:
@@ -31,6 +33,8 @@ class RowBounds:
     ----------
     box : Box or None
         Public box of the features.
+    box_radius : float
+        Radius of the box in its own units; infinite without a box.
     joint : bool
         Whether mean and second moment are one release, of clipped rows.
     centred : bool
@@ -56,18 +60,29 @@ class RowBounds:
     ):
         self.n_features = n_features
         self.box = make_box(bounds, n_features, scale_by_bounds)
-        radius, unit = math.inf, 1.0
+        self.box_radius, unit = math.inf, 1.0
         if self.box is not None:
-            radius = sensitivity.box_radius(self.box.half_widths)
+            self.box_radius = sensitivity.box_radius(self.box.half_widths)
             unit = 1.0 if scale_by_bounds else float(self.box.unit[0])
         if center == "auto":
             center = "none" if self.box is None else "private"
         self.centred = center == "private"
         self.joint = self.centred and clip_norm is not None
         self._check_centre(center_clip_norm)
-        self.clip = None if clip_norm is None else min(clip_norm / unit, radius)
-        self.mean_radius = min((center_clip_norm or math.inf) / unit, radius)
+        self.clip = (
+            None if clip_norm is None else min(clip_norm / unit, self.box_radius)
+        )
+        self.mean_radius = min((center_clip_norm or math.inf) / unit, self.box_radius)
         self.variance_unit = 1.0 if self.clip is None else unit
+        for name, radius in (
+            ("clip_norm", self.clip),
+            ("center_clip_norm", self.mean_radius if self.centred else None),
+        ):
+            if radius is not None and not _SMALLEST <= radius <= _LARGEST:
+                raise ValueError(
+                    f"{name} is {radius:g} half-widths of the bounds, out of the range "
+                    f"of float64 arithmetic; choose {name} of the order of the bounds"
+                )
 
     def _check_centre(self, center_clip_norm) -> None:
         """Refuse a radius of the mean that is missing, or that nothing uses."""
@@ -90,7 +105,10 @@ class RowBounds:
 
     def for_mean(self, block):
         """Rows of the separate private mean."""
-        block = block if self.box is None else self.box.to_unit(block)
+        if self.box is not None:
+            block = self.box.to_unit(block)
+            if self.mean_radius == self.box_radius:
+                return block
         return clip_rows(block, self.mean_radius)
 
     def for_second_moment(self, block, mean=None):
@@ -254,7 +272,7 @@ def release_moments(release, rows: RowBounds, X):
     moment = _spectral.blocked_second_moment(
         X, lambda block: rows.for_second_moment(block, mean)
     )
-    return mean, release("second_moment", moment)
+    return mean, release("second_moment", moment, overwrite=True)
 
 
 def _joint_moments(release, rows: RowBounds, X):

@@ -138,8 +138,9 @@ class Box:
 
     def to_unit(self, X, *, out=None) -> np.ndarray:
         """Map rows into the unit box; NaN stays, for :func:`clip_rows` to remove."""
-        out = np.clip(X, self.low, self.high, out=out, dtype=np.float64)
-        out -= self.midpoint
-        out /= self.unit
-        # Rounding may have carried a value past the half-width: clip again.
-        return np.clip(out, -self.half_widths, self.half_widths, out=out)
+        with np.errstate(over="ignore", under="ignore"):
+            out = np.subtract(X, self.midpoint, out=out, dtype=np.float64)
+            out /= self.unit
+        # What was outside, or was carried there by rounding, goes to the surface.
+        np.maximum(out, -self.half_widths, out=out)
+        return np.minimum(out, self.half_widths, out=out)

@@ -205,8 +205,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             If a parameter is invalid, or does not fit the shape.
         """
         self._check_parameters()
-        n_samples = check_public_size("n_samples", n_samples)
-        n_features = check_public_size("n_features", n_features)
+        return self._plan(
+            check_public_size("n_samples", n_samples),
+            check_public_size("n_features", n_features),
+        )
+
+    def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
         if self.n_components > min(n_samples, n_features):
             raise ValueError(
                 f"n_components={self.n_components} must be at most min(n_samples, "
@@ -261,7 +265,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         with self._unchanged_on_error():
             self._check_parameters()
             X = validate_data(self, X, dtype=[np.float64, np.float32])
-            plan = self.privacy_plan(*X.shape)
+            plan = self._plan(*X.shape)
             release = self._start_release(plan, n_public=X.shape[0])
             rows = self._row_bounds(X.shape[1])
             mean, moment = release_moments(release, rows, X)

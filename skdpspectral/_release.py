@@ -96,7 +96,7 @@ class Release:
         self._pending = {mechanism.name: mechanism for mechanism in plan.mechanisms}
         self._generator = noise_generator(random_state)
 
-    def __call__(self, name: str, value) -> np.ndarray:
+    def __call__(self, name: str, value, *, overwrite: bool = False) -> np.ndarray:
         """Return a planned statistic with its noise.
 
         Parameters
@@ -106,6 +106,8 @@ class Release:
         value : array-like
             The exact statistic, of the planned shape. Of a symmetric matrix only
             the lower triangle is read.
+        overwrite : bool, default=False
+            Whether the memory of `value` may be used for the result.
 
         Returns
         -------
@@ -123,7 +125,9 @@ class Release:
         mechanism = self._pending.pop(name, None)
         if mechanism is None:
             raise KeyError(f"{name!r} is not a pending release of this plan")
-        value = np.array(value, dtype=np.float64, order="F")
+        value = np.array(
+            value, dtype=np.float64, order="F", copy=None if overwrite else True
+        )
         if value.shape != tuple(mechanism.shape):
             raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
         released = _add_noise(mechanism, value, self._generator)

@@ -136,7 +136,13 @@ LEDGERS = {
         PrivacyBudgetError,
     ),
     "no plan to charge": (lambda s: s.accountant.charge(None), "plan", WRONG_CLASS),
-    "no plan to check": (lambda s: s.accountant.check({}), "plan", WRONG_CLASS),
+    "no plan to check": (lambda s: s.accountant.check(3), "plan", WRONG_CLASS),
+    "no plans": (lambda s: s.accountant.check([]), "plan"),
+    "no plan among plans": (
+        lambda s: s.accountant.check([PLAN, "plan"]),
+        "plan",
+        WRONG_CLASS,
+    ),
     "word for a part": (
         lambda s: s.accountant.charge(PLAN, part="north"),
         "part",
@@ -176,7 +182,7 @@ for mistake, (call, *says) in LEDGERS.items():
     error = ValueError if isinstance(says[-1], str) else says.pop()
     mistake = mistake.removesuffix(" alone") if mistake[0] in "ur" else mistake
     mistake = "half a relation" if mistake in ("unit", "relation") else mistake
-    mistake = "not a plan" if mistake.startswith("no plan to") else mistake
+    mistake = "not a plan" if mistake.startswith("no plan ") else mistake
     CASES.append(bad(mistake, call, *says, error=error))
 
 # -- numbers of the Gaussian mechanism -------------------------------------------------

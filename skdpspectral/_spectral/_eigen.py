@@ -9,6 +9,8 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
 _LANCZOS_SHARE = 20
+# Relative accuracy of its eigenvalues: far below the noise of any release.
+_TOLERANCE = 1e-9
 
 
 def flip_signs(vectors: np.ndarray) -> np.ndarray:
@@ -72,7 +74,9 @@ def _lanczos(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
         matvec=lambda v: blas.dsymv(1.0, matrix, v, lower=True),
         dtype=np.float64,
     )
-    values, vectors = eigsh(operator, rank, which="LA", v0=_start(len(matrix)))
+    values, vectors = eigsh(
+        operator, rank, which="LA", v0=_start(len(matrix)), tol=_TOLERANCE
+    )
     order = np.argsort(values)
     return values[order], vectors[:, order]
 

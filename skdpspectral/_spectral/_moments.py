@@ -116,7 +116,8 @@ def blocked_second_moment(
     with _blas_threads(X.shape[1]):
         for rows in row_blocks(X.shape[0], block_rows):
             moment.update(row_map(X[rows]))
-    return moment.mean()
+    moment.total /= moment.n_rows
+    return moment.total
 
 
 @functools.cache

@@ -160,8 +160,8 @@ class _LikelihoodRatio:
 def _scores(estimator, X, statistic, seeds) -> list[float]:
     """Fit once a seed (None: fresh entropy) and take the statistic."""
     scores = []
+    model = clone(estimator)
     for seed in seeds:
-        model = clone(estimator)
         if seed is not None:
             model.set_params(random_state=int(seed))
         released = _fit_recorded(model, X)

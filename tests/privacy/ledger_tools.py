@@ -9,15 +9,25 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
 import skdpspectral
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 DELTA = 1e-6
 FORMS = ("parameter", "with")
+MU = gaussian_mu(1.0, DELTA)  # of one fit
+# Python 3.12 warns of any fork of a process with threads, as joblib's pool does.
+ignore_fork_warning = pytest.mark.filterwarnings(
+    "ignore:This process .*multi-threaded:DeprecationWarning"
+)
+needs_fork = pytest.mark.skipif(
+    not hasattr(os, "fork"), reason="the system has no fork"
+)
 _generator = np.random.default_rng(0)
 X = _generator.standard_normal((60, 4))
 y = np.arange(60) % 2
@@ -45,6 +55,11 @@ def entries(accountant):
     return table if isinstance(table, list) else table.to_dict("records")
 
 
+def budget_of_fits(count):
+    """Budget (epsilon, delta) of so many fits at epsilon = 1, and no more."""
+    return gaussian_epsilon(count**0.5 * MU, DELTA), DELTA
+
+
 @contextlib.contextmanager
 def charging(form, *budget):
     """Yield an accountant and a DPPCA that is charged to it, in either form."""
@@ -70,7 +85,8 @@ def clean_context():
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["skdpspectral"])
+    preload = ["skdpspectral", "pytest", "sklearn.linear_model", "sklearn.pipeline"]
+    context.set_forkserver_preload(preload)
     return context
 
 

@@ -80,7 +80,8 @@ def test_bound_holds_and_is_sharp(mu, threshold):
         for _ in range(200)
     ]
     assert sum(bound > mu for bound in bounds) <= 22
-    assert np.median(bounds) > mu - 0.2
+    # Half of the trials choose the threshold where none is given.
+    assert np.median(bounds) > mu - (0.2 if threshold else 0.3)
 
 
 def test_bound_of_nothing_is_nothing():

@@ -1,0 +1,380 @@
+"""What the ledger adds up to, and what a budget lets in: exactly."""
+
+import math
+
+import numpy as np
+import pytest
+from ledger_tools import DELTA, X, entries, fit_plan, plan_with_mu
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.accounting import (
+    Part,
+    Spent,
+    compose_mu,
+    gaussian_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    parallel_mu,
+)
+
+MU = gaussian_mu(1.0, DELTA)
+
+
+def epsilon_of(accountant):
+    return accountant.spent(DELTA).epsilon
+
+
+def assert_uncharged(accountant, call, error, match):
+    before = entries(accountant)
+    with pytest.raises(error, match=match) as caught:
+        call()
+    assert entries(accountant) == before
+    return caught.value
+
+
+# -- labels, divisions, blocks -------------------------------------------------
+
+
+def test_labels_do_not_compose_in_parallel():
+    accountant = PrivacyAccountant()
+    for label in ("a", "b"):
+        DPPCA(1, accountant=accountant.named(label)).fit(X)
+    assert round(accountant.spent(1e-6).epsilon, 3) == 1.455
+    table = entries(accountant)
+    assert [entry["label"] for entry in table] == ["a", "b"]
+    assert len({entry["partition"] for entry in table}) == 2
+    assert not any(entry["asserted"] for entry in table)
+    assert "word" not in str(accountant)
+
+
+def test_asserted_blocks_compose_in_parallel_and_say_so():
+    accountant = PrivacyAccountant()
+    for label in ("a", "b"):
+        handle = accountant.named(label, disjoint_within="hospital: ward")
+        DPPCA(1, accountant=handle).fit(X)
+    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
+    table = entries(accountant)
+    assert all(entry["asserted"] for entry in table)
+    assert [entry["block"] for entry in table] == ["a", "b"]
+    assert "user's word that these divisions" in str(accountant)
+    assert "disjoint: hospital: ward." in str(accountant)
+
+
+def test_the_same_block_twice_composes_one_after_another():
+    accountant = PrivacyAccountant()
+    for _ in range(2):
+        accountant.named("a", disjoint_within="site").charge(fit_plan())
+    assert round(epsilon_of(accountant), 3) == 1.455
+    # A third, cheaper block is free; a division of its own is not.
+    accountant.named("b", disjoint_within="site").charge(fit_plan())
+    assert round(epsilon_of(accountant), 3) == 1.455
+    accountant.named("a", disjoint_within="month").charge(fit_plan())
+    assert epsilon_of(accountant) == pytest.approx(
+        gaussian_epsilon(3**0.5 * MU, DELTA), rel=1e-9
+    )
+
+
+def test_an_assertion_is_not_inherited_and_cannot_be_forged():
+    accountant = PrivacyAccountant()
+    asserted = accountant.named("a", disjoint_within="site")
+    asserted.named("b").charge(fit_plan())
+    asserted.charge(fit_plan())
+    # Labels that look like the names of partitions are labels still.
+    accountant.named("asserted: site").charge(fit_plan())
+    assert [entry["asserted"] for entry in entries(accountant)] == [0, 1, 0]
+    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
+    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("arguments", [(None,), (3,), ("a", 3), (b"a",)])
+def test_names_are_strings(arguments):
+    keywords = {"disjoint_within": arguments[1]} if len(arguments) > 1 else {}
+    with pytest.raises(ValueError, match="must be a string"):
+        PrivacyAccountant().named(arguments[0], **keywords)
+
+
+def test_blocks_that_the_library_made():
+    accountant = PrivacyAccountant(1.4547, DELTA)
+    plans = {Part("clients", str(i)): fit_plan(1.0 / (i + 1)) for i in range(3)}
+    accountant.charge_blocks("DPPCA", plans)
+    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
+    assert not any(entry["asserted"] for entry in entries(accountant))
+    assert "word" not in str(accountant)
+    # The next fit is a partition of its own: it comes on top, or not at all.
+    plans = {Part("again", str(i)): fit_plan(1.0 + i / 5) for i in range(2)}
+    assert_uncharged(
+        accountant,
+        lambda: accountant.charge_blocks("DPPCA", plans),
+        PrivacyBudgetError,
+        "nothing was charged",
+    )
+    accountant.charge_blocks("DPPCA", {Part("again", "0"): fit_plan()})
+    assert round(epsilon_of(accountant), 3) == 1.455
+
+
+def test_parts_of_different_fits_never_meet():
+    assert len({Part().partition for _ in range(100)}) == 100
+
+
+def test_random_ledgers_match_the_formula():
+    generator = np.random.default_rng(0)
+    for _ in range(5):
+        accountant, partitions = PrivacyAccountant(), {}
+        for _ in range(12):
+            name, block = generator.choice(list("pqr")), generator.choice(list("xyz"))
+            plan = plan_with_mu(generator.uniform(0.01, 3.0))
+            accountant.charge(plan, part=Part(name, block))
+            partitions.setdefault(name, {}).setdefault(block, []).append(plan.mu)
+            expected = gaussian_epsilon(parallel_mu(partitions), DELTA)
+            assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-12)
+
+
+# -- unit and relation ---------------------------------------------------------
+
+ROW_REPLACE, ROW_ADD = ("row", "replace-one"), ("row", "add-remove-one")
+USER_REPLACE, USER_ADD = ("user", "replace-one"), ("user", "add-remove-one")
+ROW_ZERO, USER_ZERO = ("row", "zero-out-one"), ("user", "zero-out-one")
+CONVERSIONS = [
+    (USER_REPLACE, ROW_REPLACE, 1.0),
+    (USER_ADD, USER_REPLACE, 2.0),
+    (USER_ADD, ROW_REPLACE, 2.0),
+    (USER_ZERO, USER_REPLACE, 2.0),
+    (ROW_ADD, ROW_REPLACE, 2.0),
+    (ROW_ZERO, ROW_REPLACE, 2.0),
+    (USER_ADD, USER_ADD, 1.0),
+]
+REFUSALS = [
+    (ROW_REPLACE, USER_REPLACE),
+    (ROW_ADD, USER_ADD),
+    (ROW_REPLACE, ROW_ADD),
+    (USER_REPLACE, USER_ADD),
+    (USER_REPLACE, ROW_ADD),
+    (ROW_REPLACE, ROW_ZERO),
+]
+
+
+def ledger_of(relation, how, *budget):
+    """Ledger whose relation the constructor or an almost free entry fixed."""
+    if how == "constructor":
+        unit, neighbours = relation
+        return PrivacyAccountant(*budget, unit=unit, neighbours=neighbours)
+    accountant = PrivacyAccountant(*budget)
+    accountant.charge(plan_with_mu(1e-9, *relation))
+    return accountant
+
+
+@pytest.mark.parametrize("how", ["constructor", "first entry"])
+@pytest.mark.parametrize(("relation", "kept", "factor"), CONVERSIONS, ids=str)
+def test_converted_totals_are_held_against_the_budget(relation, kept, factor, how):
+    total = factor * MU
+    accountant = ledger_of(kept, how, gaussian_epsilon(total, DELTA), DELTA)
+    too_much = plan_with_mu(1.001 * MU, *relation)
+    for call in (accountant.charge, accountant.check):
+        assert_uncharged(
+            accountant, lambda f=call: f(too_much), PrivacyBudgetError, "remains"
+        )
+    fitting = plan_with_mu((1 - 1e-12) * MU, *relation)
+    accountant.check(fitting)
+    accountant.charge(fitting)
+    entry = entries(accountant)[-1]
+    assert (entry["unit"], entry["neighbours"]) == relation
+    assert (entry["mu"], entry["ledger_mu"]) == (fitting.mu, factor * fitting.mu)
+    expected = gaussian_epsilon(total, DELTA)
+    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
+    assert f"per {kept[0]}, {kept[1]}." in str(accountant)
+
+
+@pytest.mark.parametrize("how", ["constructor", "first entry"])
+@pytest.mark.parametrize(("relation", "kept"), REFUSALS, ids=str)
+def test_relations_that_do_not_follow_are_refused(relation, kept, how):
+    accountant = ledger_of(kept, how)
+    plan = plan_with_mu(MU, *relation)
+    for call in (accountant.charge, accountant.check):
+        assert_uncharged(
+            accountant, lambda f=call: f(plan), LedgerError, "does not imply"
+        )
+
+
+def test_a_refused_first_entry_fixes_nothing():
+    accountant = PrivacyAccountant(1.0, DELTA)
+    dear = plan_with_mu(2 * MU, *USER_ADD)
+    mixed = {
+        Part("p", "a"): plan_with_mu(0.1 * MU, *USER_ADD),
+        Part("p", "b"): plan_with_mu(0.1 * MU, *ROW_REPLACE),
+    }
+    with pytest.raises(PrivacyBudgetError):
+        accountant.charge(dear)
+    with pytest.raises(LedgerError, match="does not imply"):
+        accountant.charge_blocks("mixed", mixed)
+    assert entries(accountant) == []
+    accountant.check(plan_with_mu(0.5 * MU, *USER_ADD))
+    accountant.charge(plan_with_mu(0.5 * MU, *ROW_REPLACE))
+    assert "per row, replace-one" in str(accountant)
+
+
+# -- budgets -------------------------------------------------------------------
+
+
+def refuses(call, *arguments):
+    try:
+        call(*arguments)
+    except PrivacyBudgetError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("source", ["asked", "planned"])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.1, 1e-12), (1.0, 1e-6), (3.0, 1e-9), (20.0, 1e-3)]
+)
+def test_a_budget_of_k_fits_lets_exactly_k_in(epsilon, delta, source):
+    """The budget comes from the epsilon that is asked for, or from the plan."""
+    plan = fit_plan(epsilon, delta=delta)
+    mu = gaussian_mu(epsilon, delta) if source == "asked" else plan.mu
+    wrong = []
+    for k in range(1, 11):
+        accountant = PrivacyAccountant(gaussian_epsilon(k**0.5 * mu, delta), delta)
+        accountant.charge_blocks("most", {Part(): plan for _ in range(k - 1)})
+        outcome = [refuses(accountant.charge, plan) for _ in range(2)]
+        if outcome != [False, True]:
+            wrong.append(k)
+    assert wrong == [], "budgets that did not let in exactly so many fits"
+
+
+@pytest.mark.parametrize("source", ["asked", "planned"])
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+def test_check_agrees_with_charge_at_the_boundary(k, source):
+    plan = fit_plan()
+    budget = gaussian_epsilon(k**0.5 * (MU if source == "asked" else plan.mu), DELTA)
+    accountant = PrivacyAccountant(budget, DELTA)
+    for done in range(k):
+        promised = accountant.check(plan, repeats=k - done)
+        assert promised.epsilon == pytest.approx(budget, rel=1e-9)
+        assert refuses(accountant.check, plan, k - done + 1)
+        assert len(entries(accountant)) == done
+        accountant.charge(plan)
+    assert refuses(accountant.check, plan)
+
+
+def test_what_was_spent_is_a_budget_for_the_same_again():
+    plans = [fit_plan(epsilon) for epsilon in (0.3, 1.0, 0.7)]
+    record = PrivacyAccountant()
+    for plan in plans:
+        record.charge(plan)
+    accountant = PrivacyAccountant(*record.spent())
+    for plan in plans:
+        accountant.charge(plan)
+    assert accountant.remaining().epsilon < 1e-3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_remains_can_be_spent_and_no_more(seed):
+    generator = np.random.default_rng(seed)
+    for _ in range(6):
+        budget, delta = (
+            10 ** generator.uniform(-1, 1.5),
+            10 ** generator.uniform(-12, -4),
+        )
+        accountant = PrivacyAccountant(budget, delta)
+        assert accountant.remaining().epsilon == pytest.approx(budget, rel=1e-12)
+        for share in generator.uniform(0.1, 0.95, size=3):
+            left = accountant.remaining().epsilon
+            accountant.charge(fit_plan(share * left, delta=delta))
+        left = accountant.remaining()
+        assert left.delta == accountant.delta == delta
+        # One in a thousand more is too much, and what remains is not.
+        more = fit_plan(1.001 * left.epsilon, delta=delta)
+        error = assert_uncharged(
+            accountant,
+            lambda p=more, a=accountant: a.charge(p),
+            PrivacyBudgetError,
+            "remains",
+        )
+        assert error.remaining == left.epsilon
+        assert error.requested == pytest.approx(1.001 * left.epsilon, rel=1e-6)
+        accountant.charge(fit_plan(left.epsilon, delta=delta))
+        assert accountant.privacy_curve([budget])[0] <= delta
+        tiny = plan_with_mu(1e-3 * gaussian_mu(budget, delta))
+        assert refuses(accountant.charge, tiny)
+
+
+def test_a_fit_is_held_against_the_budget_at_the_budgets_delta():
+    """Not at its own: a fit at a small delta costs more at a large epsilon."""
+    accountant = PrivacyAccountant(1.0, 1e-9)
+    assert refuses(accountant.charge, fit_plan(1.0, delta=1e-6))
+    accountant.charge(fit_plan(1.0, delta=1e-9))
+    accountant = PrivacyAccountant(1.0, 1e-6)
+    accountant.charge(fit_plan(1.0, delta=1e-9))
+    assert accountant.remaining().epsilon > 0.3
+
+
+def test_check_charges_nothing_and_says_where_the_ledger_would_stand():
+    accountant = PrivacyAccountant()
+    promised = accountant.check(fit_plan(delta=1e-9), repeats=7)
+    assert len(entries(accountant)) == 0
+    for _ in range(7):
+        accountant.charge(fit_plan(delta=1e-9))
+    assert promised == pytest.approx(tuple(accountant.spent()), rel=1e-12)
+    # spent() is stated at the smallest delta of the entries: so is the promise.
+    promised = accountant.check(fit_plan(delta=1e-6))
+    accountant.charge(fit_plan(delta=1e-6))
+    assert promised == pytest.approx(tuple(accountant.spent()), rel=1e-12)
+
+
+def test_check_knows_of_asserted_blocks():
+    accountant = PrivacyAccountant(1.0, DELTA)
+    accountant.named("a", disjoint_within="site").charge(fit_plan())
+    other = accountant.named("b", disjoint_within="site")
+    assert refuses(accountant.named("a", disjoint_within="site").check, fit_plan())
+    assert refuses(accountant.check, fit_plan())
+    assert other.check(fit_plan()).epsilon == pytest.approx(1.0, rel=1e-9)
+    assert refuses(other.check, fit_plan(), 2)
+    other.charge(fit_plan())
+
+
+@pytest.mark.parametrize("repeats", [0, -1, 2.5, True, "3", None, math.nan, math.inf])
+def test_repeats_must_be_a_positive_integer(repeats):
+    with pytest.raises(ValueError, match="repeats must be a positive integer"):
+        PrivacyAccountant().check(fit_plan(), repeats)
+
+
+# -- reports -------------------------------------------------------------------
+
+
+def test_privacy_curve():
+    accountant = PrivacyAccountant()
+    epsilons = np.linspace(0.0, 5.0, 40).reshape(8, 5)
+    np.testing.assert_array_equal(accountant.privacy_curve(epsilons), 0.0)
+    plans = [fit_plan(0.5), fit_plan(1.5)]
+    for plan in plans:
+        accountant.charge(plan)
+    curve = accountant.privacy_curve(epsilons)
+    assert curve.shape == epsilons.shape
+    assert np.all(np.diff(curve.ravel()) < 0.0)
+    mu = compose_mu(plan.mu for plan in plans)
+    expected = [gaussian_delta(mu, epsilon) for epsilon in epsilons.ravel()]
+    np.testing.assert_allclose(curve.ravel(), expected, rtol=1e-12)
+    for delta in (1e-3, 1e-6, 1e-12):
+        epsilon = accountant.spent(delta).epsilon
+        at, below = accountant.privacy_curve([epsilon, epsilon * (1 - 1e-6)])
+        assert at <= delta < below
+    for bad in ([-1.0], [math.nan]):
+        with pytest.raises(ValueError, match="epsilon must be at least 0"):
+            accountant.privacy_curve(bad)
+
+
+def test_spent_at_several_deltas():
+    accountant = PrivacyAccountant()
+    assert accountant.spent() == Spent(0.0, 1e-6)
+    assert accountant.remaining().epsilon == math.inf
+    accountant.charge(fit_plan(delta=1e-8))
+    assert accountant.spent() == pytest.approx((1.0, 1e-8), rel=1e-9)
+    spent = [accountant.spent(delta).epsilon for delta in (1e-3, 1e-6, 1e-9, 1e-15)]
+    assert spent == sorted(spent)
+    assert spent[1] == pytest.approx(
+        gaussian_epsilon(gaussian_mu(1.0, 1e-8), 1e-6), rel=1e-9
+    )
+    for bad in (0.0, 1.0, -1e-6, 1e-16, math.nan):
+        with pytest.raises(ValueError, match="delta"):
+            accountant.spent(bad)
+    assert PrivacyAccountant(1.0, 1e-4).spent().delta == 1e-4
