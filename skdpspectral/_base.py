@@ -7,8 +7,9 @@ import copy
 import json
 import math
 import warnings
-from numbers import Integral, Real
-from pathlib import Path
+import zipfile
+import zlib
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -21,12 +22,22 @@ from .accounting import (
     MIN_DELTA,
     PrivacyAccountant,
     PrivacyLeakWarning,
-    default_accountant,
+    ambient_accountant,
     gaussian_mu,
 )
 from .mechanisms import PrivacyPlan
 
 _FORMAT = 1
+# What a file that is damaged, or no published estimator at all, may raise.
+_UNREADABLE = (
+    AttributeError,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 class PrivateEstimator(BaseEstimator):
@@ -52,7 +63,8 @@ class PrivateEstimator(BaseEstimator):
             boolean = "boolean" in self._parameter_constraints.get(name, [])
             if isinstance(value, (bool, np.bool_)) and not boolean:
                 raise ValueError(f"{name} must not be a boolean, got {value!r}")
-        self._validate_params()
+        with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
+            self._validate_params()
         if self.delta < MIN_DELTA:
             raise ValueError(
                 f"delta={self.delta!r} is below {MIN_DELTA:g}, which float64 noise "
@@ -86,7 +98,9 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyLeakWarning,
                 stacklevel=3,
             )
-        accountant = self.accountant if self.accountant is not None else self._ambient()
+        accountant, ambient = self.accountant, self._ambient()
+        if accountant is None and ambient is not None:
+            accountant = ambient[0]
         return Release(
             plan, accountant, self.random_state, allow_seeded=self.allow_seeded
         )
@@ -104,21 +118,22 @@ class PrivateEstimator(BaseEstimator):
 
     # -- the ledger follows the estimator into worker processes -----------------
 
-    def _ambient(self) -> PrivacyAccountant | None:
-        """Return the accountant of a ``with`` block, here or where it was pickled."""
-        return default_accountant() or getattr(self, "_ambient_accountant", None)
+    def _ambient(self):
+        """Return (accountant, process) of the governing ``with`` block, or None."""
+        return ambient_accountant(getattr(self, "_sent_accountant", None))
 
     def __getstate__(self):
-        state = super().__getstate__()
+        state = dict(super().__getstate__())
+        state.pop("_sent_accountant", None)
         ambient = self._ambient()
         if ambient is not None and self.accountant is None:
-            state = {**state, "_ambient_accountant": ambient}
+            state["_sent_accountant"] = ambient
         return state
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()
-        if hasattr(self, "_ambient_accountant"):
-            clone._ambient_accountant = self._ambient_accountant
+        if hasattr(self, "_sent_accountant"):
+            clone._sent_accountant = self._sent_accountant
         return clone
 
     # -- what may be handed on ---------------------------------------------------
@@ -135,7 +150,9 @@ class PrivateEstimator(BaseEstimator):
         """Return a copy that holds releases and plan alone, safe to hand on.
 
         The copy has neither accountant nor seed. It transforms and predicts like
-        the original, and :meth:`save` writes it as plain arrays and JSON.
+        the original, and :meth:`save` writes it as plain arrays and JSON. (A pickle
+        made inside an accountant's ``with`` block names that ledger's file, so that
+        a fit in another process is charged; :meth:`save` never does.)
 
         Returns
         -------
@@ -163,6 +180,8 @@ class PrivateEstimator(BaseEstimator):
         parameters.update(accountant=None, random_state=None)
         published = type(self)(**copy.deepcopy(parameters))
         published.__dict__.update(copy.deepcopy(self._public_state()))
+        if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
+            published._sklearn_output_config = dict(self._sklearn_output_config)
         return published
 
     def save(self, path) -> None:
@@ -190,7 +209,7 @@ class PrivateEstimator(BaseEstimator):
             "privacy": published.privacy_.to_dict(),
         }
         text = json.dumps(header, default=_plain)
-        with open(Path(path), "wb") as file:
+        with open(path, "wb") as file:
             np.savez(file, header=np.array(text), **arrays)
 
     @classmethod
@@ -213,17 +232,25 @@ class PrivateEstimator(BaseEstimator):
             If the file is not a published estimator of this class.
         """
         try:
-            with np.load(Path(path), allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
             header = json.loads(str(arrays.pop("header")))
-            fits = (header["format"], header["estimator"]) == (_FORMAT, cls.__name__)
-        except (KeyError, TypeError, ValueError, EOFError) as error:
-            raise ValueError(f"path: {path} is no published estimator") from error
-        if not fits:
+            found = (header["estimator"], header["format"])
+            if found == (cls.__name__, _FORMAT):
+                return cls._from_parts(header, arrays)
+        except _UNREADABLE as error:
             raise ValueError(
-                f"path: {path} holds a {header['estimator']} in format "
-                f"{header['format']}, not a {cls.__name__} in format {_FORMAT}"
-            )
+                f"path: {path} is no published estimator; save one with "
+                "estimator.save(path), as .npz"
+            ) from error
+        raise ValueError(
+            f"path: {path} holds a {found[0]} in format {found[1]}, not a "
+            f"{cls.__name__} in format {_FORMAT}"
+        )
+
+    @classmethod
+    def _from_parts(cls, header: dict, arrays: dict):
+        """Rebuild an estimator from what :meth:`save` wrote."""
         estimator = cls(**header["parameters"])
         for name, value in arrays.items():
             arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
@@ -236,11 +263,6 @@ def _plain(value):
     """Turn numpy values into what JSON can hold."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
-    raise TypeError(f"{value!r} cannot be published as JSON")
-
-
-def check_public_size(name: str, value) -> int:
-    """Return a public count as an int, or an error that names it."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return int(value)
+    if hasattr(value, "__array__"):  # a column of a table, as public bounds
+        return np.asarray(value).tolist()
+    raise TypeError(f"{type(value).__name__} cannot be published as JSON")

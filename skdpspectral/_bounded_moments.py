@@ -17,6 +17,7 @@ _MEAN_SHARE = 0.15
 _JOINT_WEIGHT = 4.0
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
+_SMALLEST_EXTENT = 1e-100
 
 
 class RowBounds:
@@ -59,6 +60,8 @@ class RowBounds:
         center_clip_norm,
     ):
         self.n_features = n_features
+        # As Python floats: a float32 radius would round sensitivity and noise.
+        clip_norm, center_clip_norm = map(_as_float, (clip_norm, center_clip_norm))
         self.box = make_box(bounds, n_features, scale_by_bounds)
         self.box_radius, unit = math.inf, 1.0
         if self.box is not None:
@@ -74,9 +77,10 @@ class RowBounds:
         )
         self.mean_radius = min((center_clip_norm or math.inf) / unit, self.box_radius)
         self.variance_unit = 1.0 if self.clip is None else unit
+        separate = self.centred and not self.joint
         for name, radius in (
             ("clip_norm", self.clip),
-            ("center_clip_norm", self.mean_radius if self.centred else None),
+            ("center_clip_norm", self.mean_radius if separate else None),
         ):
             if radius is not None and not _SMALLEST <= radius <= _LARGEST:
                 raise ValueError(
@@ -105,11 +109,10 @@ class RowBounds:
 
     def for_mean(self, block):
         """Rows of the separate private mean."""
-        if self.box is not None:
-            block = self.box.to_unit(block)
-            if self.mean_radius == self.box_radius:
-                return block
-        return clip_rows(block, self.mean_radius)
+        if self.box is None:
+            return clip_rows(block, self.mean_radius)
+        block = self.box.to_unit(block)
+        return clip_rows(block, self.mean_radius, out=block)
 
     def for_second_moment(self, block, mean=None):
         """Rows of the second moment, about a released mean."""
@@ -142,18 +145,31 @@ class RowBounds:
         return (f"Variance is measured about {what}; no mean was estimated.",)
 
 
+def _as_float(radius) -> float | None:
+    return None if radius is None else float(radius)
+
+
+def _numbers(side) -> np.ndarray:
+    """Return one side of the bounds as float64 numbers."""
+    try:
+        side = np.asarray(side)
+        if side.dtype.kind in "iufO":
+            return side.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
+
+
 def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     """Return the public box, or an error that names bounds."""
     if bounds is None:
         if per_feature:
             raise ValueError("scale_by_bounds=True needs bounds=(low, high)")
         return None
-    if len(bounds) != 2:
-        raise ValueError(f"bounds must be a pair (low, high), got {len(bounds)} values")
-    try:
-        low, high = (np.asarray(side, dtype=np.float64) for side in bounds)
-    except (TypeError, ValueError):
-        raise ValueError("bounds must hold numbers or arrays of numbers") from None
+    size = "one number" if getattr(bounds, "ndim", 1) == 0 else len(bounds)
+    if size != 2:
+        raise ValueError(f"bounds must be a pair (low, high), got {size}")
+    low, high = map(_numbers, bounds)
     for name, side in (("low", low), ("high", high)):
         if side.shape not in ((), (n_features,)):
             raise ValueError(
@@ -166,9 +182,14 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
         extent = high - low
     if np.any(extent < 0):
         raise ValueError("bounds are reversed: low must be at most high everywhere")
-    if not np.isfinite(extent).all() or not np.any(extent > 0):
+    if not np.isfinite(extent).all():
+        raise ValueError("bounds: high - low overflows; choose closer bounds")
+    if not np.any(extent > 0):
+        raise ValueError("bounds leave no feature any extent: low equals high")
+    if np.any((extent > 0) & (extent < _SMALLEST_EXTENT)):
         raise ValueError(
-            "bounds must have a finite extent, positive for at least one feature"
+            "bounds must have an extent high - low of 0, or of "
+            f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
         )
     return Box(low, high, n_features, per_feature=per_feature)
 

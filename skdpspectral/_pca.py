@@ -7,13 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from . import _spectral
-from ._base import PrivateEstimator, check_public_size
+from ._base import PrivateEstimator
 from ._bounded_moments import RowBounds, plan_moments, release_moments
+from ._rows import check_rows, check_scores
 from ._sklearn_compat import Interval, StrOptions
-from .mechanisms import PrivacyPlan
+from .mechanisms import PrivacyPlan, check_count
 
 _CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 
@@ -206,8 +207,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         self._check_parameters()
         return self._plan(
-            check_public_size("n_samples", n_samples),
-            check_public_size("n_features", n_features),
+            check_count("n_samples", n_samples),
+            check_count("n_features", n_features),
         )
 
     def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
@@ -264,7 +265,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            X = validate_data(self, X, dtype=[np.float64, np.float32])
+            X = check_rows(self, X)
             plan = self._plan(*X.shape)
             release = self._start_release(plan, n_public=X.shape[0])
             rows = self._row_bounds(X.shape[1])
@@ -301,7 +302,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             Scores, of the precision of X.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        X = check_rows(self, X, reset=False)
         components = self.components_
         if self.scale_ is not None:
             components = components / self.scale_
@@ -322,16 +323,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             The nearest points on the affine space of the components.
         """
         check_is_fitted(self)
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] != self.n_components_:
-            raise ValueError(
-                f"X must have shape (n_samples, {self.n_components_}), as transform "
-                f"gives it, got {X.shape}"
-            )
+        X = check_scores(X, self.n_components_)
         components = self.components_
         if self.scale_ is not None:
             components = components * self.scale_
-        return X @ components + self.mean_
+        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
 
     @property
     def _n_features_out(self):

@@ -12,7 +12,7 @@ import skdpspectral
 ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
-PURE = {"_spectral", "_clipping", "mechanisms", "_sklearn_compat"}
+PURE = {"_spectral", "_clipping", "_rows", "mechanisms", "_sklearn_compat"}
 BELOW_BASE = PURE | {"sensitivity", "accounting", "_release"}
 BELOW_ESTIMATORS = BELOW_BASE | {"_base", "_bounded_moments"}
 ESTIMATORS = {"_pca"}

@@ -1,6 +1,7 @@
 """What releases cost: exact calibration, exact composition, one ledger."""
 
-from ._accountant import PrivacyAccountant, Spent, default_accountant
+from ._accountant import PrivacyAccountant
+from ._ambient import ambient_accountant, default_accountant
 from ._composition import compose_mu, parallel_mu, relation_factor, split_mu
 from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
 from ._gaussian import (
@@ -11,6 +12,7 @@ from ._gaussian import (
     gaussian_mu,
 )
 from ._ledger import Part
+from ._reports import Spent
 
 __all__ = [
     "MIN_DELTA",
@@ -20,6 +22,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "Spent",
+    "ambient_accountant",
     "calibrate_gaussian",
     "compose_mu",
     "default_accountant",

@@ -9,25 +9,14 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from ..mechanisms import Neighbours, PrivacyPlan, Unit
-from ._composition import compose_mu
-from ._errors import LedgerError, PrivacyBudgetError
-from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
-from ._ledger import ENTRY_COLUMNS, Ledger, Part, conversion_factor
-
-_DEFAULT_DELTA = 1e-6
-_defaults: list[PrivacyAccountant] = []
-
-
-class Spent(NamedTuple):
-    """A privacy cost: the smallest epsilon at this delta."""
-
-    epsilon: float
-    delta: float
+from ..mechanisms import PrivacyPlan, check_count
+from ._ambient import close_block, open_block
+from ._arguments import check_budget, check_plans, check_relation
+from ._budget import Budget
+from ._errors import LedgerError
+from ._ledger import Ledger, Part, Transaction, conversion_factor
+from ._reports import LedgerReports, Spent
 
 
 class _TemporaryFolder:
@@ -43,12 +32,7 @@ class _TemporaryFolder:
             shutil.rmtree(name, ignore_errors=True)
 
 
-def default_accountant() -> PrivacyAccountant | None:
-    """Return the accountant of the innermost open ``with`` block, if any."""
-    return _defaults[-1] if _defaults else None
-
-
-class PrivacyAccountant:
+class PrivacyAccountant(LedgerReports):
     """A ledger of privacy spending, shared by any number of estimators.
 
     Every fit is entered before its data are read, so that a fit that fails or is
@@ -115,34 +99,38 @@ class PrivacyAccountant:
     def __init__(
         self, epsilon=None, delta=None, *, path=None, unit=None, neighbours=None
     ):
-        epsilon, delta = _check_budget(epsilon, delta)
-        relation = _check_relation(unit, neighbours)
+        budget = check_budget(epsilon, delta)
+        relation = check_relation(unit, neighbours)
+        if not (path is None or isinstance(path, (str, os.PathLike))):
+            raise TypeError(f"path must name a file or be None, got {path!r}")
         self._keeper = None if path is not None else _TemporaryFolder()
         file = Path(self._keeper.name) / "ledger.db" if path is None else Path(path)
         self._path = str(file.absolute())
         if not file.exists():
-            _create(file, epsilon, delta, relation)
+            _create(file, budget, relation)
         meta = Ledger(self._path).meta()
-        self._check_agreement(meta, epsilon, delta, relation)
         self._id = meta["ledger_id"]
-        self._epsilon, self._delta = meta["epsilon"], meta["delta"]
+        self._budget = None
+        if meta["epsilon"] is not None:
+            self._budget = Budget(meta["epsilon"], meta["delta"])
+        self._check_agreement(meta, budget, relation)
         self._label = None
         self._disjoint_within = None
 
-    def _check_agreement(self, meta, epsilon, delta, relation) -> None:
+    def _check_agreement(self, meta, budget, relation) -> None:
         """Refuse to reopen a ledger under another budget or relation."""
-        found = (meta["epsilon"], meta["delta"])
-        if epsilon is not None and (epsilon, delta) != found:
+        if budget is not None and budget != self._budget:
+            found = self._budget or "none"
             raise LedgerError(
-                f"the ledger {self._path} has the budget epsilon={found[0]}, "
-                f"delta={found[1]}, not epsilon={epsilon}, delta={delta}; open it "
-                "without a budget, or start another ledger"
+                f"the ledger {self._path} has the budget {found}, not {budget}; open "
+                "it without a budget, or start another ledger"
             )
         found = (meta["unit"], meta["neighbours"])
         if relation is not None and tuple(map(str, relation)) != found:
             raise LedgerError(
                 f"the ledger {self._path} is kept per unit={found[0]}, "
-                f"neighbours={found[1]}; start another ledger for {relation}"
+                f"neighbours={found[1]}, not per unit={relation[0]}, "
+                f"neighbours={relation[1]}; start another ledger for these"
             )
 
     # -- identity: every copy is the same ledger ------------------------------
@@ -162,13 +150,11 @@ class PrivacyAccountant:
         return self
 
     def __enter__(self):
-        _defaults.append(self)
+        open_block(self)
         return self
 
     def __exit__(self, *exc_info):
-        # The innermost opening of this very handle is the one that closes.
-        position = max(i for i, entry in enumerate(_defaults) if entry is self)
-        del _defaults[position]
+        close_block(self)
 
     def __repr__(self):
         budget = "" if self.epsilon is None else f"{self.epsilon:g}, {self.delta:g}"
@@ -179,12 +165,12 @@ class PrivacyAccountant:
     @property
     def epsilon(self) -> float | None:
         """Budget's epsilon; None without a budget."""
-        return self._epsilon
+        return None if self._budget is None else self._budget.epsilon
 
     @property
     def delta(self) -> float | None:
         """Budget's delta; None without a budget."""
-        return self._delta
+        return None if self._budget is None else self._budget.delta
 
     @property
     def path(self) -> str:
@@ -248,8 +234,11 @@ class PrivacyAccountant:
         LedgerError
             If the ledger cannot be used, or does not state the plan's relation.
         """
+        (plan,) = check_plans([plan])
         if part is None:
             part = self._own_part()
+        if not isinstance(part, Part):
+            raise TypeError(f"part must be a Part, got {part!r}; leave it None")
         self.charge_blocks(plan.estimator, {part: plan}, allow_seeded=allow_seeded)
 
     def charge_blocks(
@@ -270,14 +259,16 @@ class PrivacyAccountant:
         allow_seeded : bool, default=False
             As for :meth:`charge`.
         """
-        for plan in plans.values():
-            self._refuse_unlimited(plan, allow_seeded)
+        if self._budget is not None:
+            for plan in plans.values():
+                self._budget.refuse_unlimited(plan, allow_seeded)
         with self._ledger().transaction() as transaction:
             before = transaction.total_mu()
             for part, plan in plans.items():
                 self._append(transaction, plan, part)
-            # An error here rolls the transaction back.
-            self._refuse_excess(name, before, transaction.total_mu())
+            if self._budget is not None:
+                # An error here rolls the transaction back.
+                self._budget.refuse_excess(name, before, transaction.total_mu())
 
     def check(
         self, plan: PrivacyPlan | Iterable[PrivacyPlan], repeats: int = 1
@@ -306,215 +297,40 @@ class PrivacyAccountant:
         PrivacyBudgetError
             If the budget does not suffice.
         """
-        if isinstance(repeats, bool) or int(repeats) != repeats or repeats < 1:
-            raise ValueError(f"repeats must be a positive integer, got {repeats!r}")
-        plans = [plan] if isinstance(plan, PrivacyPlan) else list(plan)
-        if not plans:
-            raise ValueError("plan must be a PrivacyPlan, or several; got none")
-        for entry in plans:
-            self._refuse_unlimited(entry, allow_seeded=False)
-        with self._ledger().transaction() as transaction:
-            relation = transaction.relation() or (plans[0].unit, plans[0].neighbours)
-            spent = transaction.total_mu()
-        mus = [entry.mu * conversion_factor(entry, relation) for entry in plans]
-        total = math.hypot(spent, math.sqrt(repeats) * compose_mu(mus))
-        fits = f"{repeats * len(plans)} fits of {plans[0].estimator}"
-        self._refuse_excess(fits, spent, total)
-        delta = self._delta or min(entry.delta for entry in plans)
-        if any(entry.seeded for entry in plans):
-            total = math.inf
-        return Spent(gaussian_epsilon(total, delta), delta)
+        repeats = check_count("repeats", repeats)
+        plans = check_plans(plan)
+        if self._budget is not None:
+            for entry in plans:
+                self._budget.refuse_unlimited(entry, allow_seeded=False)
+        with self._ledger().transaction(keep=False) as transaction:
+            before = transaction.total_mu()
+            for entry in plans:
+                self._append(transaction, entry, self._own_part(), repeats)
+            if self._budget is not None:
+                fits = f"{repeats * len(plans)} fits of {plans[0].estimator}"
+                self._budget.refuse_excess(fits, before, transaction.total_mu())
+            return self._standing(transaction)
 
     def _own_part(self) -> Part:
         if self._disjoint_within is None:
             return Part()
         return Part(f"asserted: {self._disjoint_within}", self._label, True)
 
-    def _append(self, transaction, plan, part) -> None:
+    def _append(
+        self, transaction: Transaction, plan: PrivacyPlan, part: Part, times: int = 1
+    ) -> None:
         relation = transaction.relation()
         if relation is None:
             relation = (plan.unit, plan.neighbours)
             transaction.fix_relation(*relation)
-        factor = conversion_factor(plan, relation)
+        factor = conversion_factor(plan, relation) * math.sqrt(times)
         transaction.append(plan, factor, part, self._label)
 
-    def _budget_mu(self) -> float | None:
-        if self._epsilon is None:
-            return None
-        return gaussian_mu(self._epsilon, self._delta)
 
-    def _refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
-        if self._epsilon is None:
-            return
-        if not math.isfinite(plan.mu):
-            raise PrivacyBudgetError(
-                f"{plan.estimator} with epsilon=None spends without limit, but this "
-                "accountant has a budget; give epsilon a number",
-                math.inf,
-                self._epsilon,
-            )
-        if plan.seeded and not allow_seeded:
-            raise PrivacyBudgetError(
-                f"{plan.estimator} draws its noise from random_state, which protects "
-                "nothing and counts as an infinite spend; leave random_state=None, or "
-                "set allow_seeded=True where the results are never published",
-                math.inf,
-                self._epsilon,
-            )
-
-    def _refuse_excess(self, what: str, spent: float, total: float) -> None:
-        """Raise if a total cost exceeds the budget."""
-        budget = self._budget_mu()
-        if budget is None or total <= budget:
-            return
-        left = math.sqrt(max(budget**2 - spent**2, 0.0))
-        asked = math.sqrt(max(total**2 - spent**2, 0.0))
-        remaining = gaussian_epsilon(left, self._delta)
-        requested = gaussian_epsilon(asked, self._delta)
-        raise PrivacyBudgetError(
-            f"{what} asks for epsilon={requested:.6g} at delta={self._delta:g}, but "
-            f"only epsilon={remaining:.6g} of the accountant's budget "
-            f"epsilon={self._epsilon:g} remains; nothing was charged",
-            requested,
-            remaining,
-        )
-
-    # -- reports ----------------------------------------------------------------
-
-    def _ledger(self) -> Ledger:
-        return Ledger(self._path, self._id)
-
-    def _spent_mu(self) -> float:
-        """Total cost; infinite once a release had no secret noise."""
-        with self._ledger().transaction() as transaction:
-            if transaction.any_seeded():
-                return math.inf
-            return transaction.total_mu()
-
-    def _report_delta(self, delta: float | None) -> float:
-        if delta is not None:
-            return delta
-        if self._delta is not None:
-            return self._delta
-        deltas = [entry["delta"] for entry in self._ledger().entries()]
-        return min(deltas, default=_DEFAULT_DELTA)
-
-    def spent(self, delta: float | None = None) -> Spent:
-        """Return the tight privacy cost of everything so far.
-
-        Parameters
-        ----------
-        delta : float or None, default=None
-            In [1e-15, 1); None takes the budget's, else the smallest of the entries.
-
-        Returns
-        -------
-        Spent
-            Named tuple (epsilon, delta), for the ledger's unit and relation.
-            Infinite once a release was made without noise or with seeded noise.
-        """
-        delta = self._report_delta(delta)
-        return Spent(gaussian_epsilon(self._spent_mu(), delta), delta)
-
-    def remaining(self) -> Spent:
-        """Return what one more fit may ask for at the budget's delta.
-
-        Returns
-        -------
-        Spent
-            Named tuple (epsilon, delta); infinite without a budget. Seeded fits
-            that were let in count at face value.
-        """
-        if self._epsilon is None:
-            return Spent(math.inf, self._report_delta(None))
-        with self._ledger().transaction() as transaction:
-            spent = transaction.total_mu()
-        left = math.sqrt(max(self._budget_mu() ** 2 - spent**2, 0.0))
-        return Spent(gaussian_epsilon(left, self._delta), self._delta)
-
-    def privacy_curve(self, epsilons) -> np.ndarray:
-        """Return delta(epsilon) of everything so far, for plots.
-
-        Parameters
-        ----------
-        epsilons : array-like of float
-            Each at least 0.
-
-        Returns
-        -------
-        ndarray
-            Of the same shape as `epsilons`.
-        """
-        mu = self._spent_mu()
-        epsilons = np.asarray(epsilons, dtype=np.float64)
-        deltas = [gaussian_delta(mu, float(epsilon)) for epsilon in epsilons.ravel()]
-        return np.array(deltas).reshape(epsilons.shape)
-
-    @property
-    def ledger(self):
-        """All entries, oldest first: a DataFrame, or a list without pandas."""
-        entries = self._ledger().entries()
-        try:
-            import pandas as pd
-        except ImportError:
-            return entries
-        return pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
-
-    def __str__(self):
-        meta, spent = self._ledger().meta(), self.spent()
-        entries = self._ledger().entries()
-        unit = f" per {meta['unit']}, {meta['neighbours']}" if meta["unit"] else ""
-        text = (
-            f"{len(entries)} entries: epsilon={spent.epsilon:.6g} at "
-            f"delta={spent.delta:g}{unit}."
-        )
-        asserted = sorted({e["partition"] for e in entries if e["asserted"]})
-        if asserted:
-            text += (
-                " This rests on the user's word that these divisions of the rows are "
-                f"disjoint: {', '.join(name.split(': ', 1)[1] for name in asserted)}."
-            )
-        models = sorted({e["assumption"] for e in entries} - {"none"})
-        if models:
-            text += f" It holds only for data that satisfy: {', '.join(models)}."
-        return text
-
-
-def _check_budget(epsilon, delta):
-    """Return a valid budget as floats, or (None, None)."""
-    if epsilon is None:
-        if delta is not None:
-            raise ValueError("delta needs epsilon: a budget is given by both")
-        return None, None
-    delta = _DEFAULT_DELTA if delta is None else delta
-    for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-            raise ValueError(f"{name} of a budget must be a number, got {value!r}")
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(
-            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
-            "None to record without a limit"
-        )
-    gaussian_mu(float(epsilon), float(delta))  # refuses a delta out of range
-    return float(epsilon), float(delta)
-
-
-def _check_relation(unit, neighbours):
-    """Return a (Unit, Neighbours) pair, or None."""
-    if (unit is None) != (neighbours is None):
-        raise ValueError("unit and neighbours fix a ledger's relation together")
-    if unit is None:
-        return None
-    try:
-        return Unit(unit), Neighbours(neighbours)
-    except ValueError as error:
-        choices = [str(w) for w in (*Unit, *Neighbours)]
-        raise ValueError(f"unit or neighbours: {error}; known: {choices}") from None
-
-
-def _create(file: Path, epsilon, delta, relation) -> None:
+def _create(file: Path, budget: Budget | None, relation) -> None:
     if not file.parent.is_dir():
         raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
     unit, neighbours = map(str, relation) if relation else (None, None)
+    epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
     meta = {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours}
     Ledger.create(file, meta)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import Gaussian
+from ..mechanisms import Gaussian, check_real
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
@@ -24,22 +24,21 @@ _SLACK = 2.0**-40
 _LOG_MARGIN = 1e-13
 
 
-def _check_mu(mu: float) -> None:
-    if not mu >= 0.0:
-        raise ValueError(f"mu must be at least 0, got {mu}")
+def _at_least_zero(name: str, value) -> float:
+    value = check_real(name, value)
+    if not value >= 0.0:
+        raise ValueError(f"{name} must be at least 0, got {value}")
+    return value
 
 
-def _check_epsilon(epsilon: float) -> None:
-    if not epsilon >= 0.0:
-        raise ValueError(f"epsilon must be at least 0, got {epsilon}")
-
-
-def _check_delta(delta: float) -> None:
+def _check_delta(delta) -> float:
+    delta = check_real("delta", delta)
     if not MIN_DELTA <= delta < 1.0:
         raise ValueError(
             f"delta must be in [{MIN_DELTA:g}, 1), got {delta}: below {MIN_DELTA:g} "
             "the noise of float64 arithmetic cannot honour it"
         )
+    return delta
 
 
 def _erfcx_slope(x: np.ndarray) -> np.ndarray:
@@ -99,8 +98,7 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     >>> round(gaussian_delta(1.0, 1.0), 6)
     0.126937
     """
-    _check_mu(mu)
-    _check_epsilon(epsilon)
+    mu, epsilon = _at_least_zero("mu", mu), _at_least_zero("epsilon", epsilon)
     if mu == 0.0 or epsilon == math.inf:
         return 1.0 if mu == math.inf else 0.0
     if mu == math.inf:
@@ -121,7 +119,6 @@ def _bracket_root(excess, low: float, high: float) -> tuple[float, float]:
     return a, b
 
 
-@lru_cache(maxsize=1024)
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """Largest mu whose Gaussian mechanism is (epsilon, delta)-private.
 
@@ -148,8 +145,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 6)
     0.236704
     """
-    _check_epsilon(epsilon)
-    _check_delta(delta)
+    return _solve_mu(_at_least_zero("epsilon", epsilon), _check_delta(delta))
+
+
+@lru_cache(maxsize=1024)
+def _solve_mu(epsilon: float, delta: float) -> float:
     if epsilon == math.inf:
         return math.inf
     log_delta = math.log(delta) - _LOG_MARGIN
@@ -167,7 +167,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     return _bracket_root(excess, low, high)[0]
 
 
-@lru_cache(maxsize=1024)
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Smallest epsilon at which a mu-GDP Gaussian mechanism has this delta.
 
@@ -190,8 +189,11 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> round(gaussian_epsilon(2**0.5 * gaussian_mu(1.0, 1e-6), 1e-6), 3)
     1.455
     """
-    _check_mu(mu)
-    _check_delta(delta)
+    return _solve_epsilon(_at_least_zero("mu", mu), _check_delta(delta))
+
+
+@lru_cache(maxsize=1024)
+def _solve_epsilon(mu: float, delta: float) -> float:
     if mu == math.inf:
         return math.inf
     if gaussian_delta(mu, 0.0) <= delta:
@@ -239,8 +241,10 @@ def calibrate_gaussian(
     ValueError
         If `mu` is so small that the grid itself would exceed it.
     """
-    if not 0.0 < mu < math.inf:
-        raise ValueError(f"mu must be positive and finite, got {mu}")
+    mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
+    for argument, value in (("mu", mu), ("sensitivity", sensitivity)):
+        if not 0.0 < value < math.inf:
+            raise ValueError(f"{argument} must be positive and finite, got {value}")
     allowed = mu * (1.0 - _SLACK)
     noise_std = (sensitivity + 2.0 * summation_error) / allowed
     for _ in range(200):

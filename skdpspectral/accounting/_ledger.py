@@ -12,6 +12,7 @@ import os
 import sqlite3
 import struct
 import tempfile
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -60,6 +61,26 @@ SELECT SUM(dearest) FROM (
     ) GROUP BY partition
 )
 """
+
+
+_META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbours"})
+_threads = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """Give a forked child a lock that no thread of its parent holds."""
+    global _threads
+    _threads = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    with _threads:
+        yield
 
 
 def _new_name() -> str:
@@ -139,7 +160,7 @@ class Ledger:
             ) from None
         if len(header) < 100 or not header.startswith(_MAGIC):
             raise LedgerError(f"{self.path} is not a privacy ledger; it was left as is")
-        page, pages = struct.unpack(">H", header[16:18])[0], header[28:32]
+        page, pages = header[16:18], header[28:32]
         version, application = header[60:64], header[68:72]
         if struct.unpack(">I", application)[0] != APPLICATION_ID:
             raise LedgerError(
@@ -151,12 +172,21 @@ class Ledger:
                 f"{struct.unpack('>I', version)[0]}, this release reads version "
                 f"{SCHEMA_VERSION}; it was left as is"
             )
+        page = struct.unpack(">H", page)[0]
         page = 65536 if page == 1 else page
-        if size < page * struct.unpack(">I", pages)[0]:
+        # A write-ahead log may hold pages that the header already counts.
+        logged = os.path.exists(f"{self.path}-wal")
+        if not logged and size < page * struct.unpack(">I", pages)[0]:
             raise LedgerError(f"the ledger {self.path} is truncated; it was left as is")
 
     @contextlib.contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:
+        # Closing any descriptor of a file drops all of a process's locks on it: one
+        # thread at a time may touch a ledger.
+        with _one_thread():
+            yield from self._connected()
+
+    def _connected(self) -> Iterator[sqlite3.Connection]:
         self._check_header()
         try:
             # mode=rw never creates a file.
@@ -182,9 +212,13 @@ class Ledger:
                 "accountant was made for"
             )
 
-    @staticmethod
-    def _read_meta(connection: sqlite3.Connection) -> dict:
-        return dict(connection.execute("SELECT key, value FROM meta"))
+    def _read_meta(self, connection: sqlite3.Connection) -> dict:
+        meta = dict(connection.execute("SELECT key, value FROM meta"))
+        if not meta.keys() >= _META_KEYS:
+            # A lost budget must not pass for no budget.
+            missing = sorted(_META_KEYS - meta.keys())
+            raise LedgerError(f"the ledger {self.path} is damaged: it lost {missing}")
+        return meta
 
     def meta(self) -> dict:
         """Return identity, budget, unit and neighbours, after a check of the file."""
@@ -202,13 +236,19 @@ class Ledger:
             return [dict(row) for row in rows]
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Hold the write lock: what is read stays true until it is committed."""
+    def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
+        """Hold the write lock: what is read stays true until it is committed.
+
+        Parameters
+        ----------
+        keep : bool, default=True
+            Whether to commit at the end; otherwise everything is rolled back.
+        """
         with self._connect() as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield Transaction(connection)
-                connection.execute("COMMIT")
+                yield Transaction(self, connection)
+                connection.execute("COMMIT" if keep else "ROLLBACK")
             except BaseException:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
@@ -218,12 +258,13 @@ class Ledger:
 class Transaction:
     """What may be done while the ledger is locked."""
 
-    def __init__(self, connection: sqlite3.Connection):
+    def __init__(self, ledger: Ledger, connection: sqlite3.Connection):
+        self._ledger = ledger
         self._connection = connection
 
     def relation(self) -> tuple[Unit, Neighbours] | None:
         """Return the ledger's unit and neighbours, once fixed."""
-        meta = Ledger._read_meta(self._connection)
+        meta = self._ledger._read_meta(self._connection)
         if meta.get("unit") is None:
             return None
         return Unit(meta["unit"]), Neighbours(meta["neighbours"])
@@ -236,6 +277,11 @@ class Transaction:
     def total_mu(self) -> float:
         """Return the composed cost of all entries, seeded ones at face value."""
         return math.sqrt(self._connection.execute(_TOTAL).fetchone()[0] or 0.0)
+
+    def smallest_delta(self) -> float | None:
+        """Return the smallest delta of the entries; None if there is none."""
+        query = "SELECT MIN(delta) FROM entries"
+        return self._connection.execute(query).fetchone()[0]
 
     def any_seeded(self) -> bool:
         """Return whether any entry's noise came from a seed."""

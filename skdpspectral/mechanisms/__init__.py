@@ -5,6 +5,7 @@ release. It holds no data, draws no noise and derives no sensitivity.
 """
 
 from ._gaussian import Exact, Gaussian, Mechanism
+from ._numbers import check_count, check_real
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbours, Unit
 
@@ -16,4 +17,6 @@ __all__ = [
     "Neighbours",
     "PrivacyPlan",
     "Unit",
+    "check_count",
+    "check_real",
 ]

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
 
+from ._numbers import check_real
+
 # The grid is this much finer than the noise: fine enough to cost nothing, coarse
 # enough that integers of noise and value stay exact in float64.
 GRID_BITS = 26
@@ -84,6 +86,8 @@ class Gaussian:
     magnitude: float = 1.0
 
     def __post_init__(self) -> None:
+        for field in ("sensitivity", "noise_std", "magnitude", "summation_error"):
+            object.__setattr__(self, field, check_real(field, getattr(self, field)))
         for field in ("sensitivity", "noise_std", "magnitude"):
             if not 0.0 < getattr(self, field) < math.inf:
                 raise ValueError(f"{field} of {self.name!r} must be positive, finite")

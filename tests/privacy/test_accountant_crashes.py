@@ -67,7 +67,7 @@ from skdpspectral import DPPCA, PrivacyAccountant
 from ledger_tools import X
 accountant = PrivacyAccountant(path=sys.argv[1])
 if os.fork() == 0:
-    release.Release.__call__ = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    release.Release.__call__ = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
     DPPCA(1, accountant=accountant).fit(X)
 assert os.waitstatus_to_exitcode(os.wait()[1]) == -signal.SIGKILL
 if os.fork() == 0:

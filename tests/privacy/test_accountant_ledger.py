@@ -178,7 +178,7 @@ def test_another_budget_is_refused(tmp_path):
             PrivacyAccountant(epsilon, delta, path=path)
     unlimited = tmp_path / "unlimited.db"
     PrivacyAccountant(path=unlimited)
-    with pytest.raises(LedgerError, match="has the budget epsilon=None"):
+    with pytest.raises(LedgerError, match="has the budget none"):
         PrivacyAccountant(2.0, path=unlimited)
     assert PrivacyAccountant(2, path=path).epsilon == 2.0
 
@@ -269,14 +269,23 @@ def test_truncated_ledgers_are_refused(ledger_path, kept):
 @pytest.mark.parametrize("filling", [b"\x00", b"\xff", b"\x0d"])
 def test_corrupted_pages_are_refused(ledger_path, filling):
     whole = ledger_path.read_bytes()
-    size = struct.unpack(">H", whole[16:18])[0]
-    assert len(whole) >= 4 * size
-    for start in range(0, len(whole), size):
-        page = filling * size
-        if start == 0:
-            page = whole[:100] + filling * (size - 100)
-        ledger_path.write_bytes(whole[:start] + page + whole[start + size :])
+    assert len(whole) >= 4 * 4096
+    for start in range(0, len(whole), 4096):
+        page = whole[:100] if start == 0 else b""
+        page += filling * (4096 - len(page))
+        ledger_path.write_bytes(whole[:start] + page + whole[start + 4096 :])
         assert_refused(ledger_path, "damaged|can't be used")
+
+
+def test_a_page_written_to_the_wrong_place_is_refused(ledger_path):
+    """Each page is well-formed, SQLite would read on: and count rows twice."""
+    whole = ledger_path.read_bytes()
+    pages = [whole[start : start + 4096] for start in range(0, len(whole), 4096)]
+    leaves = [number for number, page in enumerate(pages) if b"second_moment" in page]
+    assert len(leaves) >= 2
+    pages[leaves[1]] = pages[leaves[0]]
+    ledger_path.write_bytes(b"".join(pages))
+    assert_refused(ledger_path, "is damaged")
 
 
 def test_damage_while_a_handle_is_open(ledger_path):
@@ -386,5 +395,5 @@ def test_text_of_an_accountant():
     plan = fit_plan()
     accountant.charge(plan)
     text = f"epsilon={gaussian_epsilon(plan.mu, DELTA):.6g} at delta=1e-06"
-    assert f"1 entries: {text} per row, replace-one." in str(accountant)
+    assert f"1 entry: {text} per row, replace-one." in str(accountant)
     assert repr(PrivacyAccountant()) == "PrivacyAccountant()"

@@ -1,0 +1,91 @@
+"""Checks of rows, whose errors name X and quote none of its values."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import check_array, validate_data
+
+_DTYPES = (np.float64, np.float32)
+# Parts of scikit-learn's and numpy's messages that quote values.
+_QUOTED = re.compile(r"\n|: ['\"]")
+_RESHAPE = (
+    "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
+    "X.reshape(1, -1) if it has a single sample"
+)
+
+
+def check_rows(estimator, X, *, reset: bool = True) -> np.ndarray:
+    """Validate rows for an estimator, and note or check their features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets `n_features_in_` and `feature_names_in_` with `reset`, is compared
+        otherwise.
+    X : array-like of shape (n_samples, n_features)
+        Rows of finite numbers.
+    reset : bool, default=True
+        Whether this is a fit.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+        float64 or float32.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X, and quoting no value of it.
+    """
+    return _checked(
+        X, lambda: validate_data(estimator, X, dtype=list(_DTYPES), reset=reset)
+    )
+
+
+def check_scores(X, n_components: int) -> np.ndarray:
+    """Validate scores of shape (n_samples, n_components)."""
+    X = _checked(X, lambda: check_array(X, dtype=list(_DTYPES)))
+    if X.shape[1] != n_components:
+        raise ValueError(
+            f"X must have shape (n_samples, {n_components}), as transform gives it, "
+            f"got {X.shape}"
+        )
+    return X
+
+
+def _checked(X, validate) -> np.ndarray:
+    _refuse_dates(X)
+    try:
+        # Sums of extreme values overflow: a warning would tell of them.
+        with np.errstate(all="ignore"):
+            return validate()
+    except TypeError as error:
+        kind, message = TypeError, str(error)
+    except (ValueError, OverflowError) as error:
+        kind, message = ValueError, str(error)
+    raise kind(_without_values(message))
+
+
+def _without_values(message: str) -> str:
+    if message.lower().startswith(("feature names", "the feature names")):
+        return message  # names of features are public
+    reshape = "Reshape your data" in message
+    message = _QUOTED.split(message)[0].rstrip(":")
+    return f"X: {message}. {_RESHAPE}" if reshape else f"X: {message}"
+
+
+def _refuse_dates(X) -> None:
+    """Refuse times: their conversion to numbers depends on a hidden unit."""
+    if sparse.issparse(X):
+        return
+    dtypes = getattr(X, "dtypes", None)
+    dtypes = [getattr(X, "dtype", None)] if dtypes is None else list(dtypes)
+    for dtype in dtypes:
+        if re.match("datetime|timedelta|date|duration|time", str(dtype).lower()):
+            raise ValueError(
+                "X must hold numbers, not dates or durations: turn them into numbers "
+                "of a unit that you choose"
+            )

@@ -1,0 +1,59 @@
+"""Checks of what an accountant is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from ..mechanisms import Neighbours, PrivacyPlan, Unit, check_real
+from ._budget import Budget
+from ._gaussian import gaussian_mu
+
+DEFAULT_DELTA = 1e-6
+
+
+def check_budget(epsilon, delta) -> Budget | None:
+    """Return a valid budget, or None for none."""
+    if epsilon is None:
+        if delta is not None:
+            raise ValueError("delta needs epsilon: a budget is given by both")
+        return None
+    delta = DEFAULT_DELTA if delta is None else delta
+    epsilon = check_real("epsilon of a budget", epsilon)
+    delta = check_real("delta of a budget", delta)
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(
+            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
+            "None to record without a limit"
+        )
+    gaussian_mu(epsilon, delta)  # refuses a delta out of range
+    return Budget(epsilon, delta)
+
+
+def check_relation(unit, neighbours) -> tuple[Unit, Neighbours] | None:
+    """Return a relation, or None where the first entry fixes it."""
+    if (unit is None) != (neighbours is None):
+        raise ValueError("unit and neighbours fix a ledger's relation together")
+    if unit is None:
+        return None
+    try:
+        return Unit(unit), Neighbours(neighbours)
+    except ValueError as error:
+        choices = [str(word) for word in (*Unit, *Neighbours)]
+        raise ValueError(f"unit or neighbours: {error}; known: {choices}") from None
+
+
+def check_plans(plan) -> list[PrivacyPlan]:
+    """Return one or several plans as a list."""
+    plans = [plan]
+    if not isinstance(plan, PrivacyPlan) and isinstance(plan, Iterable):
+        plans = list(plan)
+    if not plans:
+        raise ValueError("plan must be one PrivacyPlan or several, got none")
+    for entry in plans:
+        if not isinstance(entry, PrivacyPlan):
+            raise TypeError(
+                "plan must be a PrivacyPlan, as privacy_plan(n_samples, n_features) "
+                f"gives it, or several; got {entry!r}"
+            )
+    return plans

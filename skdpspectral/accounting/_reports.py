@@ -1,0 +1,128 @@
+"""What a ledger says about what was spent."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ._arguments import DEFAULT_DELTA
+from ._budget import Budget
+from ._gaussian import gaussian_delta, gaussian_epsilon
+from ._ledger import ENTRY_COLUMNS, Ledger, Transaction
+
+
+class Spent(NamedTuple):
+    """A privacy cost: the smallest epsilon at this delta."""
+
+    epsilon: float
+    delta: float
+
+
+class LedgerReports:
+    """Totals and tables of a ledger; the accountant adds the spending."""
+
+    _path: str
+    _id: str
+    _budget: Budget | None
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self._path, self._id)
+
+    def _standing(self, transaction: Transaction, delta=None) -> Spent:
+        """Return the cost of everything that the ledger holds in a transaction."""
+        if delta is None:
+            delta = self._budget.delta if self._budget else transaction.smallest_delta()
+        if delta is None:
+            delta = DEFAULT_DELTA
+        mu = math.inf if transaction.any_seeded() else transaction.total_mu()
+        return Spent(gaussian_epsilon(mu, delta), delta)
+
+    def spent(self, delta: float | None = None) -> Spent:
+        """Return the tight privacy cost of everything so far.
+
+        Parameters
+        ----------
+        delta : float or None, default=None
+            In [1e-15, 1); None takes the budget's, else the smallest of the entries.
+
+        Returns
+        -------
+        Spent
+            Named tuple (epsilon, delta), for the ledger's unit and relation.
+            Infinite once a release was made without noise or with seeded noise.
+        """
+        with self._ledger().transaction() as transaction:
+            return self._standing(transaction, delta)
+
+    def remaining(self) -> Spent:
+        """Return what one more fit may ask for at the budget's delta.
+
+        Returns
+        -------
+        Spent
+            Named tuple (epsilon, delta); infinite without a budget. Seeded fits
+            that were let in count at face value.
+        """
+        with self._ledger().transaction() as transaction:
+            if self._budget is None:
+                return Spent(math.inf, self._standing(transaction).delta)
+            left = self._budget.remaining(transaction.total_mu())
+        return Spent(left, self._budget.delta)
+
+    def privacy_curve(self, epsilons) -> np.ndarray:
+        """Return delta(epsilon) of everything so far, for plots.
+
+        Parameters
+        ----------
+        epsilons : array-like of float
+            Each at least 0.
+
+        Returns
+        -------
+        ndarray
+            Of the same shape as `epsilons`.
+        """
+        try:
+            epsilons = np.asarray(epsilons, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("epsilons must be numbers") from None
+        with self._ledger().transaction() as transaction:
+            mu = math.inf if transaction.any_seeded() else transaction.total_mu()
+        deltas = [gaussian_delta(mu, float(epsilon)) for epsilon in epsilons.ravel()]
+        return np.array(deltas).reshape(epsilons.shape)
+
+    @property
+    def ledger(self):
+        """All entries, oldest first: a DataFrame, or a list without pandas."""
+        entries = self._ledger().entries()
+        try:
+            import pandas as pd
+        except ImportError:
+            return entries
+        return pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
+
+    def __str__(self):
+        meta, spent = self._ledger().meta(), self.spent()
+        entries = self._ledger().entries()
+        unit = f" per {meta['unit']}, {meta['neighbours']}" if meta["unit"] else ""
+        count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+        total = f"epsilon={spent.epsilon:.6g} at delta={spent.delta:g}{unit}"
+        return " ".join([f"{count}: {total}.", *_conditions(entries)])
+
+
+def _conditions(entries: list[dict]) -> list[str]:
+    """Sentences about what a total rests on."""
+    sentences = []
+    asserted = sorted({e["partition"] for e in entries if e["asserted"]})
+    if asserted:
+        names = ", ".join(name.split(": ", 1)[1] for name in asserted)
+        sentences.append(
+            "This rests on the user's word that these divisions of the rows are "
+            f"disjoint: {names}."
+        )
+    models = sorted({e["assumption"] for e in entries} - {"none"})
+    if models:
+        sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")
+    return sentences

@@ -1,0 +1,37 @@
+"""Checks of public numbers, by name."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+
+
+def check_real(name: str, value) -> float:
+    """Return a number as a Python float, or an error that names it.
+
+    Parameters
+    ----------
+    name : str
+        Name of the argument, for the error.
+    value : object
+        Any real number that is no boolean; of any precision.
+
+    Returns
+    -------
+    float
+        The number, so that no narrower type rounds what is computed from it.
+
+    Raises
+    ------
+    ValueError
+        If it is no real number.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a real number, got {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value) -> int:
+    """Return a positive whole number as an int, or an error that names it."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
