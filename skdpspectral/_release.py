@@ -122,7 +122,7 @@ class Release:
         ValueError
             If the shape is not the planned one.
         """
-        mechanism = self._pending.pop(name, None)
+        mechanism = self._pending.get(name)
         if mechanism is None:
             raise KeyError(f"{name!r} is not a pending release of this plan")
         value = np.array(
@@ -130,6 +130,7 @@ class Release:
         )
         if value.shape != tuple(mechanism.shape):
             raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
+        del self._pending[name]
         released = _add_noise(mechanism, value, self._generator)
         for transcript in _transcripts:
             transcript[name] = released.copy()

@@ -81,7 +81,9 @@ class PrivacyAccountant(LedgerReports):
     works on one host only, not over a network file system.
 
     Used in a ``with`` statement, it serves every estimator of this process that
-    has no accountant of its own.
+    has no accountant of its own, and takes those that are sent to worker processes
+    along. An estimator that is *made* in a worker knows of no block: give it the
+    accountant as a parameter.
 
     Examples
     --------
@@ -271,7 +273,11 @@ class PrivacyAccountant(LedgerReports):
                 self._budget.refuse_excess(name, before, transaction.total_mu())
 
     def check(
-        self, plan: PrivacyPlan | Iterable[PrivacyPlan], repeats: int = 1
+        self,
+        plan: PrivacyPlan | Iterable[PrivacyPlan],
+        repeats: int = 1,
+        *,
+        allow_seeded: bool = False,
     ) -> Spent:
         """Say whether so many fits of a plan are affordable; charge nothing.
 
@@ -286,6 +292,8 @@ class PrivacyAccountant(LedgerReports):
             Number of fits of every plan. A
             :class:`~sklearn.model_selection.GridSearchCV` fits each candidate once
             a fold, and the best once more.
+        allow_seeded : bool, default=False
+            As for :meth:`charge`.
 
         Returns
         -------
@@ -301,7 +309,7 @@ class PrivacyAccountant(LedgerReports):
         plans = check_plans(plan)
         if self._budget is not None:
             for entry in plans:
-                self._budget.refuse_unlimited(entry, allow_seeded=False)
+                self._budget.refuse_unlimited(entry, allow_seeded)
         with self._ledger().transaction(keep=False) as transaction:
             before = transaction.total_mu()
             for entry in plans:

@@ -56,4 +56,14 @@ def check_plans(plan) -> list[PrivacyPlan]:
                 "plan must be a PrivacyPlan, as privacy_plan(n_samples, n_features) "
                 f"gives it, or several; got {entry!r}"
             )
+        _check_claim(entry)
     return plans
+
+
+def _check_claim(plan: PrivacyPlan) -> None:
+    """Refuse a plan whose mechanisms cost more than its epsilon and delta say."""
+    if plan.mu > gaussian_mu(plan.epsilon, plan.delta):
+        raise ValueError(
+            f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
+            f"mechanisms cost mu={plan.mu:.6g}; calibrate them to less"
+        )

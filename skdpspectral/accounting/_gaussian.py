@@ -22,6 +22,9 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SLACK = 2.0**-40
 # Inverses aim this far below delta, more than the curve's own rounding error.
 _LOG_MARGIN = 1e-13
+# Beyond these, float64 cannot tell neighbouring costs apart, and no one is protected.
+_LARGEST_EPSILON = 1e9
+_LARGEST_MU = 1e5
 
 
 def _at_least_zero(name: str, value) -> float:
@@ -125,7 +128,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     Parameters
     ----------
     epsilon : float
-        At least 0; infinity gives infinity.
+        In [0, 1e9]; infinity gives infinity.
     delta : float
         In [1e-15, 1).
 
@@ -152,6 +155,11 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def _solve_mu(epsilon: float, delta: float) -> float:
     if epsilon == math.inf:
         return math.inf
+    if epsilon > _LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon must be at most {_LARGEST_EPSILON:g}, or infinite for no "
+            f"privacy, got {epsilon}"
+        )
     log_delta = math.log(delta) - _LOG_MARGIN
 
     def excess(mu: float) -> float:
@@ -173,7 +181,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Parameters
     ----------
     mu : float
-        At least 0; infinity gives infinity.
+        At least 0; more than 1e5 gives infinity.
     delta : float
         In [1e-15, 1).
 
@@ -194,7 +202,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 @lru_cache(maxsize=1024)
 def _solve_epsilon(mu: float, delta: float) -> float:
-    if mu == math.inf:
+    if mu > _LARGEST_MU:
         return math.inf
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0

@@ -126,7 +126,15 @@ class Ledger:
     def create(cls, path, meta: dict) -> None:
         """Make a new ledger file at `path`, atomically; keep one that is there."""
         path = Path(path)
-        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
+        if os.path.exists(f"{path}-wal"):
+            raise LedgerError(
+                f"{path}-wal is what is left of another ledger at {path}: put that "
+                "ledger back, or move the rest of it away too"
+            )
+        try:
+            handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
+        except OSError as error:
+            raise LedgerError(f"no ledger can be made at {path}: {error}") from None
         os.close(handle)
         try:
             with contextlib.closing(sqlite3.connect(draft)) as connection:
@@ -139,6 +147,10 @@ class Ledger:
                 connection.execute("PRAGMA journal_mode = WAL")
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(
+                f"no ledger can be made at {path}: {error}; it needs a local disk"
+            ) from error
         finally:
             os.unlink(draft)
 
@@ -276,7 +288,14 @@ class Transaction:
 
     def total_mu(self) -> float:
         """Return the composed cost of all entries, seeded ones at face value."""
-        return math.sqrt(self._connection.execute(_TOTAL).fetchone()[0] or 0.0)
+        # Summing infinities is left to no version of SQLite.
+        query = "SELECT MAX(ledger_mu) FROM entries"
+        largest = self._connection.execute(query).fetchone()[0]
+        if largest is None:
+            return 0.0
+        if largest == math.inf:
+            return math.inf
+        return math.sqrt(self._connection.execute(_TOTAL).fetchone()[0])
 
     def smallest_delta(self) -> float | None:
         """Return the smallest delta of the entries; None if there is none."""

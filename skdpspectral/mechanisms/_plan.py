@@ -51,6 +51,8 @@ class PrivacyPlan:
         object.__setattr__(self, "unit", Unit(self.unit))
         object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
         object.__setattr__(self, "assumption", Assumption(self.assumption))
+        object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
+        object.__setattr__(self, "remarks", tuple(self.remarks))
         names = [mechanism.name for mechanism in self.mechanisms]
         if len(set(names)) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")

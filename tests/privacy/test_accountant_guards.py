@@ -1,0 +1,77 @@
+"""Guards of the ledger against what would make it lie."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from ledger_tools import entries, plan_with_mu
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
+from skdpspectral._release import Release
+from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
+from skdpspectral.mechanisms import PrivacyPlan
+
+
+def test_a_plan_may_not_claim_less_than_it_costs():
+    honest = plan_with_mu(0.5)
+    accountant = PrivacyAccountant()
+    accountant.charge(honest)
+    for call in (accountant.charge, accountant.check):
+        with pytest.raises(ValueError, match=r"plan claims epsilon=0\.1"):
+            call(replace(honest, epsilon=0.1))
+    assert len(entries(accountant)) == 1
+
+
+def test_a_plan_is_immutable_all_through():
+    plan = plan_with_mu(0.5)
+    listed = PrivacyPlan(1.0, 1e-6, list(plan.mechanisms), "test", remarks=["a"])
+    assert listed.mechanisms == plan.mechanisms
+    assert hash(listed) == hash(replace(listed))
+    with pytest.raises(AttributeError):
+        listed.epsilon = 2.0
+
+
+def test_a_log_that_was_left_behind_is_no_place_for_a_new_ledger(tmp_path):
+    path = tmp_path / "ledger.db"
+    (tmp_path / "ledger.db-wal").write_bytes(b"what is left")
+    with pytest.raises(LedgerError, match="left of another ledger"):
+        PrivacyAccountant(path=path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("epsilon", [1.1e9, 1e308])
+def test_absurd_budgets_are_refused_at_once(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be at most 1e"):
+        gaussian_mu(epsilon, 1e-6)
+    with pytest.raises(ValueError, match="epsilon must be at most 1e"):
+        DPPCA(epsilon=epsilon).privacy_plan(10, 3)
+    with pytest.raises(ValueError, match="epsilon must be at most 1e"):
+        PrivacyAccountant(epsilon, 1e-6)
+    assert gaussian_epsilon(math.sqrt(epsilon) * 1e4, 1e-6) == math.inf
+    assert gaussian_mu(1e9, 1e-6) > 1e4
+
+
+def test_an_infinite_entry_makes_the_total_infinite():
+    accountant = PrivacyAccountant()
+    accountant.charge(plan_with_mu(0.5))
+    accountant.charge(DPPCA(epsilon=None).privacy_plan(10, 3))
+    accountant.charge(plan_with_mu(0.5))
+    assert accountant.spent().epsilon == math.inf
+    assert accountant.privacy_curve([1.0, 1e6]).tolist() == [1.0, 1.0]
+
+
+def test_a_wrong_shape_does_not_use_up_a_release():
+    plan = DPPCA(1).privacy_plan(10, 3)
+    release = Release(plan)
+    with pytest.raises(ValueError, match="shape"):
+        release("second_moment", np.zeros(3))
+    assert release("second_moment", np.zeros((3, 3))).shape == (3, 3)
+
+
+def test_check_may_allow_seeds_as_charge_does():
+    accountant = PrivacyAccountant(2.0, 1e-6)
+    plan = DPPCA(random_state=0).privacy_plan(10, 3)
+    assert accountant.check(plan, allow_seeded=True).epsilon == math.inf
+    accountant.charge(plan, allow_seeded=True)
+    assert accountant.remaining().epsilon < 2.0
