@@ -13,8 +13,6 @@ from .mechanisms import Exact
 
 # Share of mu**2 for a private mean.
 _MEAN_SHARE = 0.15
-# Weight of the second moment in a joint release of both moments (Lemma 3.5).
-_JOINT_WEIGHT = 4.0
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 _SMALLEST_EXTENT = 1e-100
@@ -36,15 +34,13 @@ class RowBounds:
         Public box of the features.
     box_radius : float
         Radius of the box in its own units; infinite without a box.
-    joint : bool
-        Whether mean and second moment are one release, of clipped rows.
     centred : bool
         Whether a private mean is subtracted.
     clip : float or None
         Bound of the rows of the second moment, in units of the box; None for unit
         rows.
-    mean_radius : float
-        Bound of the rows of the private mean, in units of the box.
+    mean_radius : float or None
+        Bound of the rows of the private mean, in units of the box; None without.
     variance_unit : float
         Data units per unit of the rows of the second moment.
     """
@@ -70,36 +66,32 @@ class RowBounds:
         if center == "auto":
             center = "none" if self.box is None else "private"
         self.centred = center == "private"
-        self.joint = self.centred and clip_norm is not None
-        self._check_centre(center_clip_norm)
-        self.clip = (
-            None if clip_norm is None else min(clip_norm / unit, self.box_radius)
-        )
-        self.mean_radius = min((center_clip_norm or math.inf) / unit, self.box_radius)
+        self._check_centre(clip_norm, center_clip_norm)
+        self.clip = self.mean_radius = None
+        if clip_norm is not None:
+            # About a centre in the box, no row of the box is longer than this.
+            reach = self.box_radius * (2.0 if self.centred else 1.0)
+            self.clip = min(clip_norm / unit, reach)
+        if self.centred:
+            radius = clip_norm if self.box is None else math.inf
+            radius = center_clip_norm if center_clip_norm is not None else radius
+            self.mean_radius = min(radius / unit, self.box_radius)
         self.variance_unit = 1.0 if self.clip is None else unit
-        separate = self.centred and not self.joint
-        for name, radius in (
-            ("clip_norm", self.clip),
-            ("center_clip_norm", self.mean_radius if separate else None),
-        ):
-            if radius is not None and not _SMALLEST <= radius <= _LARGEST:
-                raise ValueError(
-                    f"{name} is {radius:g} half-widths of the bounds, out of the range "
-                    f"of float64 arithmetic; choose {name} of the order of the bounds"
-                )
+        for name in ("clip", "mean_radius"):
+            _check_radius(name, getattr(self, name))
 
-    def _check_centre(self, center_clip_norm) -> None:
+    def _check_centre(self, clip_norm, center_clip_norm) -> None:
         """Refuse a radius of the mean that is missing, or that nothing uses."""
-        separate = self.centred and not self.joint
-        if separate and self.box is None and center_clip_norm is None:
+        public = (self.box, clip_norm, center_clip_norm)
+        if self.centred and all(radius is None for radius in public):
             raise ValueError(
                 'center="private" needs public bounds, or a public radius '
                 "center_clip_norm, or a clip_norm"
             )
-        if center_clip_norm is not None and not separate:
+        if center_clip_norm is not None and not self.centred:
             raise ValueError(
-                "center_clip_norm is the radius of a private mean of unit rows: it "
-                'has no use with center="none" or with a clip_norm; leave it None'
+                "center_clip_norm is the radius of a private mean: it has no use "
+                'without center="private" or bounds; leave it None'
             )
 
     @property
@@ -108,7 +100,7 @@ class RowBounds:
         return 1.0 if self.clip is None else self.clip
 
     def for_mean(self, block):
-        """Rows of the separate private mean."""
+        """Rows of the private mean."""
         if self.box is None:
             return clip_rows(block, self.mean_radius)
         block = self.box.to_unit(block)
@@ -129,8 +121,7 @@ class RowBounds:
         """Move a noisy mean to where a mean can be: public facts alone."""
         if self.box is not None:
             mean = np.clip(mean, -self.box.half_widths, self.box.half_widths)
-        radius = self.clip if self.joint else self.mean_radius
-        return clip_rows(mean[None], radius)[0]
+        return clip_rows(mean[None], self.mean_radius)[0]
 
     def to_data_units(self, mean):
         """Return a mean in units of the box as a point in units of the data."""
@@ -143,6 +134,17 @@ class RowBounds:
             return ()
         what = "the origin" if self.box is None else "the midpoint of the bounds"
         return (f"Variance is measured about {what}; no mean was estimated.",)
+
+
+def _check_radius(name: str, radius: float | None) -> None:
+    """Refuse a radius whose square float64 arithmetic cannot handle."""
+    if radius is None or _SMALLEST <= radius <= _LARGEST:
+        return
+    parameter = "clip_norm" if name == "clip" else "center_clip_norm"
+    raise ValueError(
+        f"{parameter} is {radius:g} half-widths of the bounds, out of the range of "
+        f"float64 arithmetic; choose {parameter} of the order of the bounds"
+    )
 
 
 def _as_float(radius) -> float | None:
@@ -213,9 +215,6 @@ def plan_moments(rows: RowBounds, n_samples: int, mu: float) -> tuple:
     """
     n_features = rows.n_features
     square = (n_features, n_features)
-    if rows.joint:
-        size = n_features + n_features * (n_features + 1) // 2
-        return (_joint_mechanism(rows, n_samples, mu, size),)
     if not math.isfinite(mu):
         second = Exact("second_moment", square, symmetric=True)
         return (Exact("mean", (n_features,)), second) if rows.centred else (second,)
@@ -244,23 +243,6 @@ def plan_moments(rows: RowBounds, n_samples: int, mu: float) -> tuple:
     return (mean, second)
 
 
-def _joint_mechanism(rows: RowBounds, n_samples: int, mu: float, size: int):
-    """One release of mean and weighted second moment of clipped rows (Lemma 3.5)."""
-    if not math.isfinite(mu):
-        return Exact("moments", (size,))
-    norm = math.hypot(rows.clip, math.sqrt(_JOINT_WEIGHT) * rows.clip)
-    return calibrate_gaussian(
-        "moments",
-        sensitivity.joint_moments_sensitivity(
-            rows.clip, n_samples, _JOINT_WEIGHT, rows.n_features
-        ),
-        mu,
-        (size,),
-        summation_error=_summation_error(norm, n_samples),
-        magnitude=2.0 * norm,
-    )
-
-
 def _summation_error(bound: float, n_samples: int) -> float:
     return sensitivity.summation_error(bound, n_samples, _spectral.BLOCK_ROWS)
 
@@ -284,8 +266,6 @@ def release_moments(release, rows: RowBounds, X):
     moment : ndarray of shape (p, p)
         Released second moment about it, symmetric.
     """
-    if rows.joint:
-        return _joint_moments(release, rows, X)
     mean = None
     if rows.centred:
         mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
@@ -294,20 +274,3 @@ def release_moments(release, rows: RowBounds, X):
         X, lambda block: rows.for_second_moment(block, mean)
     )
     return mean, release("second_moment", moment, overwrite=True)
-
-
-def _joint_moments(release, rows: RowBounds, X):
-    """Return released mean and covariance of rows clipped about the midpoint."""
-    weight = math.sqrt(_JOINT_WEIGHT) / rows.clip
-    packed = _spectral.pack_moments(
-        _spectral.blocked_mean(X, rows.for_second_moment),
-        _spectral.blocked_second_moment(X, rows.for_second_moment),
-        weight,
-    )
-    packed = release("moments", packed)
-    mean, second = _spectral.unpack_moments(packed, rows.n_features, weight)
-    covariance = second - np.outer(mean, mean)
-    # The outer product of a noisy mean exceeds that of the mean by its variance.
-    noise_std = getattr(release.plan["moments"], "noise_std", 0.0)
-    covariance[np.diag_indices_from(covariance)] += noise_std**2
-    return rows.project_mean(mean), covariance

@@ -44,11 +44,11 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         axes as they are. They must be known without looking at the data:
         ``(X.min(0), X.max(0))`` would break the guarantee.
     clip_norm : float or None, default=None
-        None scales every row, once shifted, to unit norm, which is best for
+        None scales every row, once centred, to unit norm, which is best for
         directions whenever noise matters and needs no knowledge of scale. A number
         in [1e-60, 1e60] only scales longer rows down to it, in the units of the
-        data (of the scaled features with ``scale_by_bounds=True``); the trace of
-        the covariance's square root is a good choice where noise is negligible.
+        data (of the scaled features with ``scale_by_bounds=True``); the square root
+        of the covariance's trace is a good choice where noise is negligible.
     center : {"auto", "none", "private"}, default="auto"
         What rows are measured from. "none": the midpoint of `bounds`, or the origin
         without `bounds`. "private": a private mean, paid from the budget. "auto":
@@ -58,8 +58,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         largest.
     center_clip_norm : float or None, default=None
         Public radius, about the midpoint or origin, that rows are clipped to for
-        the private mean; needed for ``center="private"`` without `bounds` and with
-        ``clip_norm=None``.
+        the private mean. None takes that of the box, or `clip_norm` without
+        `bounds`; one of the three is needed for ``center="private"``.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
@@ -117,8 +117,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
     The noise has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm at
     most c (1 for unit rows), calibrated by the exact privacy curve of the Gaussian
-    mechanism. A private mean of unit rows takes 15 % of the budget's
-    :math:`\mu^2`; with a `clip_norm`, mean and second moment are released jointly.
+    mechanism. A private mean takes 15 % of the budget's :math:`\mu^2`, with
+    sensitivity :math:`2 R / n` for rows in a ball of radius R.
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about
     :math:`\sqrt{2 r (p - r)} / (n \mu g)`, with g the gap between the r-th and
@@ -128,7 +128,6 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     ----------
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1.
     Balle and Wang (2018), Improving the Gaussian mechanism, theorem 8.
-    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5.
 
     Examples
     --------

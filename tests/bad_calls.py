@@ -186,7 +186,7 @@ CASES += [
     for call in (
         lambda s: s.fit(center_clip_norm=1.0),
         lambda s: s.fit(center_clip_norm=1.0, bounds=BOX, center="none"),
-        lambda s: s.fit(center_clip_norm=1.0, bounds=BOX, clip_norm=1.0),
+        lambda s: s.fit(center_clip_norm=1.0, clip_norm=1.0),
     )
 ]
 

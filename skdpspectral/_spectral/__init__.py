@@ -6,9 +6,7 @@ from ._moments import (
     SecondMoment,
     blocked_mean,
     blocked_second_moment,
-    pack_moments,
     row_blocks,
-    unpack_moments,
 )
 
 __all__ = [
@@ -17,8 +15,6 @@ __all__ = [
     "blocked_mean",
     "blocked_second_moment",
     "flip_signs",
-    "pack_moments",
     "row_blocks",
     "top_eigh",
-    "unpack_moments",
 ]

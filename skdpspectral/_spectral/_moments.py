@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -130,42 +129,3 @@ def _blas_threads(n_features: int):
     if n_features >= _THREADED_FEATURES:
         return contextlib.nullcontext()
     return _threadpools().limit(limits=1, user_api="blas")
-
-
-def pack_moments(mean: np.ndarray, second: np.ndarray, weight: float) -> np.ndarray:
-    """Stack a mean and a symmetric matrix isometrically into one vector.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (p,)
-        First moment.
-    second : ndarray of shape (p, p)
-        Second moment; its lower triangle is read.
-    weight : float
-        Factor of the second moment.
-
-    Returns
-    -------
-    ndarray of shape (p + p (p + 1) / 2,)
-        The mean, then weight times (diagonal, sqrt(2) x off-diagonal) by columns.
-    """
-    rows, columns = _lower(len(mean))
-    scale = np.where(rows == columns, weight, weight * math.sqrt(2.0))
-    return np.concatenate([mean, second[rows, columns] * scale])
-
-
-def unpack_moments(
-    packed: np.ndarray, n_features: int, weight: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Undo :func:`pack_moments`; the matrix is whole and symmetric."""
-    rows, columns = _lower(n_features)
-    scale = np.where(rows == columns, weight, weight * math.sqrt(2.0))
-    second = np.empty((n_features, n_features))
-    second[rows, columns] = packed[n_features:] / scale
-    second[columns, rows] = second[rows, columns]
-    return packed[:n_features].copy(), second
-
-
-def _lower(n_features: int) -> tuple[np.ndarray, np.ndarray]:
-    columns, rows = np.triu_indices(n_features)
-    return rows, columns

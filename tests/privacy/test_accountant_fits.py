@@ -23,7 +23,7 @@ from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 SETTINGS = {
     "second moment": {},
     "two releases": {"bounds": (-4, 4)},
-    "joint moments": {"bounds": (-4, 4), "clip_norm": 2.0},
+    "clipped about a mean": {"bounds": (-4, 4), "clip_norm": 2.0},
     "no privacy": {"epsilon": None, "bounds": (-4, 4)},
     "seeded": {"random_state": 0},
 }

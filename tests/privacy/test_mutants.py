@@ -37,9 +37,6 @@ AUDITED = {
     "noise ten per cent low": Mutant(
         "_release.py", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
     ),
-    "noise ten per cent low in a joint release": Mutant(
-        "_release.py", "chunk *= steps", "chunk *= 0.9 * steps", "pca-joint"
-    ),
     "sqrt 2 forgotten": Mutant(
         "sensitivity.py",
         "return math.sqrt(2.0) * clip_norm**2 / n_samples",
@@ -61,12 +58,21 @@ AUDITED = {
     "off-diagonal scaling forgotten": Mutant(
         "_release.py", "steps / math.sqrt(2.0)", "steps / 2.0", "pca-off-diagonal"
     ),
-    "second moment taken as free beyond its threshold": Mutant(
-        "sensitivity.py", "return 2.0 + 2.0 * nu + 0.5 / nu", "return 4.0", "pca-joint"
-    ),
 }
 
 EXACT = {
+    "second moment taken as free beyond its threshold": Mutant(
+        "sensitivity.py",
+        "return 2.0 + 2.0 * nu + 0.5 / nu",
+        "return 4.0",
+        "theory/test_joint_moments.py::test_ratio_is_the_supremum",
+    ),
+    "mean's diameter taken as its radius": Mutant(
+        "sensitivity.py",
+        "return 2.0 * clip_norm / n_samples",
+        "return clip_norm / n_samples",
+        "theory/test_sensitivity.py::test_the_bounds_are_attained",
+    ),
     "grid term dropped": Mutant(
         "mechanisms/_gaussian.py",
         " + self.grid_term",

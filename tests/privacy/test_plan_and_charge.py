@@ -16,8 +16,8 @@ SETTINGS = {
     "bounds by feature": {"bounds": (-1, 1), "scale_by_bounds": True},
     "bounds, no centre": {"bounds": (-1, 1), "center": "none"},
     "private mean in a ball": {"center": "private", "center_clip_norm": 3.0},
-    "joint moments": {"center": "private", "clip_norm": 3.0},
-    "joint moments in a box": {"bounds": (-1, 1), "clip_norm": 1.0},
+    "clipped about a mean": {"center": "private", "clip_norm": 3.0},
+    "clipped about a mean in a box": {"bounds": (-1, 1), "clip_norm": 1.0},
 }
 
 
@@ -107,11 +107,24 @@ def test_planned_sensitivities():
         "mean": pytest.approx(2 * radius / n),
         "second_moment": root2 / n,
     }
-    # A clip norm is in units of the data: 3 of 8 half-widths; never above the box.
-    joint = {"moments": pytest.approx(3 / 8 * math.sqrt(10.125) / n)}
-    assert plan(bounds=(0, 16), clip_norm=3.0) == joint
-    wide = {"moments": pytest.approx(radius * math.sqrt(10.125) / n)}
-    assert plan(bounds=(0, 16), clip_norm=300.0) == wide
+    # A clip norm is in units of the data: 3 of 8 half-widths. It never exceeds what
+    # the box allows, which is its diameter about a private mean.
+    assert plan(bounds=(0, 16), clip_norm=3.0) == {
+        "mean": pytest.approx(2 * radius / n),
+        "second_moment": pytest.approx(root2 * (3 / 8) ** 2 / n),
+    }
+    assert plan(bounds=(0, 16), clip_norm=300.0) == {
+        "mean": pytest.approx(2 * radius / n),
+        "second_moment": pytest.approx(root2 * (2 * radius) ** 2 / n),
+    }
+    assert plan(center="private", clip_norm=3.0) == {
+        "mean": pytest.approx(6 / n),
+        "second_moment": pytest.approx(root2 * 9 / n),
+    }
+    assert plan(center="private", clip_norm=3.0, center_clip_norm=5.0) == {
+        "mean": pytest.approx(10 / n),
+        "second_moment": pytest.approx(root2 * 9 / n),
+    }
     box = {"second_moment": pytest.approx(root2 * 9 / n)}
     scaled = {"bounds": (0, 160), "scale_by_bounds": True, "center": "none"}
     assert plan(clip_norm=3.0, **scaled) == {
