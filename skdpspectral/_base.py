@@ -63,6 +63,8 @@ class PrivateEstimator(BaseEstimator):
             boolean = "boolean" in self._parameter_constraints.get(name, [])
             if isinstance(value, (bool, np.bool_)) and not boolean:
                 raise ValueError(f"{name} must not be a boolean, got {value!r}")
+            if name != "bounds" and np.ndim(value) > 0:
+                raise ValueError(f"{name} must not be an array or a list")
         with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
             self._validate_params()
         if self.delta < MIN_DELTA:

@@ -130,10 +130,16 @@ class RowBounds:
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what a reader of the guarantee must know."""
-        if self.centred:
-            return ()
-        what = "the origin" if self.box is None else "the midpoint of the bounds"
-        return (f"Variance is measured about {what}; no mean was estimated.",)
+        sentences = []
+        if not self.centred:
+            what = "the origin" if self.box is None else "the midpoint of the bounds"
+            sentences.append(
+                f"Variance is measured about {what}; no mean was estimated."
+            )
+        flat = 0 if self.box is None else int(np.sum(self.box.half_widths == 0.0))
+        if flat:
+            sentences.append(f"{flat} features have no extent and count for nothing.")
+        return tuple(sentences)
 
 
 def _check_radius(name: str, radius: float | None) -> None:
@@ -170,7 +176,9 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
         return None
     size = "one number" if getattr(bounds, "ndim", 1) == 0 else len(bounds)
     if size != 2:
-        raise ValueError(f"bounds must be a pair (low, high), got {size}")
+        raise ValueError(
+            f"bounds must be a pair (low, high), got {size}; transpose pairs a feature"
+        )
     low, high = map(_numbers, bounds)
     for name, side in (("low", low), ("high", high)):
         if side.shape not in ((), (n_features,)):

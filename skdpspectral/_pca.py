@@ -39,7 +39,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         How the components are released. "gaussian": noise on the second moment.
     bounds : tuple (low, high) or None, default=None
         Public bounds of the features, in the units of the data: numbers or arrays
-        of shape (n_features,). Rows are clipped into this box, shifted to its
+        of shape (n_features,), in the order of the columns. Rows are clipped into this box, shifted to its
         midpoint and divided by its largest half-width, which leaves the principal
         axes as they are. They must be known without looking at the data:
         ``(X.min(0), X.max(0))`` would break the guarantee.
@@ -106,6 +106,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     See Also
     --------
     PrivacyAccountant : The ledger of several fits.
+    skdpspectral.metrics.captured_variance : A score for cross-validation and searches.
     sklearn.decomposition.PCA : The same without privacy.
 
     Notes

@@ -9,8 +9,13 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, validate_data
 
 _DTYPES = (np.float64, np.float32)
-# Parts of scikit-learn's and numpy's messages that quote values.
-_QUOTED = re.compile(r"\n|: ['\"]")
+# First lines of scikit-learn's and numpy's messages that quote shapes and types alone.
+_HARMLESS = re.compile(
+    r"Input X contains (NaN|infinity)|Found array with|Expected 2D array|"
+    r"Complex data not supported|Sparse data was passed for X|X has \d+ features|"
+    r"setting an array element with a sequence|float\(\) argument must be|"
+    r"int too large|(The )?[Ff]eature names"
+)
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
     "X.reshape(1, -1) if it has a single sample"
@@ -47,7 +52,7 @@ def check_rows(estimator, X, *, reset: bool = True) -> np.ndarray:
 
 def check_scores(X, n_components: int) -> np.ndarray:
     """Validate scores of shape (n_samples, n_components)."""
-    X = _checked(X, lambda: check_array(X, dtype=list(_DTYPES)))
+    X = _checked(X, lambda: check_array(X, dtype=list(_DTYPES), input_name="X"))
     if X.shape[1] != n_components:
         raise ValueError(
             f"X must have shape (n_samples, {n_components}), as transform gives it, "
@@ -70,11 +75,15 @@ def _checked(X, validate) -> np.ndarray:
 
 
 def _without_values(message: str) -> str:
-    if message.lower().startswith(("feature names", "the feature names")):
+    """Keep of a message what tells nothing of the rows."""
+    if message.startswith("could not convert string"):
+        return "X: could not convert a string to float; turn text into numbers first"
+    if not _HARMLESS.match(message):
+        return "X must be a 2D array of finite real numbers"
+    if "eature names" in message:
         return message  # names of features are public
-    reshape = "Reshape your data" in message
-    message = _QUOTED.split(message)[0].rstrip(":")
-    return f"X: {message}. {_RESHAPE}" if reshape else f"X: {message}"
+    line = message.split("\n")[0].rstrip(":")
+    return f"X: {line}. {_RESHAPE}" if "Reshape your data" in message else f"X: {line}"
 
 
 def _refuse_dates(X) -> None:

@@ -243,6 +243,12 @@ ROWS = {
     "no features": (lambda s: s.X[:, :0], "0 feature(s)"),
     "complex": (lambda s: s.X + 1j, "Complex"),
     "words": (lambda s: np.full((9, 4), "a", dtype=object), "string"),
+    "text": (lambda s: np.full((9, 4), "secret"), "string"),
+    "text in objects": (
+        lambda s: np.array([["1", np.str_("secret")]] * 9, "O"),
+        "string",
+    ),
+    "bytes": (lambda s: np.full((9, 4), b"secret"), "string"),
     "dates": (lambda s: DATES, "dates"),
     "durations": (lambda s: DATES - DATES, "durations"),
     "table of dates": (lambda s: pd.DataFrame(DATES, columns=COLUMN_NAMES), "dates"),
@@ -257,7 +263,8 @@ ROWS = {
     "mapping": (lambda s: {"a": [1.0]}, "number"),
 }
 TYPE_ERRORS = {"sparse": TypeError, "mapping": TypeError}
-SAME = {"table of dates": "dates", "dates in polars": "dates", "durations": "dates"}
+SAME = {"text": "words", "text in objects": "words", "bytes": "words"}
+SAME |= {"table of dates": "dates", "dates in polars": "dates", "durations": "dates"}
 for label, (make, *says) in ROWS.items():
     mistake = f"rows: {SAME.get(label, label)}"
     error = TYPE_ERRORS.get(label, ValueError)

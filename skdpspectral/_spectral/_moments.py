@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -119,13 +120,34 @@ def blocked_second_moment(
     return moment.total
 
 
+_limit_lock = threading.Lock()
+# The limit, and one entry for each fit that needs it.
+_limits: list = []
+
+
 @functools.cache
 def _threadpools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@contextlib.contextmanager
 def _blas_threads(n_features: int):
-    """Keep narrow products on one thread: several only wait for each other."""
+    """Keep narrow products on one thread: several only wait for each other.
+
+    The limit is one of the process: the first of several fits at a time sets it, and
+    the last one lifts it.
+    """
     if n_features >= _THREADED_FEATURES:
-        return contextlib.nullcontext()
-    return _threadpools().limit(limits=1, user_api="blas")
+        yield
+        return
+    with _limit_lock:
+        if not _limits:
+            _limits.append(_threadpools().limit(limits=1, user_api="blas"))
+        _limits.append(None)
+    try:
+        yield
+    finally:
+        with _limit_lock:
+            _limits.pop()
+            if len(_limits) == 1:
+                _limits.pop().restore_original_limits()

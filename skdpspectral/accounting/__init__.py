@@ -1,7 +1,7 @@
 """What releases cost: exact calibration, exact composition, one ledger."""
 
 from ._accountant import PrivacyAccountant
-from ._ambient import ambient_accountant, default_accountant
+from ._ambient import ambient_accountant, default_accountant, without_accountant
 from ._composition import compose_mu, parallel_mu, relation_factor, split_mu
 from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
 from ._gaussian import (
@@ -32,4 +32,5 @@ __all__ = [
     "parallel_mu",
     "relation_factor",
     "split_mu",
+    "without_accountant",
 ]

@@ -261,8 +261,9 @@ class PrivacyAccountant(LedgerReports):
         allow_seeded : bool, default=False
             As for :meth:`charge`.
         """
-        if self._budget is not None:
-            for plan in plans.values():
+        for plan in plans.values():
+            check_plans(plan)
+            if self._budget is not None:
                 self._budget.refuse_unlimited(plan, allow_seeded)
         with self._ledger().transaction() as transaction:
             before = transaction.total_mu()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..mechanisms import Neighbours, PrivacyPlan, Unit, check_real
+from ..mechanisms import Neighbours, PrivacyPlan, Unit, check_real, shown
 from ._budget import Budget
 from ._gaussian import gaussian_mu
 
@@ -19,6 +19,11 @@ def check_budget(epsilon, delta) -> Budget | None:
             raise ValueError("delta needs epsilon: a budget is given by both")
         return None
     delta = DEFAULT_DELTA if delta is None else delta
+    if isinstance(epsilon, str):
+        raise ValueError(
+            f"epsilon of a budget must be a number, got {epsilon!r}; the file of a "
+            "ledger is given as path="
+        )
     epsilon = check_real("epsilon of a budget", epsilon)
     delta = check_real("delta of a budget", delta)
     if not 0.0 < epsilon < math.inf:
@@ -54,7 +59,7 @@ def check_plans(plan) -> list[PrivacyPlan]:
         if not isinstance(entry, PrivacyPlan):
             raise TypeError(
                 "plan must be a PrivacyPlan, as privacy_plan(n_samples, n_features) "
-                f"gives it, or several; got {entry!r}"
+                f"gives it, or several; got {shown(entry)}"
             )
         _check_claim(entry)
     return plans

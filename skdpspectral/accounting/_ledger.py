@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..mechanisms import Neighbours, PrivacyPlan, Unit
@@ -93,18 +93,25 @@ class Part:
 
     Parameters
     ----------
-    partition : str
-        Name of a division of the rows into disjoint blocks; a fresh one unless
-        the library has checked, or a user asserted, that blocks are disjoint.
-    block : str
+    partition : str or None, default=None
+        Name of a division of the rows into disjoint blocks; None for a fresh one,
+        which nothing else is a part of.
+    block : str, default="all rows"
         Name of the block.
-    asserted : bool
-        Whether disjointness is only the user's word.
+    asserted : bool or None, default=None
+        Whether disjointness is only somebody's word: so it is of any partition
+        that is given by name, unless what checked it says False.
     """
 
-    partition: str = field(default_factory=_new_name)
+    partition: str | None = None
     block: str = "all rows"
-    asserted: bool = False
+    asserted: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.asserted is None:
+            object.__setattr__(self, "asserted", self.partition is not None)
+        if self.partition is None:
+            object.__setattr__(self, "partition", _new_name())
 
 
 class Ledger:

@@ -117,7 +117,7 @@ def _conditions(entries: list[dict]) -> list[str]:
     sentences = []
     asserted = sorted({e["partition"] for e in entries if e["asserted"]})
     if asserted:
-        names = ", ".join(name.split(": ", 1)[1] for name in asserted)
+        names = ", ".join(name.removeprefix("asserted: ") for name in asserted)
         sentences.append(
             "This rests on the user's word that these divisions of the rows are "
             f"disjoint: {names}."

@@ -13,7 +13,8 @@ from scipy.special import betaincinv, ndtri
 from sklearn.base import clone
 
 from .._release import record_releases
-from ..accounting import PrivacyLeakWarning, gaussian_epsilon
+from ..accounting import PrivacyLeakWarning, gaussian_epsilon, without_accountant
+from ..mechanisms import Neighbours, PrivacyPlan, Unit
 
 _BATCHES_PER_WORKER = 8
 
@@ -127,8 +128,8 @@ def _fit_recorded(estimator, X) -> dict[str, np.ndarray]:
 
 
 def _exact_releases(estimator, X) -> dict[str, np.ndarray]:
-    """Return what a fit would release without noise, and charge no ledger."""
-    estimator = clone(estimator).set_params(epsilon=None, accountant=None)
+    """Return what a fit would release without noise."""
+    estimator = clone(estimator).set_params(epsilon=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         return _fit_recorded(estimator, X)
@@ -188,10 +189,12 @@ def audit_epsilon(
 
     Parameters
     ----------
-    factory : callable
-        Without arguments, gives an unfitted estimator of this package.
+    factory : callable or estimator
+        An unfitted estimator of this package, or what gives one without arguments.
+        No ledger is charged, neither its own nor that of a ``with`` block.
     X, X_neighbour : array-like of shape (n_samples, n_features)
-        Neighbouring data sets, made up for the audit: they are seen in the clear.
+        Neighbouring data sets, which differ in one row. They must be **made up**:
+        they are seen in the clear.
     statistic : callable or None, default=None
         ``statistic(estimator, released) -> float``, larger for the neighbour, of
         the fitted estimator and the dict of everything that the release layer let
@@ -236,17 +239,20 @@ def audit_epsilon(
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
     if np.shape(X) != np.shape(X_neighbour):
         raise ValueError("X and X_neighbour must have the same shape")
-    estimator = factory()
+    estimator = factory if hasattr(factory, "fit") else factory()
+    estimator = clone(estimator).set_params(accountant=None)
     plan = estimator.privacy_plan(*np.shape(X))
     if not math.isfinite(plan.mu):
         raise ValueError("an estimator with epsilon=None claims nothing to audit")
+    _check_neighbours(plan, np.asarray(X), np.asarray(X_neighbour))
     threshold = None
-    if statistic is None:
-        statistic = _LikelihoodRatio(estimator, X, X_neighbour)
-        threshold = statistic.threshold
-    scores = _all_scores(
-        estimator, (X, X_neighbour), statistic, n_trials, n_jobs, random_state
-    )
+    with without_accountant():
+        if statistic is None:
+            statistic = _LikelihoodRatio(estimator, X, X_neighbour)
+            threshold = statistic.threshold
+        scores = _all_scores(
+            estimator, (X, X_neighbour), statistic, n_trials, n_jobs, random_state
+        )
     mu = mu_lower_bound(*scores, threshold=threshold, confidence=confidence)
     delta = plan.delta if delta is None else delta
     return AuditResult(
@@ -258,6 +264,18 @@ def audit_epsilon(
         confidence=confidence,
         n_trials=n_trials,
     )
+
+
+def _check_neighbours(plan: PrivacyPlan, X, X_neighbour) -> None:
+    """Refuse data sets that the guarantee does not speak of."""
+    if (plan.unit, plan.neighbours) != (Unit.ROW, Neighbours.REPLACE_ONE):
+        return
+    differing = int(np.any(X_neighbour != X, axis=1).sum())
+    if differing != 1:
+        raise ValueError(
+            f"X and X_neighbour must differ in one row, but differ in {differing}: "
+            "anything else is not what the guarantee is about"
+        )
 
 
 def _all_scores(estimator, data, statistic, n_trials, n_jobs, random_state):

@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sklearn.compose import ColumnTransformer
+import numpy as np
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, PolynomialFeatures
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+)
 from sklearn.random_projection import BaseRandomProjection
-from sklearn.utils import get_tags
 
 from .._base import PrivateEstimator
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+
+# Fitting these takes nothing from X; they treat each row alone.
+_ROW_BY_ROW = (Binarizer, FeatureHasher, HashingVectorizer, Normalizer)
+# Fitting these takes the shape of X.
+_SHAPE_ALONE = (BaseRandomProjection, PolynomialFeatures)
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,7 @@ def _walk(name: str, estimator, tainted: str | None) -> Iterator[StepReport]:
     elif isinstance(estimator, (FeatureUnion, ColumnTransformer)):
         for step, child in _branches(estimator):
             yield from _walk(prefix + step, child, tainted)
+        yield from _chosen_columns(name, estimator)
     elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
         yield from _walk(f"{prefix}estimator", estimator.estimator, tainted)
         reason = (
@@ -130,6 +145,15 @@ def _branches(estimator) -> list[tuple[str, object]]:
         return list(estimator.transformer_list)
     branches = [(name, child) for name, child, _ in estimator.transformers]
     return [*branches, ("remainder", estimator.remainder)]
+
+
+def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
+    """Yield a leak for every choice of columns that may look at values."""
+    for step, _, columns in getattr(estimator, "transformers", ()):
+        if callable(columns) and not isinstance(columns, make_column_selector):
+            path = f"{name}__{step}" if name else step
+            reason = "a function picks its columns and may look at values: name them"
+            yield StepReport(f"{path} (columns)", "ColumnTransformer", LEAKS, reason)
 
 
 def _leaf(name: str, estimator, tainted: str | None) -> StepReport:
@@ -160,13 +184,21 @@ def _private_verdict(estimator, tainted: str | None) -> tuple[str, str]:
 
 def _stateless_reason(estimator) -> str | None:
     """Say why fitting takes nothing from the values; None if it may."""
-    if not get_tags(estimator).requires_fit:
-        return "needs no fit; each row must be treated alone"
-    if isinstance(estimator, (PolynomialFeatures, BaseRandomProjection)):
+    if isinstance(estimator, _ROW_BY_ROW):
+        return "treats each row alone"
+    if isinstance(estimator, FunctionTransformer):
+        # Any other function may look at several rows at once.
+        ufuncs = all(
+            function is None or isinstance(function, np.ufunc)
+            for function in (estimator.func, estimator.inverse_func)
+        )
+        return "treats each value alone" if ufuncs else None
+    if isinstance(estimator, _SHAPE_ALONE):
         return "takes from X its shape alone"
     if isinstance(estimator, SimpleImputer) and estimator.strategy == "constant":
-        # An empty column is dropped unless it is kept on request.
-        return "fills in a constant" if estimator.keep_empty_features else None
+        # Otherwise the columns that come out depend on where values are missing.
+        fixed = estimator.keep_empty_features and not estimator.add_indicator
+        return "fills in a constant" if fixed else None
     if isinstance(estimator, (OneHotEncoder, OrdinalEncoder)):
         fixed = estimator.categories != "auto" and not _counts_categories(estimator)
         return "its categories are given" if fixed else None

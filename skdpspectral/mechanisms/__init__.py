@@ -5,7 +5,7 @@ release. It holds no data, draws no noise and derives no sensitivity.
 """
 
 from ._gaussian import Exact, Gaussian, Mechanism
-from ._numbers import check_count, check_real
+from ._numbers import check_count, check_real, shown
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbours, Unit
 
@@ -19,4 +19,5 @@ __all__ = [
     "Unit",
     "check_count",
     "check_real",
+    "shown",
 ]

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral, Number, Real
+
+
+def shown(value) -> str:
+    """Return a value as an error may quote it: of anything but a scalar, its type."""
+    if value is None or isinstance(value, (str, Number)):
+        return repr(value)
+    return f"an object of type {type(value).__name__}"
 
 
 def check_real(name: str, value) -> float:
@@ -26,12 +33,12 @@ def check_real(name: str, value) -> float:
         If it is no real number.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise ValueError(f"{name} must be a real number, got {value!r}")
+        raise ValueError(f"{name} must be a real number, got {shown(value)}")
     return float(value)
 
 
 def check_count(name: str, value) -> int:
     """Return a positive whole number as an int, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        raise ValueError(f"{name} must be a positive integer, got {shown(value)}")
     return int(value)

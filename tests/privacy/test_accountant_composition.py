@@ -95,21 +95,36 @@ def test_names_are_strings(arguments):
 
 def test_blocks_that_the_library_made():
     accountant = PrivacyAccountant(1.4547, DELTA)
-    plans = {Part("clients", str(i)): fit_plan(1.0 / (i + 1)) for i in range(3)}
+    plans = {
+        Part("clients", str(i), asserted=False): fit_plan(1.0 / (i + 1))
+        for i in range(3)
+    }
     accountant.charge_blocks("DPPCA", plans)
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
     assert not any(entry["asserted"] for entry in entries(accountant))
     assert "word" not in str(accountant)
     # The next fit is a partition of its own: it comes on top, or not at all.
-    plans = {Part("again", str(i)): fit_plan(1.0 + i / 5) for i in range(2)}
+    plans = {
+        Part("again", str(i), asserted=False): fit_plan(1.0 + i / 5) for i in range(2)
+    }
     assert_uncharged(
         accountant,
         lambda: accountant.charge_blocks("DPPCA", plans),
         PrivacyBudgetError,
         "nothing was charged",
     )
-    accountant.charge_blocks("DPPCA", {Part("again", "0"): fit_plan()})
+    accountant.charge_blocks("DPPCA", {Part("again", "0", asserted=False): fit_plan()})
     assert round(epsilon_of(accountant), 3) == 1.455
+
+
+def test_parts_named_by_anyone_else_are_asserted():
+    accountant = PrivacyAccountant()
+    for block in ("a", "b", "c"):
+        accountant.charge(fit_plan(), part=Part("rows", block))
+    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
+    assert all(entry["asserted"] for entry in entries(accountant))
+    assert "user's word" in str(accountant)
+    assert "disjoint: rows." in str(accountant)
 
 
 def test_parts_of_different_fits_never_meet():

@@ -1,11 +1,14 @@
 """Guards of the ledger against what would make it lie."""
 
 import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from ledger_tools import entries, plan_with_mu
+from threadpoolctl import threadpool_info
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
 from skdpspectral._release import Release
@@ -75,3 +78,55 @@ def test_check_may_allow_seeds_as_charge_does():
     assert accountant.check(plan, allow_seeded=True).epsilon == math.inf
     accountant.charge(plan, allow_seeded=True)
     assert accountant.remaining().epsilon < 2.0
+
+
+def test_a_thread_is_charged_to_its_own_block():
+    """A block that another thread opens later must not take its fits over."""
+    mine, other = PrivacyAccountant(5.0, 1e-6), PrivacyAccountant()
+    opened, done = threading.Event(), threading.Event()
+
+    def elsewhere():
+        with other:
+            opened.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=elsewhere)
+    with mine:
+        thread.start()
+        assert opened.wait(60)
+        DPPCA(1).fit(np.eye(4, 2))
+        with ThreadPoolExecutor(1) as pool:
+            lost = pool.submit(DPPCA(1).fit, np.eye(4, 2))
+            with pytest.raises(LedgerError, match="several threads"):
+                lost.result()
+        done.set()
+        thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(DPPCA(1).fit, np.eye(4, 2)).result()
+    assert (len(entries(mine)), len(entries(other))) == (2, 0)
+
+
+def test_blas_threads_come_back_after_fits_in_threads():
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    X = np.random.default_rng(0).standard_normal((20_000, 20))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: DPPCA(1).fit(X), range(12)))
+    assert [pool["num_threads"] for pool in threadpool_info()] == before
+
+
+def test_errors_show_no_array_that_was_given_for_a_number():
+    secret = np.full((3, 2), 731.25)
+    for call in (
+        lambda: DPPCA().privacy_plan(secret, 2),
+        lambda: PrivacyAccountant().check(secret),
+        lambda: DPPCA(secret).privacy_plan(3, 2),
+        lambda: gaussian_mu(secret, 1e-6),
+    ):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            call()
+        assert "731" not in str(caught.value)
+
+
+def test_a_file_given_as_a_budget_is_explained():
+    with pytest.raises(ValueError, match="path="):
+        PrivacyAccountant("ledger.db")

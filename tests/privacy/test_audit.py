@@ -10,7 +10,7 @@ from audit_cases import CASES, audit
 from sklearn.base import BaseEstimator
 
 import skdpspectral
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._base import PrivateEstimator
 from skdpspectral.audit import audit_epsilon, mu_lower_bound
 
@@ -54,6 +54,20 @@ def test_audit_sees_what_is_really_drawn():
     X, neighbour = CASES["pca"].data()
     result = audit_epsilon(lambda: DPPCA(1, epsilon=8.0), X, neighbour, n_trials=300)
     assert 0.0 < result.mu < 2 * result.claimed_mu
+
+
+def test_audit_charges_no_ledger():
+    """Its data are made up; its fits without noise must not void a real ledger."""
+    own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)
+    X, neighbour = CASES["pca"].data()
+    with block:
+        for jobs in (1, 2):
+            audit_epsilon(
+                DPPCA(1, accountant=own), X, neighbour, n_trials=16, n_jobs=jobs
+            )
+        with pytest.raises(PrivacyBudgetError):
+            DPPCA(1).fit(X)
+    assert len(own.ledger) == len(block.ledger) == 0
 
 
 def test_audit_does_not_depend_on_the_number_of_jobs():
@@ -102,6 +116,8 @@ def test_likelihood_ratio_finds_a_leak_that_needs_no_noise():
         ({"n_trials": 2}, "n_trials"),
         ({"confidence": 1.0}, "confidence"),
         ({"X_neighbour": np.zeros((3, 2))}, "same shape"),
+        ({"X_neighbour": -np.ones((4, 2))}, "differ in one row, but differ in 4"),
+        ({"X_neighbour": CASES["pca"].data()[0]}, "but differ in 0"),
         ({"factory": lambda: DPPCA(1, epsilon=None)}, "claims nothing"),
     ],
 )

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -45,6 +46,15 @@ def test_a_private_pipeline():
         OrdinalEncoder(),
         SimpleImputer(strategy="constant", fill_value=0),
         OneHotEncoder(categories=[[0, 1]], min_frequency=2),
+        FunctionTransformer(lambda X: X - X.mean(axis=0)),
+        FunctionTransformer(np.log1p, inverse_func=lambda X: X),
+        GaussianProcessRegressor(),
+        SimpleImputer(
+            strategy="constant",
+            fill_value=0,
+            keep_empty_features=True,
+            add_indicator=True,
+        ),
     ],
 )
 def test_a_leak_voids_what_comes_after(leak):
@@ -66,6 +76,7 @@ def test_a_leak_after_does_not_void_what_came_before():
         Normalizer(),
         Binarizer(),
         FunctionTransformer(np.log1p),
+        FunctionTransformer(),
         HashingVectorizer(),
         PolynomialFeatures(),
         GaussianRandomProjection(2),
@@ -109,6 +120,18 @@ def test_nested_estimators():
     }
     union = FeatureUnion([("a", DPPCA()), ("b", StandardScaler())])
     assert verdicts(union) == {"a": "private", "b": "LEAKS"}
+
+
+def test_columns_that_a_function_picks():
+    for columns, private in (
+        (lambda X: [0], False),
+        (make_column_selector(dtype_include=float), True),
+        ([0], True),
+    ):
+        step = ColumnTransformer([("a", "passthrough", columns)])
+        report = privacy_report(make_pipeline(step, DPPCA()))
+        assert report.private is private
+        assert [s.verdict for s in report][-1] == ("private" if private else "LEAKS")
 
 
 def test_a_search_leaks_its_choice():
