@@ -39,9 +39,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         How the components are released. "gaussian": noise on the second moment.
     bounds : tuple (low, high) or None, default=None
         Public bounds of the features, in the units of the data: numbers or arrays
-        of shape (n_features,), in the order of the columns. Rows are clipped into this box, shifted to its
-        midpoint and divided by its largest half-width, which leaves the principal
-        axes as they are. They must be known without looking at the data:
+        of shape (n_features,), in the order of the columns. Rows are clipped into
+        this box, shifted to its midpoint and divided by its largest half-width, which
+        leaves the principal axes as they are. They must be known without looking at
+        the data:
         ``(X.min(0), X.max(0))`` would break the guarantee.
     clip_norm : float or None, default=None
         None scales every row, once centred, to unit norm, which is best for

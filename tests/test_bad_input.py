@@ -352,6 +352,8 @@ LEAKY = {
     "1-D": np.array([SECRET, SECRET]),
     "complex": np.array([[SECRET, 1j]]),
     "word": [[f"{SECRET} euros", 1.0]],
+    "text": np.array([[f"{SECRET} euros", "1"]]),
+    "bytes": np.array([[f"{SECRET} euros".encode(), b"1"]]),
     "NaN": [[SECRET, NAN]],
     "3-D": np.full((2, 2, 2), SECRET),
 }

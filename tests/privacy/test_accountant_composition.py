@@ -93,27 +93,27 @@ def test_names_are_strings(arguments):
         PrivacyAccountant().named(arguments[0], **keywords)
 
 
+def checked(partition, block):
+    """Name a block whose disjointness was checked, as the library does."""
+    return Part(partition, str(block), asserted=False)
+
+
 def test_blocks_that_the_library_made():
     accountant = PrivacyAccountant(1.4547, DELTA)
-    plans = {
-        Part("clients", str(i), asserted=False): fit_plan(1.0 / (i + 1))
-        for i in range(3)
-    }
+    plans = {checked("clients", i): fit_plan(1.0 / (i + 1)) for i in range(3)}
     accountant.charge_blocks("DPPCA", plans)
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
     assert not any(entry["asserted"] for entry in entries(accountant))
     assert "word" not in str(accountant)
     # The next fit is a partition of its own: it comes on top, or not at all.
-    plans = {
-        Part("again", str(i), asserted=False): fit_plan(1.0 + i / 5) for i in range(2)
-    }
+    plans = {checked("again", i): fit_plan(1.0 + i / 5) for i in range(2)}
     assert_uncharged(
         accountant,
         lambda: accountant.charge_blocks("DPPCA", plans),
         PrivacyBudgetError,
         "nothing was charged",
     )
-    accountant.charge_blocks("DPPCA", {Part("again", "0", asserted=False): fit_plan()})
+    accountant.charge_blocks("DPPCA", {checked("again", 0): fit_plan()})
     assert round(epsilon_of(accountant), 3) == 1.455
 
 
