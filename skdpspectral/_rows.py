@@ -83,7 +83,9 @@ def _without_values(message: str) -> str:
     if "eature names" in message:
         return message  # names of features are public
     line = message.split("\n")[0].rstrip(":")
-    return f"X: {line}. {_RESHAPE}" if "Reshape your data" in message else f"X: {line}"
+    if not re.search(r"\bX\b", line):
+        line = f"X: {line}"
+    return f"{line}. {_RESHAPE}" if "Reshape your data" in message else line
 
 
 def _refuse_dates(X) -> None:
