@@ -133,7 +133,7 @@ class Ledger:
     def create(cls, path, meta: dict) -> None:
         """Make a new ledger file at `path`, atomically; keep one that is there."""
         path = Path(path)
-        if os.path.exists(f"{path}-wal"):
+        if os.path.exists(f"{path}-wal") and not path.exists():
             raise LedgerError(
                 f"{path}-wal is what is left of another ledger at {path}: put that "
                 "ledger back, or move the rest of it away too"
@@ -164,7 +164,6 @@ class Ledger:
     def _check_header(self) -> None:
         """Refuse a foreign file before SQLite may touch it."""
         try:
-            size = self.path.stat().st_size
             with open(self.path, "rb") as file:
                 header = file.read(100)
         except FileNotFoundError:
@@ -193,9 +192,11 @@ class Ledger:
             )
         page = struct.unpack(">H", page)[0]
         page = 65536 if page == 1 else page
-        # A write-ahead log may hold pages that the header already counts.
-        logged = os.path.exists(f"{self.path}-wal")
-        if not logged and size < page * struct.unpack(">I", pages)[0]:
+        # A write-ahead log may hold pages that the header already counts. The order
+        # matters: once the log is gone, the file has what an earlier header counted.
+        if os.path.exists(f"{self.path}-wal"):
+            return
+        if self.path.stat().st_size < page * struct.unpack(">I", pages)[0]:
             raise LedgerError(f"the ledger {self.path} is truncated; it was left as is")
 
     @contextlib.contextmanager
