@@ -209,6 +209,7 @@ class PrivateEstimator(BaseEstimator):
             "parameters": published.get_params(deep=False),
             "attributes": plain,
             "privacy": published.privacy_.to_dict(),
+            "output": getattr(self, "_sklearn_output_config", None),
         }
         text = json.dumps(header, default=_plain)
         with open(path, "wb") as file:
@@ -257,6 +258,8 @@ class PrivateEstimator(BaseEstimator):
         for name, value in arrays.items():
             arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
         estimator.__dict__.update(arrays, **header["attributes"])
+        if header["output"] is not None:  # set_output(transform=...)
+            estimator._sklearn_output_config = header["output"]
         estimator.privacy_ = PrivacyPlan.from_json(json.dumps(header["privacy"]))
         return estimator
 

@@ -282,7 +282,7 @@ def _components_and_rows(estimator, X):
             X = estimator[:-1].transform(X)
         return _components_and_rows(estimator[-1], X)
     if isinstance(estimator, (np.ndarray, list, tuple)):
-        return estimator, None, check_array(X, accept_sparse="csr")
+        return estimator, None, _rows(lambda: check_array(X, accept_sparse="csr"))
     if not hasattr(estimator, "components_"):
         if hasattr(estimator, "fit"):
             check_is_fitted(estimator)
@@ -291,10 +291,20 @@ def _components_and_rows(estimator, X):
             "estimators, a Pipeline that ends in one, or an array of components"
         )
     if isinstance(estimator, BaseEstimator):
-        X = validate_data(estimator, X, accept_sparse="csr", reset=False)
+        X = _rows(lambda: validate_data(estimator, X, accept_sparse="csr", reset=False))
     else:
-        X = check_array(X, accept_sparse="csr")
+        X = _rows(lambda: check_array(X, accept_sparse="csr"))
     return estimator.components_, getattr(estimator, "scale_", None), X
+
+
+def _rows(validate):
+    """Validate rows; a text among them must not be quoted."""
+    try:
+        return validate()
+    except ValueError as error:
+        if not str(error).startswith("could not convert string"):
+            raise
+    raise ValueError("X must hold numbers: turn text into numbers first")
 
 
 def _inverse_scale(scale, n_features):

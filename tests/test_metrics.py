@@ -1,5 +1,7 @@
 """subspace_distance, captured_variance and gaussian_kl against dense formulas."""
 
+import traceback
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -392,3 +394,12 @@ def test_nothing_is_registered_as_a_scorer_of_private_rows_by_name():
     # The score is a release: it must be asked for as a function, docstring and all.
     assert "captured_variance" not in sklearn_metrics.get_scorer_names()
     assert "no accountant accounts for" in captured_variance.__doc__
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, pd.DataFrame])
+def test_captured_variance_quotes_no_text(wrap):
+    X = wrap(np.array([["secret", "1"], ["2", "3"]], dtype=object))
+    for estimator in (np.eye(2)[:1], PCA(1).fit(np.eye(2))):
+        with pytest.raises(ValueError, match="X must hold numbers") as caught:
+            captured_variance(estimator, X)
+        assert "secret" not in "".join(traceback.format_exception(caught.value))

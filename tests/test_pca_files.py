@@ -158,3 +158,13 @@ def test_what_is_published_shares_no_memory(frame):
 def test_a_published_copy_gives_the_same_tables(frame):
     pca = DPPCA().set_output(transform="pandas").fit(frame)
     pd.testing.assert_frame_equal(pca.publish().transform(frame), pca.transform(frame))
+
+
+def test_a_saved_estimator_gives_the_same_tables(frame, tmp_path):
+    pca = DPPCA().set_output(transform="pandas").fit(frame)
+    pca.save(tmp_path / "pca.npz")
+    loaded = DPPCA.load(tmp_path / "pca.npz")
+    pd.testing.assert_frame_equal(loaded.transform(frame), pca.transform(frame))
+    plain = DPPCA().fit(frame)
+    plain.save(tmp_path / "plain.npz")
+    assert isinstance(DPPCA.load(tmp_path / "plain.npz").transform(frame), np.ndarray)
