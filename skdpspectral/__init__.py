@@ -1,5 +1,6 @@
 """Differentially private spectral estimation and personalisation for scikit-learn."""
 
+from ._lrs import LRSRegressor
 from ._pca import DPPCA
 from .accounting import (
     LedgerError,
@@ -12,6 +13,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPPCA",
+    "LRSRegressor",
     "LedgerError",
     "PrivacyAccountant",
     "PrivacyBudgetError",

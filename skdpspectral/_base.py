@@ -47,6 +47,9 @@ class PrivateEstimator(BaseEstimator):
     that passes its plan to :meth:`_start_release` before it reads the data.
     """
 
+    # Constructor parameters that may be arrays or lists.
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
+
     _privacy_constraints: ClassVar[dict] = {
         "epsilon": [Interval(Real, 0, None, closed="right"), None],
         "delta": [Interval(Real, 0, 1, closed="neither")],
@@ -63,7 +66,7 @@ class PrivateEstimator(BaseEstimator):
             boolean = "boolean" in self._parameter_constraints.get(name, [])
             if isinstance(value, (bool, np.bool_)) and not boolean:
                 raise ValueError(f"{name} must not be a boolean, got {value!r}")
-            if name != "bounds" and np.ndim(value) > 0:
+            if name not in self._array_parameters and np.ndim(value) > 0:
                 raise ValueError(f"{name} must not be an array or a list")
         with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
             self._validate_params()

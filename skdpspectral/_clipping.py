@@ -28,7 +28,7 @@ def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndar
     exponents = np.frexp(largest[good])[1]
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.ldexp(rows[good], -exponents[:, None])
-        lengths = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
+        lengths = np.sqrt(np.vecdot(scaled, scaled))
         out[good] = scaled * (target / lengths)[:, None]
         if only_longer:
             short = lengths <= np.ldexp(target, -exponents)
@@ -40,7 +40,8 @@ def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
     X = np.asarray(X, dtype=np.float64)
     target = _target(clip_norm, X.shape[1])
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        squares = np.einsum("ij,ij->i", X, X)
+        # One sum a row, of the same bits in any batch of C-ordered rows.
+        squares = np.vecdot(X, X)
         # NaN compares false: such rows are not safe.
         safe = (squares > _SAFE_LOW) & (squares < _SAFE_HIGH)
         lengths = np.sqrt(squares)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 _DTYPES = (np.float64, np.float32)
 # First lines of scikit-learn's and numpy's messages that quote shapes and types alone.
@@ -48,6 +48,67 @@ def check_rows(estimator, X, *, reset: bool = True) -> np.ndarray:
     return _checked(
         X, lambda: validate_data(estimator, X, dtype=list(_DTYPES), reset=reset)
     )
+
+
+def check_features(X) -> np.ndarray:
+    """Validate a table of features, to which no estimator is compared."""
+    return _checked(X, lambda: check_array(X, dtype=list(_DTYPES), input_name="X"))
+
+
+def check_targets(estimator, y, n_rows: int) -> np.ndarray:
+    """Validate one finite target a row.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named where y is missing.
+    y : array-like of shape (n_rows,)
+        Targets; a single column is taken for a vector, with a warning.
+    n_rows : int
+        Rows of X.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        float64.
+
+    Raises
+    ------
+    ValueError
+        Naming y, and quoting no value of it.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is "
+            "None"
+        )
+    if sparse.issparse(y):
+        raise ValueError("y must be a dense array: sparse targets are not supported")
+    try:
+        y = np.asarray(y)
+    except ValueError:  # ragged
+        raise ValueError("y must be an array of one number a row") from None
+    shape = y.shape
+    if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
+        raise ValueError(
+            f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
+            "several targets need a model each"
+        )
+    y = column_or_1d(y, warn=True)
+    if np.iscomplexobj(y):
+        raise ValueError("Complex data not supported: y must hold real numbers")
+    if len(y) != n_rows:
+        raise ValueError("X and y have inconsistent numbers of samples")
+    try:
+        if y.dtype.kind in "mM":
+            raise TypeError
+        y = y.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        message = "y must hold numbers: turn labels or dates into numbers first"
+        raise ValueError(message) from None
+    if not np.isfinite(y).all():
+        raise ValueError("Input y contains NaN or infinity: drop or fill such rows")
+    return y
 
 
 def check_scores(X, n_components: int) -> np.ndarray:

@@ -1,5 +1,17 @@
-"""The only importer of scikit-learn's private names."""
+"""The only importer of scikit-learn's private names, and of names that are new."""
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-__all__ = ["Interval", "StrOptions"]
+try:  # scikit-learn >= 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:
+        """Stand-in for versions of scikit-learn without callbacks."""
+
+    def with_callbacks(method):
+        """Return the method as it is."""
+        return method
+
+
+__all__ = ["CallbackSupportMixin", "Interval", "StrOptions", "with_callbacks"]

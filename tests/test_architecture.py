@@ -12,14 +12,15 @@ import skdpspectral
 ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
-PURE = {"_spectral", "_clipping", "_rows", "mechanisms", "_sklearn_compat"}
+PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
 BELOW_BASE = PURE | {"sensitivity", "accounting", "_release"}
 BELOW_ESTIMATORS = BELOW_BASE | {"_base", "_bounded_moments"}
 ESTIMATORS = {"_pca"}
 PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
 
 ALLOWED = {
-    **{layer: set() for layer in PURE | {"metrics"}},
+    **{layer: set() for layer in PURE},
+    **{layer: {"_ids"} for layer in ("metrics", "model_selection")},
     "sensitivity": {"mechanisms"},
     "accounting": {"mechanisms"},
     "_release": {"mechanisms", "accounting"},

@@ -14,8 +14,6 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["captured_variance", "gaussian_kl", "subspace_distance"]
-
 ORTHONORMALITY_TOLERANCE = 1e-6
 SYMMETRY_TOLERANCE = 1e-8
 BLOCK_SIZE = 2**20  # numbers held at a time: 8 MB

@@ -1,0 +1,122 @@
+"""Ids that were seen once, found again."""
+
+from __future__ import annotations
+
+from numbers import Number
+
+import numpy as np
+
+from ._ids import encode_ids
+
+_SORTABLE = "biuf"
+# Codes of users are held in so many bits.
+_MOST_IDS = 2**32
+
+
+def _as_ids(ids) -> np.ndarray:
+    if isinstance(ids, (list, tuple)):
+        # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
+        ids = np.fromiter(ids, dtype=object, count=len(ids))
+    ids = np.asarray(ids)
+    return ids.astype(object) if ids.dtype.kind in "SUT" else ids
+
+
+def _kinds(ids: np.ndarray) -> frozenset:
+    """Kinds of ids: 1 and 1.0 are numbers, "1" is a string."""
+    if ids.dtype.kind in _SORTABLE:
+        return frozenset({"numbers"})
+    return frozenset(_kind(cls) for cls in set(map(type, ids.tolist())))
+
+
+def _kind(cls: type) -> str:
+    for kind, base in (("strings", str), ("numbers", (Number, np.generic))):
+        if issubclass(cls, base):
+            return kind
+    return f"ids of type {cls.__name__}"
+
+
+class IdIndex:
+    """Distinct ids and their codes, in the order of their first appearance.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,)
+        Hashable ids, none of them missing.
+    name : str
+        What errors call them; they quote no id.
+
+    Attributes
+    ----------
+    codes : ndarray of shape (n_rows,)
+        Code of each row's id; only of the ids that the index was made from.
+    """
+
+    def __init__(self, ids, name: str):
+        ids = _as_ids(ids)
+        self._name, self._kinds = name, _kinds(ids)
+        self.codes, n_ids = encode_ids(ids, name)
+        if n_ids > _MOST_IDS:
+            raise ValueError(f"{name} must hold at most 2**32 different ids")
+        first = np.full(n_ids, len(ids), dtype=np.intp)
+        np.minimum.at(first, self.codes, np.arange(len(ids)))
+        self._keys = ids[first]
+        self._build()
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def _build(self) -> None:
+        self._table = self._sorted = None
+        if self._keys.dtype.kind in _SORTABLE:
+            self._order = np.argsort(self._keys, kind="stable")
+            self._sorted = self._keys[self._order]
+        else:
+            self._table = {key: code for code, key in enumerate(self._keys.tolist())}
+
+    @property
+    def first(self):
+        """The id that was seen first."""
+        return self._keys[:1].tolist()[0]
+
+    def without_codes(self) -> IdIndex:
+        """Forget the rows that the index was made from."""
+        self.codes = None
+        return self
+
+    def find(self, ids, name: str) -> np.ndarray:
+        """Return codes of ids, -1 for those that were not seen.
+
+        Raises
+        ------
+        ValueError
+            If ids are missing, or of a kind that the index does not hold.
+        """
+        ids = _as_ids(ids)
+        encode_ids(ids, name)  # refuses what cannot be an id
+        unseen = _kinds(ids) - self._kinds
+        if unseen and len(ids):
+            raise ValueError(
+                f"{name} holds {', '.join(sorted(unseen))}, but fit was given "
+                f"{', '.join(sorted(self._kinds))}: 1 and '1' are different users; "
+                "convert the ids to the type of fit"
+            )
+        if self._table is None:
+            return self._find_sorted(np.asarray(ids.tolist()))
+        get = self._table.get
+        return np.array([get(key, -1) for key in ids.tolist()], dtype=np.intp)
+
+    def _find_sorted(self, ids: np.ndarray) -> np.ndarray:
+        place = np.searchsorted(self._sorted, ids)
+        place = np.minimum(place, len(self._sorted) - 1)
+        return np.where(self._sorted[place] == ids, self._order[place], -1)
+
+    def with_id(self, key) -> IdIndex:
+        """Return an index that also holds one more id."""
+        keys = np.append(self._keys.astype(object), np.array([None], dtype=object))
+        keys[-1] = key
+        new = object.__new__(IdIndex)
+        new._name, new.codes = self._name, None
+        new._kinds = self._kinds | _kinds(_as_ids([key]))
+        new._keys = keys
+        new._build()
+        return new

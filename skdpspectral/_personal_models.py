@@ -1,0 +1,131 @@
+"""Models of users: what stays with them, and predictions made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ._id_index import IdIndex
+
+# Numbers of the rows that are predicted together.
+_PART_NUMBERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class PersonalModels:
+    """Parameters of users beside shared components.
+
+    Parameters
+    ----------
+    index : IdIndex or None
+        Ids; None for a single user without an id.
+    weights : ndarray of shape (n_users, rank)
+        w.
+    support : ndarray of shape (n_users, sparsity)
+        Features of b.
+    sparse : ndarray of shape (n_users, sparsity)
+        b on its support.
+    intercepts : ndarray of shape (n_users,)
+        Intercepts.
+    """
+
+    index: IdIndex | None
+    weights: np.ndarray
+    support: np.ndarray
+    sparse: np.ndarray
+    intercepts: np.ndarray
+
+    @classmethod
+    def empty(cls, rank: int) -> PersonalModels:
+        """Return models of no user."""
+        return cls(
+            index=None,
+            weights=np.empty((0, rank)),
+            support=np.empty((0, 0), dtype=np.intp),
+            sparse=np.empty((0, 0)),
+            intercepts=np.empty(0),
+        )
+
+    def codes(self, users, n_rows: int) -> np.ndarray:
+        """Codes of the rows' users, -1 for unknown ones."""
+        if users is None:
+            return np.zeros(n_rows, dtype=np.intp)
+        if self.index is None:
+            return np.full(n_rows, -1)
+        return self.index.find(users, "users")
+
+    def coef(self, code: int, components: np.ndarray) -> np.ndarray:
+        """U w + b of one user."""
+        coef = self.weights[code] @ components
+        np.add.at(coef, self.support[code], self.sparse[code])
+        return coef
+
+    def with_shared(self, weights: np.ndarray, intercept: float) -> PersonalModels:
+        """Append the shared model, so that code -1 stands for it."""
+        k = self.support.shape[1]
+        return replace(
+            self,
+            weights=np.vstack([self.weights, weights]),
+            support=np.vstack([self.support, np.zeros((1, k), dtype=np.intp)]),
+            sparse=np.vstack([self.sparse, np.zeros((1, k))]),
+            intercepts=np.append(self.intercepts, intercept),
+        )
+
+    def predict(self, features, codes: np.ndarray, components: np.ndarray):
+        """Predict rows of several users.
+
+        Parameters
+        ----------
+        features : callable
+            ``features(rows)``: features of a slice of rows.
+        codes : ndarray of shape (n_rows,)
+            Users of the rows.
+        components : ndarray of shape (rank, n_features)
+            U'.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions.
+        """
+        out = np.empty(len(codes))
+        size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
+        for start in range(0, len(codes), size):
+            rows = slice(start, start + size)
+            X, own = features(rows), codes[rows]
+            shared = (X @ components.T) * self.weights[own]
+            chosen = np.take_along_axis(X, self.support[own], axis=1)
+            sparse = chosen * self.sparse[own]
+            out[rows] = shared.sum(axis=1) + sparse.sum(axis=1) + self.intercepts[own]
+        return out
+
+    def updated(self, user, model: PersonalModels) -> PersonalModels:
+        """Return models with that of one user replaced or added.
+
+        Parameters
+        ----------
+        user : hashable or None
+            Id; None for the single user without one.
+        model : PersonalModels
+            Parameters of one user.
+        """
+        if user is None:
+            return replace(model, index=None)
+        if self.index is None:
+            return replace(model, index=IdIndex([user], "user").without_codes())
+        code = int(self.index.find([user], "user")[0])
+        index = self.index if code >= 0 else self.index.with_id(user)
+        code = len(self.weights) if code < 0 else code
+        names = ("weights", "support", "sparse", "intercepts")
+        arrays = (_set(getattr(self, n), code, getattr(model, n)) for n in names)
+        return PersonalModels(index, *arrays)
+
+
+def _set(array: np.ndarray, code: int, value: np.ndarray) -> np.ndarray:
+    """Copy with one row replaced or appended."""
+    if code == len(array):
+        return np.concatenate([array, value])
+    array = array.copy()
+    array[code] = value[0]
+    return array

@@ -1,0 +1,162 @@
+"""Tables whose rows belong to users: ids apart from features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from ._ids import column_names, position_of, read_column
+from ._rows import check_features, check_rows
+
+# Beyond these, neighbouring whole numbers are one and the same float.
+_LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
+
+
+@dataclass(frozen=True)
+class UserTable:
+    """Rows of features, and the users that they belong to.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns)
+        float64 or float32 numbers; the very array that was passed, if possible.
+    columns : slice or ndarray of int
+        Columns of `X` that are features.
+    users : array-like of shape (n_rows,) or None
+        Ids; None where none were given.
+    """
+
+    X: np.ndarray
+    columns: slice | np.ndarray
+    users: object
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.X[:1, self.columns].shape[1]
+
+    def features(self, rows=slice(None)) -> np.ndarray:
+        """Features of some rows."""
+        return self.X[rows][:, self.columns]
+
+
+def read_users(estimator, X, users, user_feature, *, reset: bool) -> UserTable:
+    """Check a table, and take the users apart from the features.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets `n_features_in_` and `feature_names_in_`, of all columns, with `reset`;
+        is compared otherwise.
+    X : array-like or dataframe of shape (n_rows, n_columns)
+        Rows; all columns but that of the users must be finite numbers.
+    users : array-like of shape (n_rows,) or None
+        Ids beside X.
+    user_feature : int, str or None
+        Column of ids in X.
+    reset : bool
+        Whether this is a fit.
+
+    Returns
+    -------
+    UserTable
+        Features and ids.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X, users or user_feature, and quoting no value.
+    """
+    if user_feature is None:
+        X = check_rows(estimator, X, reset=reset)
+        return UserTable(X, slice(None), _check_length(users, len(X)))
+    if users is not None:
+        raise ValueError(
+            "users must be None where user_feature names a column of X: ids are given "
+            "twice"
+        )
+    names = column_names(X)
+    if names is not None:
+        return _split_frame(estimator, X, names, user_feature, reset)
+    return _split_array(estimator, X, user_feature, reset)
+
+
+def _check_length(users, n_rows: int):
+    if users is None:
+        return None
+    if isinstance(users, (str, bytes)) or not hasattr(users, "__len__"):
+        raise ValueError("users must be an array of one id a row of X")
+    if len(users) != n_rows:
+        raise ValueError("users must hold as many ids as X has rows")
+    return users
+
+
+def _split_frame(estimator, X, names, user_feature, reset) -> UserTable:
+    position = position_of(user_feature, names, "user_feature")
+    users = np.asarray(read_column(X, position, "user_feature"))
+    kept = [i for i in range(len(names)) if i != position]
+    _need_features(kept, names)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    rest = X.iloc[:, kept] if hasattr(X, "iloc") else X.select([names[i] for i in kept])
+    return UserTable(check_features(rest), slice(None), users)
+
+
+def _split_array(estimator, X, user_feature, reset) -> UserTable:
+    if not sparse.issparse(X):
+        X = _as_table(X)
+    if getattr(X, "dtype", np.dtype(float)).kind != "O":
+        X = check_rows(estimator, X, reset=reset)
+        users = read_column(X, user_feature, "user_feature")
+        _check_exact(users)
+        columns = _other_columns(int(user_feature) % X.shape[1], X.shape[1])
+        return UserTable(X, columns, users)
+    users = read_column(X, user_feature, "user_feature")
+    position = int(user_feature) % X.shape[1]
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    rest = np.delete(X, position, axis=1)
+    _need_features(range(rest.shape[1]), range(X.shape[1]))
+    return UserTable(check_features(rest), slice(None), users)
+
+
+def _as_table(X):
+    """Turn lists of rows into an array that keeps strings and numbers apart."""
+    if hasattr(X, "dtype"):
+        return X
+    try:
+        table = np.asarray(X)
+        return np.asarray(X, dtype=object) if table.dtype.kind in "SU" else table
+    except (TypeError, ValueError):
+        return X  # check_rows says what is wrong
+
+
+def _need_features(kept, names) -> None:
+    if not len(kept):
+        raise ValueError(
+            f"X must have features beside user_feature, but has n_features = "
+            f"{len(names)}: Found array with 0 feature(s) apart from the users, while "
+            "a minimum of 1 is required"
+        )
+
+
+def _other_columns(position: int, n_columns: int):
+    """All columns but one: a slice where that is possible, to copy nothing."""
+    _need_features(range(n_columns - 1), range(n_columns))
+    if position == 0:
+        return slice(1, None)
+    if position == n_columns - 1:
+        return slice(None, -1)
+    return np.delete(np.arange(n_columns), position)
+
+
+def _check_exact(users: np.ndarray) -> None:
+    """Refuse float ids that may stand for several users at once."""
+    largest = _LARGEST_ID.get(users.dtype)
+    if largest is not None and np.any(np.abs(users) > largest):
+        raise ValueError(
+            f"user_feature: ids beyond {largest:g} are not exact in {users.dtype}, so "
+            "that several users may have become one; use a wider type, or pass "
+            "users=..."
+        )

@@ -1,0 +1,435 @@
+"""The law, the patterns and the errors of make_low_rank_sparse_tasks."""
+
+import doctest
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdpspectral.datasets import _tasks, make_low_rank_sparse_tasks
+
+# Every statistical test below has this false-alarm rate over seeds (two-sided, or
+# Bonferroni over the statistics of the test, where it says so).
+FALSE_ALARM_RATE = 1e-6
+
+
+def make(n_users=12, n_samples_per_user=5, n_features=8, **options):
+    options = {"sparsity": 3, "random_state": 0, "return_coef": True, **options}
+    return make_low_rank_sparse_tasks(
+        n_users, n_samples_per_user, n_features, **options
+    )
+
+
+def pattern(truth):
+    return truth.sparse != 0
+
+
+def chi_square_agrees(sum_of_squares, degrees_of_freedom):
+    """Two-sided exact test at FALSE_ALARM_RATE of a sum of squared normals."""
+    law = stats.chi2(degrees_of_freedom)
+    tail = min(law.cdf(sum_of_squares), law.sf(sum_of_squares))
+    return 2 * tail > FALSE_ALARM_RATE
+
+
+def is_standard_normal(sample):
+    return stats.kstest(np.ravel(sample), "norm").pvalue > FALSE_ALARM_RATE
+
+
+# --- shapes and the identity of the model
+
+
+@pytest.mark.parametrize("rank", [0, 1, 3, 8])
+def test_shapes(rank):
+    X, y, users, truth = make(rank=rank)
+    assert X.shape == (60, 8)
+    assert y.shape == users.shape == (60,)
+    assert users.dtype.kind == "i"
+    assert set(truth) == {"coef", "components", "weights", "sparse", "intercept"}
+    assert truth.coef.shape == truth.sparse.shape == (12, 8)
+    assert truth.components.shape == (rank, 8)
+    assert truth.weights.shape == (12, rank)
+    assert truth.intercept.shape == (12,)
+
+
+def test_the_parameters_are_returned_only_when_asked_for():
+    with_truth = make()
+    without = make(return_coef=False)
+    assert len(without) == 3
+    for one, other in zip(without, with_truth, strict=False):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"rank": 3},
+        {"rank": 0},
+        {"sparsity": 0},
+        {"weights": "one"},
+        {"row_sparsity": 5},
+        {"n_samples_per_user": (1, 9), "shuffle": True},
+        {"intercept_scale": 2.0},
+        {"n_users": 1, "n_samples_per_user": 1, "n_features": 1, "sparsity": 1},
+    ],
+)
+def test_without_noise_the_targets_are_the_model(options):
+    X, y, users, truth = make(**options)
+    coef = truth.weights @ truth.components + truth.sparse
+    np.testing.assert_allclose(truth.coef, coef, rtol=0, atol=1e-15)
+    expected = (X * coef[users]).sum(axis=1) + truth.intercept[users]
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-12)
+    assert np.linalg.norm(y) > 0
+
+
+def test_targets_do_not_depend_on_the_blocks(monkeypatch):
+    whole = make(intercept_scale=1.0)
+    monkeypatch.setattr(_tasks, "BLOCK_ENTRIES", 7 * 8)  # 60 rows are no multiple of 7
+    np.testing.assert_allclose(make(intercept_scale=1.0)[1], whole[1], atol=1e-14)
+    monkeypatch.setattr(_tasks, "BLOCK_ENTRIES", 1)
+    np.testing.assert_allclose(make(intercept_scale=1.0)[1], whole[1], atol=1e-14)
+
+
+# --- users and their numbers of rows
+
+
+def test_rows_are_grouped_by_user_with_equal_counts():
+    users = make(n_users=4, n_samples_per_user=3)[2]
+    assert users.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, np.uint64])
+def test_counts_by_user(kind):
+    users = make(n_users=3, n_samples_per_user=kind([4, 1, 2]))[2]
+    assert users.tolist() == [0, 0, 0, 0, 1, 2, 2]
+    # Two numbers in a list are those of two users, in a tuple a range.
+    assert make(n_users=2, n_samples_per_user=[1, 3])[2].tolist() == [0, 1, 1, 1]
+
+
+def test_counts_from_a_range_are_uniform():
+    users = make(n_users=6000, n_samples_per_user=(2, 7), n_features=3)[2]
+    frequencies = np.bincount(np.bincount(users, minlength=6000))[2:]
+    assert len(frequencies) == 6
+    assert stats.chisquare(frequencies).pvalue > FALSE_ALARM_RATE
+    np.testing.assert_array_equal(make(n_samples_per_user=(5, 5))[2], make()[2])
+
+
+def test_shuffle_permutes_the_rows_alone():
+    X, y, users, truth = make(noise=1.0)
+    mixed = make(noise=1.0, shuffle=True)
+    assert (np.diff(users) >= 0).all()
+    assert (np.diff(mixed[2]) < 0).any()
+    np.testing.assert_array_equal(truth.coef, mixed[3].coef)
+    rows = np.column_stack([X, y, users])
+    mixed_rows = np.column_stack(mixed[:3])
+    order, mixed_order = np.argsort(y), np.argsort(mixed[1])
+    np.testing.assert_array_equal(rows[order], mixed_rows[mixed_order])
+
+
+# --- the pattern of the sparse part
+
+
+@pytest.mark.parametrize("sparsity", [0, 1, 3, 7, 8])
+def test_every_user_has_exactly_the_sparsity(sparsity):
+    truth = make(n_users=200, sparsity=sparsity)[3]
+    assert (pattern(truth).sum(axis=1) == sparsity).all()
+
+
+@pytest.mark.parametrize(
+    ("n_users", "n_features", "sparsity", "row_sparsity"),
+    [
+        (75, 150, 10, 5),  # B.1: every place is taken
+        (75, 150, 10, 6),
+        (40, 10, 5, 20),
+        (7, 5, 3, 5),  # one place in 25 stays free
+        (7, 7, 6, 6),
+        (6, 3, 1, 2),
+        (2, 9, 4, 1),
+        (1, 4, 4, 1),
+        (9, 4, 0, 1),
+    ],
+)
+@pytest.mark.parametrize("seed", range(5))
+def test_both_sparsities_hold(n_users, n_features, sparsity, row_sparsity, seed):
+    truth = make(
+        n_users,
+        1,
+        n_features,
+        sparsity=sparsity,
+        row_sparsity=row_sparsity,
+        random_state=seed,
+    )[3]
+    assert (pattern(truth).sum(axis=1) == sparsity).all()
+    users_of_features = pattern(truth).sum(axis=0)
+    assert users_of_features.max() <= row_sparsity
+    if n_users * sparsity == n_features * row_sparsity:
+        assert (users_of_features == row_sparsity).all()
+
+
+def test_every_possible_row_sparsity_succeeds_and_no_other():
+    for n_users, n_features in itertools.product(range(1, 6), repeat=2):
+        for sparsity, bound in itertools.product(range(n_features + 1), range(1, 7)):
+            sizes = {"sparsity": sparsity, "row_sparsity": bound, "rank": 0}
+            if n_users * sparsity > n_features * bound:
+                with pytest.raises(ValueError, match="row_sparsity"):
+                    make(n_users, 1, n_features, **sizes)
+                continue
+            chosen = pattern(make(n_users, 1, n_features, **sizes)[3])
+            assert (chosen.sum(axis=1) == sparsity).all()
+            assert chosen.sum(axis=0).max() <= bound
+
+
+def test_a_row_sparsity_that_does_not_bind_changes_nothing():
+    # Seeds where no feature has above 8 of 12 users; the expected number is 4.5.
+    free, bounded = make(), make(row_sparsity=8)
+    assert pattern(free[3]).sum(axis=0).max() <= 8
+    np.testing.assert_array_equal(free[3].sparse, bounded[3].sparse)
+    np.testing.assert_array_equal(free[0], bounded[0])
+    # One that does bind changes the pattern.
+    busiest = pattern(free[3]).sum(axis=0).max()
+    tighter = make(row_sparsity=int(busiest) - 1)[3]
+    assert (pattern(tighter) != pattern(free[3])).any()
+
+
+def counts_of_subsets(chosen, sparsity):
+    """How often each subset of the features is the support of a row of `chosen`."""
+    subsets = itertools.combinations(range(chosen.shape[1]), sparsity)
+    codes = [sum(1 << j for j in subset) for subset in subsets]
+    counts = np.bincount(chosen @ (1 << np.arange(chosen.shape[1])))
+    assert counts.sum() == counts[codes].sum()
+    return counts[codes]
+
+
+def test_free_supports_are_uniform():
+    truth = make(20_000, 1, 6, sparsity=3)[3]
+    counts = counts_of_subsets(pattern(truth), 3)  # 20 subsets
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM_RATE
+
+
+def small_patterns():
+    """All 90 patterns of 4 users, 4 features, 2 each: the slowest mixing known."""
+    rows = [sum(1 << j for j in s) for s in itertools.combinations(range(4), 2)]
+    bits = 1 << np.arange(4)
+    tables = itertools.product(rows, repeat=4)
+    return [t for t in tables if all(sum(r & b > 0 for r in t) == 2 for b in bits)]
+
+
+@pytest.mark.parametrize(("n_rounds", "is_uniform"), [(None, True), (0, False)])
+def test_bounded_patterns_are_uniform(n_rounds, is_uniform, monkeypatch):
+    # From a start far from uniform, all users on the same two features: only the
+    # trades can make the law uniform, and the test sees it without them.
+    if n_rounds is not None:
+        monkeypatch.setattr(_tasks, "TRADING_ROUNDS", n_rounds)
+    index = {table: i for i, table in enumerate(small_patterns())}
+    assert len(index) == 90
+    rng = np.random.RandomState(0)
+    counts = np.zeros(90)
+    for _ in range(1800):
+        supports = _tasks._cap_users(np.array([[0, 1]] * 4), 4, 2, rng)
+        counts[index[tuple((1 << supports).sum(axis=1).tolist())]] += 1
+    agrees = stats.chisquare(counts).pvalue > FALSE_ALARM_RATE
+    assert agrees == is_uniform
+
+
+def test_a_round_of_trades_halves_the_memory():
+    # 5 users, an odd number: the probabilities are the mean of the start and of
+    # their means over users. Normal approximation, Bonferroni over the 25 entries.
+    start = np.array([[0, 1], [0, 1], [0, 2], [2, 3], [3, 4]])
+    indicators = np.zeros((5, 5))
+    np.put_along_axis(indicators, start, 1.0, axis=1)
+    rng = np.random.RandomState(0)
+    n_draws, total = 4000, np.zeros((5, 5))
+    for _ in range(n_draws):
+        supports = start.copy()
+        _tasks._trade(supports, rng)
+        total[np.arange(5)[:, None], supports] += 1
+    expected = (indicators + indicators.mean(axis=0)) / 2
+    bound = stats.norm.isf(FALSE_ALARM_RATE / 2 / 25) * 0.5 / np.sqrt(n_draws)
+    assert np.abs(total / n_draws - expected).max() < bound
+    assert np.abs(total / n_draws - indicators).max() > bound
+
+
+def test_users_and_features_are_exchangeable_under_a_bound():
+    # 9 users a feature on average, at most 10: many moves, in 200 patterns. Neither
+    # the order of the features nor that of the users plays a part: the differences
+    # of halves have mean zero. Student's t, Bonferroni over the two.
+    chosen = [
+        pattern(make(60, 1, 20, row_sparsity=10, rank=0, random_state=seed)[3])
+        for seed in range(200)
+    ]
+    by_feature = [c[:, :10].sum() - c[:, 10:].sum() for c in chosen]
+    by_user = [c[:30, :10].sum() - c[30:, :10].sum() for c in chosen]
+    for differences in (by_feature, by_user):
+        assert np.std(differences) > 0
+        assert stats.ttest_1samp(differences, 0).pvalue > FALSE_ALARM_RATE / 2
+
+
+# --- the laws of the numbers
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_components_are_uniform(rank):
+    # In three dimensions each coordinate of a uniform direction is uniform on
+    # [-1, 1] (Archimedes). Without the signs of diag R its law is far from that.
+    draws = np.array(
+        [
+            make(1, 1, 3, rank=rank, random_state=seed)[3].components
+            for seed in range(1500)
+        ]
+    )
+    grams = draws @ draws.transpose(0, 2, 1)
+    np.testing.assert_allclose(grams - np.eye(rank), 0, atol=1e-14)
+    uniform = stats.uniform(-1, 2)
+    for coordinate in draws.reshape(len(draws), -1).T:
+        assert stats.kstest(coordinate, uniform.cdf).pvalue > FALSE_ALARM_RATE
+
+
+@pytest.mark.parametrize("row_sparsity", [None, 2000])
+@pytest.mark.parametrize("seed", range(2))
+def test_features_weights_and_non_zeros_are_standard_normal(row_sparsity, seed):
+    X, _, _, truth = make(
+        4000, 3, 6, rank=2, row_sparsity=row_sparsity, random_state=seed
+    )
+    values = truth.sparse[pattern(truth)]
+    assert len(values) == 12_000
+    for sample in (X, truth.weights, values):
+        assert is_standard_normal(sample)
+        assert chi_square_agrees((sample**2).sum(), sample.size)
+
+
+def test_rows_and_parameters_are_uncorrelated():
+    # Inner products of independent normal columns, divided by the root of their
+    # length n: normal to a relative error of 1/n. Bonferroni over the 43 of them.
+    X, _, _, truth = make(4000, 3, 6, rank=2, sparsity=6)
+    first_rows = X[::3]
+    table = np.column_stack([first_rows, truth.weights, truth.sparse[:, :2]])
+    gram = table.T @ table / np.sqrt(len(table))
+    pairs = gram[np.triu_indices(10, 1)][:42]
+    successive = np.vdot(X[1:], X[:-1]) / np.sqrt(X[1:].size)
+    statistics = np.append(pairs, successive)
+    assert np.abs(statistics).max() < stats.norm.isf(FALSE_ALARM_RATE / 2 / 43)
+
+
+def test_weights_of_one():
+    truth = make(weights="one")[3]
+    np.testing.assert_array_equal(truth.weights, np.ones((12, 1)))
+    shared = truth.coef - truth.sparse
+    np.testing.assert_allclose(shared - truth.components, 0, atol=1e-15)
+    assert make(weights="one", rank=0)[3].weights.shape == (12, 0)
+
+
+@pytest.mark.parametrize("noise", [0.1, 2.0])
+def test_noise_has_its_level(noise):
+    X, y, users, truth = make(400, 10, noise=noise)
+    residual = y - (X * truth.coef[users]).sum(axis=1)
+    assert is_standard_normal(residual / noise)
+    assert chi_square_agrees((residual**2).sum() / noise**2, len(y))
+    assert not chi_square_agrees((residual**2).sum() / (1.2 * noise) ** 2, len(y))
+
+
+def test_intercepts_have_their_scale():
+    intercept = make(3000, 1, intercept_scale=0.5)[3].intercept
+    assert is_standard_normal(intercept / 0.5)
+    assert chi_square_agrees((intercept**2).sum() / 0.25, 3000)
+    assert (make()[3].intercept == 0).all()
+
+
+def test_scales_leave_the_other_draws_alone():
+    plain, scaled = make(), make(noise=0.5, intercept_scale=3.0)
+    np.testing.assert_array_equal(plain[0], scaled[0])
+    np.testing.assert_array_equal(plain[3].coef, scaled[3].coef)
+
+
+# --- repeatability and the papers' settings
+
+
+def test_draws_are_repeatable_and_fresh_by_default():
+    options = {"row_sparsity": 5, "noise": 1.0, "shuffle": True, "rank": 2}
+    first, again = make(**options), make(**options)
+    from_state = make(**options, random_state=np.random.RandomState(0))
+    for other in (again, from_state):
+        for one, two in zip(first[:3], other[:3], strict=True):
+            np.testing.assert_array_equal(one, two)
+        for name in first[3]:
+            np.testing.assert_array_equal(first[3][name], other[3][name])
+    assert not np.array_equal(first[0], make(**options, random_state=1)[0])
+    fresh = [make(random_state=None)[0] for _ in range(2)]
+    assert not np.array_equal(*fresh)
+
+
+def test_the_defaults_run():
+    X, y, users = make_low_rank_sparse_tasks()
+    assert X.shape == (7500, 150)
+    assert np.bincount(users).tolist() == [100] * 75
+    assert np.isfinite(y).all()
+
+
+def test_the_docstring():
+    result = doctest.testmod(_tasks)
+    assert result.attempted >= 7
+    assert result.failed == 0
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_users": 0}, "n_users must be an integer of at least 1, got 0"),
+        ({"n_users": 3.0}, "n_users must be an integer"),
+        ({"n_users": True}, "n_users must be an integer"),
+        ({"n_features": 0}, "n_features must be an integer of at least 1"),
+        ({"n_features": "ten"}, "n_features must be an integer"),
+        ({"rank": -1}, "rank must be an integer of at least 0, got -1"),
+        ({"rank": 9}, "rank must be at most n_features=8, got 9: lower rank"),
+        ({"rank": None}, "rank must be an integer"),
+        ({"sparsity": -1}, "sparsity must be an integer of at least 0"),
+        ({"sparsity": 9}, "sparsity must be at most n_features=8, got 9"),
+        ({"sparsity": 0.1}, "sparsity must be an integer"),
+        ({"row_sparsity": 0}, "row_sparsity must be an integer of at least 1"),
+        ({"row_sparsity": 2.5}, "row_sparsity must be an integer"),
+        (
+            {"row_sparsity": 4},  # 12 * 3 > 8 * 4
+            "row_sparsity=4 leaves 32 places in n_features=8 features for the 36 "
+            "non-zeros of n_users=12 users of sparsity=3: raise row_sparsity to 5",
+        ),
+        (
+            {"n_users": 5000, "n_features": 10, "sparsity": 2, "row_sparsity": 2},
+            "leaves 20 places .* for the 10000 non-zeros .* raise row_sparsity to 1000",
+        ),
+        ({"weights": "uniform"}, r"weights must be one of \('normal', 'one'\)"),
+        ({"weights": np.ones((12, 1))}, "weights must be one of"),
+        ({"weights": None}, "weights must be one of"),
+        ({"weights": "one", "rank": 2}, "weights='one' needs a rank of at most 1"),
+        ({"intercept_scale": -1.0}, "intercept_scale must be one finite number"),
+        ({"intercept_scale": "user"}, "intercept_scale must be one finite number"),
+        ({"noise": -0.1}, "noise must be one finite number of at least 0, got -0.1"),
+        ({"noise": np.nan}, "noise must be one finite number"),
+        ({"noise": np.inf}, "noise must be one finite number"),
+        ({"noise": [1.0]}, "noise must be one finite number"),
+        ({"noise": True}, "noise must be one finite number"),
+        ({"shuffle": "no"}, "shuffle must be True or False, got 'no'"),
+        ({"return_coef": 1}, "return_coef must be True or False, got 1"),
+        ({"random_state": "seed"}, "cannot be used to seed"),
+        ({"n_samples_per_user": 0}, "n_samples_per_user must be an integer of at"),
+        ({"n_samples_per_user": 2.0}, "n_samples_per_user must be an integer"),
+        ({"n_samples_per_user": None}, "n_samples_per_user must be an integer"),
+        ({"n_samples_per_user": "many"}, r"n_samples_per_user .* got shape \(\)"),
+        ({"n_samples_per_user": [5] * 11}, r"shape \(12,\), got shape \(11,\)"),
+        ({"n_samples_per_user": np.ones((12, 1), int)}, r"got shape \(12, 1\)"),
+        ({"n_samples_per_user": [[1], [1, 2]]}, "n_samples_per_user must not be rag"),
+        ({"n_samples_per_user": [1.0] * 12}, "hold integers, got the dtype float64"),
+        ({"n_samples_per_user": [True] * 12}, "hold integers, got the dtype bool"),
+        ({"n_samples_per_user": ["a"] * 12}, "hold integers, got the dtype <U1"),
+        ({"n_samples_per_user": [1] * 11 + [0]}, "at least 1, got 0 for user 11"),
+        ({"n_samples_per_user": (5,) * 12}, r"if a tuple, must be a range \(low"),
+        ({"n_samples_per_user": (1.0, 2.0)}, "if a tuple, must be a range"),
+        ({"n_samples_per_user": (3, 2)}, r"with 1 <= low <= high, got \(3, 2\)"),
+        ({"n_samples_per_user": (0, 2)}, r"with 1 <= low <= high, got \(0, 2\)"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
