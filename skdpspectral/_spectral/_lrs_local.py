@@ -127,6 +127,17 @@ def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
     return inverse[:, :, None] * solved
 
 
+def _inverse_grams(columns: np.ndarray) -> np.ndarray:
+    """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
+    gram = columns @ columns.transpose(0, 2, 1)
+    if gram.shape[1] == 1:
+        tiny = np.finfo(float).tiny
+        usable = np.isfinite(gram) & (gram > tiny)
+        return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
+    identity = np.broadcast_to(np.eye(gram.shape[1]), gram.shape)
+    return solve_each(gram, identity)
+
+
 def _solve_stack(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
     """np.linalg.solve for which one singular matrix spoils no other."""
     try:
@@ -239,8 +250,7 @@ def gradient_and_squares(block, columns, residual, squares):
     gradient, rest = both[:, 0], squares
     if columns.shape[1]:
         cross = both[:, 1:]
-        gram = columns @ columns.transpose(0, 2, 1)
-        rest = squares - (solve_each(gram, cross) * cross).sum(axis=1)
+        rest = squares - ((_inverse_grams(columns) @ cross) * cross).sum(axis=1)
     return gradient, np.where(rest > _COLLINEAR * squares, rest, np.inf)
 
 
@@ -259,10 +269,10 @@ def largest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def local_step(block, scores, squares, fit, step, rules):
-    """Take one step of hard-thresholding pursuit from a fit.
+    """Take one step of hard-thresholding pursuit from a least-squares fit.
 
     The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the
-    square of each feature beside XU; the step is taken where the loss does not rise.
+    square of each feature beside XU; the step is taken where it lowers the loss.
     Elsewhere the support stays and the step is halved.
 
     Parameters
@@ -274,7 +284,7 @@ def local_step(block, scores, squares, fit, step, rules):
     squares : ndarray of shape (n_users, n_features)
         diag(G).
     fit : LocalFit
-        Where to start from.
+        What :func:`least_squares` gives on its support.
     step : ndarray of shape (n_users,)
         Length of each user's step.
     rules : LocalRules
@@ -286,30 +296,32 @@ def local_step(block, scores, squares, fit, step, rules):
         No user's loss is larger than before.
     step : ndarray of shape (n_users,)
         Steps for the next time.
+    tried : ndarray of int
+        Users whose support was to move; the others are at rest.
     """
     allowed = rules.allowed(block.counts)
-    support = fit.support
-    if rules.sparsity:
-        beside = scores[:, :0] if rules.fixed else scores
-        gradient, rest = gradient_and_squares(block, beside, fit.residual, squares)
-        moved = step[:, None] * gradient / rest
-        moved[np.arange(len(block))[:, None], fit.support] += fit.sparse
-        size = np.where(np.isfinite(rest), np.sqrt(rest) * np.abs(moved), -1.0)
-        size = np.where(np.isnan(size), -1.0, size)
-        support = largest(size, rules.sparsity)
-    new = least_squares(block, scores, support, allowed, rules)
-    worse = ~(new.loss <= fit.loss)
-    if worse.any():
-        chosen = np.flatnonzero(worse)
-        old = least_squares(
-            block.take(chosen),
-            scores[chosen],
-            fit.support[chosen],
-            allowed[chosen],
-            rules,
-        )
-        new = _put(new, chosen, old)
-    return new, np.where(worse, 0.5 * step, step)
+    used = np.arange(rules.sparsity) < allowed[:, None]
+    support = _next_support(block, scores, squares, fit, step, rules)
+    tried = np.flatnonzero(((support != fit.support) & used).any(axis=1))
+    if not len(tried):
+        return fit, step, tried
+    new = least_squares(
+        block.take(tried), scores[tried], support[tried], allowed[tried], rules
+    )
+    better = new.loss < fit.loss[tried]
+    step = step.copy()
+    step[tried[~better]] *= 0.5
+    return _put(fit, tried[better], new.take(better)), step, tried
+
+
+def _next_support(block, scores, squares, fit, step, rules) -> np.ndarray:
+    beside = scores[:, :0] if rules.fixed else scores
+    gradient, rest = gradient_and_squares(block, beside, fit.residual, squares)
+    moved = step[:, None] * gradient / rest
+    moved[np.arange(len(block))[:, None], fit.support] += fit.sparse
+    size = np.square(moved) * rest
+    # Infinite squares, and what overflows, are not worth it; NaN compares false.
+    return largest(np.where(size < np.inf, size, -1.0), rules.sparsity)
 
 
 def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
@@ -320,7 +332,7 @@ def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
     return LocalFit(**values)
 
 
-def _first_fit(block, scores, rules) -> LocalFit:
+def first_fit(block, scores, rules) -> LocalFit:
     """Fit w alone."""
     support = np.broadcast_to(np.arange(rules.sparsity), (len(block), rules.sparsity))
     none = np.zeros(len(block), dtype=np.int64)
@@ -332,21 +344,16 @@ def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
 
     Users whose support is at rest are left alone: further steps would not move them.
     """
-    fit = _first_fit(block, scores, rules) if start is None else start
+    fit = first_fit(block, scores, rules) if start is None else start
     moving, step = np.arange(len(block)), np.ones(len(block))
+    current = fit
     for _ in range(n_steps if rules.sparsity else 0):
-        before = fit.take(moving)
-        new, shorter = local_step(block, scores, squares, before, step[moving], rules)
-        fit = _put(fit, moving, new) if len(moving) < len(fit.loss) else new
-        at_rest = (new.support == before.support).all(axis=1)
-        at_rest &= shorter == step[moving]
-        step[moving] = shorter
-        if at_rest.any():
-            on = np.flatnonzero(~at_rest)
-            moving, block = moving[on], block.take(on)
-            scores, squares = scores[on], squares[on]
-        if not len(moving):
+        current, step, tried = local_step(block, scores, squares, current, step, rules)
+        fit = _put(fit, moving[tried], current.take(tried))
+        if not len(tried):
             break
+        moving, block, current = moving[tried], block.take(tried), current.take(tried)
+        scores, squares, step = scores[tried], squares[tried], step[tried]
     return fit
 
 
@@ -381,7 +388,7 @@ def matching_pursuit(block, scores, squares, rules, first=0) -> LocalFit:
 
     With `first`, it starts from the feature that is so many places behind the best.
     """
-    fit = _first_fit(block, scores, rules)
+    fit = first_fit(block, scores, rules)
     allowed = rules.allowed(block.counts)
     for j in range(rules.sparsity):
         position = np.full(len(block), j)

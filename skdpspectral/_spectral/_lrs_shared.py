@@ -16,6 +16,11 @@ from ._user_rows import Block, UserRows
 _JITTER = 1e-12
 # Conjugate-gradient steps an outer iteration: more buy nothing (they are warm).
 _CG_STEPS = 2
+# One step is enough if it leaves so much of the gradient.
+_CG_ENOUGH = 0.1
+# Rows that the preconditioner is made from, and features that it is worth it for.
+_MEAN_GRAM_ROWS = 1 << 17
+_MEAN_GRAM_FEATURES = 2048
 # Grams of all users are kept up to so many numbers.
 _KEPT_GRAM_NUMBERS = 1 << 27
 # From so many features on, forming Grams costs more than a few products with X.
@@ -111,9 +116,10 @@ class SharedStep:
         The data.
     solver : {"auto", "direct", "cached", "cg"}
         "direct" forms the curvature from the rows at each step, "cached" from the
-        users' Grams, kept in memory; both solve a dr x dr system. "cg" takes two
+        users' Grams, kept in memory; both solve a dr x dr system. "cg" takes one or two
         conjugate-gradient steps, each a product with X and one with X', at a cost
-        that does not depend on the rank.
+        that does not depend on the rank; its preconditioner is exact where users'
+        weights tell nothing of their features.
     n_jobs : int or None
         Threads.
     """
@@ -126,7 +132,7 @@ class SharedStep:
             small = rows.n_users * self._n_packed <= _KEPT_GRAM_NUMBERS
             solver = "cached" if small and d <= _GRAM_FEATURES else "cg"
         self.solver = solver
-        self._grams = None
+        self._grams = self._factor = None
 
     def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return the change of U.
@@ -173,27 +179,47 @@ class SharedStep:
         """sum_i G_i D w_i w_i' for a direction D of the shape of U."""
 
         def part(block):
-            own = weights[block.users]
+            own = weights[block.own]
             seen = block.X @ (own @ direction.T)[:, :, None]
             return (block.Xt @ seen)[:, :, 0].T @ own
 
         return sum(self._rows.map(part, self._n_jobs))
 
     def _conjugate_gradient(self, weights: np.ndarray, gradient: np.ndarray):
-        """Two steps from zero, preconditioned by the users' mean w w'."""
+        """Steps from zero, preconditioned by sum w w' (x) the mean of the Grams."""
         outer = weights.T @ weights
         ridge = _JITTER * max(float(np.trace(outer)), np.finfo(float).tiny)
         inverse = np.linalg.inv(outer + ridge * np.eye(len(outer)))
         change, rest = np.zeros_like(gradient), gradient.copy()
-        direction = whitened = rest @ inverse
-        product = np.vdot(rest, whitened)
+        direction = whitened = self._precondition(rest) @ inverse
+        product = first = np.vdot(rest, whitened)
         for _ in range(_CG_STEPS):
-            if not product > 0.0:
+            if not product > _CG_ENOUGH**2 * first or not first > 0.0:
                 break
             curved = self._curvature_times(weights, direction)
             length = product / np.vdot(direction, curved)
             change, rest = change + length * direction, rest - length * curved
-            whitened = rest @ inverse
+            whitened = self._precondition(rest) @ inverse
             before, product = product, np.vdot(rest, whitened)
             direction = whitened + product / before * direction
         return change
+
+    def _precondition(self, right: np.ndarray) -> np.ndarray:
+        if self._rows.n_features > _MEAN_GRAM_FEATURES:
+            return right
+        if self._factor is None:
+            self._factor = linalg.cho_factor(self._some_gram())
+        return linalg.cho_solve(self._factor, right)
+
+    def _some_gram(self) -> np.ndarray:
+        """Gram matrix of some rows, kept off singularity."""
+        d, n_rows = self._rows.n_features, 0
+        total = np.zeros((d, d))
+        for block in self._rows.blocks():
+            rows = block.X.reshape(-1, d)
+            total += rows.T @ rows
+            n_rows += len(rows)
+            if n_rows >= _MEAN_GRAM_ROWS:
+                break
+        ridge = 1e-3 * float(np.trace(total)) / d
+        return total + max(ridge, np.finfo(float).tiny) * np.eye(d)

@@ -96,6 +96,7 @@ class Alternation:
         self.rows, self.rules, self._shrink = rows, rules, shrink
         self._n_jobs = n_jobs
         self._shared_step = SharedStep(rows, solver, n_jobs)
+        self._fresh = True
         rank = len(rules.prior)
         self.users = UserParameters.zeros(rows.n_users, rank, rules.sparsity)
 
@@ -197,23 +198,23 @@ class Alternation:
 
     def _local_steps(self, U: np.ndarray) -> np.ndarray:
         """Improve all users at U and return sum_i X_i' e_i w_i'."""
-        users, rules = self.users, self.rules
+        users, rules, fresh = self.users, self.rules, self._fresh
+        self._fresh = False
 
         def part(block: Block):
-            own = block.users
+            own = block.own
             scores = local.shared_scores(block, U)
             squares = self.rows.column_squares(block)
-            fit = local.carried_fit(
-                block,
-                scores,
-                users.weights[own],
-                users.support[own],
-                users.sparse[own],
-                rules,
-            )
-            fit, users.step[own] = local.local_step(
-                block, scores, squares, fit, users.step[own], rules
-            )
+            if fresh:
+                fit = local.first_fit(block, scores, rules)
+            else:
+                allowed = rules.allowed(block.counts)
+                support = users.support[own]
+                fit = local.least_squares(block, scores, support, allowed, rules)
+            if rules.sparsity:
+                fit, users.step[own], _ = local.local_step(
+                    block, scores, squares, fit, users.step[own], rules
+                )
             users.write(own, fit)
             return (fit.residual[:, None] @ block.X)[:, 0].T @ fit.weights
 
@@ -255,7 +256,7 @@ class Alternation:
                 block = block.take(np.flatnonzero(chosen[block.users]))
             if not len(block):
                 return
-            own, rules = block.users, self.rules
+            own, rules = block.own, self.rules
             scores = local.shared_scores(block, U)
             squares = self.rows.column_squares(block)
             if greedy:
@@ -307,7 +308,7 @@ def fit_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParamete
         scores = local.shared_scores(block, U)
         squares = rows.column_squares(block)
         users.write(
-            block.users,
+            block.own,
             local.cold_fit(block, scores, squares, rules, COLD_STEPS, COLD_STARTS),
         )
 

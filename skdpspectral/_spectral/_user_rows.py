@@ -9,7 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 # Numbers a block: small enough for the cache, large enough to drown the overhead.
-_BLOCK_NUMBERS = 1 << 18
+_BLOCK_NUMBERS = 1 << 19
 # Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
 _KEPT_NUMBERS = 1 << 27
 # Users of more rows than this are never padded.
@@ -44,6 +44,14 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.users)
+
+    @property
+    def own(self):
+        """Index of the users in arrays over all users: a slice where possible."""
+        users = self.users
+        if len(users) and _consecutive(users):
+            return slice(int(users[0]), int(users[-1]) + 1)
+        return users
 
     def take(self, chosen) -> Block:
         """Return a block of some of the users."""
@@ -196,10 +204,11 @@ class UserRows:
         """Sums of squares of each user's features, of shape (n_users, n_features)."""
         if self._squares is None:
             self._squares = np.full((self.n_users, self.n_features), np.nan)
-        known = self._squares[block.users]
+        own = block.own
+        known = self._squares[own]
         if np.isnan(known[:, :1]).any():
             known = np.square(block.X).sum(axis=1)
-            self._squares[block.users] = known
+            self._squares[own] = known
         return known
 
     def map(self, function: Callable, n_jobs=None) -> list:
