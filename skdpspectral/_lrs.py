@@ -9,7 +9,6 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from ._base import PrivateEstimator
 from ._id_index import IdIndex
@@ -421,10 +420,11 @@ class LRSRegressor(
             table = read_users(self, X, users, self.user_feature, reset=True)
             y = check_targets(self, y, len(table.X))
             d = table.n_features
-            scale, start = self._public_scale(d), self._public_start(d)
+            scale, start = self._public_scale(d), self._given_start(d)
             index = None if table.users is None else IdIndex(table.users, "users")
             plan = self._plan(d)
             release = self._start_release(plan)
+            start = self._public_start(release, start, d)
             rows = self._user_rows(table, y, index, scale)
             progress.begin(X, y)
             fit = self._fit_private if private else self._fit_exact
@@ -440,34 +440,35 @@ class LRSRegressor(
         """Return public scales, or None where they would come from the data."""
         if isinstance(self.scale, (bool, np.bool_)):
             return np.ones(n_features) if self._is_private() or not self.scale else None
-        scale = np.asarray(self.scale, dtype=np.float64)
-        good = scale.shape == (n_features,) and np.isfinite(scale).all()
-        if not good or not (scale > 0.0).all():
+        scale = _numbers(self.scale)
+        if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
             raise ValueError(
                 f"scale must be a boolean, or hold a positive number for each of the "
                 f"{n_features} features"
             )
         return scale
 
-    def _public_start(self, n_features: int) -> np.ndarray | None:
-        """Return a start that owes nothing to the data, of shape (d, r), or None."""
-        rank = min(self.rank, n_features)
-        if self.shared_weights == "fixed":
-            return np.zeros((n_features, 1))
+    def _given_start(self, n_features: int) -> np.ndarray | None:
+        """Return the start that `init` holds, of shape (d, r), or None."""
         if isinstance(self.init, str):
-            if self.init != "random":
-                return None
-            draws = check_random_state(self.random_state).normal(
-                size=(n_features, rank)
-            )
-            return lrs.positive_qr(draws)[0]
-        start = np.asarray(self.init, dtype=np.float64)
-        if start.shape != (rank, n_features) or not np.isfinite(start).all():
+            return None
+        shape = (min(self.rank, n_features), n_features)
+        start = _numbers(self.init)
+        if start is None or start.shape != shape:
             raise ValueError(
-                f"init must be {sorted(_STARTS)}, or finite numbers of shape "
-                f"(rank, n_features) = {(rank, n_features)}"
+                f"init must be one of {sorted(_STARTS)}, or finite numbers of shape "
+                f"(rank, n_features) = {shape}"
             )
         return lrs.positive_qr(start.T)[0]
+
+    def _public_start(self, release, given, n_features: int) -> np.ndarray | None:
+        """Return a start that owes nothing to the data, of shape (d, r), or None."""
+        if self.shared_weights == "fixed":
+            return np.zeros((n_features, 1))
+        if isinstance(self.init, str) and self.init == "random":
+            shape = (n_features, min(self.rank, n_features))
+            return lrs.positive_qr(release.public_normals(shape))[0]
+        return given
 
     def _fit_private(self, release, rows, scale, start, progress):
         """Release U, and fit every user beside it."""
@@ -533,6 +534,15 @@ class LRSRegressor(
         tags.regressor_tags.poor_score = True
         tags.target_tags.single_output = True
         return tags
+
+
+def _numbers(values) -> np.ndarray | None:
+    """Return finite float64 numbers, or None."""
+    try:
+        values = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return values if np.isfinite(values).all() else None
 
 
 def _as_float(value) -> float | None:

@@ -96,6 +96,10 @@ class Release:
         self._pending = {mechanism.name: mechanism for mechanism in plan.mechanisms}
         self._generator = noise_generator(random_state)
 
+    def public_normals(self, shape) -> np.ndarray:
+        """Return normals that owe nothing to the data, as for a random start."""
+        return self._generator.standard_normal(shape)
+
     def __call__(self, name: str, value, *, overwrite: bool = False) -> np.ndarray:
         """Return a planned statistic with its noise.
 
