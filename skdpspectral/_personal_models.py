@@ -89,6 +89,11 @@ class PersonalModels:
         ndarray of shape (n_rows,)
             Predictions.
         """
+        # A warning would tell of the values of some user.
+        with np.errstate(all="ignore"):
+            return self._predicted(features, codes, components)
+
+    def _predicted(self, features, codes, components) -> np.ndarray:
         out = np.empty(len(codes))
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
         for start in range(0, len(codes), size):

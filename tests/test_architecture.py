@@ -13,9 +13,14 @@ ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
+PURE |= {"_progress"}
+# Tables of users and what belongs to each; they know nothing of privacy.
+USERS = {"_id_index", "_users", "_personal_models"}
 BELOW_BASE = PURE | {"sensitivity", "accounting", "_release"}
-BELOW_ESTIMATORS = BELOW_BASE | {"_base", "_bounded_moments"}
-ESTIMATORS = {"_pca"}
+# Parts of an estimator: what it releases, and what it predicts.
+PARTS = {"_bounded_moments", "_lrs_private", "_lrs_prediction"}
+BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
+ESTIMATORS = {"_pca", "_lrs"}
 PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
 
 ALLOWED = {
@@ -25,8 +30,13 @@ ALLOWED = {
     "accounting": {"mechanisms"},
     "_release": {"mechanisms", "accounting"},
     "_base": {"mechanisms", "accounting", "_release", "_sklearn_compat"},
-    # Plans and releases that several estimators share.
+    "_id_index": {"_ids"},
+    "_users": {"_ids", "_rows"},
+    "_personal_models": {"_id_index"},
     "_bounded_moments": BELOW_BASE,
+    "_lrs_private": BELOW_BASE,
+    # No release is made from what belongs to users.
+    "_lrs_prediction": PURE | USERS | {"accounting"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
     "audit": {"_base", "_release", "accounting", "mechanisms"},
     "plotting": PUBLIC | set(skdpspectral.__all__),
@@ -78,6 +88,8 @@ def test_the_rule_sees_imports():
     assert {"_base", "_spectral", "_bounded_moments", "mechanisms"} <= found
     assert "_release" in internal_imports(ROOT / "audit" / "_epsilon.py")
     assert "mechanisms" in internal_imports(ROOT / "accounting" / "_gaussian.py")
+    found = internal_imports(ROOT / "_lrs_private.py")
+    assert {"sensitivity", "_spectral", "accounting", "mechanisms"} <= found
 
 
 RANDOM = re.compile(

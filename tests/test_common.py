@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import skdpspectral
-from skdpspectral import DPPCA, PrivacyAccountant
+from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant
 
 ESTIMATORS = [
     DPPCA(),
@@ -24,6 +24,20 @@ ESTIMATORS = [
     DPPCA(1, epsilon=1e-3, delta=1e-12),
     DPPCA(1, accountant=PrivacyAccountant()),
     DPPCA(1, accountant=PrivacyAccountant(1e6, 1e-6), allow_seeded=True),
+    LRSRegressor(),
+    LRSRegressor(epsilon=None),
+    LRSRegressor(epsilon=None, rank=2, init="moments", u_solver="cg", scale=False),
+    LRSRegressor(user_feature=0),
+    LRSRegressor(user_feature=-1, epsilon=None),
+    LRSRegressor(rank=0),
+    LRSRegressor(rank=3),
+    LRSRegressor(sparsity=0),
+    LRSRegressor(shared_weights="fixed"),
+    LRSRegressor(shared_weights="fixed", epsilon=None),
+    LRSRegressor(fit_intercept=False, neighbours="replace-one"),
+    LRSRegressor(init="random", clip_curvature=1.0, clip_gradient=1.0),
+    LRSRegressor(accountant=PrivacyAccountant()),
+    LRSRegressor(accountant=PrivacyAccountant(1e6, 1e-6), allow_seeded=True),
 ]
 
 
@@ -43,20 +57,22 @@ def test_every_estimator_is_checked():
     assert estimators == {type(estimator) for estimator in ESTIMATORS}
 
 
+@pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor()])
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-def test_checks_inside_a_with_block():
+def test_checks_inside_a_with_block(estimator):
     with PrivacyAccountant() as accountant:
-        check_estimator(DPPCA(1), on_skip=None)
+        check_estimator(estimator, on_skip=None)
     assert len(accountant.ledger) > 10
 
 
-def test_array_api_check_is_not_skipped_for_a_reason_of_ours():
+@pytest.mark.parametrize("estimator", ["DPPCA(1)", "LRSRegressor()"])
+def test_array_api_check_is_not_skipped_for_a_reason_of_ours(estimator):
     """Run the checks once more where scipy's array API support is on."""
     code = (
         "import warnings; warnings.simplefilter('ignore');"
         "from sklearn.utils.estimator_checks import check_estimator;"
-        "from skdpspectral import DPPCA;"
-        "results = check_estimator(DPPCA(1), on_skip=None, on_fail=None);"
+        "from skdpspectral import DPPCA, LRSRegressor;"
+        f"results = check_estimator({estimator}, on_skip=None, on_fail=None);"
         "assert not [r for r in results if r['status'] != 'passed'], results;"
         "print(len(results))"
     )
