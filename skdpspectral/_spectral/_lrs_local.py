@@ -20,6 +20,8 @@ from ._user_rows import Block
 _JITTER = 1e-13
 # Columns that keep less than this share of their square beside XU are not chosen.
 _COLLINEAR = 1e-9
+# Up to this order, elimination over all users at once is faster than LAPACK.
+_SMALL = 12
 # Up to so many nonzeros, repeated maxima are faster than a partial sort.
 _FEW = 8
 
@@ -131,23 +133,44 @@ def _inverse_grams(columns: np.ndarray) -> np.ndarray:
     """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
     gram = columns @ columns.transpose(0, 2, 1)
     if gram.shape[1] == 1:
-        tiny = np.finfo(float).tiny
-        usable = np.isfinite(gram) & (gram > tiny)
+        usable = np.isfinite(gram) & (gram > np.finfo(float).tiny)
         return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
-    identity = np.broadcast_to(np.eye(gram.shape[1]), gram.shape)
-    return solve_each(gram, identity)
+    return solve_each(gram, np.broadcast_to(np.eye(gram.shape[1]), gram.shape))
 
 
 def _solve_stack(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """np.linalg.solve for which one singular matrix spoils no other."""
+    """Solve positive definite systems of unit diagonal, one a user."""
+    if gram.shape[1] <= _SMALL:
+        return _eliminate(gram, right)
     try:
         return np.linalg.solve(gram, right)
-    except np.linalg.LinAlgError:
+    except np.linalg.LinAlgError:  # one singular matrix must spoil no other
         if len(gram) == 1:
             return np.zeros_like(right)
         half = len(gram) // 2
         parts = (slice(None, half), slice(half, None))
         return np.concatenate([_solve_stack(gram[p], right[p]) for p in parts])
+
+
+def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Gaussian elimination along the first axes, elementwise over users.
+
+    Pivots of positive definite matrices need no exchange; one that rounding has made
+    zero or negative marks a column that the others explain, and is left out.
+    """
+    size = gram.shape[1]
+    A = gram.transpose(1, 2, 0).copy()
+    b = right.transpose(1, 2, 0).copy()
+    pivots = np.empty((size, len(gram)))
+    for j in range(size):
+        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
+        factors = A[j + 1 :, j] * pivots[j]
+        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
+        b[j + 1 :] -= factors[:, None] * b[j]
+    for j in range(size - 1, -1, -1):
+        b[j] *= pivots[j]
+        b[:j] -= A[:j, j, None] * b[j]
+    return b.transpose(2, 0, 1)
 
 
 def least_squares(
