@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbours, Unit
@@ -75,8 +78,20 @@ class PrivacyPlan:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        releases = "; ".join(mechanism.describe() for mechanism in self.mechanisms)
+        releases = "; ".join(self._phrases()) or "nothing"
         return " ".join((self._guarantee(), f"It releases {releases}.", *self.remarks))
+
+    def _phrases(self) -> Iterator[str]:
+        """Describe releases, those together that follow and differ in name alone."""
+        nameless = functools.partial(replace, name="")
+        for _, group in itertools.groupby(self.mechanisms, key=nameless):
+            first, *others = group
+            phrase = first.describe()
+            if others:
+                names = f"{first.name!r} to {others[-1].name!r}"
+                each = f"{names} ({len(others) + 1} releases, each of "
+                phrase = phrase.replace(f"{first.name!r} (", each, 1)
+            yield phrase
 
     def _guarantee(self) -> str:
         if not math.isfinite(self.mu):
