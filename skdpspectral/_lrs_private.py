@@ -184,7 +184,8 @@ def _sum_of_users(release, name: str, rows, contributions: Callable, n_jobs):
 
     def part(block):
         return sum(
-            lrs.sum_on_grid(clip_rows(vectors, 1.0), grid)
+            # C order: norms of rows must not depend on how many rows there are.
+            lrs.sum_on_grid(clip_rows(np.ascontiguousarray(vectors), 1.0), grid)
             for vectors in contributions(block)
         )
 

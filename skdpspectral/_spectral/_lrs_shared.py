@@ -42,7 +42,8 @@ def pack_symmetric(matrices: np.ndarray) -> np.ndarray:
     """
     rows, columns = np.triu_indices(matrices.shape[1])
     factors = np.where(rows == columns, 1.0, np.sqrt(2.0))
-    return matrices[:, rows, columns] * factors
+    # C order: norms of rows must not depend on how many rows there are.
+    return np.multiply(matrices[:, rows, columns], factors, order="C")
 
 
 def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
