@@ -80,6 +80,10 @@ class PrivateEstimator(BaseEstimator):
     def _is_private(self) -> bool:
         return self.epsilon is not None and math.isfinite(self.epsilon)
 
+    def _plan_of(self, X) -> PrivacyPlan:
+        """Plan a fit of X, of which nothing but the public shape is used."""
+        return self.privacy_plan(*np.shape(X))
+
     def _budget(self) -> tuple[float, float]:
         """Return (epsilon, mu); both infinite where privacy is opted out."""
         if not self._is_private():

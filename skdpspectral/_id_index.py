@@ -29,7 +29,7 @@ def _kinds(ids: np.ndarray) -> frozenset:
 
 
 def _kind(cls: type) -> str:
-    for kind, base in (("strings", str), ("numbers", (Number, np.generic))):
+    for kind, base in (("strings", str), ("numbers", (Number, np.bool_))):
         if issubclass(cls, base):
             return kind
     return f"ids of type {cls.__name__}"
@@ -66,12 +66,14 @@ class IdIndex:
         return len(self._keys)
 
     def _build(self) -> None:
-        self._table = self._sorted = None
+        self._table = self._order = None
         if self._keys.dtype.kind in _SORTABLE:
             self._order = np.argsort(self._keys, kind="stable")
-            self._sorted = self._keys[self._order]
         else:
-            self._table = {key: code for code, key in enumerate(self._keys.tolist())}
+            self._table = self._make_table()
+
+    def _make_table(self) -> dict:
+        return {key: code for code, key in enumerate(self._keys.tolist())}
 
     @property
     def first(self):
@@ -100,15 +102,16 @@ class IdIndex:
                 f"{', '.join(sorted(self._kinds))}: 1 and '1' are different users; "
                 "convert the ids to the type of fit"
             )
-        if self._table is None:
-            return self._find_sorted(np.asarray(ids.tolist()))
-        get = self._table.get
-        return np.array([get(key, -1) for key in ids.tolist()], dtype=np.intp)
+        if self._table is None and ids.dtype == self._keys.dtype:
+            return self._find_sorted(ids)
+        # As Python's numbers, which compare exactly whatever their types.
+        table = self._make_table() if self._table is None else self._table
+        return np.array([table.get(key, -1) for key in ids.tolist()], dtype=np.intp)
 
     def _find_sorted(self, ids: np.ndarray) -> np.ndarray:
-        place = np.searchsorted(self._sorted, ids)
-        place = np.minimum(place, len(self._sorted) - 1)
-        return np.where(self._sorted[place] == ids, self._order[place], -1)
+        place = np.searchsorted(self._keys, ids, sorter=self._order)
+        code = self._order[np.minimum(place, len(self._order) - 1)]
+        return np.where(self._keys[code] == ids, code, -1)
 
     def with_id(self, key) -> IdIndex:
         """Return an index that also holds one more id."""

@@ -322,7 +322,7 @@ class LRSRegressor(
         if self._is_private():
             mechanisms = self._releases(n_features).mechanisms(mu)
         else:
-            rank = min(self.rank, n_features)
+            rank = min(int(self.rank), n_features)
             mechanisms = (Exact("components", (rank, n_features)),)
         return PrivacyPlan(
             epsilon=epsilon,
@@ -340,12 +340,12 @@ class LRSRegressor(
         )
 
     def _releases(self, n_features: int) -> SharedReleases:
-        rank = min(self.rank, n_features)
+        rank = min(int(self.rank), n_features)
         spectral = isinstance(self.init, str) and self.init == "spectral"
         return SharedReleases(
             rank=rank,
             n_features=n_features,
-            n_releases=self.n_releases if rank else 0,
+            n_releases=int(self.n_releases) if rank else 0,
             release_start=bool(rank) and spectral and self.shared_weights == "user",
             clip_curvature=_as_float(self.clip_curvature),
             clip_gradient=_as_float(self.clip_gradient),
@@ -360,6 +360,8 @@ class LRSRegressor(
                 f'fit_intercept must be "user" or False, got {self.fit_intercept!r}: '
                 "an intercept of all users would have to be released"
             )
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be None or a number of threads, not 0")
         if self.shared_weights == "fixed" and self.rank != 1:
             raise ValueError(
                 f'shared_weights="fixed" needs rank=1, got rank={self.rank}: one '
@@ -421,13 +423,17 @@ class LRSRegressor(
             y = check_targets(self, y, len(table.X))
             d = table.n_features
             scale, start = self._public_scale(d), self._given_start(d)
-            index = None if table.users is None else IdIndex(table.users, "users")
+            index = (
+                None
+                if table.users is None
+                else IdIndex(table.users, self._users_name())
+            )
             plan = self._plan(d)
             release = self._start_release(plan)
             start = self._public_start(release, start, d)
             rows = self._user_rows(table, y, index, scale)
             progress.begin(X, y)
-            fit = self._fit_private if private else self._fit_exact
+            fit = self._fit_private if private else self._fit_checked
             users_fit = fit(release, rows, scale, start, progress)
             # What belongs to users, apart from all public attributes.
             self._personal = self._personal_models(rows, users_fit, index)
@@ -435,6 +441,11 @@ class LRSRegressor(
             self.privacy_ = plan
             progress.end()
         return self
+
+    def _index(self, table) -> IdIndex | None:
+        if table.users is None:
+            return None
+        return IdIndex(table.users, self._users_name())
 
     def _public_scale(self, n_features: int) -> np.ndarray | None:
         """Return public scales, or None where they would come from the data."""
@@ -452,7 +463,7 @@ class LRSRegressor(
         """Return the start that `init` holds, of shape (d, r), or None."""
         if isinstance(self.init, str):
             return None
-        shape = (min(self.rank, n_features), n_features)
+        shape = (min(int(self.rank), n_features), n_features)
         start = _numbers(self.init)
         if start is None or start.shape != shape:
             raise ValueError(
@@ -466,7 +477,7 @@ class LRSRegressor(
         if self.shared_weights == "fixed":
             return np.zeros((n_features, 1))
         if isinstance(self.init, str) and self.init == "random":
-            shape = (n_features, min(self.rank, n_features))
+            shape = (n_features, min(int(self.rank), n_features))
             return lrs.positive_qr(release.public_normals(shape))[0]
         return given
 
@@ -486,6 +497,19 @@ class LRSRegressor(
         self.intercept_ = 0.0
         return users
 
+    def _fit_checked(self, *arguments):
+        """Fit without privacy, or say why numbers were too large for that."""
+        try:
+            with np.errstate(all="ignore"):
+                users = self._fit_exact(*arguments)
+            if np.isfinite(self.components_).all() and np.isfinite(self.coef_).all():
+                return users
+        except np.linalg.LinAlgError:
+            pass
+        raise ValueError(
+            "X or y holds numbers whose squares are beyond float64: choose other units"
+        )
+
     def _fit_exact(self, release, rows, scale, start, progress):
         """Fit everything without privacy."""
         if scale is None:
@@ -494,7 +518,7 @@ class LRSRegressor(
         d = rows.n_features
         alternation = lrs.Alternation(
             rows,
-            self._rules(d, self._public_prior(min(self.rank, d))),
+            self._rules(d, self._public_prior(min(int(self.rank), d))),
             shrink=self.shrink_to_mean and self.shared_weights == "user",
             solver=self.u_solver,
             n_jobs=self.n_jobs,
@@ -539,7 +563,10 @@ class LRSRegressor(
 def _numbers(values) -> np.ndarray | None:
     """Return finite float64 numbers, or None."""
     try:
-        values = np.asarray(values, dtype=np.float64)
+        values = np.asarray(values)
+        if values.dtype.kind not in "biufO":
+            return None
+        values = values.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         return None
     return values if np.isfinite(values).all() else None

@@ -34,7 +34,7 @@ class PersonalPredictions:
 
     def _rules(self, n_features: int, prior: np.ndarray) -> lrs.LocalRules:
         return lrs.LocalRules(
-            sparsity=min(self.sparsity, n_features),
+            sparsity=min(int(self.sparsity), n_features),
             ridge_shared=float(self.ridge_shared),
             ridge_sparse=float(self.ridge_sparse),
             prior=prior,
@@ -93,7 +93,7 @@ class PersonalPredictions:
             )
         if table.users is not None and not getattr(self, "_users_given", True):
             raise ValueError("users were given to predict, but not to fit")
-        codes = personal.codes(table.users, len(table.X))
+        codes = personal.codes(table.users, len(table.X), self._users_name())
         if not len(personal.weights):
             codes = np.full(len(table.X), -1)
         if self.unknown_user == "raise" and np.any(codes < 0):
@@ -103,6 +103,10 @@ class PersonalPredictions:
             )
         models = personal.with_shared(self.weights_, self.intercept_)
         return models.predict(table.features, codes, self.components_)
+
+    def _users_name(self) -> str:
+        """What errors call the ids."""
+        return "users" if self.user_feature is None else "user_feature"
 
     def _models(self) -> PersonalModels:
         """Return the users' models; none of them in a published copy."""
@@ -135,6 +139,9 @@ class PersonalPredictions:
             If the fit was private and had users.
         """
         predictions = self.predict(X, users=users)
+        y = check_targets(self, y, len(predictions))
+        if sample_weight is not None and np.shape(sample_weight) != y.shape:
+            raise ValueError("sample_weight must hold one number for each row of X")
         if self._is_private() and getattr(self, "_users_given", False):
             warnings.warn(
                 "a score pooled over users is a release of their private models and "
@@ -239,7 +246,7 @@ class PersonalPredictions:
         personal = self._models()
         if user is None and getattr(self, "_users_given", False):
             raise ValueError("user is missing: fit was given users")
-        code = int(personal.codes(None if user is None else [user], 1)[0])
+        code = int(personal.codes(None if user is None else [user], 1, "user")[0])
         code = code if len(personal.weights) else -1
         if code < 0 and self.unknown_user == "raise":
             raise ValueError("user was not in the fit; see unknown_user, personalize")

@@ -47,13 +47,13 @@ class PersonalModels:
             intercepts=np.empty(0),
         )
 
-    def codes(self, users, n_rows: int) -> np.ndarray:
-        """Codes of the rows' users, -1 for unknown ones."""
+    def codes(self, users, n_rows: int, name: str) -> np.ndarray:
+        """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
         if users is None:
             return np.zeros(n_rows, dtype=np.intp)
         if self.index is None:
             return np.full(n_rows, -1)
-        return self.index.find(users, "users")
+        return self.index.find(users, name)
 
     def coef(self, code: int, components: np.ndarray) -> np.ndarray:
         """U w + b of one user."""

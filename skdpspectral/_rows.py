@@ -94,9 +94,9 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
             f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
             "several targets need a model each"
         )
-    y = column_or_1d(y, warn=True)
     if np.iscomplexobj(y):
         raise ValueError("Complex data not supported: y must hold real numbers")
+    y = column_or_1d(y, warn=True)
     if len(y) != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
     try:

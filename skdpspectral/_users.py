@@ -95,7 +95,7 @@ def _check_length(users, n_rows: int):
 
 
 def _split_frame(estimator, X, names, user_feature, reset) -> UserTable:
-    position = position_of(user_feature, names, "user_feature")
+    position = position_of(user_feature, names, "user_feature") % len(names)
     users = np.asarray(read_column(X, position, "user_feature"))
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names)

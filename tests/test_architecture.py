@@ -38,7 +38,7 @@ ALLOWED = {
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
-    "audit": {"_base", "_release", "accounting", "mechanisms"},
+    "audit": {"_base", "_ids", "_release", "accounting", "mechanisms"},
     "plotting": PUBLIC | set(skdpspectral.__all__),
     "datasets": PUBLIC,
     "__init__": PUBLIC,

@@ -33,11 +33,9 @@ ESTIMATORS = [
     LRSRegressor(rank=3),
     LRSRegressor(sparsity=0),
     LRSRegressor(shared_weights="fixed"),
-    LRSRegressor(shared_weights="fixed", epsilon=None),
     LRSRegressor(fit_intercept=False, neighbours="replace-one"),
     LRSRegressor(init="random", clip_curvature=1.0, clip_gradient=1.0),
     LRSRegressor(accountant=PrivacyAccountant()),
-    LRSRegressor(accountant=PrivacyAccountant(1e6, 1e-6), allow_seeded=True),
 ]
 
 

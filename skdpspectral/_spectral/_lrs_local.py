@@ -70,6 +70,8 @@ class LocalFit:
         Penalised squared error.
     residual : ndarray of shape (n_users, height)
         y - X (U w + b).
+    n_used : ndarray of shape (n_users,)
+        How many features of the support are used, the leading ones.
     """
 
     weights: np.ndarray
@@ -77,6 +79,13 @@ class LocalFit:
     sparse: np.ndarray
     loss: np.ndarray
     residual: np.ndarray
+    n_used: np.ndarray
+
+    @property
+    def features(self) -> np.ndarray:
+        """Features in use, in ascending order; -1 in the place of others."""
+        used = np.arange(self.support.shape[1]) < self.n_used[:, None]
+        return np.sort(np.where(used, self.support, -1), axis=1)
 
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
@@ -215,7 +224,7 @@ def least_squares(
         weights = np.broadcast_to(rules.prior, (len(block), rank)).copy()
     loss = np.square(residual).sum(axis=1)
     loss += _penalty(weights, sparse, rules)
-    return LocalFit(weights, support, sparse, loss, residual)
+    return LocalFit(weights, support, sparse, loss, residual, allowed)
 
 
 def _columns(block, scores, support, used, rules: LocalRules) -> np.ndarray:
@@ -244,7 +253,8 @@ def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
     residual = block.y - _combine(scores, weights)
     residual -= (sparse[:, None, :] @ columns)[:, 0]
     loss = np.square(residual).sum(axis=1) + _penalty(weights, sparse, rules)
-    return LocalFit(weights, support, sparse, loss, residual)
+    n_used = rules.allowed(block.counts)
+    return LocalFit(weights, support, sparse, loss, residual, n_used)
 
 
 def gradient_and_squares(block, columns, residual, squares):
@@ -323,9 +333,10 @@ def local_step(block, scores, squares, fit, step, rules):
         Users whose support was to move; the others are at rest.
     """
     allowed = rules.allowed(block.counts)
-    used = np.arange(rules.sparsity) < allowed[:, None]
     support = _next_support(block, scores, squares, fit, step, rules)
-    tried = np.flatnonzero(((support != fit.support) & used).any(axis=1))
+    used = np.arange(rules.sparsity) < allowed[:, None]
+    features = np.sort(np.where(used, support, -1), axis=1)
+    tried = np.flatnonzero((features != fit.features).any(axis=1))
     if not len(tried):
         return fit, step, tried
     new = least_squares(

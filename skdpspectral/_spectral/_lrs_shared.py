@@ -7,6 +7,8 @@ A = sum_i (w_i w_i') (x) G_i, where G_i = X_i'X_i.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from scipy import linalg
 
@@ -90,14 +92,17 @@ def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarr
 
 def solve_curvature(curvature: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the matrix D of shape (d, r) with curvature vec(D) = vec(right)."""
-    diagonal = np.diagonal(curvature)
-    ridge = _JITTER * max(float(diagonal.max(initial=0.0)), np.finfo(float).tiny)
+    largest = float(np.diagonal(curvature).max(initial=0.0))
+    if not largest > 0.0:
+        return np.zeros_like(right)
     flat = right.T.ravel()
-    matrix = curvature + ridge * np.eye(len(flat))
+    matrix = curvature / largest + _JITTER * np.eye(len(flat))
     try:
-        solution = linalg.solve(matrix, flat, assume_a="pos")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", linalg.LinAlgWarning)
+            solution = linalg.solve(matrix, flat / largest, assume_a="pos")
     except linalg.LinAlgError:
-        solution = linalg.lstsq(matrix, flat)[0]
+        solution = linalg.lstsq(matrix, flat / largest)[0]
     return solution.reshape(right.shape[::-1]).T
 
 

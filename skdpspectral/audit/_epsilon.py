@@ -14,7 +14,8 @@ from sklearn.base import clone
 
 from .._release import record_releases
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon, without_accountant
-from ..mechanisms import Neighbours, PrivacyPlan, Unit
+from ..mechanisms import PrivacyPlan
+from ._neighbours import check_neighbours
 
 _BATCHES_PER_WORKER = 8
 
@@ -121,27 +122,39 @@ def mu_lower_bound(
     return _bound_at(scores, neighbour_scores, threshold, alpha)
 
 
-def _fit_recorded(estimator, X) -> dict[str, np.ndarray]:
+def _fit_recorded(estimator, data: tuple) -> dict[str, np.ndarray]:
     with record_releases() as released:
-        estimator.fit(X)
+        estimator.fit(*data)
     return released
 
 
-def _exact_releases(estimator, X) -> dict[str, np.ndarray]:
+def _exact_releases(estimator, data: tuple) -> dict[str, np.ndarray]:
     """Return what a fit would release without noise."""
     estimator = clone(estimator).set_params(epsilon=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
-        return _fit_recorded(estimator, X)
+        return _fit_recorded(estimator, data)
+
+
+def _require_same_releases(estimator, plan: PrivacyPlan, X) -> None:
+    """Refuse to learn from a fit without noise what one with noise releases."""
+    exact = clone(estimator).set_params(epsilon=None)._plan_of(X)
+    shapes = [{m.name: m.shape for m in p.mechanisms} for p in (plan, exact)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"statistic must be given for {plan.estimator}: without noise it is "
+            "another algorithm with other releases, of which no likelihood ratio can "
+            "be taken"
+        )
 
 
 class _LikelihoodRatio:
     """Log likelihood ratio of Gaussian releases, and the midpoint as threshold."""
 
-    def __init__(self, estimator, X, X_neighbour):
-        exact = _exact_releases(estimator, X)
-        neighbour = _exact_releases(estimator, X_neighbour)
-        plan = estimator.privacy_plan(*np.shape(X))
+    def __init__(self, estimator, plan: PrivacyPlan, data: tuple, other: tuple):
+        _require_same_releases(estimator, plan, data[0])
+        exact = _exact_releases(estimator, data)
+        neighbour = _exact_releases(estimator, other)
         # <M, D> over all entries weighs each off-diagonal twice, which is right:
         # its variance is half of the diagonal's.
         self.directions = {
@@ -158,14 +171,14 @@ class _LikelihoodRatio:
         )
 
 
-def _scores(estimator, X, statistic, seeds) -> list[float]:
+def _scores(estimator, data: tuple, statistic, seeds) -> list[float]:
     """Fit once a seed (None: fresh entropy) and take the statistic."""
     scores = []
     model = clone(estimator)
     for seed in seeds:
         if seed is not None:
             model.set_params(random_state=int(seed))
-        released = _fit_recorded(model, X)
+        released = _fit_recorded(model, data)
         scores.append(float(statistic(model, released)))
     return scores
 
@@ -177,6 +190,8 @@ def audit_epsilon(
     statistic: Callable | None = None,
     n_trials: int = 10_000,
     *,
+    y=None,
+    y_neighbour=None,
     delta: float | None = None,
     confidence: float = 0.99,
     n_jobs: int | None = None,
@@ -193,14 +208,23 @@ def audit_epsilon(
         An unfitted estimator of this package, or what gives one without arguments.
         No ledger is charged, neither its own nor that of a ``with`` block.
     X, X_neighbour : array-like of shape (n_samples, n_features)
-        Neighbouring data sets, which differ in one row. They must be **made up**:
-        they are seen in the clear.
+        Neighbouring data sets in the sense of the plan: they differ in one row or,
+        where users are protected, in one user with all of that user's rows (users
+        are the column `user_feature` of the estimator). Under add-remove-one they
+        have different numbers of rows. They must be **made up**: they are seen in
+        the clear.
     statistic : callable or None, default=None
         ``statistic(estimator, released) -> float``, larger for the neighbour, of
         the fitted estimator and the dict of everything that the release layer let
-        out. None takes the log likelihood ratio of the released arrays.
+        out. It decides at its attribute `threshold`, if it has one; half of the
+        trials go to choosing one otherwise. None takes the log likelihood ratio of
+        the released arrays, whose means are those of a fit without noise: where
+        that is another algorithm a statistic must be given, and where a release
+        depends on earlier ones another statistic may be sharper.
     n_trials : int, default=10000
         Fits on each data set.
+    y, y_neighbour : array-like of shape (n_samples,) or None, default=None
+        Targets, for estimators that take them; ``y_neighbour=None`` takes `y`.
     delta : float or None, default=None
         Where epsilon is stated; None takes the estimator's.
     confidence : float, default=0.99
@@ -218,7 +242,8 @@ def audit_epsilon(
     Raises
     ------
     ValueError
-        If the estimator claims nothing, or the numbers are out of range.
+        If the estimator claims nothing, the data sets are not neighbours, a
+        statistic is missing, or the numbers are out of range.
 
     Examples
     --------
@@ -237,22 +262,20 @@ def audit_epsilon(
         raise ValueError(f"n_trials must be at least 4, got {n_trials}")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    if np.shape(X) != np.shape(X_neighbour):
-        raise ValueError("X and X_neighbour must have the same shape")
+    data, other = _with_targets(X, X_neighbour, y, y_neighbour)
     estimator = factory if hasattr(factory, "fit") else factory()
     estimator = clone(estimator).set_params(accountant=None)
-    plan = estimator.privacy_plan(*np.shape(X))
+    plan = estimator._plan_of(X)
     if not math.isfinite(plan.mu):
         raise ValueError("an estimator with epsilon=None claims nothing to audit")
-    _check_neighbours(plan, np.asarray(X), np.asarray(X_neighbour))
-    threshold = None
+    check_neighbours(estimator, plan, data, other)
     with without_accountant():
         if statistic is None:
-            statistic = _LikelihoodRatio(estimator, X, X_neighbour)
-            threshold = statistic.threshold
+            statistic = _LikelihoodRatio(estimator, plan, data, other)
         scores = _all_scores(
-            estimator, (X, X_neighbour), statistic, n_trials, n_jobs, random_state
+            estimator, (data, other), statistic, n_trials, n_jobs, random_state
         )
+    threshold = getattr(statistic, "threshold", None)
     mu = mu_lower_bound(*scores, threshold=threshold, confidence=confidence)
     delta = plan.delta if delta is None else delta
     return AuditResult(
@@ -266,19 +289,16 @@ def audit_epsilon(
     )
 
 
-def _check_neighbours(plan: PrivacyPlan, X, X_neighbour) -> None:
-    """Refuse data sets that the guarantee does not speak of."""
-    if (plan.unit, plan.neighbours) != (Unit.ROW, Neighbours.REPLACE_ONE):
-        return
-    differing = int(np.any(X_neighbour != X, axis=1).sum())
-    if differing != 1:
-        raise ValueError(
-            f"X and X_neighbour must differ in one row, but differ in {differing}: "
-            "anything else is not what the guarantee is about"
-        )
+def _with_targets(X, X_neighbour, y, y_neighbour) -> tuple[tuple, tuple]:
+    """Return what each fit is called with."""
+    if y is None:
+        if y_neighbour is not None:
+            raise ValueError("y_neighbour was given, but y was not")
+        return (X,), (X_neighbour,)
+    return (X, y), (X_neighbour, y if y_neighbour is None else y_neighbour)
 
 
-def _all_scores(estimator, data, statistic, n_trials, n_jobs, random_state):
+def _all_scores(estimator, sides, statistic, n_trials, n_jobs, random_state):
     """Scores on both data sets, in batches; the same for any number of jobs."""
     seeds = [None] * (2 * n_trials)
     if random_state is not None:
@@ -288,16 +308,16 @@ def _all_scores(estimator, data, statistic, n_trials, n_jobs, random_state):
     batch = math.ceil(n_trials / _BATCHES_PER_WORKER)
     jobs = [
         (
-            X,
+            data,
             seeds[
                 side * n_trials + start : side * n_trials + min(start + batch, n_trials)
             ],
         )
-        for side, X in enumerate(data)
+        for side, data in enumerate(sides)
         for start in range(0, n_trials, batch)
     ]
     results = Parallel(n_jobs=n_jobs)(
-        delayed(_scores)(estimator, X, statistic, chunk) for X, chunk in jobs
+        delayed(_scores)(estimator, data, statistic, chunk) for data, chunk in jobs
     )
     flat = np.concatenate(results)
     return flat[:n_trials], flat[n_trials:]

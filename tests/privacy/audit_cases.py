@@ -14,13 +14,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
 
 import skdpspectral
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 
 CONFIDENCE = 0.99
 _BACKGROUND = 3
+_OTHER_USERS, _CANARY = 2, 9
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,12 @@ class Case:
     row: np.ndarray
     replacement: np.ndarray
     tight: bool = True
+    epsilon = 4.0
+
+    @property
+    def n_trials(self):
+        """Return how many fits on either side show that a tight bound is tight."""
+        return 16_000 if self.tight else 4_000
 
     def data(self):
         """Return the two neighbouring data sets; the other rows are zero."""
@@ -49,6 +57,71 @@ class Case:
         neighbour = X.copy()
         X[0], neighbour[0] = self.row, self.replacement
         return X, neighbour
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X, neighbour = self.data()
+        model = self.make(epsilon)
+        return {"factory": model, "X": X, "X_neighbour": neighbour}
+
+
+@dataclass(frozen=True)
+class UserCase:
+    """One worst case of a user with all their rows.
+
+    The statistic is the likelihood ratio of the whole transcript, of one release
+    given those before it. Fits end with the last release, which costs a third of the
+    time and changes no bit of the transcript.
+
+    Parameters
+    ----------
+    parameters : dict
+        Of the estimator.
+    user, replacement : tuple of (rows, targets) or None
+        The user in both data sets; None where there is none.
+    tight : bool
+        Whether every release moves by its whole sensitivity, whatever the earlier
+        ones were.
+    epsilon : float
+        Where the audit is made; few trials are enough where epsilon is large.
+    n_trials : int
+        Fits on either side.
+    """
+
+    parameters: dict
+    user: tuple | None
+    replacement: tuple | None
+    tight: bool = True
+    epsilon: float = 16.0
+    n_trials: int = 4_000
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        common = {"sparsity": 0, "user_feature": 0, "epsilon": epsilon}
+        return LRSRegressor(**{**common, **self.parameters})
+
+    def users(self):
+        """Return the users of both data sets; two of them are always there."""
+        rows, _ = self.user or self.replacement
+        background = alike(_OTHER_USERS, *np.shape(rows))
+        sides = (self.user, self.replacement)
+        return [background | ({_CANARY: user} if user else {}) for user in sides]
+
+    def arguments(self, epsilon, *, whole_fits=False):
+        """Return what `audit_epsilon` is called with."""
+        users, others = self.users()
+        model = self.make(epsilon)
+        quick = ReleasesAlone(**model.get_params())
+        X, y = table(users)
+        X_neighbour, y_neighbour = table(others)
+        return {
+            "factory": model if whole_fits else quick,
+            "X": X,
+            "X_neighbour": X_neighbour,
+            "y": y,
+            "y_neighbour": y_neighbour,
+            "statistic": TranscriptRatio(model, users, others),
+        }
 
 
 def _unit(*entries):
@@ -92,14 +165,91 @@ CASES = {
 }
 
 
-def audit(name, epsilon, n_trials, *, random_state=0, n_jobs=None):
+# Of two users' rows and targets: a target that is clipped whatever the unit.
+_HUGE = 1e12
+# One feature: a user who is clipped moves every sum by one, whatever U is.
+_LOUD = (np.array([[1.0], [-1.0]]), _HUGE * np.array([1.0, -1.0]))
+# With a ridge these have weights that let the gradient drown the curvature, and the
+# second feature's sign is that of the gradient (lemma on sums over users).
+_OPPOSITE = [(1e-4 * np.array([[0.01, sign]]), np.array([_HUGE])) for sign in (1, -1)]
+# Weights that are fixed leave the sign of the gradient to the targets.
+_SIGNED = [(np.ones((1, 1)), sign * np.array([1e9])) for sign in (1, -1)]
+_UNIT_CLIPS = {"clip_curvature": 1.0, "clip_gradient": 1.0}
+
+CASES |= {
+    # The start, the medians and the moments, all of them by all of what is planned.
+    "lrs-joins": UserCase(
+        {"n_releases": 2, "fit_intercept": False},
+        None,
+        _LOUD,
+        epsilon=4.0,
+        n_trials=16_000,
+    ),
+    "lrs-leaves": UserCase({"n_releases": 3}, _LOUD, None),
+    # Rows and targets of 1e60: squares are far beyond every clip, and finite.
+    "lrs-extreme": UserCase(
+        {"n_releases": 2, "clip_curvature": 1e-3, "fit_intercept": False},
+        None,
+        (np.full((2, 1), 1e60), np.full(2, -1e60)),
+    ),
+    # All weights alike on all directions, and rows alike in all features: most of
+    # the curvature is off both diagonals.
+    "lrs-rank-3": UserCase(
+        {
+            "rank": 3,
+            "n_releases": 2,
+            "init": np.eye(3).tolist(),
+            "fit_intercept": False,
+            "clip_curvature": 1e-8,
+        },
+        None,
+        (np.ones((2, 3)), np.full(2, _HUGE)),
+    ),
+    "lrs-replaced": UserCase(
+        {
+            "n_releases": 1,
+            "init": [[1.0, 0.0]],
+            "fit_intercept": False,
+            "neighbours": "replace-one",
+            **_UNIT_CLIPS,
+        },
+        *_OPPOSITE,
+    ),
+    "lrs-replaced-fixed": UserCase(
+        {
+            "n_releases": 2,
+            "shared_weights": "fixed",
+            "fit_intercept": False,
+            "neighbours": "replace-one",
+            **_UNIT_CLIPS,
+        },
+        *_SIGNED,
+    ),
+    # Projectors on orthogonal lines are only the root of two apart.
+    "lrs-replaced-start": UserCase(
+        {"n_releases": 1, "fit_intercept": False, "neighbours": "replace-one"},
+        *((row[None], np.ones(1)) for row in np.eye(2)),
+    ),
+    # Votes on both sides of every threshold, at most of the budget.
+    "lrs-replaced-medians": UserCase(
+        {
+            "n_releases": 1,
+            "init": [[1.0]],
+            "fit_intercept": False,
+            "clip_share": 0.95,
+            "neighbours": "replace-one",
+        },
+        (np.full((1, 1), 1e-9), np.full(1, 1e-9)),
+        (np.ones((1, 1)), np.full(1, _HUGE)),
+        tight=False,
+    ),
+}
+
+
+def audit(name, epsilon, n_trials, *, random_state=0, n_jobs=None, **options):
     """Audit one case."""
-    case = CASES[name]
-    X, neighbour = case.data()
     return audit_epsilon(
-        lambda: case.make(epsilon),
-        X,
-        neighbour,
+        **CASES[name].arguments(epsilon, **options),
         n_trials=n_trials,
         confidence=CONFIDENCE,
         n_jobs=n_jobs,
