@@ -47,6 +47,8 @@ class PrivateEstimator(BaseEstimator):
     that passes its plan to :meth:`_start_release` before it reads the data.
     """
 
+    # Calls of decorators between a fit and its caller, for warnings that name a line.
+    _levels_around_fit: ClassVar[int] = 0
     # Constructor parameters that may be arrays or lists.
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
 
@@ -97,7 +99,7 @@ class PrivateEstimator(BaseEstimator):
                 f"epsilon={self.epsilon}: {type(self).__name__} is fitted without "
                 "privacy; its attributes reveal the data",
                 PrivacyLeakWarning,
-                stacklevel=3,
+                stacklevel=3 + self._levels_around_fit,
             )
         elif n_public is not None and self.delta >= 1.0 / n_public:
             warnings.warn(

@@ -17,6 +17,7 @@ from ._lrs_private import SharedReleases, release_directions
 from ._progress import FitProgress
 from ._rows import check_targets
 from ._sklearn_compat import (
+    CALLBACK_LEVELS,
     CallbackSupportMixin,
     Interval,
     StrOptions,
@@ -207,6 +208,7 @@ class LRSRegressor(
     """
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
@@ -504,10 +506,11 @@ class LRSRegressor(
                 users = self._fit_exact(*arguments)
             if np.isfinite(self.components_).all() and np.isfinite(self.coef_).all():
                 return users
-        except np.linalg.LinAlgError:
+        except ValueError:  # of LAPACK; everything else was checked before
             pass
         raise ValueError(
-            "X or y holds numbers whose squares are beyond float64: choose other units"
+            "X or y holds numbers, in units of scale, with squares beyond float64: "
+            "choose other units"
         )
 
     def _fit_exact(self, release, rows, scale, start, progress):
@@ -532,7 +535,7 @@ class LRSRegressor(
                 f"LRSRegressor did not converge in {n_iter} iterations; increase "
                 "max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=4 + self._levels_around_fit,
             )
         release("components", (U / scale[:, None]).T)
         users = alternation.users

@@ -46,11 +46,13 @@ class PersonalPredictions:
 
     def _personal_models(self, rows, users, index) -> PersonalModels:
         """Models of the users of a fit, in units of the data."""
+        with np.errstate(all="ignore"):
+            sparse = users.sparse / self.scale_[users.support]
         models = PersonalModels(
             index=None if index is None else index.without_codes(),
-            weights=users.weights,
+            weights=_finite_or_zero(users.weights),
             support=users.support,
-            sparse=users.sparse / self.scale_[users.support],
+            sparse=_finite_or_zero(sparse),
             intercepts=np.zeros(rows.n_users),
         )
         if rows.y_means is not None:
@@ -58,7 +60,9 @@ class PersonalPredictions:
             fitted = models.predict(
                 lambda part: rows.X_means[part], everyone, self.components_
             )
-            models.intercepts[:] = rows.y_means - fitted
+            with np.errstate(all="ignore"):
+                intercepts = rows.y_means - fitted
+            models.intercepts[:] = _finite_or_zero(intercepts)
         return models
 
     def predict(self, X, *, users=None):
@@ -195,8 +199,11 @@ class PersonalPredictions:
 
     def _prior_of_users(self, rank: int) -> np.ndarray:
         """Return what weights of a new user are shrunk to."""
-        exact = not self.privacy_.private and self.epsilon is None
-        shrunk = exact and self.shrink_to_mean and self.shared_weights == "user"
+        shrunk = (
+            not self._is_private()
+            and self.shrink_to_mean
+            and self.shared_weights == "user"
+        )
         return self.weights_ if shrunk else self._public_prior(rank)
 
     def _only_user(self, table: UserTable, user):
@@ -266,3 +273,8 @@ class PersonalPredictions:
                 stacklevel=2,
             )
         return state
+
+
+def _finite_or_zero(values: np.ndarray) -> np.ndarray:
+    """Take zero for what a user's extreme rows have put beyond float64."""
+    return np.where(np.isfinite(values), values, 0.0)

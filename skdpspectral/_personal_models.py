@@ -122,9 +122,18 @@ class PersonalModels:
         code = int(self.index.find([user], "user")[0])
         index = self.index if code >= 0 else self.index.with_id(user)
         code = len(self.weights) if code < 0 else code
+        k = max(self.support.shape[1], model.support.shape[1])
+        old, new = self._widened(k), model._widened(k)
         names = ("weights", "support", "sparse", "intercepts")
-        arrays = (_set(getattr(self, n), code, getattr(model, n)) for n in names)
+        arrays = (_set(getattr(old, n), code, getattr(new, n)) for n in names)
         return PersonalModels(index, *arrays)
+
+    def _widened(self, sparsity: int) -> PersonalModels:
+        """Return the same models with room for more nonzeros."""
+        room = ((0, 0), (0, sparsity - self.support.shape[1]))
+        return replace(
+            self, support=np.pad(self.support, room), sparse=np.pad(self.sparse, room)
+        )
 
 
 def _set(array: np.ndarray, code: int, value: np.ndarray) -> np.ndarray:

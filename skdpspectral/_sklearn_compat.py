@@ -4,7 +4,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
+
+    # Calls between a method that is wrapped by with_callbacks and its caller.
+    CALLBACK_LEVELS = 1
 except ImportError:
+    CALLBACK_LEVELS = 0
 
     class CallbackSupportMixin:
         """Stand-in for versions of scikit-learn without callbacks."""
@@ -14,4 +18,10 @@ except ImportError:
         return method
 
 
-__all__ = ["CallbackSupportMixin", "Interval", "StrOptions", "with_callbacks"]
+__all__ = [
+    "CALLBACK_LEVELS",
+    "CallbackSupportMixin",
+    "Interval",
+    "StrOptions",
+    "with_callbacks",
+]

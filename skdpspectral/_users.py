@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 from ._ids import column_names, position_of, read_column
 from ._rows import check_features, check_rows
 
-# Beyond these, neighbouring whole numbers are one and the same float.
+# From these on, neighbouring whole numbers are one and the same float.
 _LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 
 
@@ -97,6 +97,7 @@ def _check_length(users, n_rows: int):
 def _split_frame(estimator, X, names, user_feature, reset) -> UserTable:
     position = position_of(user_feature, names, "user_feature") % len(names)
     users = np.asarray(read_column(X, position, "user_feature"))
+    _check_exact(users)
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -154,9 +155,9 @@ def _other_columns(position: int, n_columns: int):
 def _check_exact(users: np.ndarray) -> None:
     """Refuse float ids that may stand for several users at once."""
     largest = _LARGEST_ID.get(users.dtype)
-    if largest is not None and np.any(np.abs(users) > largest):
+    if largest is not None and np.any(np.abs(users) >= largest):
         raise ValueError(
-            f"user_feature: ids beyond {largest:g} are not exact in {users.dtype}, so "
+            f"user_feature: ids from {largest:g} on are not exact in {users.dtype}, so "
             "that several users may have become one; use a wider type, or pass "
             "users=..."
         )
