@@ -33,7 +33,7 @@ starts = ["spectral", "random"]
 
 
 def one_fit(t, m, start, seed):
-    """Return the error of all coefficients, and the share of users recovered."""
+    """Return the error of all coefficients, and the share of users with a small one."""
     X, y, users, truth = make_low_rank_sparse_tasks(
         t, m, d, rank=1, sparsity=k, return_coef=True, random_state=seed
     )
@@ -55,7 +55,7 @@ def one_fit(t, m, start, seed):
         model.fit(X, y, users=users)
     coef = np.stack([model.get_coef(user) for user in range(t)])
     distances = np.linalg.norm(coef - truth.coef, axis=1)
-    return np.sqrt(np.mean(distances**2)), np.mean(distances < 1e-3)
+    return np.sqrt(np.mean(distances**2)), np.mean(distances < 0.1)
 
 
 cells = [(t, m, start) for start in starts for m in n_rows for t in n_users]
@@ -66,7 +66,7 @@ results = np.array(results).reshape(
     len(starts), len(n_rows), len(n_users), n_repeats, 2
 )
 success = (results[..., 0] < 1e-3).mean(axis=-1)
-recovered = results[..., 1].mean(axis=-1)
+nearly = np.round(results[..., 1].mean(axis=-1), 2)
 
 # %%
 # All users recovered
@@ -99,10 +99,31 @@ def draw_maps(values, label):
 draw_maps(success, "share of draws with all users recovered")
 
 # %%
-# Single users recovered
+# Users nearly recovered
 # ----------------------
-# The same fits, counting users.
+# The same fits, counting users whose own error is below 0.1.
 
-draw_maps(np.round(recovered, 2), "share of users recovered")
+draw_maps(nearly, "share of users with an error below 0.1")
 
 # %%
+# What holds:
+#
+# - With 70 rows, less than half the features, recovery from the spectral start was
+#   exact in every draw of this map. A user alone would need 150.
+# - Rows matter more than users. Between 45 and 60 rows success sets in, for 50 users
+#   as for 200. Below, more users do not help: a user's own ten positions must be found
+#   from that user's rows.
+# - More users do help to find the direction. With 25 of them the spectral start is
+#   what makes the difference; the random start fails where the former succeeds.
+#
+# What does not:
+#
+# - The two kinds of failure look alike in the first map and not in the second. With 25
+#   users and few rows the direction itself is wrong, and nearly all users with it. With
+#   100 and more the direction is right to a hundredth, but one or two users end in
+#   wrong positions, which moves everybody a little: no exact recovery, and yet a good
+#   model for nearly all.
+# - From 50 users on, the random start is nearly as good as the spectral one. The
+#   start decides less than one might think; the private fit has a noisy one anyway.
+# - Five draws a cell resolve shares of a fifth. And these are Gaussian features: with
+#   correlated ones positions are harder to find.

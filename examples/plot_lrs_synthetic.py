@@ -23,7 +23,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
-from skdpspectral import LRSRegressor, PrivacyLeakWarning
+from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 
 n_users, n_rows, d, k = 75, 100, 150, 10
@@ -162,7 +162,8 @@ for name in own:
     ]
     numbers = "/".join(str(n) for n in sorted({own[name](rank) for rank in (1, 3)}))
     print(f"{name:30s}{numbers:>12s}" + "".join(f"{cell:>18s}" for cell in cells))
-print("iterations to rounding:", {r: np.mean(n) for r, n in iterations.items()})
+for rank, counts in iterations.items():
+    print(f"iterations of the last line, r = {rank}: {np.mean(counts):.0f}")
 
 # %%
 # How many numbers of one's own?
@@ -203,8 +204,10 @@ for ax, rank in zip(axes, (1, 3), strict=True):
         value = np.mean(errors[rank, name])
         ax.plot(own[name](rank), value, marker, color=color, label=name, ms=7)
     ax.axvline(rank + k, color="0.7", linestyle=":", zorder=0)
-    ax.set_xscale("symlog", linthresh=1)
-    ax.set_xticks([0, 1, 10, 100], ["0", "1", "10", "100"])
+    ax.set_xscale("symlog", linthresh=1, linscale=0.4)
+    ax.set_xticks([0, 1, 3, 10, 30, 150], [0, 1, 3, 10, 30, 150])
+    ax.set_xlim(-0.5, 220)
+    ax.minorticks_off()
     ax.set(yscale="log", xlabel="numbers of a user's own", title=f"r = {rank}")
     ax.grid(which="major", axis="y", alpha=0.3)
 axes[0].set_ylabel("error of coefficients")

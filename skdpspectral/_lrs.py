@@ -420,7 +420,7 @@ class LRSRegressor(
             private=private,
             verbose=self.verbose,
         )
-        with self._unchanged_on_error():
+        with progress, self._unchanged_on_error():
             table = read_users(self, X, users, self.user_feature, reset=True)
             y = check_targets(self, y, len(table.X))
             d = table.n_features

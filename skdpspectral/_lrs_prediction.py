@@ -252,7 +252,7 @@ class PersonalPredictions:
         check_is_fitted(self)
         personal = self._models()
         if user is None and getattr(self, "_users_given", False):
-            raise ValueError("user is missing: fit was given users")
+            raise ValueError("user is missing: fit was given users; pass the user's id")
         code = int(personal.codes(None if user is None else [user], 1, "user")[0])
         code = code if len(personal.weights) else -1
         if code < 0 and self.unknown_user == "raise":

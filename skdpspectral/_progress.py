@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from sklearn.base import clone
+
+from ._sklearn_compat import callback_management_context
 
 
 class FitProgress:
@@ -26,13 +30,29 @@ class FitProgress:
     def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
         self._private, self._verbose = private, verbose
         self._name, self._max_steps = type(estimator).__name__, max_steps
-        self._context = None
-        if hasattr(estimator, "_init_callback_context"):
-            self._context = estimator._init_callback_context(max_subtasks=max_steps)
-        self._shown = estimator
-        if private and self._context is not None:
-            self._shown = clone(estimator).set_params(accountant=None)
-        self._data = {}
+        self._data, self._cleanup = {}, contextlib.ExitStack()
+        self._shown, self._context = estimator, None
+        if not hasattr(estimator, "_init_callback_context"):
+            return
+        if private:
+            self._shown = self._stand_in(estimator)
+        self._context = self._shown._init_callback_context(max_subtasks=max_steps)
+
+    def _stand_in(self, estimator):
+        """Return an unfitted estimator that callbacks may keep, without a ledger."""
+        shown = clone(estimator).set_params(accountant=None)
+        for name in ("_skl_callbacks", "_parent_callback_ctx"):
+            if hasattr(estimator, name):
+                setattr(shown, name, getattr(estimator, name))
+        self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)
+        self._cleanup.enter_context(callback_management_context(shown))
+        return shown
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return self._cleanup.__exit__(*error)
 
     def begin(self, X, y) -> None:
         """Tell callbacks that the fit begins."""

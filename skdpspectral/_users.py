@@ -87,9 +87,13 @@ def read_users(estimator, X, users, user_feature, *, reset: bool) -> UserTable:
 def _check_length(users, n_rows: int):
     if users is None:
         return None
-    if isinstance(users, (str, bytes)) or not hasattr(users, "__len__"):
+    try:
+        n_users = -1 if isinstance(users, (str, bytes)) else len(users)
+    except TypeError:
+        n_users = -1
+    if n_users < 0:
         raise ValueError("users must be an array of one id a row of X")
-    if len(users) != n_rows:
+    if n_users != n_rows:
         raise ValueError("users must hold as many ids as X has rows")
     return users
 

@@ -133,7 +133,6 @@ LRS_PARAMETERS = {
     "n_jobs": {"zero": 0, "float": 1.5, "text": "2", "boolean": True, "array": [1]},
     "verbose": {"negative": -1, "float": 1.5, "text": "yes", "None": None},
 }
-# "n_jobs: zero" awaits fix: it is charged.
 CASES = [
     bad(f"{name}: {label}", lambda s, n=name, v=value: s.lrs.fit(**{n: v}), name)
     for name, values in LRS_PARAMETERS.items()
@@ -159,7 +158,7 @@ SCALES = {
     "complex": [np.full(4, 1j)],
 }
 CASES += [
-    # One message says all that init may be. "complex" awaits fix, of scale as well.
+    # One message says all that init may be.
     bad("init", lambda s, v=value: s.lrs.fit(init=v), "init", "(rank, n_features)")
     for values in ARRAYS.values()
     for value in values
@@ -273,7 +272,6 @@ SAME_TARGET |= {"long": "short", "infinite": "NaN"}
 for label, (make, *says) in TARGETS.items():
     mistake = f"targets: {SAME_TARGET.get(label, label)}"
     CASES += [
-        # score awaits fix, and so does "complex", which quotes y.
         bad(mistake, lambda s, m=make, c=call: c(s.lrs, m(s.lrs.y)), "y", *says)
         for call in (
             lambda s, y: s.fit(y=y),
@@ -289,7 +287,7 @@ CASES += [
         lambda s, w=w: s.lrs.score(sample_weight=w),
         "sample_weight",
     )
-    for w in (np.ones(9), np.ones((60, 2)))  # awaits fix
+    for w in (np.ones(9), np.ones((60, 2)))
 ]
 
 # -- users beside the rows -------------------------------------------------------------
@@ -462,7 +460,6 @@ COLUMNS = {
 SAME_COLUMN = {"nothing else in a table": "nothing else", "NaN": "missing"}
 SAME_COLUMN |= dict.fromkeys(("missing in polars", "missing in objects"), "missing")
 CASES += [
-    # "missing" awaits fix: the error says users.
     bad(
         f"column: {SAME_COLUMN.get(label, label)}",
         lambda s, m=make: s.lrs.fit_column(*m(s)),
@@ -539,7 +536,6 @@ CASES += [
     for call in MISSING_USER.values()
 ]
 for method in ONE_USER.values():
-    # Their messages speak of users where one is meant: they await fix.
     CASES += [
         bad("user: word", lambda s, m=method: m(s, "3"), "user", "strings", "convert"),
         bad("user: NaN", lambda s, m=method: m(s, NAN), "user", "missing"),

@@ -13,10 +13,9 @@ ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
-PURE |= {"_progress"}
 # Tables of users and what belongs to each; they know nothing of privacy.
 USERS = {"_id_index", "_users", "_personal_models"}
-BELOW_BASE = PURE | {"sensitivity", "accounting", "_release"}
+BELOW_BASE = PURE | {"_progress", "sensitivity", "accounting", "_release"}
 # Parts of an estimator: what it releases, and what it predicts.
 PARTS = {"_bounded_moments", "_lrs_private", "_lrs_prediction"}
 BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
@@ -30,6 +29,7 @@ ALLOWED = {
     "accounting": {"mechanisms"},
     "_release": {"mechanisms", "accounting"},
     "_base": {"mechanisms", "accounting", "_release", "_sklearn_compat"},
+    "_progress": {"_sklearn_compat"},
     "_id_index": {"_ids"},
     "_users": {"_ids", "_rows"},
     "_personal_models": {"_id_index"},

@@ -431,7 +431,6 @@ def assert_says_nothing_secret(call):
 @pytest.mark.parametrize("method", ["fit", "personalize", "score"])
 @pytest.mark.parametrize("y", LEAKY_TARGETS.values(), ids=LEAKY_TARGETS)
 def test_errors_quote_no_target(scene, y, method):
-    # awaits fix: score, and complex
     assert_says_nothing_secret(lambda: getattr(scene.lrs, method)(y=y))
 
 

@@ -246,7 +246,7 @@ def test_ids_are_not_confused_by_their_precision(data):
     for user in np.unique(near):
         own = near == user
         expected = model.predict(X[own], users=[int(user)] * own.sum())
-        np.testing.assert_array_equal(found[own], expected)  # awaits fix
+        np.testing.assert_array_equal(found[own], expected)
 
 
 # -- ids in a column of X --------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_ids_that_floats_cannot_tell_apart_are_refused(
         np.testing.assert_allclose(model.fit(T, y).predict(T), expected, **ROUNDING)
         return
     with pytest.raises(ValueError, match=r"user_feature.*not exact.*wider type"):
-        model.fit(T, y)  # awaits fix: dataframes
+        model.fit(T, y)
     assert len(accountant.ledger) == 0
 
 
@@ -389,7 +389,7 @@ def test_the_first_ids_that_become_one_are_refused(data):
     X, y, users = data
     T = with_column(X.astype("i8"), users % 2 + 2**53, 0)
     with pytest.raises(ValueError, match="not exact"):
-        LRSRegressor(user_feature=0).fit(T, y)  # awaits fix
+        LRSRegressor(user_feature=0).fit(T, y)
 
 
 def test_a_column_of_large_integers_is_exact_in_a_table(data):
@@ -503,13 +503,13 @@ DULL = [
 def test_rows_that_tell_little(kind, setting, epsilon):
     """Without any warning: it would tell of some user's rows."""
     model = LRSRegressor(epsilon=epsilon, **SETTINGS[setting])
-    check_finite(model, *dull(kind))  # awaits fix: epsilon=None, zero weights
+    check_finite(model, *dull(kind))
 
 
 @pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
 @pytest.mark.parametrize("kind", DULL)
 def test_rows_that_tell_little_to_each_solver(kind, solver):
-    check_finite(LRSRegressor(u_solver=solver, **EXACT), *dull(kind))  # awaits fix
+    check_finite(LRSRegressor(u_solver=solver, **EXACT), *dull(kind))
 
 
 def test_constant_targets_are_predicted():
@@ -581,8 +581,8 @@ def test_extreme_rows_spoil_no_private_model_of_others(kind, value, setting):
 def test_a_user_with_extreme_rows_has_a_finite_model(kind, value):
     X, y, users = extreme(kind, value)
     model = LRSRegressor(**CHEAP).fit(X, y, users=users)
-    assert np.isfinite(model.get_coef(0)).all()  # awaits fix
-    assert np.isfinite(model.get_intercept(0))  # awaits fix
+    assert np.isfinite(model.get_coef(0)).all()
+    assert np.isfinite(model.get_intercept(0))
 
 
 @pytest.mark.parametrize("scale", [True, False])
@@ -599,7 +599,7 @@ def test_extreme_rows_without_privacy_are_fitted_or_refused_by_name(kind, value,
     if said is None:
         assert np.isfinite(model.predict(np.ones((6, 4)), users=np.arange(6))).all()
     else:
-        assert re.search(r"\b(X|y)\b", said), said  # awaits fix
+        assert re.search(r"\b(X|y)\b", said), said
 
 
 @pytest.mark.parametrize("value", FLOATS.values(), ids=FLOATS)
@@ -644,7 +644,7 @@ def test_parameters_of_any_kind_of_number(data):
     model = LRSRegressor(random_state=0).fit(X, y, users=users)
     kinds = {
         "rank": np.int8(1),
-        "sparsity": np.uint64(3),  # awaits fix
+        "sparsity": np.uint64(3),
         "epsilon": np.float32(1.0),
         "n_releases": np.int64(6),
         "ridge_shared": 10,

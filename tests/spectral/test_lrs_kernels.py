@@ -261,7 +261,7 @@ def test_pursuit_takes_up_the_features_that_it_starts_from(sparsity):
     for block, scores, squares in tasks.blocks():
         squares[:] = squares.mean()
         fit = local.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
-        np.testing.assert_allclose(fit.loss, 0.0, atol=1e-18)  # awaits fix
+        np.testing.assert_allclose(fit.loss, 0.0, atol=1e-18)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
@@ -275,7 +275,7 @@ def test_a_support_at_rest_keeps_its_step(order):
         fit = local.least_squares(block, scores, best, allowed, rules)
         step = np.ones(len(block))
         new, step, tried = local.local_step(block, scores, squares, fit, step, rules)
-        np.testing.assert_array_equal(step, 1.0)  # awaits fix
+        np.testing.assert_array_equal(step, 1.0)
         assert len(tried) == 0
         np.testing.assert_array_equal(np.sort(new.support), np.sort(best))
 
@@ -545,7 +545,7 @@ def test_auto_solver_keeps_no_grams_beyond_its_memory(monkeypatch):
 @pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
 def test_a_shared_step_without_weights_or_rows_is_finite(solver):
     tasks = Tasks()
-    step = shared.SharedStep(tasks.rows(), solver)  # awaits fix: direct, cached
+    step = shared.SharedStep(tasks.rows(), solver)
     zeros = np.zeros((len(tasks.counts), RANK))
     change = step(zeros, np.zeros((N_FEATURES, RANK)))
     np.testing.assert_array_equal(change, 0.0)
@@ -745,7 +745,7 @@ def test_penalties_do_not_keep_supports_from_coming_to_rest(solver):
     tasks = Tasks(np.full(40, 30), 0.05, prior=np.zeros(RANK), **RIDGES)
     alternating = alternation(tasks, solver=solver)
     _, _, converged = alternating.fit(tasks.U, 100, 1e-9, quiet)
-    assert converged  # awaits fix
+    assert converged
 
 
 @pytest.mark.parametrize("solver", ["direct", "cg"])
