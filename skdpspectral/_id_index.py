@@ -35,6 +35,13 @@ def _kind(cls: type) -> str:
     return f"ids of type {cls.__name__}"
 
 
+def _is_exact(ids: np.ndarray, numbers: np.ndarray) -> bool:
+    """Whether numpy's array of a list of numbers lost nothing: no mix became floats."""
+    if numbers.dtype.kind in "biu":
+        return True
+    return numbers.dtype.kind == "f" and all(isinstance(k, float) for k in ids.tolist())
+
+
 class IdIndex:
     """Distinct ids and their codes, in the order of their first appearance.
 
@@ -102,16 +109,23 @@ class IdIndex:
                 f"{', '.join(sorted(self._kinds))}: 1 and '1' are different users; "
                 "convert the ids to the type of fit"
             )
-        if self._table is None and ids.dtype == self._keys.dtype:
-            return self._find_sorted(ids)
+        if self._table is None:
+            numbers = ids if ids.dtype != object else np.asarray(ids.tolist())
+            if ids.dtype != object or _is_exact(ids, numbers):
+                return self._find_sorted(numbers)
         # As Python's numbers, which compare exactly whatever their types.
         table = self._make_table() if self._table is None else self._table
         return np.array([table.get(key, -1) for key in ids.tolist()], dtype=np.intp)
 
     def _find_sorted(self, ids: np.ndarray) -> np.ndarray:
-        place = np.searchsorted(self._keys, ids, sorter=self._order)
+        """Find numbers of any type: those that the keys' type can hold exactly."""
+        with np.errstate(all="ignore"):
+            keys = ids.astype(self._keys.dtype)
+            # The signs tell where unsigned integers wrapped around.
+            exact = (keys.astype(ids.dtype) == ids) & ((keys < 0) == (ids < 0))
+        place = np.searchsorted(self._keys, keys, sorter=self._order)
         code = self._order[np.minimum(place, len(self._order) - 1)]
-        return np.where(self._keys[code] == ids, code, -1)
+        return np.where(exact & (self._keys[code] == keys), code, -1)
 
     def with_id(self, key) -> IdIndex:
         """Return an index that also holds one more id."""

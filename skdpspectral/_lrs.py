@@ -506,7 +506,7 @@ class LRSRegressor(
                 users = self._fit_exact(*arguments)
             if np.isfinite(self.components_).all() and np.isfinite(self.coef_).all():
                 return users
-        except ValueError:  # of LAPACK; everything else was checked before
+        except np.linalg.LinAlgError:
             pass
         raise ValueError(
             "X or y holds numbers, in units of scale, with squares beyond float64: "

@@ -92,6 +92,7 @@ def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarr
 
 def solve_curvature(curvature: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return the matrix D of shape (d, r) with curvature vec(D) = vec(right)."""
+    _require_finite(curvature, right)
     largest = float(np.diagonal(curvature).max(initial=0.0))
     if not largest > 0.0:
         return np.zeros_like(right)
@@ -104,6 +105,12 @@ def solve_curvature(curvature: np.ndarray, right: np.ndarray) -> np.ndarray:
     except linalg.LinAlgError:
         solution = linalg.lstsq(matrix, flat / largest)[0]
     return solution.reshape(right.shape[::-1]).T
+
+
+def _require_finite(*arrays: np.ndarray) -> None:
+    """Raise what LAPACK raises where it fails, whatever scipy would raise."""
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise np.linalg.LinAlgError("numbers are beyond float64")
 
 
 def positive_qr(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,8 +220,11 @@ class SharedStep:
     def _precondition(self, right: np.ndarray) -> np.ndarray:
         if self._rows.n_features > _MEAN_GRAM_FEATURES:
             return right
+        _require_finite(right)
         if self._factor is None:
-            self._factor = linalg.cho_factor(self._some_gram())
+            gram = self._some_gram()
+            _require_finite(gram)
+            self._factor = linalg.cho_factor(gram)
         return linalg.cho_solve(self._factor, right)
 
     def _some_gram(self) -> np.ndarray:
