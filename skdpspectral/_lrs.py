@@ -425,11 +425,7 @@ class LRSRegressor(
             y = check_targets(self, y, len(table.X))
             d = table.n_features
             scale, start = self._public_scale(d), self._given_start(d)
-            index = (
-                None
-                if table.users is None
-                else IdIndex(table.users, self._users_name())
-            )
+            index = self._index(table)
             plan = self._plan(d)
             release = self._start_release(plan)
             start = self._public_start(release, start, d)
