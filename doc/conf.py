@@ -2,6 +2,7 @@
 
 import os
 import re
+from pathlib import Path
 
 import skdpspectral
 
@@ -44,10 +45,15 @@ def skip_foreign_members(app, what, name, obj, skip, options):
 
 # -- the gallery -----------------------------------------------------------------------
 
+# Pages that take minutes are shown with their code alone, unless they are asked for.
+PAGES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
+if not os.environ.get("SKDPSPECTRAL_FULL_GALLERY"):
+    PAGES = [page for page in PAGES if "\n# tags: quick\n" in page.read_text()]
+
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": r"[\\/]plot_",
+    "filename_pattern": "|".join(re.escape(page.name) for page in PAGES),
     "ignore_pattern": r"benchmarks|__init__\.py",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skdpspectral",),
