@@ -198,7 +198,10 @@ class LRSRegressor(
     >>> X, y, users = make_low_rank_sparse_tasks(
     ...     2000, 30, 10, sparsity=2, noise=0.1, random_state=0
     ... )
-    >>> model = LRSRegressor(sparsity=2, epsilon=1.0).fit(X, y, users=users)
+    >>> model = LRSRegressor(
+    ...     sparsity=2, epsilon=1.0, ridge_shared=0.1, ridge_sparse=0.1
+    ... )
+    >>> model = model.fit(X, y, users=users)
     >>> predictions = model.predict(X, users=users)
     >>> bool(abs(predictions - y).mean() < 0.5 * abs(y).mean())
     True
