@@ -112,7 +112,8 @@ class LRSRegressor(
     u_solver : {"auto", "direct", "cached", "cg"}, default="auto"
         How U is improved with ``epsilon=None``: from the curvature, made anew or of
         Grams that are kept in memory, or by conjugate gradients, whose cost does not
-        depend on the rank.
+        depend on the rank. With ``ridge_shared=0`` all lead to the same U; with a
+        penalty, which is on w and not on U, they may rest at slightly different U.
     scale : bool or array-like of shape (n_features,), default=True
         What features are divided by. An array holds public scales. True takes root
         mean squares of the data with ``epsilon=None``, and ones with a budget.
@@ -144,7 +145,7 @@ class LRSRegressor(
     scale_ : ndarray of shape (n_features,)
         What features were divided by.
     n_iter_ : int
-        Iterations made, or releases.
+        Iterations made, or releases of U.
     privacy_ : PrivacyPlan
         What was released and what it costs; ``print`` gives a sentence.
     n_features_in_ : int
@@ -494,7 +495,7 @@ class LRSRegressor(
             )
         # Each user by their own rows and U: nothing of this leaves the user.
         users = lrs.fit_users(rows, U, rules, self.n_jobs)
-        self._set_shared(U, scale, rules.prior, self.n_releases)
+        self._set_shared(U, scale, rules.prior, shared.n_releases)
         self.intercept_ = 0.0
         return users
 

@@ -96,7 +96,10 @@ class PersonalPredictions:
                 "user_feature, which works under cross_val_score too"
             )
         if table.users is not None and not getattr(self, "_users_given", True):
-            raise ValueError("users were given to predict, but not to fit")
+            raise ValueError(
+                "users were given to predict, but not to fit: predict without them, or "
+                "fit with users=... or user_feature"
+            )
         codes = personal.codes(table.users, len(table.X), self._users_name())
         if not len(personal.weights):
             codes = np.full(len(table.X), -1)
@@ -217,7 +220,10 @@ class PersonalPredictions:
         if user is None and getattr(self, "_users_given", False):
             raise ValueError("user is missing: fit was given users; pass the user's id")
         if user is not None and not getattr(self, "_users_given", True):
-            raise ValueError("user was given to personalize, but no users to fit")
+            raise ValueError(
+                "user was given, but no users to fit: fit with users=... or "
+                "user_feature, or leave user out"
+            )
         return user
 
     def get_coef(self, user=None):

@@ -95,6 +95,8 @@ def _check_length(users, n_rows: int):
         raise ValueError("users must be an array of one id a row of X")
     if n_users != n_rows:
         raise ValueError("users must hold as many ids as X has rows")
+    if hasattr(users, "__array__"):
+        _check_exact(np.asarray(users), "users")
     return users
 
 
@@ -156,12 +158,12 @@ def _other_columns(position: int, n_columns: int):
     return np.delete(np.arange(n_columns), position)
 
 
-def _check_exact(users: np.ndarray) -> None:
+def _check_exact(users: np.ndarray, name: str = "user_feature") -> None:
     """Refuse float ids that may stand for several users at once."""
     largest = _LARGEST_ID.get(users.dtype)
     if largest is not None and np.any(np.abs(users) >= largest):
         raise ValueError(
-            f"user_feature: ids from {largest:g} on are not exact in {users.dtype}, so "
-            "that several users may have become one; use a wider type, or pass "
-            "users=..."
+            f"{name}: ids from {largest:g} on are not exact in {users.dtype}, so that "
+            "several users may have become one; use integers or strings, or pass such "
+            "ids by users=..."
         )

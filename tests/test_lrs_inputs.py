@@ -379,7 +379,7 @@ def test_ids_that_floats_cannot_tell_apart_are_refused(
         expected = expected_predictions("private")
         np.testing.assert_allclose(model.fit(T, y).predict(T), expected, **ROUNDING)
         return
-    with pytest.raises(ValueError, match=r"user_feature.*not exact.*wider type"):
+    with pytest.raises(ValueError, match=r"user_feature.*not exact.*use integers"):
         model.fit(T, y)
     assert len(accountant.ledger) == 0
 
@@ -390,6 +390,15 @@ def test_the_first_ids_that_become_one_are_refused(data):
     T = with_column(X.astype("i8"), users % 2 + 2**53, 0)
     with pytest.raises(ValueError, match="not exact"):
         LRSRegressor(user_feature=0).fit(T, y)
+
+
+@pytest.mark.parametrize("container", [np.asarray, pd.Series, pl.Series])
+def test_routed_floats_that_may_be_several_users_are_refused(data, container):
+    X, y, users = data
+    ids = container((users + 2**24).astype("f4"))
+    with pytest.raises(ValueError, match=r"users.*not exact in float32.*use integers"):
+        LRSRegressor().fit(X, y, users=ids)
+    LRSRegressor(epsilon=1.0).fit(X, y, users=container(users.astype("f4")))
 
 
 def test_a_column_of_large_integers_is_exact_in_a_table(data):

@@ -202,6 +202,9 @@ class UserRows:
 
     def column_squares(self, block: Block) -> np.ndarray:
         """Sums of squares of each user's features, of shape (n_users, n_features)."""
+        if self._kept is None:
+            # Rows of this many users are read anew; so are their squares.
+            return np.square(block.X).sum(axis=1)
         if self._squares is None:
             self._squares = np.full((self.n_users, self.n_features), np.nan)
         own = block.own

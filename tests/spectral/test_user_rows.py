@@ -233,9 +233,12 @@ def test_rescaling_forgets_what_was_kept():
         np.testing.assert_allclose(first, 4.0 * second, rtol=1e-14)
 
 
-def test_column_squares_of_part_of_a_block():
+@pytest.mark.parametrize("kept", [True, False])
+def test_column_squares_of_part_of_a_block(kept):
     X, y, codes = table()
     rows = UserRows(X, y, codes, len(COUNTS))
+    if kept:
+        rows.keep()
     for block in rows.blocks():
         part = block.take(np.arange(len(block))[::-2])
         expected = np.square(part.X).sum(axis=1)
