@@ -242,7 +242,9 @@ def test_ids_are_not_confused_by_their_precision(data):
     X, y, users = data
     model = LRSRegressor(**EXACT).fit(X, y, users=users + 2**53)
     near = users + 2**53 + 1.0  # of float64, in which every other number is missing
-    found = model.predict(X, users=near)
+    with pytest.raises(ValueError, match="not exact in float64"):
+        model.predict(X, users=near)
+    found = model.predict(X, users=list(near))  # Python's numbers compare exactly
     for user in np.unique(near):
         own = near == user
         expected = model.predict(X[own], users=[int(user)] * own.sum())
