@@ -279,4 +279,6 @@ def _plain(value):
         return value.tolist()
     if hasattr(value, "__array__"):  # a column of a table, as public bounds
         return np.asarray(value).tolist()
+    if isinstance(value, range):
+        return list(value)
     raise TypeError(f"{type(value).__name__} cannot be published as JSON")

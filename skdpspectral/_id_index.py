@@ -83,6 +83,11 @@ class IdIndex:
         return {key: code for code, key in enumerate(self._keys.tolist())}
 
     @property
+    def ids(self) -> np.ndarray:
+        """Distinct ids, in the order of their codes."""
+        return self._keys
+
+    @property
     def first(self):
         """The id that was seen first."""
         return self._keys[:1].tolist()[0]
@@ -105,9 +110,9 @@ class IdIndex:
         unseen = _kinds(ids) - self._kinds
         if unseen and len(ids):
             raise ValueError(
-                f"{name} holds {', '.join(sorted(unseen))}, but fit was given "
-                f"{', '.join(sorted(self._kinds))}: 1 and '1' are different users; "
-                "convert the ids to the type of fit"
+                f"{name} holds {', '.join(sorted(unseen))}, but {self._name} are "
+                f"{', '.join(sorted(self._kinds))} in fit: 1 and '1' are different "
+                "ids; convert them to the type of fit"
             )
         if self._table is None:
             numbers = ids if ids.dtype != object else np.asarray(ids.tolist())

@@ -145,7 +145,7 @@ class LRSRegressor(
     scale_ : ndarray of shape (n_features,)
         What features were divided by.
     n_iter_ : int
-        Iterations made, or releases of U.
+        Iterations made, or releases of U; 1 where there is nothing to release.
     privacy_ : PrivacyPlan
         What was released and what it costs; ``print`` gives a sentence.
     n_features_in_ : int
@@ -495,7 +495,7 @@ class LRSRegressor(
             )
         # Each user by their own rows and U: nothing of this leaves the user.
         users = lrs.fit_users(rows, U, rules, self.n_jobs)
-        self._set_shared(U, scale, rules.prior, shared.n_releases)
+        self._set_shared(U, scale, rules.prior, max(shared.n_releases, 1))
         self.intercept_ = 0.0
         return users
 

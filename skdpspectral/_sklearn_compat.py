@@ -3,6 +3,8 @@
 import contextlib
 
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _check_feature_names_in
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -25,11 +27,23 @@ except ImportError:
         return method
 
 
+def output_container(transformer) -> str:
+    """Return what transform makes: "default", "pandas" or "polars"."""
+    return _get_output_config("transform", transformer)["dense"]
+
+
+def check_input_features(estimator, input_features):
+    """Return names of the columns of X, checked against those of fit."""
+    return _check_feature_names_in(estimator, input_features)
+
+
 __all__ = [
     "CALLBACK_LEVELS",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",
     "callback_management_context",
+    "check_input_features",
+    "output_container",
     "with_callbacks",
 ]

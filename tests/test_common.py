@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import skdpspectral
-from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant
+from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor, PrivacyAccountant
 
 ESTIMATORS = [
     DPPCA(),
@@ -36,11 +36,17 @@ ESTIMATORS = [
     LRSRegressor(fit_intercept=False, neighbours="replace-one"),
     LRSRegressor(init="random", clip_curvature=1.0, clip_gradient=1.0),
     LRSRegressor(accountant=PrivacyAccountant()),
+    DPItemEmbedding(),
+    DPItemEmbedding(epsilon=None),
+    DPItemEmbedding(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
+    DPItemEmbedding(0, items=8),
+    DPItemEmbedding(max_ratings_per_user=1, accountant=PrivacyAccountant()),
 ]
 
 
 @parametrize_with_checks(ESTIMATORS)
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 # A skipped check warns on some versions; it is no failure.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_estimator_checks(estimator, check):
@@ -55,21 +61,24 @@ def test_every_estimator_is_checked():
     assert estimators == {type(estimator) for estimator in ESTIMATORS}
 
 
-@pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor()])
+@pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor(), DPItemEmbedding()])
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 def test_checks_inside_a_with_block(estimator):
     with PrivacyAccountant() as accountant:
         check_estimator(estimator, on_skip=None)
     assert len(accountant.ledger) > 10
 
 
-@pytest.mark.parametrize("estimator", ["DPPCA(1)", "LRSRegressor()"])
+@pytest.mark.parametrize(
+    "estimator", ["DPPCA(1)", "LRSRegressor()", "DPItemEmbedding()"]
+)
 def test_array_api_check_is_not_skipped_for_a_reason_of_ours(estimator):
     """Run the checks once more where scipy's array API support is on."""
     code = (
         "import warnings; warnings.simplefilter('ignore');"
         "from sklearn.utils.estimator_checks import check_estimator;"
-        "from skdpspectral import DPPCA, LRSRegressor;"
+        "from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor;"
         f"results = check_estimator({estimator}, on_skip=None, on_fail=None);"
         "assert not [r for r in results if r['status'] != 'passed'], results;"
         "print(len(results))"

@@ -118,7 +118,7 @@ def test_attributes(data, setting, private):
     if private:
         np.testing.assert_array_equal(model.weights_, float(setting == "fixed weights"))
         assert model.intercept_ == 0.0
-        assert model.n_iter_ == (model.n_releases if rank else 0)
+        assert model.n_iter_ == (model.n_releases if rank else 1)
         expected = parameters.get("scale", np.ones(N_FEATURES))
         np.testing.assert_array_equal(model.scale_, expected)
         assert model.privacy_ == model.privacy_plan(N_FEATURES)

@@ -1,0 +1,231 @@
+"""Ratings tables: a column of users, one of items, and whatever else."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from ._ids import _is_missing, check_feature, column_names, position_of
+from ._rows import check_rows
+
+# Names of LensKit; tables without either have users first and items second.
+_DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
+# Integers up to here are exact in float64.
+_LARGEST = 2**53
+
+
+@dataclass(frozen=True)
+class RatingsTable:
+    """Columns of a ratings table.
+
+    Parameters
+    ----------
+    columns : list of ndarray
+        All columns, in order.
+    names : list of str or None
+        Their names.
+    user, item : int
+        Positions of users and items.
+    given : list
+        The columns as a dataframe holds them, of its own dtypes.
+    """
+
+    columns: list
+    names: list | None
+    user: int
+    item: int
+    given: list
+
+    @property
+    def users(self) -> np.ndarray:
+        """Ids of users."""
+        return self.columns[self.user]
+
+    @property
+    def items(self) -> np.ndarray:
+        """Ids of items."""
+        return self.columns[self.item]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
+    """Check a ratings table and split it into columns.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters `user_feature` and `item_feature`; gets, or is compared to,
+        names and number of columns.
+    X : array-like or dataframe of shape (n_rows, n_columns)
+        The table; its numbers must be finite.
+    reset : bool
+        Whether this is a fit.
+
+    Returns
+    -------
+    RatingsTable
+        Its columns.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X, user_feature or item_feature, and quoting no value.
+    """
+    names = column_names(X)
+    if names is not None:
+        _refuse_same_names(names, "X")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        given = [_column(X, names, j) for j in range(len(names))]
+        columns = [np.asarray(column) for column in given]
+    else:
+        given = columns = _array_columns(estimator, X, reset)
+    _check_columns(columns)
+    user, item = (
+        find_column(estimator, name, names, len(columns)) for name in _DEFAULTS
+    )
+    if user == item:
+        raise ValueError(
+            "user_feature and item_feature name the same column; name two columns"
+        )
+    return RatingsTable(columns, names, user, item, given)
+
+
+def _column(X, names, j):
+    # The array of a pandas column keeps its dtype and leaves out the index.
+    return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
+
+
+def _refuse_same_names(names, where: str) -> None:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{where} has several columns of one name: rename them")
+
+
+def _array_columns(estimator, X, reset: bool) -> list:
+    if not hasattr(X, "dtype"):
+        # If this fails, check_rows says what is wrong.
+        with contextlib.suppress(TypeError, ValueError):
+            X = _table_of_lists(X)
+    kind = getattr(X, "dtype", np.dtype(float)).kind
+    if kind in "iu":
+        check_rows(estimator, X, reset=reset)  # floats would merge large ids
+        X = np.asarray(X)
+    elif kind not in "OSU":
+        X = check_rows(estimator, X, reset=reset)
+    else:
+        X = np.asarray(X, dtype=object)
+        if X.ndim != 2:
+            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X")
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    return [X[:, j] for j in range(X.shape[1])]
+
+
+def _table_of_lists(X) -> np.ndarray:
+    """Make an array that holds every entry exactly, of objects if it must."""
+    table = np.asarray(X)
+    if table.dtype.kind == "f" and np.isfinite(table).all():
+        exact = (np.asarray(X, dtype=object) == table).all()
+    else:
+        exact = table.dtype.kind not in "SU"
+    return table if exact else np.asarray(X, dtype=object)
+
+
+def _check_columns(columns: list) -> None:
+    if len(columns) < 2:
+        raise ValueError(
+            f"X must have a column of users and one of items, but has n_features = "
+            f"{len(columns)} (1 feature(s) where a minimum of 2 is required)"
+        )
+    if not len(columns[0]):
+        raise ValueError("X: Found array with 0 sample(s); a minimum of 1 is required")
+    for column in columns:
+        if column.dtype.kind in "fc" and not np.isfinite(column).all():
+            raise ValueError("Input X contains NaN or infinity: drop such rows")
+
+
+def find_column(estimator, parameter: str, names, n_columns: int) -> int:
+    """Return the position of the column that a parameter names."""
+    feature = getattr(estimator, parameter)
+    check_feature(feature, parameter)
+    default, position = _DEFAULTS[parameter]
+    if names is None:
+        if isinstance(feature, str) and feature != default:
+            raise ValueError(
+                f"{parameter}={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
+            )
+        feature = position if isinstance(feature, str) else feature
+        names = range(n_columns)
+    elif feature == default and not _has_default_names(names):
+        feature = position
+    return position_of(feature, list(names), parameter) % n_columns
+
+
+def _has_default_names(names) -> bool:
+    return any(default in names for default, _ in _DEFAULTS.values())
+
+
+def join_columns(columns: list, names: list, kind: str, like):
+    """Put columns of different types side by side.
+
+    Parameters
+    ----------
+    columns : list of array-like of shape (n_rows,)
+        The columns.
+    names : list of str
+        Their names.
+    kind : {"default", "pandas", "polars"}
+        What to make; dataframes keep each column's dtype.
+    like : object
+        The table whose index a pandas dataframe takes over.
+
+    Returns
+    -------
+    ndarray or dataframe of shape (n_rows, n_columns)
+        The table; an array of objects if some column holds anything but numbers that
+        float64 holds exactly.
+
+    Raises
+    ------
+    ValueError
+        If columns of a dataframe would have the same name.
+    """
+    if kind != "default":
+        _refuse_same_names(names, "transform")
+    if kind == "pandas":
+        import pandas as pd
+
+        index = like.index if hasattr(like, "iloc") else None
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
+    columns = [np.asarray(column) for column in columns]
+    if all(_fits_float64(column) for column in columns):
+        return np.column_stack([column.astype(np.float64) for column in columns])
+    out = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        out[:, j] = column
+    return out
+
+
+def _fits_float64(column: np.ndarray) -> bool:
+    """Whether no two ids of a column become one as floats."""
+    if column.dtype.kind in "iu":
+        return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
+    return column.dtype.kind in "bf"
+
+
+def _plain(column):
+    """Polars wants its own columns, lists of objects and None, or other arrays."""
+    if type(column).__module__.startswith("polars"):
+        return column
+    column = np.asarray(column)
+    if column.dtype.kind != "O":
+        return column
+    return [None if _is_missing(value) else value for value in column.tolist()]

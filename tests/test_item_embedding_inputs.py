@@ -1,0 +1,363 @@
+"""What DPItemEmbedding accepts: tables, columns, names, and what comes out."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+
+from skdpspectral import DPItemEmbedding
+
+CATALOGUE = [10, 11, 12]
+IDS = np.array([[0, 10], [0, 11], [1, 10], [1, 12], [2, 99]])
+RATINGS = [5.0, 1.0, 4.0, 3.5, 2.0]
+without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+
+
+def model(**parameters):
+    return DPItemEmbedding(2, **{"items": CATALOGUE, "random_state": 0, **parameters})
+
+
+def expected_rows():
+    """Users, and embeddings of their items."""
+    fitted = model().fit(IDS, RATINGS)
+    rows = np.vstack([fitted.item_embeddings_, np.zeros(2)])[[0, 1, 0, 2, 3]]
+    return np.column_stack([IDS[:, 0], rows])
+
+
+def read_only(X):
+    X.flags.writeable = False
+    return X
+
+
+def in_pyarrow(X):
+    pyarrow = pytest.importorskip("pyarrow")
+    return pyarrow.table({"user_id": X[:, 0], "item_id": X[:, 1]})
+
+
+# -- containers of the whole table -----------------------------------------------------
+
+CONTAINERS = {
+    "integers": lambda X: X,
+    "small integers": lambda X: X.astype(np.int8),
+    "unsigned integers": lambda X: X.astype(np.uint16),
+    "floats": lambda X: X.astype(float),
+    "float32": lambda X: X.astype(np.float32),
+    "big-endian": lambda X: X.astype(">i4"),
+    "objects": lambda X: X.astype(object),
+    "lists": lambda X: X.tolist(),
+    "tuples": lambda X: tuple(map(tuple, X.tolist())),
+    "Fortran order": np.asfortranarray,
+    "read-only": lambda X: read_only(X.copy()),
+    "pandas": lambda X: pd.DataFrame(X, columns=["user_id", "item_id"]),
+    "pandas without names": pd.DataFrame,
+    "pandas Int64": lambda X: pd.DataFrame(X, columns=["a", "b"], dtype="Int64"),
+    "pandas category": lambda X: pd.DataFrame(X, columns=["a", "b"]).astype("category"),
+    "polars": lambda X: pl.DataFrame(X, schema=["user_id", "item_id"]),
+    "pyarrow": in_pyarrow,
+}
+
+
+@without_privacy
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_container_makes_no_difference(container):
+    table = CONTAINERS[container](IDS)
+    before = np.asarray(table).tolist()
+    fitted = model().fit(table, RATINGS)
+    found = fitted.transform(table)
+    assert np.asarray(table).tolist() == before
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_array_equal(found.astype(float), expected_rows())
+    assert (found.dtype == object) == (container == "objects")
+    np.testing.assert_array_equal(
+        model().fit_transform(table, RATINGS).astype(float), expected_rows()
+    )
+
+
+TARGETS = {
+    "list": RATINGS,
+    "floats": np.array(RATINGS),
+    "float32": np.array(RATINGS, dtype=np.float32),
+    "objects": np.array(RATINGS, dtype=object),
+    "pandas": pd.Series(RATINGS, index=list("abcde")),
+    "polars": pl.Series(RATINGS),
+}
+
+
+@pytest.mark.parametrize("container", TARGETS)
+def test_the_container_of_ratings_makes_no_difference(container):
+    found = model().fit(IDS, TARGETS[container])
+    expected = model().fit(IDS, RATINGS)
+    assert np.array_equal(found.components_, expected.components_)
+
+
+def in_words(X):
+    return np.array([[f"user {u}", f"item {i}"] for u, i in X.tolist()])
+
+
+WORDS = {
+    "numpy strings": lambda X: X,
+    "objects": lambda X: X.astype(object),
+    "numpy strings in objects": lambda X: np.array([[*row] for row in X], dtype=object),
+    "lists": lambda X: X.tolist(),
+    "pandas": lambda X: pd.DataFrame(X, columns=["a", "b"]),
+    "pandas objects": lambda X: pd.DataFrame(X, columns=["a", "b"], dtype=object),
+    "pandas category": lambda X: pd.DataFrame(X, columns=["a", "b"]).astype("category"),
+    "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
+    "polars category": lambda X: pl.DataFrame(X, schema=["a", "b"]).cast(
+        pl.Categorical
+    ),
+}
+
+
+@pytest.mark.parametrize("container", WORDS)
+@pytest.mark.parametrize("items", [["item 10", "item 11", "item 12"], 30])
+def test_ids_may_be_words(container, items):
+    words = in_words(IDS)
+    fitted = model(items=items).fit(WORDS[container](words), RATINGS)
+    expected = model(items=items).fit(words.astype(object), RATINGS)
+    assert np.array_equal(fitted.components_, expected.components_)
+    out = fitted.transform(WORDS[container](words))
+    assert out.dtype == object
+    assert out[:, 0].tolist() == words[:, 0].tolist()
+    assert out[:, 1:].tolist() == expected.transform(words)[:, 1:].tolist()
+    if items != 30:
+        assert np.array_equal(fitted.components_, model().fit(IDS, RATINGS).components_)
+
+
+def test_one_and_its_word_are_different_users():
+    rows = [[1, 10], ["1", 11], [1, 10], [1.0, 12]]
+    same = [["a", 10], ["b", 11], ["a", 10], ["a", 12]]
+    found = model().fit(rows, [5, 4, 1, 2])
+    assert np.array_equal(
+        found.components_, model().fit(same, [5, 4, 1, 2]).components_
+    )
+
+
+# -- which columns ---------------------------------------------------------------------
+
+WIDE = np.column_stack([IDS, np.arange(5) * 1.5, [7, 7, 7, 7, 8]])
+
+
+@pytest.mark.parametrize(
+    "order", [[0, 1, 2, 3], [1, 0, 2, 3], [2, 3, 1, 0], [2, 0, 3, 1]]
+)
+@pytest.mark.parametrize("sign", ["from the front", "from the back"])
+def test_columns_are_found_by_position(order, sign):
+    user, item = order.index(0), order.index(1)
+    back = 4 if sign == "from the back" else 0
+    fitted = model(user_feature=user - back, item_feature=item - back)
+    out = fitted.fit(WIDE[:, order], RATINGS).transform(WIDE[:, order])
+    rows = expected_rows()
+    parts = {0: rows[:, :1], 1: rows[:, 1:], 2: WIDE[:, 2:3], 3: WIDE[:, 3:]}
+    np.testing.assert_array_equal(out, np.hstack([parts[j] for j in order]))
+    names = [f"x{j}" for j in range(4)]
+    names[item : item + 1] = [f"x{item}_embedding0", f"x{item}_embedding1"]
+    assert fitted.get_feature_names_out().tolist() == names
+
+
+def test_positions_of_numpy_are_positions():
+    fitted = model(user_feature=np.int64(1), item_feature=np.int8(0))
+    fitted.fit(IDS[:, ::-1], RATINGS)
+    assert np.array_equal(fitted.components_, model().fit(IDS, RATINGS).components_)
+
+
+NAMES = {
+    "the default names": (["user_id", "item_id", "c", "d"], {}),
+    "the default names, elsewhere": (["c", "item_id", "d", "user_id"], {}),
+    "no default names": (["u", "i", "c", "d"], {}),
+    "names": (["i", "c", "u", "d"], {"user_feature": "u", "item_feature": "i"}),
+    "a name and a default": (["item_id", "c", "d", "who"], {"user_feature": "who"}),
+    "a name and a position": (
+        ["i", "c", "d", "u"],
+        {"user_feature": -1, "item_feature": "i"},
+    ),
+    "positions and default names": (
+        ["user_id", "item_id", "i", "u"],
+        {"user_feature": 3, "item_feature": 2},
+    ),
+}
+LIBRARIES = {
+    "pandas": lambda data: pd.DataFrame(data, index=[f"row {j}" for j in range(5)]),
+    "polars": pl.DataFrame,
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("what", NAMES)
+def test_columns_are_found_by_name(what, library):
+    names, parameters = NAMES[what]
+    users = {"user_id", "u", "who"} - ({"user_id"} if "u" in names else set())
+    items = {"item_id", "i"} - ({"item_id"} if "i" in names else set())
+    data = {}
+    for j, name in enumerate(names):
+        other = WIDE[:, 2 + j % 2]
+        data[name] = (
+            IDS[:, 0] if name in users else IDS[:, 1] if name in items else other
+        )
+    fitted = model(**parameters).fit(LIBRARIES[library](data), RATINGS)
+    assert np.array_equal(fitted.components_, model().fit(IDS, RATINGS).components_)
+    assert fitted.feature_names_in_.tolist() == names
+    item = next(name for name in names if name in items)
+    wanted = list(names)
+    j = wanted.index(item)
+    wanted[j : j + 1] = [f"{item}_embedding0", f"{item}_embedding1"]
+    assert fitted.get_feature_names_out().tolist() == wanted
+    assert fitted.get_feature_names_out(names).tolist() == wanted
+    for kind in ("pandas", "polars"):
+        out = fitted.set_output(transform=kind).transform(LIBRARIES[library](data))
+        assert list(out.columns) == wanted
+        np.testing.assert_array_equal(
+            np.asarray(out[wanted[j : j + 2]]), expected_rows()[:, 1:]
+        )
+
+
+# -- tables that come out --------------------------------------------------------------
+
+DAYS = [datetime.datetime(2020, 1, 1 + j) for j in range(5)]
+
+
+def rich_pandas():
+    frame = pd.DataFrame(
+        {
+            "user_id": in_words(IDS)[:, 0],
+            "when": DAYS,
+            "item_id": IDS[:, 1].astype(np.int16),
+            "small": np.arange(5, dtype=np.int8),
+            "half": np.arange(5, dtype=np.float32),
+            "flag": [True, False, True, True, False],
+            "kind": pd.Categorical(list("abcab")),
+            "maybe": pd.array([1, 2, 3, 4, 5], dtype="Int64"),
+            "zone": pd.to_datetime(DAYS).tz_localize("UTC"),
+            "note": ["x", None, "y", "z", "w"],
+        },
+    )
+    frame.index = pd.MultiIndex.from_product([["a"], [3, 1, 1, 0, 2]])  # and repeated
+    return frame
+
+
+def rich_polars():
+    return pl.DataFrame(
+        {
+            "user_id": in_words(IDS)[:, 0],
+            "when": DAYS,
+            "item_id": IDS[:, 1].astype(np.int16),
+            "small": np.arange(5, dtype=np.int8),
+            "half": np.arange(5, dtype=np.float32),
+            "flag": [True, False, True, True, False],
+            "kind": pl.Series(list("abcab"), dtype=pl.Categorical),
+            "day": pl.Series([day.date() for day in DAYS]),
+            "note": ["x", None, "y", "z", "w"],
+        }
+    )
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_pandas_columns_keep_dtype_and_index():
+    frame = rich_pandas()
+    fitted = model().set_output(transform="pandas").fit(frame, RATINGS)
+    out = fitted.transform(frame)
+    others = [name for name in frame.columns if name != "item_id"]
+    pd.testing.assert_frame_equal(out[others], frame[others])
+    assert out.index.equals(frame.index)
+    assert list(out.columns) == fitted.get_feature_names_out().tolist()
+    assert list(out.columns[2:4]) == ["item_id_embedding0", "item_id_embedding1"]
+    np.testing.assert_array_equal(out.iloc[:, 2:4].to_numpy(), expected_rows()[:, 1:])
+    assert set(out.dtypes.iloc[2:4]) == {np.dtype(float)}
+
+
+def test_polars_columns_keep_their_dtype():
+    frame = rich_polars()
+    fitted = model().set_output(transform="polars").fit(frame, RATINGS)
+    out = fitted.transform(frame)
+    others = [name for name in frame.columns if name != "item_id"]
+    assert out[others].equals(frame[others])
+    assert out[others].schema == frame[others].schema
+    assert out.columns == fitted.get_feature_names_out().tolist()
+    assert out.schema["item_id_embedding0"] == pl.Float64
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+@pytest.mark.parametrize("make", [lambda: IDS, IDS.tolist, lambda: IDS.astype(object)])
+def test_arrays_become_tables_on_demand(kind, make):
+    fitted = model().set_output(transform=kind).fit(make(), RATINGS)
+    out = fitted.transform(make())
+    names = ["x0", "x1_embedding0", "x1_embedding1"]
+    assert list(out.columns) == names == fitted.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(np.asarray(out).astype(float), expected_rows())
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_a_table_of_one_library_becomes_one_of_the_other(kind):
+    rich = rich_polars() if kind == "pandas" else rich_pandas().reset_index(drop=True)
+    rich = rich.drop(["maybe", "zone"], axis=1) if kind == "polars" else rich
+    fitted = model().set_output(transform=kind).fit(rich, RATINGS)
+    out = fitted.transform(rich)
+    assert list(out.columns) == fitted.get_feature_names_out().tolist()
+    assert out["small"].dtype == (np.int8 if kind == "pandas" else pl.Int8)
+    assert out["user_id"].to_list() == in_words(IDS)[:, 0].tolist()
+
+
+def test_arrays_of_further_columns_that_are_no_numbers():
+    frame = rich_pandas()
+    out = model().fit(frame, RATINGS).transform(frame)
+    assert out.shape == (5, 11)
+    assert out.dtype == object
+    assert out[:, -1].tolist() == frame["note"].tolist()
+    numbers = frame[["item_id", "small", "half", "flag"]].reset_index(drop=True)
+    numbers.insert(0, "user_id", IDS[:, 0])
+    out = model().fit(numbers, RATINGS).transform(numbers)
+    assert out.dtype == np.float64
+    assert out[:, -1].tolist() == [1.0, 0.0, 1.0, 1.0, 0.0]
+
+
+def test_transform_takes_one_row_and_users_that_were_not_there():
+    fitted = model().fit(IDS, RATINGS)
+    assert fitted.transform([[77, 12]]).tolist()[0][0] == 77
+    assert np.array_equal(
+        fitted.transform([[77, 12]])[0, 1:], fitted.item_embeddings_[2]
+    )
+
+
+def test_a_column_vector_of_ratings_is_taken_with_a_warning():
+    with pytest.warns(Warning, match="column-vector"):
+        found = model().fit(IDS, np.array(RATINGS)[:, None])
+    assert np.array_equal(found.components_, model().fit(IDS, RATINGS).components_)
+
+
+def test_parameters_stay_as_they_were_given():
+    given = {
+        "items": pd.Series(CATALOGUE),
+        "item_features": np.eye(3),
+        "rating_range": [0, 5],
+    }
+    fitted = model(**given).fit(IDS, RATINGS)
+    for name, value in given.items():
+        assert getattr(fitted, name) is value
+    again = clone(fitted).fit(IDS, RATINGS)
+    assert np.array_equal(again.components_, fitted.components_)
+
+
+@pytest.mark.parametrize(
+    "low_high",
+    [
+        (-1, 1),
+        (0, float(np.nextafter(0, 1))),
+        (-1.7e308, 1.7e308),
+        (1e308, 1.7e308),
+        (1.0, float(np.nextafter(1, 2))),
+        np.array([0, 100]),
+        (np.float32(0.5), np.int8(5)),
+    ],
+)
+@without_privacy
+def test_extreme_ranges_of_ratings(low_high):
+    low, high = map(float, low_high)
+    fitted = model(rating_range=low_high, epsilon=None).fit(
+        IDS, [high, low, high, low, low]
+    )
+    # Two users of two ratings, at both ends: truncated by at most a step an entry.
+    assert np.isfinite(fitted.components_).all()
+    assert 1.9 < np.sum(fitted.explained_variance_) <= 2.0
