@@ -5,18 +5,26 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from numbers import Integral, Number, Real
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import TransformerMixin, clone
-from sklearn.utils import murmurhash3_32
 from sklearn.utils.validation import check_is_fitted
 
 from . import _spectral, sensitivity
 from ._base import PrivateEstimator
 from ._id_index import IdIndex
 from ._ids import column_names
+from ._item_catalogue import (
+    N_BUCKETS,
+    catalogue_of_data,
+    index_of,
+    item_codes,
+    of_one_type,
+    read_catalogue,
+)
 from ._ratings_tables import RatingsTable, find_column, join_columns, read_ratings
 from ._rows import check_targets
 from ._sklearn_compat import Interval, check_input_features, output_container
@@ -24,8 +32,6 @@ from ._spectral import user_item
 from .accounting import calibrate_gaussian
 from .mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
 
-# Buckets of items where there is no catalogue.
-_BUCKETS = 512
 # Users that sums are exact for.
 _MOST_USERS = 2.0**31
 
@@ -54,7 +60,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         zero. It must not be read off the ratings: an item that only one user rated
         would give that user away. A number hashes ids into so many buckets. None takes
         the items of the data with ``epsilon=None``, and with a budget 512 buckets,
-        with a warning: name the catalogue if you can.
+        with a warning: name the catalogue if you can. With a sparse matrix None takes
+        its columns, whose number is public.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
         embedding: genres, years, prices. Columns of a dataframe keep their names.
@@ -202,7 +209,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     def _plan_of(self, X) -> PrivacyPlan:
         """Plan a fit of X, of which nothing is used with a budget or a catalogue."""
         table = None
-        if self.items is None and not self._is_private():
+        if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = read_ratings(clone(self), X, reset=True)
         return self.privacy_plan(len(self._catalogue(table)))
 
@@ -246,16 +253,18 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
 
     # -- the estimator ---------------------------------------------------------------
 
-    def fit(self, X, y):
+    def fit(self, X, y=None):
         """Release embeddings of the items.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table: users, items, and further columns, which are not used. Of
-            several ratings of an item by a user the last one counts.
+            several ratings of an item by a user the last one counts. Or a sparse
+            matrix of users x items, whose stored entries are the ratings; it stands
+            for the table of its row and column numbers.
         y : array-like of shape (n_ratings,)
-            Ratings.
+            Ratings; None with a sparse matrix.
 
         Returns
         -------
@@ -273,15 +282,15 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             self._check_parameters()
             self._range()
             table = read_ratings(self, X, reset=True)
-            y = check_targets(self, y, len(table))
+            y = self._ratings(table, y)
             users = IdIndex(table.users, "user_feature")
             if len(users) > _MOST_USERS:
                 raise ValueError("user_feature must hold at most 2**31 users")
             catalogue = self._catalogue(table)
-            self._warn_of_buckets()
-            features = self._public_features(len(catalogue))
+            self._warn_of_buckets(catalogue)
+            features = self._public_features(len(catalogue), table)
             plan = self._plan(len(catalogue))
-            items = self._item_codes(catalogue, table.items)
+            items = item_codes(catalogue, table.items)
             release = self._start_release(plan)
             moment = None
             if self.n_components:
@@ -291,35 +300,37 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             self.privacy_ = plan
         return self
 
-    def _catalogue(self, table: RatingsTable):
-        """Return an index of items, or a number of buckets."""
-        if self.items is None and not self._is_private():
-            ids = IdIndex(table.items, "item_feature").ids
-            return _index(_one_dtype(ids, "item_feature"))
-        if self.items is None:
-            return range(_BUCKETS)
-        if isinstance(self.items, Integral):
-            return range(int(self.items))
-        index = IdIndex(self.items, "items")
-        if not len(index):
-            raise ValueError("items must hold at least one id")
-        if len(index) != len(index.codes):
-            raise ValueError("items must not hold an id twice")
-        return _index(_one_dtype(index.ids, "items"))
+    def _ratings(self, table: RatingsTable, y) -> np.ndarray:
+        if table.ratings is None:
+            return check_targets(self, y, len(table))
+        if y is not None:
+            raise ValueError(
+                "y must be None where X is a sparse matrix of users x items, whose "
+                "entries are the ratings"
+            )
+        return table.ratings
 
-    def _warn_of_buckets(self) -> None:
-        if self.items is None and self._is_private():
+    def _catalogue(self, table: RatingsTable | None):
+        """Return an index of items, or a number of buckets."""
+        if self.items is None and table is not None and table.n_items is not None:
+            return index_of(np.arange(table.n_items))
+        if self.items is None and not self._is_private():
+            return catalogue_of_data(table.items)
+        return read_catalogue(self.items)
+
+    def _warn_of_buckets(self, catalogue) -> None:
+        if isinstance(catalogue, range) and self.items is None:
             warnings.warn(
-                f"items=None: item ids are hashed into {_BUCKETS} buckets, since those "
-                "of the data are private; pass the public catalogue as items=...",
+                f"items=None: item ids are hashed into {N_BUCKETS} buckets, since "
+                "those of the data are private; pass the public catalogue as items=...",
                 UserWarning,
                 stacklevel=3,
             )
 
-    def _public_features(self, n_items: int) -> np.ndarray:
+    def _public_features(self, n_items: int, table: RatingsTable) -> np.ndarray:
         if self.item_features is None:
             return np.zeros((n_items, 0))
-        if self.items is None:
+        if self.items is None and table.n_items is None:
             raise ValueError("item_features need items=..., whose order they follow")
         features = np.empty(0)
         with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -334,14 +345,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         if not np.isfinite(features).all():
             raise ValueError("item_features must be finite; fill in what is missing")
         return features
-
-    def _item_codes(self, catalogue, ids) -> np.ndarray:
-        """Codes of items, -1 for those that the catalogue does not hold."""
-        if isinstance(catalogue, IdIndex):
-            return catalogue.find(ids, "item_feature")
-        index = IdIndex(ids, "item_feature")
-        buckets = [_hashed(key) % len(catalogue) for key in index.ids.tolist()]
-        return np.array(buckets, dtype=np.intp)[index.codes]
 
     def _second_moment(self, users, items, y, n_items: int) -> np.ndarray:
         """Sum over users of x x', exact: items x items."""
@@ -371,7 +374,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         self.items_ = (
             np.arange(n_items)
             if self.hashed_
-            else _one_dtype(catalogue.ids, "items").copy()
+            else of_one_type(catalogue.ids, "items").copy()
         )
 
     def transform(self, X):
@@ -380,7 +383,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Table with the columns of fit.
+            Table with the columns of fit, or a sparse matrix of users x items, which
+            stands for the table of its stored entries, by rows.
 
         Returns
         -------
@@ -393,8 +397,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         table = read_ratings(self, X, reset=False)
         catalogue = range(len(self.items_))
         if not self.hashed_:
-            catalogue = _index(self.items_)
-        codes = self._item_codes(catalogue, table.items)
+            catalogue = index_of(self.items_)
+        codes = item_codes(catalogue, table.items)
         unknown = np.zeros((1, self.item_embeddings_.shape[1]))
         embedded = np.vstack([self.item_embeddings_, unknown])[codes]
         columns = list(table.given)
@@ -448,40 +452,3 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
 
 def _is_real(value) -> bool:
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
-
-
-def _index(items: np.ndarray) -> IdIndex:
-    return IdIndex(items, "items").without_codes()
-
-
-def _one_dtype(ids: np.ndarray, name: str) -> np.ndarray:
-    """Return ids as an array of numbers, or of strings as objects."""
-    if ids.dtype.kind == "O":
-        keys = ids.tolist()
-        if all(isinstance(key, str) for key in keys):
-            return ids
-        if all(isinstance(key, (Number, np.bool_)) for key in keys):
-            numbers = np.asarray(keys)
-            if numbers.dtype.kind in "biuf" and (numbers == ids).all():
-                return numbers
-    elif ids.dtype.kind in "biuf":
-        return ids
-    raise TypeError(
-        f"{name} must hold strings alone, or numbers alone that fit one numpy dtype: "
-        "each argument must be a string or a number"
-    )
-
-
-def _hashed(key) -> int:
-    """Hash an id: the same in every process, and for ids that are equal."""
-    if isinstance(key, str):
-        text = f"string:{str.__str__(key)}"
-    elif isinstance(key, (Number, np.bool_)):
-        # 1, 1.0 and True are one item: it must not matter who wrote it first.
-        text = f"number:{hash(key)}"
-    else:
-        raise TypeError(
-            "item_feature must hold strings or numbers, to be hashed into buckets: "
-            "each argument must be a string or a number"
-        )
-    return murmurhash3_32(text.encode("utf-8", "surrogatepass"), positive=True)

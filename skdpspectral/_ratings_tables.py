@@ -1,4 +1,4 @@
-"""Ratings tables: a column of users, one of items, and whatever else."""
+"""Ratings tables: columns of users, items and more; or sparse users x items."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from ._ids import _is_missing, check_feature, column_names, position_of
@@ -31,6 +32,10 @@ class RatingsTable:
         Positions of users and items.
     given : list
         The columns as a dataframe holds them, of its own dtypes.
+    ratings : ndarray or None
+        Entries of a sparse matrix; None for a table, whose ratings are targets.
+    n_items : int or None
+        Columns of a sparse matrix, which are a public catalogue.
     """
 
     columns: list
@@ -38,6 +43,8 @@ class RatingsTable:
     user: int
     item: int
     given: list
+    ratings: np.ndarray | None = None
+    n_items: int | None = None
 
     @property
     def users(self) -> np.ndarray:
@@ -61,8 +68,9 @@ def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
     estimator : estimator
         With parameters `user_feature` and `item_feature`; gets, or is compared to,
         names and number of columns.
-    X : array-like or dataframe of shape (n_rows, n_columns)
-        The table; its numbers must be finite.
+    X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
+        The table; its numbers must be finite. A sparse matrix of users x items stands
+        for the table of its stored entries.
     reset : bool
         Whether this is a fit.
 
@@ -76,6 +84,8 @@ def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
     ValueError, TypeError
         Naming X, user_feature or item_feature, and quoting no value.
     """
+    if sparse.issparse(X):
+        return _table_of_entries(estimator, X, reset)
     names = column_names(X)
     if names is not None:
         _refuse_same_names(names, "X")
@@ -93,6 +103,28 @@ def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
             "user_feature and item_feature name the same column; name two columns"
         )
     return RatingsTable(columns, names, user, item, given)
+
+
+def _table_of_entries(estimator, X, reset: bool) -> RatingsTable:
+    """Row numbers are users and column numbers items, of all stored entries."""
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+    if not reset and estimator.n_features_in_ != 2:
+        raise ValueError(
+            f"X has 2 features, as the entries of a sparse matrix do, but "
+            f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input: pass a table"
+        )
+    entries = X.tocsr(copy=True)
+    entries.sum_duplicates()
+    entries = entries.tocoo()
+    columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
+    _check_columns([*columns, entries.data])
+    if reset:
+        validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
+    return RatingsTable(
+        columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
+    )
 
 
 def _column(X, names, j):

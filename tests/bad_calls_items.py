@@ -45,7 +45,8 @@ class Scene:
     def fit(self, X=None, y=None, **parameters):
         """Refit with the budgeted accountant; check that the data stay as they are."""
         X = self.X if X is None else X
-        y = self.y[: len(X)] if y is None and hasattr(X, "__len__") else y
+        if y is None and hasattr(X, "__len__") and not sparse.issparse(X):
+            y = self.y[: len(X)]
         kept, before = self.model.get_params(deep=False), joblib.hash((X, y))
         self.model.set_params(**{"accountant": self.accountant, **parameters})
         try:
@@ -275,7 +276,7 @@ ROWS = {
     "scalar": (lambda s: 3.0, "2D"),
     "complex": (lambda s: NUMBERS + 1j, "Complex"),
     "ragged": (lambda s: [[1.0, 2.0], [3.0]], "inhomogeneous"),
-    "sparse": (lambda s: sparse.csr_array(NUMBERS), "Sparse"),
+    "sparse complex": (lambda s: sparse.csr_array(NUMBERS + 1j), "sparse"),
     "dates": (lambda s: np.full((9, 3), "2020-01-01", dtype="M8[D]"), "dates"),
 }
 SAME = {"infinity": "not finite", "NaN in a table": "not finite by column"}
@@ -290,6 +291,17 @@ for label, (make, *says) in ROWS.items():
     ):
         mistake = f"rows: {SAME.get(label, label)}"
         CASES.append(bad(mistake, call, "X", *says, error=(TypeError, ValueError)))
+MATRIX = sparse.csr_array(NUMBERS)
+CASES += [
+    bad(
+        "ratings twice",
+        lambda s: s.fit(MATRIX, s.y[:9]),
+        "y must be None where X is a sparse matrix",
+    ),
+    bad("empty matrix", lambda s: s.fit(0 * MATRIX[:0], None), "X", "0 sample(s)"),
+    bad("NaN in a matrix", lambda s: s.fit(NAN * MATRIX, None), "X", "NaN"),
+    bad("matrix for a table", lambda s: s.transform(MATRIX), "X", "pass a table"),
+]
 IDS = {
     "user_feature": ("user_id", "missing"),
     "item_feature": ("item_id", "missing"),
@@ -424,7 +436,6 @@ CASES += [
 ]
 CASES += [
     bad("no ratings", lambda s: s.model.fit(s.X, None), "requires y", "None"),
-    bad("no ratings given", lambda s: s.model.fit(s.X), "'y'", error=TypeError),
     bad(
         "weights",
         lambda s: s.model.fit(s.X, s.y, sample_weight=s.y),

@@ -14,7 +14,8 @@ PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
 # Tables of users and what belongs to each; they know nothing of privacy.
-USERS = {"_id_index", "_users", "_ratings_tables", "_personal_models"}
+USERS = {"_id_index", "_users", "_personal_models"}
+USERS |= {"_ratings_tables", "_item_catalogue"}
 BELOW_BASE = PURE | {"_progress", "sensitivity", "accounting", "_release"}
 # Parts of an estimator: what it releases, and what it predicts.
 PARTS = {"_bounded_moments", "_lrs_private", "_lrs_prediction"}
@@ -34,6 +35,7 @@ ALLOWED = {
     "_users": {"_ids", "_rows"},
     "_ratings_tables": {"_ids", "_rows"},
     "_personal_models": {"_id_index"},
+    "_item_catalogue": {"_id_index"},
     "_bounded_moments": BELOW_BASE,
     "_lrs_private": BELOW_BASE,
     # No release is made from what belongs to users.

@@ -21,6 +21,7 @@ from skdpspectral import (
     DPItemEmbedding,
     LRSRegressor,
     PrivacyAccountant,
+    _item_catalogue,
     _item_embedding,
 )
 from skdpspectral._release import record_releases
@@ -321,8 +322,8 @@ def test_large_ids_are_not_rounded_together():
     items = DPItemEmbedding(1, items=[big, big + 1], random_state=0).fit(
         X[:, ::-1], [5, 4, 1]
     )
-    codes = items._item_codes(
-        _item_embedding._index(items.items_),
+    codes = _item_catalogue.item_codes(
+        _item_catalogue.index_of(items.items_),
         np.array([big + 1, 0.5, big], object),
     )
     assert codes.tolist() == [1, -1, 0]
@@ -350,7 +351,7 @@ def test_with_a_budget_items_are_hashed_with_a_warning():
 
 KEYS = ["a", "größe", "", 0, 1, -1, 2.5, 10**30, 1e300]
 BUCKETS = f"""
-from skdpspectral._item_embedding import _hashed
+from skdpspectral._item_catalogue import _hashed
 print([_hashed(key) % 1000 for key in {KEYS}])
 """
 
@@ -364,14 +365,14 @@ def test_buckets_are_the_same_in_every_process():
         text=True,
         check=True,
     )
-    found = [_item_embedding._hashed(key) % 1000 for key in KEYS]
+    found = [_item_catalogue._hashed(key) % 1000 for key in KEYS]
     assert done.stdout.strip() == str(found)
     # As they were when files were first written.
     assert found == [776, 258, 326, 675, 707, 779, 528, 926, 507]
 
 
 def test_ids_that_are_equal_share_a_bucket():
-    hashed = _item_embedding._hashed
+    hashed = _item_catalogue._hashed
     assert len({hashed(key) for key in (1, 1.0, True, np.int8(1), np.float32(1))}) == 1
     assert hashed("a") == hashed(np.str_("a"))
     assert hashed("1") != hashed(1)

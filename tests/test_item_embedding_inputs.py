@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 from sklearn.base import clone
 
 from skdpspectral import DPItemEmbedding
@@ -73,6 +74,65 @@ def test_the_container_makes_no_difference(container):
     assert (found.dtype == object) == (container == "objects")
     np.testing.assert_array_equal(
         model().fit_transform(table, RATINGS).astype(float), expected_rows()
+    )
+
+
+# -- sparse users x items --------------------------------------------------------------
+
+
+def matrix():
+    """The same ratings, of items 0, 1 and 2, beside one user without any."""
+    users, items, ratings = [0, 0, 1, 1], [0, 1, 0, 2], RATINGS[:4]
+    return sparse.csr_array((ratings, (users, items)), shape=(5, 3))
+
+
+MATRICES = {
+    "csr_array": lambda R: R,
+    "csr_matrix": sparse.csr_matrix,
+    "csc_array": lambda R: R.tocsc(),
+    "coo_array": lambda R: R.tocoo(),
+    "lil_array": lambda R: R.tolil(),
+    "float32": lambda R: R.astype(np.float32),
+    "64-bit indices": lambda R: sparse.csr_array(
+        (R.data, R.indices.astype("i8"), R.indptr.astype("i8")), R.shape
+    ),
+}
+
+
+@pytest.mark.parametrize("container", MATRICES)
+@pytest.mark.parametrize("epsilon", [1.0, None])
+@without_privacy
+def test_a_sparse_matrix_is_the_table_of_its_entries(container, epsilon):
+    R = MATRICES[container](matrix())
+    before = R.toarray()
+    fitted = model(items=None, epsilon=epsilon).fit(R)
+    table = np.array([[0, 0], [0, 1], [1, 0], [1, 2]])
+    expected = model(items=range(3), epsilon=epsilon).fit(table, RATINGS[:4])
+    np.testing.assert_array_equal(fitted.components_, expected.components_)
+    np.testing.assert_array_equal(fitted.items_, [0, 1, 2])
+    assert fitted.privacy_ == expected.privacy_
+    assert fitted.privacy_plan(3) == fitted.privacy_
+    np.testing.assert_array_equal(fitted.transform(R), expected.transform(table))
+    np.testing.assert_array_equal(fitted.transform(table), expected.transform(table))
+    np.testing.assert_array_equal(R.toarray(), before)
+    names = ["x0", "x1_embedding0", "x1_embedding1"]
+    assert list(fitted.get_feature_names_out()) == names
+
+
+def test_columns_of_a_sparse_matrix_follow_the_public_features():
+    features = [[0.0], [1.0], [2.0]]
+    fitted = model(items=None, item_features=features).fit(matrix())
+    np.testing.assert_array_equal(fitted.item_embeddings_[:, :1], features)
+
+
+def test_stored_zeros_of_a_sparse_matrix_are_ratings():
+    """An item without an entry counts as unrated, one with a stored zero does not."""
+    R = matrix()
+    R.data[1] = 0.0
+    found = model(items=None, rating_range=(0, 5)).fit(R)
+    R.eliminate_zeros()
+    assert not np.array_equal(
+        found.components_, model(items=None, rating_range=(0, 5)).fit(R).components_
     )
 
 

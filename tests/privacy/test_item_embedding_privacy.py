@@ -349,7 +349,12 @@ def test_audit_stays_below_the_claim_and_near_it(joins, n_trials):
 # -- planted mistakes ------------------------------------------------------------------
 
 PACKAGE = Path(skdpspectral.__file__).parent
-MODULES = ("_ratings_tables", "_spectral.user_item", "_item_embedding")
+MODULES = (
+    "_ratings_tables",
+    "_spectral.user_item",
+    "_item_catalogue",
+    "_item_embedding",
+)
 
 
 def mutated(monkeypatch, module, *edits):
@@ -427,18 +432,18 @@ MUTANTS = {
         check_public,
         "_item_embedding",
         (
-            "if self.items is None and not self._is_private():\n            ids",
-            "if self.items is None:\n            ids",
+            "if self.items is None and not self._is_private():",
+            "if self.items is None:",
         ),
     ),
     "buckets by the first of equal ids": (
         check_sums,
-        "_item_embedding",
+        "_item_catalogue",
         ('f"number:{hash(key)}"', 'f"{type(key).__name__}:{key}"'),
     ),
     "items compared as floats": (
         check_sums,
-        "_item_embedding",
+        "_item_catalogue",
         (
             'catalogue.find(ids, "item_feature")',
             'catalogue.find(np.asarray(list(ids)), "item_feature")',
@@ -474,8 +479,8 @@ MUTANTS = {
         check_public,
         "_item_embedding",
         (
-            "            items = self._item_codes(catalogue, table.items)\n",
-            "            items = self._item_codes(catalogue, table.items)\n"
+            "            items = item_codes(catalogue, table.items)\n",
+            "            items = item_codes(catalogue, table.items)\n"
             "            if (items < 0).mean() > 0.5:\n"
             "                warnings.warn('most items are unknown', stacklevel=2)\n",
         ),
