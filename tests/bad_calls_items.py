@@ -298,8 +298,13 @@ CASES += [
         lambda s: s.fit(MATRIX, s.y[:9]),
         "y must be None where X is a sparse matrix",
     ),
-    bad("empty matrix", lambda s: s.fit(0 * MATRIX[:0], None), "X", "0 sample(s)"),
-    bad("NaN in a matrix", lambda s: s.fit(NAN * MATRIX, None), "X", "NaN"),
+    bad(
+        "rows: no rows by column",
+        lambda s: s.fit(0 * MATRIX[:0], None),
+        "X",
+        "0 sample(s)",
+    ),
+    bad("rows: not finite by column", lambda s: s.fit(NAN * MATRIX, None), "X", "NaN"),
     bad("matrix for a table", lambda s: s.transform(MATRIX), "X", "pass a table"),
 ]
 IDS = {

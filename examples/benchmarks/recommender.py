@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
@@ -96,7 +97,7 @@ def baselines(ratings, train, test):
     user_rest = y[train] - item_mean[items[train]]
     user_bias = group_means(users[train], user_rest, n_users, 5.0, 0.0)
     features = np.zeros((n_items, ratings.item_features.shape[1]))
-    features[ratings.item_ids] = ratings.item_features
+    features[ratings.item_ids] = public_features(ratings)
     coef, intercept = own_ridge(
         features[items[train]], users[train], y[train], n_users, penalty=10.0
     )
@@ -109,6 +110,11 @@ def baselines(ratings, train, test):
     }
 
 
+def public_features(ratings):
+    """Return genres and year, standardised over the catalogue."""
+    return StandardScaler().fit_transform(ratings.item_features)
+
+
 # -- the parts -----------------------------------------------------------------------
 
 
@@ -119,7 +125,7 @@ def pipeline(ratings, n_components, epsilon, seed, rank=1):
         DPItemEmbedding(
             n_components,
             items=ratings.item_ids,
-            item_features=ratings.item_features,
+            item_features=public_features(ratings),
             **common,
         ),
         LRSRegressor(rank, 2, user_feature=0, **common),

@@ -13,11 +13,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+import item_tools
 import numpy as np
 from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
 
 import skdpspectral
-from skdpspectral import DPPCA, LRSRegressor
+from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 
 CONFIDENCE = 0.99
@@ -121,6 +122,45 @@ class UserCase:
             "y": y,
             "y_neighbour": y_neighbour,
             "statistic": TranscriptRatio(model, users, others),
+        }
+
+
+@dataclass(frozen=True)
+class RatingsCase:
+    """A user who joins or leaves a table of ratings, at nearly the whole sensitivity.
+
+    Parameters
+    ----------
+    joins : bool
+        Whether the user joins.
+    epsilon : float
+        Where the audit is made.
+    n_trials : int
+        Fits on either side.
+    """
+
+    joins: bool
+    epsilon: float
+    n_trials: int
+    tight: bool = True
+
+    def make(self, epsilon, cls=DPItemEmbedding):
+        """Return the estimator."""
+        return cls(1, user_feature=0, item_feature=1, items=range(2), epsilon=epsilon)
+
+    def arguments(self, epsilon, cls=item_tools.ReleasesAlone):
+        """Return what `audit_epsilon` is called with."""
+        order = slice(None, None, 1 if self.joins else -1)
+        users, others = (item_tools.OTHERS, item_tools.JOINED)[order]
+        mean, other_mean = item_tools.MEANS[order]
+        (X, y), (X_neighbour, y_neighbour) = map(item_tools.table, (users, others))
+        return {
+            "factory": self.make(epsilon, cls),
+            "X": X.astype(float),
+            "X_neighbour": X_neighbour.astype(float),
+            "y": y,
+            "y_neighbour": y_neighbour,
+            "statistic": item_tools.Ratio(other_mean - mean, 0.5 * (mean + other_mean)),
         }
 
 
@@ -244,6 +284,11 @@ CASES |= {
         (np.ones((1, 1)), np.full(1, _HUGE)),
         tight=False,
     ),
+}
+
+CASES |= {
+    "items-joins": RatingsCase(True, epsilon=4.0, n_trials=12_000),
+    "items-leaves": RatingsCase(False, epsilon=16.0, n_trials=3_000),
 }
 
 

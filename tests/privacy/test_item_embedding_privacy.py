@@ -7,43 +7,34 @@ source that is run in this process, must fail the check that is to catch it.
 import importlib.util
 import sys
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 import joblib
 import numpy as np
 import pytest
+from audit_cases import audit
+from item_tools import (
+    CANARY,
+    JOINED,
+    MEANS,
+    OTHERS,
+    WHOLE,
+    ReleasesAlone,
+    exact_moment,
+    table,
+)
 from lrs_tools import scripted
 from sklearn.base import clone
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, PrivacyAccountant, _item_embedding
-from skdpspectral._release import Release, record_releases
-from skdpspectral.audit import audit_epsilon
+from skdpspectral._release import record_releases
 
 pytestmark = pytest.mark.filterwarnings("ignore:items=None:UserWarning")
-WHOLE = 2**11  # steps of a unit vector
-CANARY = 77
 TINY = float(np.nextafter(0.0, 1.0))
 
 
 # -- data sets -------------------------------------------------------------------------
-
-
-def table(users, seed=None):
-    """Rows of users {id: [(item, rating), ...]}, one user after another or mixed."""
-    rows = [(user, item, y) for user, rated in users.items() for item, y in rated]
-    order = np.arange(len(rows))
-    if seed is not None:  # mixed, each user's rows in their order
-        owners = np.array([list(users).index(user) for user, _, _ in rows])
-        places = np.random.default_rng(seed).permutation(len(rows))
-        for owner in range(len(users)):
-            places[owners == owner] = np.sort(places[owners == owner])
-        order = np.argsort(places)
-    X = np.empty((len(rows), 2), dtype=object)
-    for place, row in enumerate(order):
-        X[place] = rows[row][:2]
-    return X, np.array([rows[row][2] for row in order], dtype=float)
 
 
 def ordinary(t=6, p=5, n=4, seed=0):
@@ -86,14 +77,6 @@ SETTINGS = {
 
 
 # -- checks of a class -----------------------------------------------------------------
-
-
-def exact_moment(cls, users, seed=None, **parameters):
-    """What a fit would release without noise."""
-    X, y = table(users, seed)
-    with scripted() as asked:
-        cls(1, **parameters).fit(X, y)
-    return asked["second_moment"]
 
 
 def check_sums(cls):
@@ -264,64 +247,6 @@ def test_the_charge_is_exact_and_covers_the_grid(epsilon, n_items):
 # -- an audit --------------------------------------------------------------------------
 
 
-@dataclass
-class Ratio:
-    """Log likelihood ratio of the released matrix, from means that are worked out.
-
-    <M, D> over all entries weighs each off-diagonal twice, which is right: its
-    variance is half of the diagonal's.
-    """
-
-    direction: np.ndarray
-    middle: np.ndarray
-    threshold: float = 0.0
-
-    def __call__(self, model, released):
-        return np.vdot(self.direction, released["second_moment"] - self.middle)
-
-
-class ReleasesAlone(DPItemEmbedding):
-    """Fits that end with the release, and sum the same users once."""
-
-    def fit(self, X, y):
-        if getattr(self, "_kept", (None,))[0] is not X:
-            with scripted() as asked:
-                super().fit(X, y)
-            self._kept = X, self.privacy_, asked["second_moment"]
-        _, plan, moment = self._kept
-        Release(plan, None, self.random_state)("second_moment", moment)
-        return self
-
-
-# One ordinary user, and one with two ratings near both ends who joins or leaves.
-OTHERS = {0: [(0, 4.99), (1, 4.99)]}
-JOINED = OTHERS | {CANARY: [(0, 4.99), (1, 1.01)]}
-
-
-def moment_by_hand(*signs):
-    step = np.floor(WHOLE / np.sqrt(2.0)) / WHOLE
-    rows = step * np.array(signs)
-    return rows.T @ rows
-
-
-def audit(cls, epsilon, n_trials, data, other, means):
-    ratio = Ratio(means[1] - means[0], 0.5 * (means[0] + means[1]))
-    (X, y), (X_neighbour, y_neighbour) = table(data), table(other)
-    return audit_epsilon(
-        cls(1, user_feature=0, item_feature=1, items=range(2), epsilon=epsilon),
-        X.astype(float),
-        X_neighbour.astype(float),
-        ratio,
-        n_trials,
-        y=y,
-        y_neighbour=y_neighbour,
-        random_state=0,
-    )
-
-
-MEANS = moment_by_hand([1, 1]), moment_by_hand([1, 1], [1, -1])
-
-
 def test_the_means_of_the_audit_are_those_of_a_fit():
     for users, mean in zip((OTHERS, JOINED), MEANS, strict=True):
         found = exact_moment(DPItemEmbedding, users, items=range(2))
@@ -332,18 +257,6 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
                 cls(1, items=range(2), random_state=5).fit(*table(users))
             transcripts.append(released["second_moment"])
         assert np.array_equal(*transcripts)
-
-
-@pytest.mark.parametrize(("joins", "n_trials"), [(True, 12_000), (False, 1_000)])
-def test_audit_stays_below_the_claim_and_near_it(joins, n_trials):
-    """Clopper-Pearson at 99 %: an honest mechanism fails in 1 of 100 seeds."""
-    sides = (OTHERS, JOINED) if joins else (JOINED, OTHERS)
-    means = MEANS if joins else MEANS[::-1]
-    result = audit(ReleasesAlone, 4.0, n_trials, *sides, means)
-    assert not result.violated, str(result)
-    assert result.claimed_epsilon <= 4.0
-    share = 0.9 if joins else 0.7  # of what many trials find, and what few do
-    assert result.epsilon > share * result.claimed_epsilon, str(result)
 
 
 # -- planted mistakes ------------------------------------------------------------------
@@ -505,10 +418,12 @@ def test_an_unchanged_copy_passes(check, monkeypatch):
 
 def test_audit_refutes_what_is_not_normalised(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
-    arguments = (10.0, 400, OTHERS, JOINED, MEANS)
-    assert not audit(DPItemEmbedding, *arguments).violated
-    wrong = mutated(monkeypatch, *MUTANTS["normalisation skipped"][1:])
-    assert audit(wrong, *arguments).violated
+
+    def violated(cls):
+        return audit("items-joins", 10.0, 400, cls=cls).violated
+
+    assert not violated(DPItemEmbedding)
+    assert violated(mutated(monkeypatch, *MUTANTS["normalisation skipped"][1:]))
 
 
 def test_mutants_leave_the_package_as_it_was():
