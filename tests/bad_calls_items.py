@@ -1,12 +1,10 @@
 """Bad calls of DPItemEmbedding: mistakes, and what each error must name."""
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+from bad_cases import bad
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -80,19 +78,6 @@ class Scene:
     def check_untouched(self):
         assert len(self.accountant.ledger) == 0, "the budget was charged"
         assert self._state() == self._before, "the earlier fit was lost"
-
-
-class Bad(NamedTuple):
-    """A call that must fail: the mistake, and what its error must name."""
-
-    mistake: str
-    call: Callable
-    names: tuple
-    error: type | tuple = ValueError
-
-
-def bad(mistake, call, *names, error=ValueError):
-    return Bad(mistake, call, names, error)
 
 
 # -- parameters, each wrong by itself --------------------------------------------------

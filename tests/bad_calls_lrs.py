@@ -19,8 +19,8 @@ from bad_calls import (
     ROWS,
     SAME,
     TYPE_ERRORS,
-    bad,
 )
+from bad_cases import bad
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -342,7 +342,7 @@ CASES += [
         f"ids of another type: {'words' if label[0] == 'n' else label}",
         lambda s, u=users: s.lrs.predict(users=u),
         "users",
-        "fit was given numbers",
+        "users are numbers in fit",
         "convert",
     )
     for label, users in ALIEN.items()

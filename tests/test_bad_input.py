@@ -1,15 +1,15 @@
 """Bad input: a named mistake, nothing charged, nothing lost, nothing changed."""
 
-import re
 import traceback
 
 import numpy as np
 import pytest
 import sklearn
 from bad_calls import CASES as ESTIMATOR_CASES
-from bad_calls import INF, NAN, NOT_A_NUMBER, PLAN, Scene, bad
+from bad_calls import INF, NAN, NOT_A_NUMBER, PLAN, Scene
 from bad_calls_lrs import CASES as LRS_CASES
 from bad_calls_lrs import LRSScene
+from bad_cases import as_parameters, bad, check_call, check_messages_differ, fixtures
 
 from skdpspectral import (
     DPPCA,
@@ -256,47 +256,14 @@ class WholeScene(Scene):
         self.lrs.check_untouched()
 
 
-@pytest.fixture
-def scene(tmp_path):
-    return WholeScene(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def scenes():
-    """One scene for many calls, as long as they leave it untouched."""
-    return []
-
-
-@pytest.fixture
-def stage(tmp_path_factory, scenes):
-    if not scenes:
-        scenes.append(WholeScene(tmp_path_factory.mktemp("stage")))
-    yield scenes[0]
-    try:
-        scenes[0].check_untouched()
-    except AssertionError:
-        scenes.clear()
-
-
-def says(message, name):
-    """Whether a message holds a name, and not within a longer one."""
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
-
-
-EVERY_CASE = [
-    pytest.param(case, id=f"{number}-{case.mistake}")
-    for number, case in enumerate(CASES)
-]
+scene, scenes, stage = fixtures(WholeScene)
+EVERY_CASE = as_parameters(CASES)
 
 
 @no_warning
 @pytest.mark.parametrize("case", EVERY_CASE)
 def test_bad_call(case, stage):
-    with pytest.raises(case.error) as caught:
-        case.call(stage)
-    missing = [name for name in case.names if not says(str(caught.value), name)]
-    assert not missing, str(caught.value)
-    stage.check_untouched()
+    check_call(case, stage)
 
 
 @no_warning
@@ -312,16 +279,7 @@ def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
 
 @no_warning
 def test_different_mistakes_have_different_messages(scene):
-    mistakes = {}
-    for case in CASES:
-        # What does not fail, or fails in another way, fails test_bad_call.
-        try:
-            case.call(scene)
-        except Exception as error:
-            mistakes.setdefault(str(error), set()).add(case.mistake)
-    shared = {text: names for text, names in mistakes.items() if len(names) > 1}
-    assert not shared
-    assert len(mistakes) > 400
+    check_messages_differ(CASES, scene, at_least=400)
 
 
 def test_a_good_call_is_seen_to_be_charged_and_to_change_the_state(scene):

@@ -1,6 +1,5 @@
 """Bad input to DPItemEmbedding: named, free of charge, nothing lost, nothing quoted."""
 
-import re
 import traceback
 
 import numpy as np
@@ -13,6 +12,7 @@ from bad_calls_items import (
     SECRET_USER,
     Scene,
 )
+from bad_cases import as_parameters, check_call, check_messages_differ, fixtures
 
 from skdpspectral import DPItemEmbedding, PrivacyAccountant, PrivacyLeakWarning
 
@@ -24,51 +24,16 @@ no_warning = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture
-def scene(tmp_path):
-    return Scene(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def scenes():
-    """One scene for many calls, as long as they leave it untouched."""
-    return []
-
-
-@pytest.fixture
-def stage(tmp_path_factory, scenes):
-    if not scenes:
-        scenes.append(Scene(tmp_path_factory.mktemp("stage")))
-    yield scenes[0]
-    try:
-        scenes[0].check_untouched()
-    except AssertionError:
-        scenes.clear()
-
-
-def says(message, name):
-    """Whether a message holds a name, and not within a longer one."""
-    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
-
-
-EVERY_CASE = [
-    pytest.param(case, id=f"{number}-{case.mistake}")
-    for number, case in enumerate(CASES)
-]
+scene, scenes, stage = fixtures(Scene)
 
 
 @no_warning
-@pytest.mark.parametrize("case", EVERY_CASE)
+@pytest.mark.parametrize("case", as_parameters(CASES))
 def test_bad_call(case, stage):
-    with pytest.raises(case.error) as caught:
-        case.call(stage)
-    message = str(caught.value)
-    missing = [name for name in case.names if not says(message, name)]
-    assert not missing, message
-    report = "".join(traceback.format_exception_only(caught.value))
+    error = check_call(case, stage)
+    report = "".join(traceback.format_exception_only(error))
     for secret in (SECRET_USER, SECRET_ITEM, SECRET_RATING):
         assert str(secret) not in report
-    stage.check_untouched()
 
 
 @no_warning
@@ -82,15 +47,7 @@ def test_privacy_does_not_rest_on_an_optional_validation(scene):
 
 @no_warning
 def test_different_mistakes_have_different_messages(scene):
-    mistakes = {}
-    for case in CASES:
-        # What does not fail, or fails in another way, fails test_bad_call.
-        try:
-            case.call(scene)
-        except Exception as error:
-            mistakes.setdefault(str(error), set()).add(case.mistake)
-    assert not {text: names for text, names in mistakes.items() if len(names) > 1}
-    assert len(mistakes) > 120
+    check_messages_differ(CASES, scene, at_least=120)
 
 
 def test_a_good_call_is_seen_to_be_charged_and_to_change_the_state(scene):

@@ -1,0 +1,85 @@
+"""What every test of bad input does: cases, scenes to play them on, and checks."""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+
+class Bad(NamedTuple):
+    """A call that must fail: the mistake, and what its error must name."""
+
+    mistake: str
+    call: Callable
+    names: tuple
+    error: type | tuple = ValueError
+
+
+def bad(mistake, call, *names, error=ValueError):
+    """Return a case; ``call(scene)`` must raise `error` and name `names`."""
+    return Bad(mistake, call, names, error)
+
+
+def as_parameters(cases):
+    """Cases for ``pytest.mark.parametrize``."""
+    return [
+        pytest.param(case, id=f"{number}-{case.mistake}")
+        for number, case in enumerate(cases)
+    ]
+
+
+def fixtures(make_scene):
+    """Fixtures of a test module: a scene, and a stage that many calls share.
+
+    A scene is made in a folder, and has ``check_untouched()``; calls share one as long
+    as they leave it untouched.
+    """
+
+    @pytest.fixture
+    def scene(tmp_path):
+        return make_scene(tmp_path)
+
+    @pytest.fixture(scope="module")
+    def scenes():
+        return []
+
+    @pytest.fixture
+    def stage(tmp_path_factory, scenes):
+        if not scenes:
+            scenes.append(make_scene(tmp_path_factory.mktemp("stage")))
+        yield scenes[0]
+        try:
+            scenes[0].check_untouched()
+        except AssertionError:
+            scenes.clear()
+
+    return scene, scenes, stage
+
+
+def _says(message, name):
+    """Whether a message holds a name, and not within a longer one."""
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message) is not None
+
+
+def check_call(case, stage):
+    """Play a case: the right error, which names what it must; return the error."""
+    with pytest.raises(case.error) as caught:
+        case.call(stage)
+    missing = [name for name in case.names if not _says(str(caught.value), name)]
+    assert not missing, str(caught.value)
+    stage.check_untouched()
+    return caught.value
+
+
+def check_messages_differ(cases, scene, at_least):
+    """Different mistakes have different messages, `at_least` so many."""
+    mistakes = {}
+    for case in cases:
+        # What does not fail, or fails in another way, fails check_call.
+        try:
+            case.call(scene)
+        except Exception as error:
+            mistakes.setdefault(str(error), set()).add(case.mistake)
+    assert not {text: names for text, names in mistakes.items() if len(names) > 1}
+    assert len(mistakes) > at_least
