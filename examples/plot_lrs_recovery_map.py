@@ -21,6 +21,7 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from joblib import Parallel, delayed
 
 from skdpspectral import LRSRegressor
@@ -71,6 +72,12 @@ nearly = np.round(results[..., 1].mean(axis=-1), 2)
 # %%
 # All users recovered
 # -------------------
+# Shares of draws, by rows of a user and users:
+
+for start, shares in zip(starts, success, strict=True):
+    print(f"{start} start\n{pd.DataFrame(shares, n_rows, n_users)}\n")
+
+# %%
 
 
 def draw_map(ax, shares):

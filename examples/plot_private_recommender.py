@@ -21,6 +21,7 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.model_selection import GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -71,7 +72,8 @@ print(shared.predict(items.transform([[0, 9], [0, 79]])).round(1))
 # ``PerUserKFold`` puts rows of every user in every training set: the score on users
 # that the model knows. ``GroupKFold`` keeps whole users out: the private model knows
 # nothing of their level then, and predicts zero, unless it is personalised first. A
-# mean rating taken off beforehand, such as the middle of the scale, is public.
+# mean rating taken off beforehand, such as the middle of the scale, is public; the
+# range of ratings moves with it.
 #
 # Every fold is a fit of its own, with its own charge, and a score pooled over private
 # users would be a release that no ledger shows.
@@ -80,7 +82,8 @@ known, new = PerUserKFold(3, user_feature=0), GroupKFold(3)
 options = {"scoring": "neg_root_mean_squared_error", "error_score": "raise"}
 with PrivacyAccountant() as accountant:
     on_known = -cross_val_score(model, X, y, cv=known, **options)
-    on_new = -cross_val_score(model, X, y - 3.0, cv=new, groups=X[:, 0], **options)
+    centred = clone(model).set_params(dpitemembedding__rating_range=(-2, 2))
+    on_new = -cross_val_score(centred, X, y - 3.0, cv=new, groups=X[:, 0], **options)
 print(f"known users {on_known.mean():.3f}, new users {on_new.mean():.3f}")
 print(accountant)
 

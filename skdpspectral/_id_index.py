@@ -6,7 +6,7 @@ from numbers import Number
 
 import numpy as np
 
-from ._ids import encode_ids
+from ._ids import as_array, encode_ids
 
 _SORTABLE = "biuf"
 # Codes of users are held in so many bits.
@@ -17,7 +17,7 @@ def _as_ids(ids) -> np.ndarray:
     if isinstance(ids, (list, tuple)):
         # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
         ids = np.fromiter(ids, dtype=object, count=len(ids))
-    ids = np.asarray(ids)
+    ids = as_array(ids)
     return ids.astype(object) if ids.dtype.kind in "SUT" else ids
 
 
@@ -109,10 +109,11 @@ class IdIndex:
         encode_ids(ids, name)  # refuses what cannot be an id
         unseen = _kinds(ids) - self._kinds
         if unseen and len(ids):
+            known = "in fit it held" if name == self._name else f"{self._name} holds"
             raise ValueError(
-                f"{name} holds {', '.join(sorted(unseen))}, but {self._name} are "
-                f"{', '.join(sorted(self._kinds))} in fit: 1 and '1' are different "
-                "ids; convert them to the type of fit"
+                f"{name} holds {', '.join(sorted(unseen))}, but {known} "
+                f"{', '.join(sorted(self._kinds))}: 1 and '1' are different ids; "
+                "convert one to the type of the other"
             )
         if self._table is None:
             numbers = ids if ids.dtype != object else np.asarray(ids.tolist())

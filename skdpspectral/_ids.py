@@ -7,6 +7,8 @@ import numbers
 import numpy as np
 from scipy import sparse
 
+# From these on, neighbouring whole numbers are one and the same float.
+_LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
 
@@ -88,11 +90,30 @@ def check_feature(feature, name: str) -> None:
         )
 
 
+def as_array(column) -> np.ndarray:
+    """Return a column as numpy holds it best: strings of polars stay whole."""
+    if type(column).__module__.startswith("polars"):
+        # Of the buffer numpy would make fixed-width strings without trailing NULs.
+        return column.to_numpy()
+    return np.asarray(column)
+
+
+def check_exact(ids: np.ndarray, name: str) -> None:
+    """Refuse float ids that may stand for several at once."""
+    largest = _LARGEST_ID.get(ids.dtype)
+    if largest is not None and np.any(np.abs(ids) >= largest):
+        raise ValueError(
+            f"{name}: ids from {largest:g} on are not exact in {ids.dtype}, so that "
+            "several users may have become one; use integers or strings, or pass such "
+            "ids by users=..."
+        )
+
+
 def _one_dimensional(ids, name):
     if isinstance(ids, (list, tuple)):
         # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
         ids = np.fromiter(ids, dtype=object, count=len(ids))
-    ids = np.asarray(ids)
+    ids = as_array(ids)
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     return ids
@@ -162,7 +183,7 @@ def _array_column(X, feature, name):
     if isinstance(feature, str):
         raise ValueError(
             f"{name}={feature!r}, but X has no column names: name the position, or "
-            "pass a dataframe"
+            'pass a dataframe, in a pipeline by set_output(transform="pandas")'
         )
     X = X.tocsc() if sparse.issparse(X) else np.asarray(X)
     if X.ndim != 2:

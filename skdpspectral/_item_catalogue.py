@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from numbers import Integral, Number
 
 import numpy as np
@@ -36,6 +37,8 @@ def read_catalogue(items) -> IdIndex | range:
         return range(N_BUCKETS)
     if isinstance(items, Integral):
         return range(int(items))
+    if isinstance(items, (Set, Mapping)):
+        raise TypeError("items must be in an order: pass sorted(items), a list")
     index = IdIndex(items, "items")
     if not len(index):
         raise ValueError("items must hold at least one id")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import warnings
 from numbers import Integral, Real
@@ -25,7 +26,7 @@ from ._item_catalogue import (
     of_one_type,
     read_catalogue,
 )
-from ._ratings_tables import RatingsTable, find_column, join_columns, read_ratings
+from ._ratings_tables import RatingsTable, find_columns, join_columns, read_ratings
 from ._rows import check_targets
 from ._sklearn_compat import Interval, check_input_features, output_container
 from ._spectral import user_item
@@ -52,16 +53,17 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         nothing is released, and items have their public features alone.
     user_feature : int or str, default="user_id"
         Position or name of the column of users. The default stands for the first
-        column where X has neither "user_id" nor "item_id".
+        column where X has neither "user_id" nor "item_id"; for a dataframe with a
+        warning, since movies that are taken for users would be all that is protected.
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
     items : array-like of shape (n_items,), int or None, default=None
-        Public catalogue of item ids; ratings of other items are left out, and embed as
-        zero. It must not be read off the ratings: an item that only one user rated
-        would give that user away. A number hashes ids into so many buckets. None takes
-        the items of the data with ``epsilon=None``, and with a budget 512 buckets,
-        with a warning: name the catalogue if you can. With a sparse matrix None takes
-        its columns, whose number is public.
+        Public catalogue of item ids (``range(n)`` for ids 0 to n - 1); ratings of other
+        items are left out, and embed as zero. It must not be read off the ratings: an
+        item that only one user rated would give that user away. A number hashes ids
+        into so many buckets. None takes the items of the data with ``epsilon=None``,
+        and with a budget 512 buckets, with a warning: name the catalogue if you can.
+        With a sparse matrix None takes its columns, whose number is public.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
         embedding: genres, years, prices. Columns of a dataframe keep their names.
@@ -261,8 +263,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table: users, items, and further columns, which are not used. Of
             several ratings of an item by a user the last one counts. Or a sparse
-            matrix of users x items, whose stored entries are the ratings; it stands
-            for the table of its row and column numbers.
+            matrix of users x items, whose stored entries are the ratings, those of one
+            place added up; it stands for the table of its row and column numbers.
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 
@@ -306,7 +308,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         if y is not None:
             raise ValueError(
                 "y must be None where X is a sparse matrix of users x items, whose "
-                "entries are the ratings"
+                "entries are the ratings; for a pipeline make a table of X.tocoo()"
             )
         return table.ratings
 
@@ -352,9 +354,10 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         known = np.flatnonzero(items >= 0)
         # Halves first: neither the middle nor the difference overflows.
         centred = np.clip(y[known], low, high) - (0.5 * low + 0.5 * high)
-        return user_item.second_moment(
-            users[known], items[known], centred, n_items, self.max_ratings_per_user
-        )
+        with np.errstate(all="ignore"):  # an error would tell of somebody's ratings
+            return user_item.second_moment(
+                users[known], items[known], centred, n_items, self.max_ratings_per_user
+            )
 
     def _set_embedding(self, catalogue, features, moment) -> None:
         """Post-process the released second moment into public attributes."""
@@ -389,9 +392,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Returns
         -------
         ndarray or dataframe of shape (n_rows, n_columns_out)
-            All other columns as they were, of their dtypes in dataframes; an array of
-            objects if one holds no numbers. Items that are not in the catalogue are
-            zero.
+            Users first, then all other columns in their order, the item's embedding in
+            its place. Dataframes keep the dtypes of columns; it is an array of objects
+            if one holds no numbers. Items that are not in the catalogue are zero.
         """
         check_is_fitted(self)
         table = read_ratings(self, X, reset=False)
@@ -401,25 +404,23 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         codes = item_codes(catalogue, table.items)
         unknown = np.zeros((1, self.item_embeddings_.shape[1]))
         embedded = np.vstack([self.item_embeddings_, unknown])[codes]
-        columns = list(table.given)
-        columns[table.item : table.item + 1] = list(embedded.T)
-        names = self._names_out(table)
-        return join_columns(columns, names, output_container(self), X)
-
-    def _names_out(self, table: RatingsTable) -> list:
         names = table.names
         if names is None:
             names = [f"x{j}" for j in range(len(table.columns))]
-        return self._replaced(list(names), table.item)
+        return join_columns(
+            _users_first(table.given, table.user, table.item, list(embedded.T)),
+            self._names_out(names, table.user, table.item),
+            output_container(self),
+            X,
+        )
 
-    def _replaced(self, names: list, item: int) -> list:
+    def _names_out(self, names: list, user: int, item: int) -> list:
         stem, public = names[item], list(self.item_feature_names_)
         if not public:
             n_public = self.item_embeddings_.shape[1] - len(self.components_)
             public = [f"{stem}_feature{j}" for j in range(n_public)]
         embedded = [f"{stem}_embedding{j}" for j in range(len(self.components_))]
-        names[item : item + 1] = [*public, *embedded]
-        return names
+        return _users_first(names, user, item, [*public, *embedded])
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns of :meth:`transform`.
@@ -436,18 +437,24 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         """
         check_is_fitted(self)
         names = list(check_input_features(self, input_features))
-        return np.asarray(
-            self._replaced(names, self._item_position(names)), dtype=object
-        )
-
-    def _item_position(self, names: list) -> int:
         known = names if hasattr(self, "feature_names_in_") else None
-        return find_column(self, "item_feature", known, len(names))
+        user, item = find_columns(self, known, len(names))
+        return np.asarray(self._names_out(names, user, item), dtype=object)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+
+def _users_first(columns, user: int, item: int, embedded: list) -> list:
+    """Put the users' column in front, so that a regressor finds it at position 0."""
+    rest = [
+        embedded if j == item else [column]
+        for j, column in enumerate(columns)
+        if j != user
+    ]
+    return [columns[user], *itertools.chain(*rest)]
 
 
 def _is_real(value) -> bool:

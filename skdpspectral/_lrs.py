@@ -25,6 +25,7 @@ from ._sklearn_compat import (
 )
 from ._spectral import lrs
 from ._users import read_users
+from .accounting import PrivacyLeakWarning
 from .mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
 
 _CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
@@ -156,8 +157,8 @@ class LRSRegressor(
     Warns
     -----
     PrivacyLeakWarning
-        If privacy is switched off, if users' scores are pooled, or if the estimator
-        is pickled with its users' parameters.
+        If privacy is switched off, if a private fit is given no users, if users'
+        scores are pooled, or if the estimator is pickled with its users' parameters.
 
     See Also
     --------
@@ -430,6 +431,8 @@ class LRSRegressor(
             d = table.n_features
             scale, start = self._public_scale(d), self._given_start(d)
             index = self._index(table)
+            if private and index is None:
+                self._warn_of_one_user()
             plan = self._plan(d)
             release = self._start_release(plan)
             start = self._public_start(release, start, d)
@@ -443,6 +446,14 @@ class LRSRegressor(
             self.privacy_ = plan
             progress.end()
         return self
+
+    def _warn_of_one_user(self) -> None:
+        warnings.warn(
+            "all rows are taken for those of one user, and predictions come from them "
+            "without noise; pass users=... or name their column by user_feature",
+            PrivacyLeakWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
 
     def _index(self, table) -> IdIndex | None:
         if table.users is None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from ._ids import _is_missing, check_feature, column_names, position_of
+from ._ids import (
+    _is_missing,
+    as_array,
+    check_exact,
+    check_feature,
+    column_names,
+    position_of,
+)
 from ._rows import check_rows
 
 # Names of LensKit; tables without either have users first and items second.
@@ -91,17 +99,14 @@ def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
         _refuse_same_names(names, "X")
         validate_data(estimator, X, reset=reset, skip_check_array=True)
         given = [_column(X, names, j) for j in range(len(names))]
-        columns = [np.asarray(column) for column in given]
+        columns = [as_array(column) for column in given]
     else:
         given = columns = _array_columns(estimator, X, reset)
     _check_columns(columns)
-    user, item = (
-        find_column(estimator, name, names, len(columns)) for name in _DEFAULTS
-    )
-    if user == item:
-        raise ValueError(
-            "user_feature and item_feature name the same column; name two columns"
-        )
+    user, item = find_columns(estimator, names, len(columns))
+    check_exact(columns[user], "user_feature")
+    if reset and names is not None:
+        _warn_of_places(estimator, names)
     return RatingsTable(columns, names, user, item, given)
 
 
@@ -109,6 +114,12 @@ def _table_of_entries(estimator, X, reset: bool) -> RatingsTable:
     """Row numbers are users and column numbers items, of all stored entries."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+    if X.format == "bsr":
+        # One user's entries would decide which zeros of others are stored.
+        raise ValueError(
+            "X must not be a sparse matrix in blocks, whose padding cannot be told "
+            "from ratings of 0: pass X.tocsr() after eliminate_zeros()"
+        )
     if not reset and estimator.n_features_in_ != 2:
         raise ValueError(
             f"X has 2 features, as the entries of a sparse matrix do, but "
@@ -179,7 +190,34 @@ def _check_columns(columns: list) -> None:
             raise ValueError("Input X contains NaN or infinity: drop such rows")
 
 
-def find_column(estimator, parameter: str, names, n_columns: int) -> int:
+def find_columns(estimator, names, n_columns: int) -> tuple[int, int]:
+    """Return the positions of users and items."""
+    user, item = (_find_column(estimator, name, names, n_columns) for name in _DEFAULTS)
+    if user == item:
+        raise ValueError(
+            "user_feature and item_feature name the same column; name two columns"
+        )
+    return user, item
+
+
+def _warn_of_places(estimator, names) -> None:
+    """Say which columns of a table are users and items if their names do not."""
+    guessed = [
+        parameter
+        for parameter, (default, _) in _DEFAULTS.items()
+        if getattr(estimator, parameter) == default
+    ]
+    if guessed and not _has_default_names(names):
+        warnings.warn(
+            "X has no columns user_id and item_id: the first is taken for users and "
+            f"the second for items; name {' and '.join(guessed)}, since users are "
+            "what is protected",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     """Return the position of the column that a parameter names."""
     feature = getattr(estimator, parameter)
     check_feature(feature, parameter)
@@ -237,7 +275,7 @@ def join_columns(columns: list, names: list, kind: str, like):
         import polars as pl
 
         return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
-    columns = [np.asarray(column) for column in columns]
+    columns = [as_array(column) for column in columns]
     if all(_fits_float64(column) for column in columns):
         return np.column_stack([column.astype(np.float64) for column in columns])
     out = np.empty((len(columns[0]), len(columns)), dtype=object)

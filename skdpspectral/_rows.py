@@ -85,7 +85,10 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     if sparse.issparse(y):
         raise ValueError("y must be a dense array: sparse targets are not supported")
     try:
-        y = np.asarray(y)
+        given = np.asarray(y)
+        # A text in a list would turn all other numbers into their texts.
+        mixed = given.dtype.kind in "SU" and isinstance(y, (list, tuple))
+        y = np.asarray(y, dtype=object) if mixed else given
     except ValueError:  # ragged
         raise ValueError("y must be an array of one number a row") from None
     shape = y.shape

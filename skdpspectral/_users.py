@@ -8,11 +8,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from ._ids import column_names, position_of, read_column
+from ._ids import as_array, check_exact, column_names, position_of, read_column
 from ._rows import check_features, check_rows
-
-# From these on, neighbouring whole numbers are one and the same float.
-_LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 
 
 @dataclass(frozen=True)
@@ -96,14 +93,14 @@ def _check_length(users, n_rows: int):
     if n_users != n_rows:
         raise ValueError("users must hold as many ids as X has rows")
     if hasattr(users, "__array__"):
-        _check_exact(np.asarray(users), "users")
+        check_exact(as_array(users), "users")
     return users
 
 
 def _split_frame(estimator, X, names, user_feature, reset) -> UserTable:
     position = position_of(user_feature, names, "user_feature") % len(names)
-    users = np.asarray(read_column(X, position, "user_feature"))
-    _check_exact(users)
+    users = as_array(read_column(X, position, "user_feature"))
+    check_exact(users, "user_feature")
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
@@ -117,7 +114,7 @@ def _split_array(estimator, X, user_feature, reset) -> UserTable:
     if getattr(X, "dtype", np.dtype(float)).kind != "O":
         X = check_rows(estimator, X, reset=reset)
         users = read_column(X, user_feature, "user_feature")
-        _check_exact(users)
+        check_exact(users, "user_feature")
         columns = _other_columns(int(user_feature) % X.shape[1], X.shape[1])
         return UserTable(X, columns, users)
     users = read_column(X, user_feature, "user_feature")
@@ -156,14 +153,3 @@ def _other_columns(position: int, n_columns: int):
     if position == n_columns - 1:
         return slice(None, -1)
     return np.delete(np.arange(n_columns), position)
-
-
-def _check_exact(users: np.ndarray, name: str = "user_feature") -> None:
-    """Refuse float ids that may stand for several users at once."""
-    largest = _LARGEST_ID.get(users.dtype)
-    if largest is not None and np.any(np.abs(users) >= largest):
-        raise ValueError(
-            f"{name}: ids from {largest:g} on are not exact in {users.dtype}, so that "
-            "several users may have become one; use integers or strings, or pass such "
-            "ids by users=..."
-        )

@@ -122,8 +122,8 @@ CATALOGUES = {
     "an item twice": (["a", "b", "a"], ValueError, "twice"),
     "a table of items": ([["a"], ["b"]], (TypeError, ValueError), "items"),
     "a matrix of items": (np.eye(2), ValueError, "one id a row"),
-    "a set": ({"a", "b"}, ValueError, "one id a row"),
-    "a mapping": ({"a": 1}, ValueError, "one id a row"),
+    "a set": ({"a", "b"}, TypeError, "order"),
+    "a mapping": ({"a": 1}, TypeError, "order"),
     "a missing item": (["a", None], ValueError, "missing"),
     "an item that is NaN": ([1.0, NAN], ValueError, "missing"),
     "words and numbers": (["a", 1], TypeError, ID),
@@ -279,6 +279,18 @@ for label, (make, *says) in ROWS.items():
 MATRIX = sparse.csr_array(NUMBERS)
 CASES += [
     bad(
+        "matrix in blocks",
+        lambda s: s.fit(MATRIX.tobsr(), None),
+        "X",
+        "eliminate_zeros",
+    ),
+    bad(
+        "users that floats merge",
+        lambda s: s.fit(NUMBERS + 2.0**53),
+        "user_feature",
+        "not exact",
+    ),
+    bad(
         "ratings twice",
         lambda s: s.fit(MATRIX, s.y[:9]),
         "y must be None where X is a sparse matrix",
@@ -321,14 +333,14 @@ CASES += [
         "items of another kind",
         lambda s: s.fit(s.array(item_id=range(30))),
         "item_feature holds numbers",
-        "items are strings",
+        "items holds strings",
         "convert",
     ),
     bad(
         "items of another kind",
         lambda s: s.transform(s.X.assign(item_id=1.5)),
         "item_feature holds numbers",
-        "items are strings",
+        "items holds strings",
         "convert",
     ),
     bad(

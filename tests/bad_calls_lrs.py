@@ -45,12 +45,12 @@ class LRSScene:
         self.model = LRSRegressor(n_releases=1).fit(X, self.y, users=self.users)
         self.column = LRSRegressor(n_releases=1, user_feature="user")
         self.column.fit(self.table, self.y)
-        self.alone = LRSRegressor(n_releases=1).fit(X, self.y)
         # Of known users alone.
         self.known = LRSRegressor(epsilon=None, unknown_user="raise", tol=1e9)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.known.fit(X, self.y, users=self.users)
+            self.alone = LRSRegressor(n_releases=1).fit(X, self.y)
         self._before = self._state()
 
     def fit(self, X=GIVEN, y=GIVEN, users=GIVEN, **parameters):
@@ -342,7 +342,7 @@ CASES += [
         f"ids of another type: {'words' if label[0] == 'n' else label}",
         lambda s, u=users: s.lrs.predict(users=u),
         "users",
-        "users are numbers in fit",
+        "in fit it held numbers",
         "convert",
     )
     for label, users in ALIEN.items()

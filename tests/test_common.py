@@ -47,6 +47,7 @@ ESTIMATORS = [
 @parametrize_with_checks(ESTIMATORS)
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
+@pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
 # A skipped check warns on some versions; it is no failure.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
 def test_estimator_checks(estimator, check):
@@ -64,6 +65,7 @@ def test_every_estimator_is_checked():
 @pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor(), DPItemEmbedding()])
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
+@pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
 def test_checks_inside_a_with_block(estimator):
     with PrivacyAccountant() as accountant:
         check_estimator(estimator, on_skip=None)

@@ -152,10 +152,12 @@ def test_ids_of_another_kind_are_an_error_and_not_unknown(fitted, asked):
     if fitted == asked:
         assert np.all(index.find(KINDS[asked], "users") >= 0)
         return
-    with pytest.raises(ValueError, match="convert them to the type of fit") as error:
+    with pytest.raises(
+        ValueError, match="convert one to the type of the other"
+    ) as error:
         index.find(KINDS[asked], "owners")
     assert "owners holds " + asked in str(error.value)
-    assert f"but users are {fitted}" in str(error.value)
+    assert f"but users holds {fitted}" in str(error.value)
 
 
 @pytest.mark.parametrize("scalar", [np.bytes_(b"1"), np.datetime64("2020-01-01")])

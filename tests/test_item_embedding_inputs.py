@@ -1,6 +1,7 @@
 """What DPItemEmbedding accepts: tables, columns, names, and what comes out."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,9 @@ def expected_rows():
 def read_only(X):
     X.flags.writeable = False
     return X
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:X has no columns user_id")
 
 
 def in_pyarrow(X):
@@ -212,10 +216,45 @@ def test_columns_are_found_by_position(order, sign):
     out = fitted.fit(WIDE[:, order], RATINGS).transform(WIDE[:, order])
     rows = expected_rows()
     parts = {0: rows[:, :1], 1: rows[:, 1:], 2: WIDE[:, 2:3], 3: WIDE[:, 3:]}
-    np.testing.assert_array_equal(out, np.hstack([parts[j] for j in order]))
-    names = [f"x{j}" for j in range(4)]
-    names[item : item + 1] = [f"x{item}_embedding0", f"x{item}_embedding1"]
+    # Users come first, wherever they stood.
+    places = [user, *(j for j in range(4) if j != user)]
+    expected = np.hstack([parts[order[j]] for j in places])
+    np.testing.assert_array_equal(out, expected)
+    names = [f"x{j}" for j in places]
+    j = places.index(item)
+    names[j : j + 1] = [f"x{item}_embedding0", f"x{item}_embedding1"]
     assert fitted.get_feature_names_out().tolist() == names
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame])
+def test_guessed_columns_of_a_dataframe_are_told(library):
+    """Items that are taken for users would be all that is protected."""
+    told = pytest.warns(UserWarning, match="X has no columns user_id and item_id")
+    table = {"movie": IDS[:, 1], "viewer": IDS[:, 0]}
+    with told:
+        model().fit(library(table), RATINGS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        named = model(user_feature="viewer", item_feature="movie")
+        named.fit(library(table), RATINGS).transform(library(table))
+        model().fit(IDS, RATINGS)
+
+
+def test_strings_of_polars_stay_whole():
+    """numpy's own strings have no trailing NULs: two users would become one."""
+    frame = pl.DataFrame({"user_id": ["a", "a\0"], "item_id": [10, 11]})
+    fitted = model().fit(frame, [5.0, 1.0])
+    separate = model().fit([[0, 10], [1, 11]], [5.0, 1.0])
+    np.testing.assert_array_equal(fitted.components_, separate.components_)
+    out = fitted.transform(frame)
+    assert out[:, 0].tolist() == ["a", "a\0"]
+
+
+def test_one_text_among_the_ratings_changes_no_other():
+    ratings = [np.float32(value) for value in (3.673925, 1.3, 3.940359, 2.1)]
+    fitted = model().fit(IDS, [*ratings, "3"])
+    expected = model().fit(IDS, [*map(float, ratings), 3.0])
+    np.testing.assert_array_equal(fitted.components_, expected.components_)
 
 
 def test_positions_of_numpy_are_positions():
@@ -261,7 +300,8 @@ def test_columns_are_found_by_name(what, library):
     assert np.array_equal(fitted.components_, model().fit(IDS, RATINGS).components_)
     assert fitted.feature_names_in_.tolist() == names
     item = next(name for name in names if name in items)
-    wanted = list(names)
+    user = next(name for name in names if name in users)
+    wanted = [user, *(name for name in names if name != user)]
     j = wanted.index(item)
     wanted[j : j + 1] = [f"{item}_embedding0", f"{item}_embedding1"]
     assert fitted.get_feature_names_out().tolist() == wanted

@@ -1,6 +1,7 @@
 """LRSRegressor: predictions by user, routing, searches, what is handed on."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -783,6 +784,24 @@ def test_scores_and_pickles_of_private_models_warn(data):
     model.publish().score(X, y, users=users)
     fitted(data).score(X, y, users=users)
     pickle.dumps(fitted(data))
+
+
+def test_a_private_fit_without_users_warns_before_it_is_charged(data):
+    """One user's predictions come from all rows: with a budget hardly ever meant."""
+    X, y, users = data
+    accountant = PrivacyAccountant()
+    model = LRSRegressor(accountant=accountant)
+    with pytest.raises(PrivacyLeakWarning, match="one user"):  # warnings are errors
+        model.fit(X, y)
+    assert len(accountant.ledger) == 0
+    with pytest.warns(PrivacyLeakWarning, match="one user") as caught:
+        model.fit(X, y)
+    assert {w.filename for w in caught} == {__file__}
+    # What stays with one user may fit their rows as closely as they like.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, users=users)
+        model.fit(X, y, users=np.zeros(len(y), dtype=int))
 
 
 def test_warnings_point_to_the_line_of_the_caller(data):

@@ -225,7 +225,7 @@ def test_ids_of_another_type_are_an_error(data, case):
         lambda: model.personalize(X, y, user=asked[0]),
     ]
     for call in calls:
-        with pytest.raises(ValueError, match="convert them to the type of fit"):
+        with pytest.raises(ValueError, match="convert one to the type of the other"):
             call()
 
 

@@ -66,7 +66,8 @@ def group_means(codes, values, n_codes, weight, centre):
 def own_ridge(features, codes, y, n_codes, penalty):
     """Return coefficients and intercepts of a ridge regression for each user.
 
-    It uses the user's own rows and nothing else, so that it costs no privacy.
+    It uses the user's own rows and nothing else, so that it costs no privacy. (On
+    ml-1m a penalty of 100 has the least error of 1 to 200, which flatters it.)
     """
     n_features = features.shape[1]
     gram = np.zeros((n_codes, n_features, n_features))
@@ -99,7 +100,7 @@ def baselines(ratings, train, test):
     features = np.zeros((n_items, ratings.item_features.shape[1]))
     features[ratings.item_ids] = public_features(ratings)
     coef, intercept = own_ridge(
-        features[items[train]], users[train], y[train], n_users, penalty=10.0
+        features[items[train]], users[train], y[train], n_users, penalty=100.0
     )
     own = np.sum(features[items[test]] * coef[users[test]], axis=1)
     return {
