@@ -45,7 +45,7 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
         assert len(accountant.ledger) == 1
         log.append("charged")
 
-    def watched(estimator, X):
+    def watched(estimator, X, **options):
         X = np.asarray(X).view(Watched)
         X.log = log
         return X
@@ -65,7 +65,7 @@ def test_a_refused_fit_reads_nothing(monkeypatch):
         raise AssertionError("the data were read")
 
     accountant = PrivacyAccountant(0.5, 1e-6)
-    monkeypatch.setattr(pca_module, "release_moments", explode)
+    monkeypatch.setattr(pca_module, "release_components", explode)
     with pytest.raises(PrivacyBudgetError):
         DPPCA(1, accountant=accountant).fit(np.eye(4, 3))
     assert len(accountant.ledger) == 0
