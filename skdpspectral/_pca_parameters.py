@@ -168,6 +168,6 @@ def public_range(pca, unit: float) -> tuple[float, float]:
     if not low < high:
         raise ValueError("norm_range is reversed: low must be below high")
     low, high = low / unit, high / unit
-    if not (_SMALLEST**1.5 <= low and high <= _LARGEST**1.5 and math.isfinite(high)):
+    if not (low >= _SMALLEST**1.5 and high <= _LARGEST**1.5 and math.isfinite(high)):
         raise ValueError("norm_range is out of range in units of the bounds")
     return low, high

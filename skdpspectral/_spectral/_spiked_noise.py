@@ -115,7 +115,7 @@ def noisy_projector_vectors(
     beyond = vectors[:, rank:]
     if n_features > rank:
         width = min(rank, n_features - rank)
-        basis, coordinates = np.linalg.qr(beyond.T)
+        _basis, coordinates = np.linalg.qr(beyond.T)
         turned = coordinates.T[:, :width] @ frame[:width]
     else:
         turned = 0.0
