@@ -149,7 +149,7 @@ class Release:
         Parameters
         ----------
         name : str
-            Name of a Gaussian mechanism of the plan that was not released yet.
+            Name of a mechanism of the plan that was not released yet.
         kernel : callable
             ``kernel(noise_std, normals, chis)`` with independent standard normals,
             one array a shape, and chi variables.
@@ -164,12 +164,11 @@ class Release:
             What the kernel returns.
         """
         mechanism = self._planned(name)
-        if not isinstance(mechanism, Gaussian):
-            raise TypeError(f"{name!r} has no noise to sample")
         self._close(name)
         draws = [self._generator.standard_normal(shape) for shape in normals]
         chis = np.sqrt(self._generator.chisquare(np.asarray(chi_degrees, dtype=float)))
-        released = kernel(mechanism.noise_std, draws, chis)
+        noise_std = getattr(mechanism, "noise_std", 0.0)
+        released = kernel(noise_std, draws, chis)
         for transcript in _transcripts:
             transcript[name] = released.copy()
         return released

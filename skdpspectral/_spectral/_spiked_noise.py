@@ -103,6 +103,8 @@ def noisy_projector_vectors(
         Orthonormal rows, leading first, signs fixed.
     """
     rank, n_features = components.shape
+    if spread == 0.0:
+        return components.copy()
     band = spread * _noise_band(n_features, rank, normals, chis)
     band += sparse.dia_array(
         ((np.arange(n_features) < rank).astype(float)[None], [0]),
