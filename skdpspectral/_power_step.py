@@ -17,9 +17,9 @@ from .mechanisms import Exact
 _SHARES = (0.95, 0.03, 0.02)
 # The wider clip of projections, in units of the narrow one.
 _WIDE = 3.0
-# Floors of released eigenvalues, in units of the variance along the components and
-# of the noise variance.
-_WEIGHTED_FLOOR, _WIDE_FLOOR = 0.15, 1.2
+# Floors of released eigenvalues, in units of what they are for equal variances: at
+# least, and at most where the noise on them is larger.
+_LOWEST_FLOOR, _HIGHEST_FLOOR = 0.05, 0.5
 
 
 @dataclass(frozen=True)
@@ -166,14 +166,24 @@ def release_power_step(release, step: PowerStep, blocks, components, signal, noi
     cross = _padded(release, "cross_moment", cross)[:, :rank] * (inner * outer)
     weighted = _padded(release, "weighted_moment", weighted)[:rank, :rank] * inner**2
     wide = _padded(release, "wide_moment", wide)[:rank, :rank] * inner**2
-    variance = signal + noise
+    sizes = (_clipped_moments(rank)[1] * (signal + noise), signal)
+    floors = [
+        _floor(release.plan[name], size, rank, inner)
+        for name, size in zip(("weighted_moment", "wide_moment"), sizes, strict=True)
+    ]
     return _spectral.shifted_power_step(
         components,
         cross,
-        _spectral.floor_eigenvalues(weighted, _WEIGHTED_FLOOR * variance),
-        _spectral.floor_eigenvalues(wide, _WIDE_FLOOR * noise),
+        _spectral.floor_eigenvalues(weighted, floors[0]),
+        _spectral.floor_eigenvalues(wide, noise + floors[1]),
         noise,
     )
+
+
+def _floor(mechanism, size: float, rank: int, inner: float) -> float:
+    """Floor of eigenvalues that are of a given size, by the public noise on them."""
+    noisy = getattr(mechanism, "noise_std", 0.0) * math.sqrt(2.0 * rank) * inner**2
+    return min(max(noisy, _LOWEST_FLOOR * size), _HIGHEST_FLOOR * size)
 
 
 def _padded(release, name: str, value: np.ndarray) -> np.ndarray:

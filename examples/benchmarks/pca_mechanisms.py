@@ -70,9 +70,10 @@ def print_grid(repeats):
         gap = 0.8 * signal / (p + rank * signal)
         n = int(np.sqrt(2.0 * rank * (p - rank)) / (0.268 * gap * error))
         n = min(max(n, 20 * p), 60_000_000 // (4 * p))
+        # Few directions vary more from one repeat to the next.
         found = [
             distances(n, p, rank, 1.0, signal, seed, settings)
-            for seed in range(repeats)
+            for seed in range(repeats * max(1, 300 // p))
         ]
         means = np.mean(found, axis=0)
         ratio = means[2] / means[:2].min()
