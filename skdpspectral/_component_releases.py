@@ -242,21 +242,65 @@ def _step_is_better(spec: ComponentReleases, plan, rank: int, scales: Scales) ->
     Both cost the same; the choice is made from released and public numbers.
     """
     signal, noise, _ = scales
-    degrees = spec.n_features - rank
-    if degrees < 1 or signal <= 2.0 * LEAST_SIGNAL * noise:
+    if spec.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
         return False
     first, again = (plan[name].mu for name in ("second_moment", "second_moment_again"))
+    laws = rank, signal, noise
+    return _staged_error(spec, first, again, *laws) < _moment_error(
+        spec, math.hypot(first, again), *laws
+    )
+
+
+def expected_error(spec: ComponentReleases, plan, signal: float, noise: float) -> float:
+    """Expected projection distance for Gaussian rows, to first order.
+
+    Parameters
+    ----------
+    spec : ComponentReleases
+        What is released, with a rank that is a number.
+    plan : PrivacyPlan
+        Its plan.
+    signal, noise : float
+        Variances along the components beyond the noise, and across them, in units of
+        the bounded rows.
+
+    Returns
+    -------
+    float
+        Root of the sum of squared statistical and private errors; at most the
+        largest distance there is.
+    """
+    laws = spec.rank, signal, noise
+    mu = {mechanism.name: mechanism.mu for mechanism in plan.releases()}
+    first = mu["second_moment"]
+    errors = []
+    if spec.mechanism != "two-stage":
+        errors.append(
+            _moment_error(
+                spec, math.hypot(first, mu.get("second_moment_again", 0.0)), *laws
+            )
+        )
+    if spec.staged:
+        names = ("cross_moment", "weighted_moment", "wide_moment")
+        cost = math.hypot(*(mu[name] for name in names))
+        errors.append(_staged_error(spec, first, cost, *laws))
+    largest = 2.0 * min(spec.rank, spec.n_features - spec.rank)
+    return math.sqrt(min(*errors, largest))
+
+
+def _moment_error(spec: ComponentReleases, mu, rank, signal, noise) -> float:
+    """Squared distance of the eigenvectors of a second moment released at a cost."""
     gap, cross = _bounded_law(spec, rank, signal, noise)
-    radius = spec.rows.second_radius
+    # Deviation of the noise off the diagonal.
+    private = spec.rows.second_radius**2 / (spec.n_samples * mu)
+    pairs = 2.0 * rank * (spec.n_features - rank)
+    return pairs * (cross / spec.n_samples + private**2) / gap**2
 
-    def squared_error(mu):
-        # Deviation of the noise off the diagonal.
-        private = radius**2 / (spec.n_samples * mu)
-        return 2.0 * rank * degrees * (cross / spec.n_samples + private**2) / gap**2
 
-    start = min(squared_error(first), 2.0 * rank)
-    step = spec.step.squared_error(again, rank, signal, noise, start)
-    return step < squared_error(math.hypot(first, again))
+def _staged_error(spec: ComponentReleases, first, second, rank, signal, noise) -> float:
+    """Squared distance of a power step, from the costs of both stages."""
+    start = min(_moment_error(spec, first, rank, signal, noise), 2.0 * rank)
+    return spec.step.squared_error(second, rank, signal, noise, start)
 
 
 def _bounded_law(spec: ComponentReleases, rank: int, signal, noise):

@@ -11,8 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import PrivateEstimator
 from ._bounded_moments import RowBounds
-from ._component_releases import ComponentReleases, release_components
-from ._pca_parameters import check_combinations, public_range, public_variances
+from ._component_releases import ComponentReleases, expected_error, release_components
+from ._pca_parameters import (
+    check_combinations,
+    public_guesses,
+    public_range,
+    public_variances,
+)
 from ._rows import check_rows, check_scores
 from ._sklearn_compat import Interval, StrOptions
 from ._spiked_covariance import SpikedCovarianceMixin
@@ -30,21 +35,30 @@ class DPPCA(
 ):
     r"""Differentially private principal component analysis.
 
-    The second moment of bounded rows is released with symmetric Gaussian noise; its
-    leading eigenvectors, by value, are the components. The guarantee holds for any
-    data: nothing is assumed of their distribution.
+    By default the second moment of bounded rows is released with symmetric Gaussian
+    noise; its leading eigenvectors, by value, are the components. The guarantee holds
+    for any data: nothing is assumed of their distribution, unless
+    ``mechanism="spiked"`` is asked for.
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components r, at most ``min(n_samples, n_features)``.
+    n_components : int or "auto", default=2
+        Number of components r, at most ``min(n_samples, n_features)``. "auto": as
+        many eigenvalues as stand out of noise and sampling error in the released
+        second moment, at least 1 and at most 50, at no cost.
     epsilon : float or None, default=1.0
         Privacy budget of one fit, positive. None (or infinity) switches privacy
         off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
     delta : float, default=1e-6
         Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
-    mechanism : {"gaussian"}, default="gaussian"
+    mechanism : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
         How the components are released. "gaussian": noise on the second moment.
+        "two-stage": that at 40 % of the budget, and then a power step from there,
+        with rows clipped along and across the components by private sizes; better
+        where noise matters and the variance across the components is above 14 times
+        that along them in sum, or below a 14th. "auto": the same, or a second release
+        of the second moment, by what the first release promises. "spiked": noise on
+        the projector **for a model of the data**, see the notes.
     bounds : tuple (low, high) or None, default=None
         Public bounds of the features, in the units of the data: numbers or arrays
         of shape (n_features,), in the order of the columns. Rows are clipped into
@@ -69,6 +83,27 @@ class DPPCA(
         Public radius, about the midpoint or origin, that rows are clipped to for
         the private mean. None takes that of the box, or `clip_norm` without
         `bounds`; one of the three is needed for ``center="private"``.
+    release : {"components", "covariance"}, default="components"
+        "covariance" also releases the second moment within the components, from rows
+        whose projections are clipped, for 15 % of the budget: variances in units of
+        the data whatever `clip_norm` is.
+    whiten : bool, default=False
+        Whether :meth:`transform` gives scores of unit variance. It needs variances
+        of the data: ``release="covariance"`` or a `clip_norm`.
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale_by_bounds=True``). None takes
+        private medians where one is needed; "spiked" needs it.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for private medians; in units of the data.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for ``mechanism="spiked"``: the classical bound, with epsilon and
+        delta halved, as the papers print it.
+    sensitivity_constant : float, default=4.0
+        Constant of the sensitivities of ``mechanism="spiked"``.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
@@ -84,12 +119,15 @@ class DPPCA(
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows, leading first; the largest entry of each is positive.
     explained_variance_ : ndarray of shape (n_components,)
-        Released eigenvalues, floored at 0. With ``clip_norm=None`` they describe
-        rows of unit norm (values in [0, 1] but for noise), otherwise clipped rows
-        in squared units of the data (of the scaled features with
-        ``scale_by_bounds=True``).
+        Released variances along the components, floored at 0. With
+        ``release="covariance"`` they are in squared units of the data (of the scaled
+        features with ``scale_by_bounds=True``), and so they are of clipped rows with
+        a `clip_norm`. Otherwise they describe rows of unit norm (values in [0, 1]
+        but for noise); with "spiked" they are what the model states.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` over the released trace.
+        `explained_variance_` over the released total variance.
+    noise_variance_ : float
+        Variance across the components, where variances are those of the data.
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
@@ -129,6 +167,12 @@ class DPPCA(
     most c (1 for unit rows), calibrated by the exact privacy curve of the Gaussian
     mechanism. A private mean takes 15 % of the budget's :math:`\mu^2`, with
     sensitivity :math:`2 R / n` for rows in a ball of radius R.
+    The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
+
+    **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
+    independent Gaussian rows of mean zero and spiked covariance, each replaced by
+    another such row. For other data it is not private at all; ``privacy_`` says so.
+
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about
     :math:`\sqrt{2 r (p - r)} / (n \mu g)`, with g the gap between the r-th and
@@ -138,6 +182,8 @@ class DPPCA(
     ----------
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1.
     Balle and Wang (2018), Improving the Gaussian mechanism, theorem 8.
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
 
     Examples
     --------
@@ -248,6 +294,53 @@ class DPPCA(
             check_count("n_samples", n_samples),
             check_count("n_features", n_features),
         )
+
+    def expected_error(
+        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
+    ):
+        """Predict the distance of the components to the true ones; no data are needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the rows.
+        signal_variance : float
+            Variance along each component beyond that of the noise: a guess, or that
+            of public rows of the same kind. Never of the private rows.
+        noise_variance : float, default=1.0
+            Variance across the components.
+
+        Returns
+        -------
+        float
+            Expected :func:`~skdpspectral.metrics.subspace_distance`, to first order,
+            of statistical and private error together, for Gaussian rows about a
+            known centre. At most its largest value; above about 0.5 it says little
+            but that there are too few rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the number of components is "auto".
+
+        Examples
+        --------
+        >>> from skdpspectral import DPPCA
+        >>> pca = DPPCA(n_components=1, epsilon=1.0)
+        >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
+        0.08
+        """
+        plan = self.privacy_plan(n_samples, n_features)
+        if self.n_components == "auto" or self.n_components >= n_features:
+            raise ValueError(
+                "expected_error needs n_components to be a number below n_features"
+            )
+        rows = self._row_bounds(n_features)
+        signal, noise = public_guesses(signal_variance, noise_variance, rows.unit)
+        releases = self._releases(rows, n_samples)
+        if self.mechanism == "spiked":
+            return releases.expected_error(plan, signal, noise)
+        return expected_error(releases, plan, signal, noise)
 
     def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
         check_combinations(self, n_samples, n_features)

@@ -152,6 +152,15 @@ def public_variances(pca, unit: float):
     return signal, noise
 
 
+def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
+    """Return guessed variances in squared units of the bounded rows."""
+    pair = (("signal_variance", signal), ("noise_variance", noise))
+    return tuple(
+        float(_within(name, _numbers(name, value, None) / unit / unit))
+        for name, value in pair
+    )
+
+
 def _within(name: str, array: np.ndarray) -> np.ndarray:
     """Refuse what the units of the bounds carry out of range."""
     if not np.all((array >= _SMALLEST**2) & (array <= _LARGEST**2)):

@@ -107,6 +107,14 @@ class SpikedReleases:
             )
         return plan
 
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Expected projection distance under the model, to first order."""
+        rank = len(self.signal)
+        statistical = noise * (signal + noise) / signal**2 / self.n_samples
+        private = 0.5 * getattr(plan["projector"], "noise_std", 0.0) ** 2
+        squared = 2.0 * rank * (self.n_features - rank) * (statistical + private)
+        return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
+
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what the guarantee rests on."""
         sentences = (
