@@ -13,13 +13,15 @@ ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
+PURE |= {"factorizations"}
 # Tables of users and what belongs to each; they know nothing of privacy.
 USERS = {"_id_index", "_users", "_personal_models"}
 BELOW_BASE = PURE | {"_progress", "sensitivity", "accounting", "_release"}
 # Parts of an estimator: what it releases, and what it predicts.
 PARTS = {"_bounded_moments", "_lrs_private", "_lrs_prediction"}
+PARTS |= {"_moment_stream", "_covariance_model"}
 BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
-ESTIMATORS = {"_pca", "_lrs"}
+ESTIMATORS = {"_pca", "_lrs", "_jme"}
 PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
 
 ALLOWED = {
@@ -35,6 +37,9 @@ ALLOWED = {
     "_personal_models": {"_id_index"},
     "_bounded_moments": BELOW_BASE,
     "_lrs_private": BELOW_BASE,
+    # No noise is drawn where rows are weighed.
+    "_moment_stream": BELOW_BASE - {"_release"},
+    "_covariance_model": {"_rows"},
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),

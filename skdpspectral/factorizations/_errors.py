@@ -74,8 +74,9 @@ class NoiseGain:
         while n_steps:
             if self._place == self._block_steps:
                 self._begin()
-            left = n_steps if self._block_steps is None else self._block_steps
-            count = min(n_steps, left - self._place) if self._block_steps else n_steps
+            count = n_steps
+            if self._block_steps is not None:
+                count = min(n_steps, self._block_steps - self._place)
             pieces.append(self._next(count))
             n_steps -= count
             self._place += count
@@ -85,7 +86,7 @@ class NoiseGain:
 
     def _next(self, count: int) -> np.ndarray:
         if self._rows is not None:
-            return self._rows[self._place : self._place + count]
+            return self._dense(count)
         inverse = self._impulse(count)
         response = self._response.push(inverse.copy())
         sums = np.concatenate([response, inverse], axis=1) ** 2
@@ -96,13 +97,22 @@ class NoiseGain:
         sums[:, 0] += self._base * self._workload.fade(steps) ** 2
         return sums
 
+    def _dense(self, count: int) -> np.ndarray:
+        steps = np.arange(self._place + 1, self._place + count + 1)
+        sums = self._rows[steps - 1].copy()
+        sums[:, 0] += self._base * self._workload.fade(steps) ** 2
+        return sums
+
     def _impulse(self, count: int) -> np.ndarray:
         """Return the next entries of the first column of the inverse."""
-        while len(self._ready) < count:
+        pieces, known = [self._ready], len(self._ready)
+        while known < count:
             rows = np.zeros((self._filter.block, 1))
-            if self._place == 0 and not len(self._ready):
+            if self._place == 0 and known == 0:
                 rows[0] = 1.0
-            self._ready = np.concatenate([self._ready, self._filter.push(rows)])
+            pieces.append(self._filter.push(rows))
+            known += len(rows)
+        self._ready = np.concatenate(pieces)
         out, self._ready = self._ready[:count], self._ready[count:]
         return out
 

@@ -249,8 +249,8 @@ def _buffers(workload: Workload, n: int | None) -> Buffers:
 def _check_dense(n: int) -> None:
     if n > LARGEST_DENSE:
         raise ValueError(
-            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps, got {n}; '
-            'take "blt" or "sqrt"'
+            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps, got '
+            f'{n}; take "blt" or "sqrt"'
         )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cholesky, eigh
 
 _ROUNDS = 300
-_TOLERANCE = 1e-10
+_TOLERANCE = 1e-5
 
 
 def optimal_matrix(workload: np.ndarray) -> np.ndarray:

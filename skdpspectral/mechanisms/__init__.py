@@ -4,6 +4,7 @@ A mechanism documents everything that the accounting needs to know about one
 release. It holds no data, draws no noise and derives no sensitivity.
 """
 
+from ._correlated import CorrelatedGaussian
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
 from ._plan import PrivacyPlan
@@ -11,6 +12,7 @@ from ._relations import Assumption, Neighbours, Unit
 
 __all__ = [
     "Assumption",
+    "CorrelatedGaussian",
     "Exact",
     "Gaussian",
     "Mechanism",

@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
+from ._correlated import CorrelatedGaussian
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbours, Unit
 
-_MECHANISMS = {cls.kind: cls for cls in (Gaussian, Exact)}
+_MECHANISMS = {cls.kind: cls for cls in (Gaussian, CorrelatedGaussian, Exact)}
 
 
 @dataclass(frozen=True)
