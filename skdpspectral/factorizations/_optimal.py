@@ -24,7 +24,12 @@ def optimal_matrix(workload: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n, n)
-        C, whose columns have norm 1 at most, up to rounding.
+        C, whose columns have norms of 1, but for the tolerance of the iteration.
+
+    Raises
+    ------
+    ValueError
+        If the workload is singular in float64.
 
     References
     ----------
@@ -41,7 +46,13 @@ def optimal_matrix(workload: np.ndarray) -> np.ndarray:
     scale = np.sqrt(dual)
     X = _root(gram, dual) / np.outer(scale, scale)
     # X = C'C with C lower-triangular: a Cholesky factor in the reverse order.
-    return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
+    try:
+        return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "workload is too close to a singular matrix for factorization=\"optimal\"; "
+            "take another factorization"
+        ) from None
 
 
 def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:
