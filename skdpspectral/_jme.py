@@ -514,7 +514,7 @@ default="blt"
 
     def _advance(self, X) -> Iterator[Moments]:
         """Release the next rows, block by block, and take over the last moments."""
-        self._stream.claim(len(X))
+        self._stream.claim(self._sums.step, len(X))
         for rows in row_blocks(len(X), BLOCK_STEPS):
             vectors = self._sums.stream.vectors(X[rows])
             moments = self._sums.push(self._stream(vectors))

@@ -301,11 +301,13 @@ class StreamRelease:
         """End the stream: no noise can be drawn any more."""
         self._noise, self._closed = None, True
 
-    def claim(self, steps: int) -> None:
+    def claim(self, position: int, steps: int) -> None:
         """Claim the next steps, before anything of them is computed.
 
         Parameters
         ----------
+        position : int
+            Number of steps that the caller has the results of.
         steps : int
             Rows that will be handed over next, in one call or in several.
 
@@ -326,7 +328,8 @@ class StreamRelease:
             if not endless and self.position + steps > last:
                 raise ValueError(f"only {last} steps were planned")
             forked = self._accountant is None and self._process != os.getpid()
-            if self._closed or self._claimed or forked:
+            failed = self._claimed or position != self.position
+            if self._closed or failed or forked:
                 raise RuntimeError(
                     "this stream can't go on: it has ended, or a step of it failed, or "
                     "it is a forked copy, whose noise another process may use; clone "

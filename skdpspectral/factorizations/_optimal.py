@@ -50,7 +50,7 @@ def optimal_matrix(workload: np.ndarray) -> np.ndarray:
         return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
     except np.linalg.LinAlgError:
         raise ValueError(
-            "workload is too close to a singular matrix for factorization=\"optimal\"; "
+            'workload is too close to a singular matrix for factorization="optimal"; '
             "take another factorization"
         ) from None
 
