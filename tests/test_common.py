@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import skdpspectral
-from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant
+from skdpspectral import DPPCA, JMECovariance, LRSRegressor, PrivacyAccountant
 
 ESTIMATORS = [
     DPPCA(),
@@ -36,6 +36,15 @@ ESTIMATORS = [
     LRSRegressor(fit_intercept=False, neighbours="replace-one"),
     LRSRegressor(init="random", clip_curvature=1.0, clip_gradient=1.0),
     LRSRegressor(accountant=PrivacyAccountant()),
+    JMECovariance(),
+    JMECovariance(epsilon=None),
+    JMECovariance(horizon=1000),
+    JMECovariance(horizon=7, on_horizon="restart", whiten=True),
+    JMECovariance(workload="exponential", decay=0.9, moment_weight="trace-split"),
+    JMECovariance(workload="window", window=5, second_moment="diag"),
+    JMECovariance(method="pp-debiased", factorization="sqrt"),
+    JMECovariance(factorization="trivial", assume_centered=True),
+    JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
 ]
 
 
@@ -55,7 +64,9 @@ def test_every_estimator_is_checked():
     assert estimators == {type(estimator) for estimator in ESTIMATORS}
 
 
-@pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor()])
+@pytest.mark.parametrize(
+    "estimator", [DPPCA(1), LRSRegressor(), JMECovariance(horizon=1000)]
+)
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 def test_checks_inside_a_with_block(estimator):
     with PrivacyAccountant() as accountant:
@@ -63,13 +74,13 @@ def test_checks_inside_a_with_block(estimator):
     assert len(accountant.ledger) > 10
 
 
-@pytest.mark.parametrize("estimator", ["DPPCA(1)", "LRSRegressor()"])
+@pytest.mark.parametrize("estimator", ["DPPCA(1)", "LRSRegressor()", "JMECovariance()"])
 def test_array_api_check_is_not_skipped_for_a_reason_of_ours(estimator):
     """Run the checks once more where scipy's array API support is on."""
     code = (
         "import warnings; warnings.simplefilter('ignore');"
         "from sklearn.utils.estimator_checks import check_estimator;"
-        "from skdpspectral import DPPCA, LRSRegressor;"
+        "from skdpspectral import DPPCA, JMECovariance, LRSRegressor;"
         f"results = check_estimator({estimator}, on_skip=None, on_fail=None);"
         "assert not [r for r in results if r['status'] != 'passed'], results;"
         "print(len(results))"

@@ -7,6 +7,8 @@ into batches.
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from scipy.fft import irfft, rfft
 from scipy.linalg import solve_triangular
@@ -55,7 +57,6 @@ class Buffered:
     def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
         self.width = width
         self._decay, self._weight = decay, weight
-        self._step = _block_step(decay, weight, self.block)
         self.reset()
 
     def reset(self) -> None:
@@ -65,17 +66,17 @@ class Buffered:
     def push(self, rows: np.ndarray) -> np.ndarray:
         """Return the next rows of the shaped noise."""
         n_rows, n_buffers = len(rows), len(self._state)
-        step = self._step
-        if n_rows != self.block:
-            step = _block_step(self._decay, self._weight, n_rows)
+        step = _block_step(tuple(self._decay), tuple(self._weight), n_rows)
         moved = step @ np.concatenate([rows, self._state])
         self._state = moved[n_rows:]
         return moved[: len(moved) - n_buffers]
 
 
-def _block_step(decay, weight, n_rows: int) -> np.ndarray:
+@functools.lru_cache(maxsize=256)
+def _block_step(decay: tuple, weight: tuple, n_rows: int) -> np.ndarray:
     """Return the matrix that maps (rows, buffers) to (shaped rows, buffers)."""
     n_buffers = len(decay)
+    decay, weight = np.array(decay), np.array(weight)
     state = np.zeros((n_buffers, n_rows + n_buffers))
     state[:, n_rows:] = np.eye(n_buffers)
     out = np.empty((n_rows, n_rows + n_buffers))
