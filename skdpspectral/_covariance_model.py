@@ -68,8 +68,9 @@ class CovarianceModel:
         ndarray of shape (n_samples,)
             As private as the row.
         """
+        distances = self.mahalanobis(X)
         log_volume = np.linalg.slogdet(2.0 * np.pi * self.covariance_)[1]
-        return -0.5 * (self.mahalanobis(X) + log_volume)
+        return -0.5 * (distances + log_volume)
 
     def mahalanobis(self, X):
         """Squared Mahalanobis distances of rows.

@@ -226,8 +226,8 @@ def factorize(
 def _square_root(workload: Workload, n: int) -> Factorization:
     if not workload.toeplitz:
         raise ValueError(
-            'factorization="sqrt" needs weights that depend on the age of a row alone; '
-            'take "optimal" for other arrays'
+            'factorization="sqrt" needs a workload whose weights depend on the age of a '
+            'row alone; take "optimal" for other arrays'
         )
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 
@@ -289,7 +289,7 @@ def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray
             f"{name} must be lower-triangular: no step can depend on later rows"
         )
     diagonal = np.abs(np.diag(matrix))
-    if not singular and diagonal.min() < 1e-8 * np.abs(matrix).max():
+    if not singular and diagonal.min() <= 1e-8 * np.abs(matrix).max():
         raise ValueError(
             f"{name} is singular, or nearly so: its diagonal must not have zeros"
         )
