@@ -92,7 +92,9 @@ class PrivateEstimator(BaseEstimator):
             return math.inf, math.inf
         return float(self.epsilon), gaussian_mu(float(self.epsilon), float(self.delta))
 
-    def _start_release(self, plan: PrivacyPlan, n_public: int | None = None) -> Release:
+    def _start_release(
+        self, plan: PrivacyPlan, n_public: int | None = None, kind=Release
+    ) -> Release:
         """Warn of what can be said beforehand, then charge the plan."""
         if not self._is_private():
             warnings.warn(
@@ -112,9 +114,7 @@ class PrivateEstimator(BaseEstimator):
         accountant, ambient = self.accountant, self._ambient()
         if accountant is None and ambient is not None:
             accountant = ambient[0]
-        return Release(
-            plan, accountant, self.random_state, allow_seeded=self.allow_seeded
-        )
+        return kind(plan, accountant, self.random_state, allow_seeded=self.allow_seeded)
 
     @contextlib.contextmanager
     def _unchanged_on_error(self):

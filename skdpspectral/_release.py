@@ -9,14 +9,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
+import os
 import secrets
+import threading
 from collections.abc import Iterator
 
 import numpy as np
 import randomgen
 
 from .accounting import PrivacyAccountant
-from .mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
+from .mechanisms import Alternatives, CorrelatedGaussian, Exact, Gaussian, PrivacyPlan
 
 # Draws in chunks that stay in the cache.
 _CHUNK = 1 << 13
@@ -60,6 +62,14 @@ def noise_generator(random_state=None) -> np.random.Generator:
     return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
 
 
+def _charge(plan: PrivacyPlan, accountant, random_state, allow_seeded: bool) -> None:
+    """Charge a plan, before anything else is done."""
+    if plan.seeded != (random_state is not None):
+        raise ValueError("the plan must say whether its noise is seeded")
+    if accountant is not None:
+        accountant.charge(plan, allow_seeded=allow_seeded)
+
+
 class Release:
     """Charge a plan, then let its releases out, each name once.
 
@@ -88,10 +98,7 @@ class Release:
         *,
         allow_seeded: bool = False,
     ):
-        if plan.seeded != (random_state is not None):
-            raise ValueError("the plan must say whether its noise is seeded")
-        if accountant is not None:
-            accountant.charge(plan, allow_seeded=allow_seeded)
+        _charge(plan, accountant, random_state, allow_seeded)
         self.plan = plan
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
         # Names that are forgone once a name is released: the other branches'.
@@ -200,7 +207,7 @@ def _add_noise(mechanism, value: np.ndarray, generator) -> np.ndarray:
     """Turn `value`, in place, into what leaves the house."""
     if isinstance(mechanism, Exact):
         return _mirror_lower(value) if mechanism.symmetric else value
-    if not isinstance(mechanism, Gaussian):
+    if type(mechanism) is not Gaussian:
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     if mechanism.symmetric:
         _release_symmetric(mechanism, value, generator)
@@ -276,6 +283,213 @@ def _mirror_lower(matrix: np.ndarray) -> np.ndarray:
     for start in range(0, len(matrix), _PANEL):
         _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
     return matrix
+
+
+class StreamRelease:
+    """Charge the plan of a whole stream, then let its rows out, step by step.
+
+    Noise is made when it is needed, in blocks that are counted from the first step,
+    so that rows get the same noise in any batches. It is used once: where a copy of
+    the stream has gone further, the ledger refuses this one; a stream without a
+    ledger has no copies.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        Its one mechanism is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
+        or :class:`~skdpspectral.mechanisms.Exact`.
+    accountant, random_state, allow_seeded
+        As for :class:`Release`.
+    factorization : Factorization
+        The matrix that shapes the noise: `column_norm`, `max_steps` and `filter`.
+
+    Attributes
+    ----------
+    position : int
+        Number of steps so far.
+    """
+
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        accountant: PrivacyAccountant | None = None,
+        random_state=None,
+        *,
+        factorization,
+        allow_seeded: bool = False,
+    ):
+        (self._mechanism,) = plan.mechanisms
+        _check_shaping(self._mechanism, factorization)
+        _charge(plan, accountant, random_state, allow_seeded)
+        self.plan = plan
+        self.position = 0
+        self._accountant = accountant
+        self._id = None if accountant is None else accountant.open_stream()
+        self._process = os.getpid()
+        self._claimed, self._closed = 0, False
+        self._lock = threading.Lock()
+        self._noise = None
+        if isinstance(self._mechanism, CorrelatedGaussian):
+            shaping = factorization.filter(self._mechanism.shape[0])
+            generator = noise_generator(random_state)
+            self._noise = _ShapedNoise(self._mechanism, shaping, generator)
+
+    def __getstate__(self):
+        if self._noise is not None and self._accountant is None:
+            raise TypeError(
+                "a stream without an accountant can't be copied or pickled before it "
+                "has ended: two copies would use the same noise, which shows the rows. "
+                "Give the estimator an accountant, whose ledger lets the newest copy "
+                "alone go on; publish() gives what was released so far"
+            )
+        with self._lock:
+            state = self.__dict__.copy()
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def close(self) -> None:
+        """End the stream: no noise can be drawn any more."""
+        self._noise, self._closed = None, True
+
+    def claim(self, position: int, steps: int) -> None:
+        """Claim the next steps, before anything of them is computed.
+
+        Parameters
+        ----------
+        position : int
+            Number of steps that the caller has the results of.
+        steps : int
+            Rows that will be handed over next, in one call or in several.
+
+        Raises
+        ------
+        LedgerError
+            If a copy of this stream has gone further.
+        RuntimeError
+            If the stream has ended or a step of it failed, or this is a forked copy
+            without a ledger.
+        ValueError
+            If the steps are more than were planned.
+        """
+        mechanism = self._mechanism
+        last = getattr(mechanism, "max_steps", None)
+        endless = last is None or mechanism.renewed
+        with self._lock:
+            if not endless and self.position + steps > last:
+                raise ValueError(f"only {last} steps were planned")
+            forked = self._accountant is None and self._process != os.getpid()
+            failed = self._claimed or position != self.position
+            if self._closed or failed or forked:
+                raise RuntimeError(
+                    "this stream can't go on: it has ended, or a step of it failed, or "
+                    "it is a forked copy, whose noise another process may use; clone "
+                    "the estimator to begin a new stream"
+                )
+            if self._accountant is not None:
+                self._accountant.advance_stream(self._id, self.position, steps)
+            self.position += steps
+            self._claimed = steps
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next rows, of steps that were claimed, with their noise.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (b, k)
+            Exact rows of the next b steps; overwritten.
+
+        Returns
+        -------
+        ndarray of shape (b, k)
+            Every entry is a multiple of the mechanism's grid.
+
+        Raises
+        ------
+        ValueError
+            If the rows have another shape, or were not claimed.
+        """
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        name, shape = self._mechanism.name, tuple(self._mechanism.shape)
+        if rows.shape[1:] != shape:
+            raise ValueError(f"rows of {name!r} have shape {shape}")
+        with self._lock:
+            if len(rows) > self._claimed:
+                raise ValueError(f"{len(rows)} steps, but {self._claimed} were claimed")
+            before = self.position - self._claimed
+            if self._noise is not None:
+                self._noise.add_to(rows)
+            self._claimed -= len(rows)
+        for transcript in _transcripts:
+            earlier = transcript.get(name, rows)[:before]
+            transcript[name] = np.concatenate([earlier, rows])
+        return rows
+
+
+def _check_shaping(mechanism, factorization) -> None:
+    """Refuse a matrix whose columns are longer than what was planned."""
+    if isinstance(mechanism, Exact):
+        return
+    if not isinstance(mechanism, CorrelatedGaussian):
+        raise TypeError(f"{type(mechanism).__name__} is no mechanism of a stream")
+    limit = factorization.max_steps
+    enough = limit is None or (mechanism.max_steps or math.inf) <= limit
+    if factorization.column_norm > mechanism.column_norm or not enough:
+        raise ValueError("the plan must state the column norm of the factorization")
+
+
+class _ShapedNoise:
+    """Correlated noise on the grid, made in blocks of steps.
+
+    Parameters
+    ----------
+    mechanism : CorrelatedGaussian
+        Scale, grid, and number of steps before the noise begins anew.
+    shaping : filter
+        Rows of Z in, rows of the shaped noise out.
+    generator : numpy.random.Generator
+        Source of Z.
+    """
+
+    def __init__(self, mechanism: CorrelatedGaussian, shaping, generator):
+        self._grid = mechanism.grid
+        self._steps = mechanism.noise_std / mechanism.grid
+        self._max_steps = mechanism.max_steps
+        self._shaping, self._generator = shaping, generator
+        self._ready = np.empty((0, mechanism.shape[0]))
+        self._drawn = 0
+
+    def add_to(self, rows: np.ndarray) -> None:
+        """Add the noise of the next steps, in place."""
+        _round_to_integers(rows, self._grid)
+        start = 0
+        while start < len(rows):
+            if not len(self._ready):
+                self._draw()
+            part = self._ready[: len(rows) - start]
+            rows[start : start + len(part)] += part
+            self._ready = self._ready[len(part) :]
+            start += len(part)
+        rows *= self._grid
+
+    def _draw(self) -> None:
+        """Draw and shape the noise of the next block, rounded to the grid."""
+        if self._drawn == self._max_steps:
+            self._shaping.reset()
+            self._drawn = 0
+        count = self._shaping.block
+        if self._max_steps is not None:
+            count = min(count, self._max_steps - self._drawn)
+        noise = np.empty((count, self._shaping.width))
+        self._generator.standard_normal(out=noise)
+        noise *= self._steps
+        shaped = self._shaping.push(noise)
+        self._ready = np.rint(shaped, out=np.empty_like(shaped))
+        self._drawn += count
 
 
 _transcripts: list[dict[str, np.ndarray]] = []

@@ -126,6 +126,78 @@ def joint_moments_sensitivity(
     return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
 
 
+def free_moment_weight(n_features: int) -> float:
+    r"""Largest weight at which the second moment costs nothing beside the mean.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the rows.
+
+    Returns
+    -------
+    float
+        The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in
+        :func:`joint_moment_ratio`.
+    """
+    return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
+
+
+def free_trace_weight(n_features: int) -> float:
+    r"""Largest free weight of the trace, where the rest has the weight 1/2.
+
+    The supremum of :math:`\|x - y\|^2 + \frac12 \|\Delta_0\|_F^2 + \nu_0 t^2` over
+    the unit ball is 4, with :math:`\Delta = xx' - yy'`, its component :math:`t` along
+    :math:`I / \sqrt d` and the rest :math:`\Delta_0`.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the rows.
+
+    Returns
+    -------
+    float
+        :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in
+        one dimension.
+    """
+    return n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)
+
+
+def separate_moments_ratio(nu: float) -> float:
+    r"""Squared sensitivity of both moments if each moves as far as it alone can.
+
+    Parameters
+    ----------
+    nu : float
+        Weight of the second moment, at least 0.
+
+    Returns
+    -------
+    float
+        :math:`4 + 2 \nu`, at least :math:`r_d(\nu)`: what two releases cost that are
+        composed.
+    """
+    return 4.0 + 2.0 * nu
+
+
+def concatenated_moments_ratio(nu: float) -> float:
+    r"""Squared sensitivity of both moments as one vector of bounded norm.
+
+    Parameters
+    ----------
+    nu : float
+        Weight of the second moment, at least 0.
+
+    Returns
+    -------
+    float
+        :math:`4 (1 + \nu)`, at least :math:`r_d(\nu)`: the squared diameter of the
+        ball that holds :math:`(x, \sqrt\nu\, xx')`.
+    """
+    return 4.0 * (1.0 + nu)
+
+
 def box_radius(half_widths) -> float:
     r"""Radius of the smallest ball about a box's midpoint that holds the box.
 

@@ -13,6 +13,7 @@ ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
+PURE |= {"factorizations"}
 # Tables of users and what belongs to each; they know nothing of privacy.
 USERS = {"_id_index", "_users", "_personal_models"}
 USERS |= {"_ratings_tables", "_item_catalogue"}
@@ -24,8 +25,9 @@ COMPONENT_PARTS = {"_components", "_power_step", "_private_scales"}
 COMPONENT_PARTS |= {"_projected_moment", "_spiked_release"}
 COMPONENT_PARTS |= {"_component_releases", "_pca_parameters", "_spiked_covariance"}
 PARTS |= COMPONENT_PARTS
+PARTS |= {"_moment_stream", "_covariance_model"}
 BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
-ESTIMATORS = {"_pca", "_lrs", "_item_embedding"}
+ESTIMATORS = {"_pca", "_lrs", "_item_embedding", "_jme"}
 PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
 
 ALLOWED = {
@@ -46,6 +48,9 @@ ALLOWED = {
     "_component_releases": BELOW_BASE | COMPONENT_PARTS | {"_bounded_moments"},
     "_pca_parameters": set(),
     "_lrs_private": BELOW_BASE,
+    # No noise is drawn where rows are weighed.
+    "_moment_stream": BELOW_BASE - {"_release"},
+    "_covariance_model": {"_rows"},
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),

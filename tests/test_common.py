@@ -9,7 +9,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import skdpspectral
-from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    JMECovariance,
+    LRSRegressor,
+    PrivacyAccountant,
+)
 
 ESTIMATORS = [
     DPPCA(),
@@ -59,6 +65,15 @@ ESTIMATORS = [
     DPItemEmbedding(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
     DPItemEmbedding(0, items=8),
     DPItemEmbedding(max_ratings_per_user=1, accountant=PrivacyAccountant()),
+    JMECovariance(),
+    JMECovariance(epsilon=None),
+    JMECovariance(horizon=1000),
+    JMECovariance(horizon=7, on_horizon="restart", whiten=True),
+    JMECovariance(workload="exponential", decay=0.9, moment_weight="trace-split"),
+    JMECovariance(workload="window", window=5, second_moment="diag"),
+    JMECovariance(method="pp-debiased", factorization="sqrt"),
+    JMECovariance(factorization="trivial", assume_centered=True),
+    JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
 ]
 
 
@@ -80,7 +95,10 @@ def test_every_estimator_is_checked():
     assert estimators == {type(estimator) for estimator in ESTIMATORS}
 
 
-@pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor(), DPItemEmbedding()])
+@pytest.mark.parametrize(
+    "estimator",
+    [DPPCA(1), LRSRegressor(), DPItemEmbedding(), JMECovariance(horizon=1000)],
+)
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 @pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
@@ -91,14 +109,14 @@ def test_checks_inside_a_with_block(estimator):
 
 
 @pytest.mark.parametrize(
-    "estimator", ["DPPCA(1)", "LRSRegressor()", "DPItemEmbedding()"]
+    "estimator", ["DPPCA(1)", "LRSRegressor()", "DPItemEmbedding()", "JMECovariance()"]
 )
 def test_array_api_check_is_not_skipped_for_a_reason_of_ours(estimator):
     """Run the checks once more where scipy's array API support is on."""
     code = (
         "import warnings; warnings.simplefilter('ignore');"
         "from sklearn.utils.estimator_checks import check_estimator;"
-        "from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor;"
+        "from skdpspectral import *;"
         f"results = check_estimator({estimator}, on_skip=None, on_fail=None);"
         "assert not [r for r in results if r['status'] != 'passed'], results;"
         "print(len(results))"

@@ -1,6 +1,7 @@
 """Pure linear algebra: arrays to arrays, without noise, budgets or estimators."""
 
 from ._eigen import flip_signs, top_eigh
+from ._moment_rows import MomentRows, project_covariance, project_spectrum
 from ._moments import (
     BLOCK_ROWS,
     SecondMoment,
@@ -27,6 +28,7 @@ from ._unit_rows import unit_row_moments
 
 __all__ = [
     "BLOCK_ROWS",
+    "MomentRows",
     "SecondMoment",
     "band_shapes",
     "blocked_mean",
@@ -36,6 +38,8 @@ __all__ = [
     "leading_first",
     "noisy_projector_vectors",
     "orthonormal_rows",
+    "project_covariance",
+    "project_spectrum",
     "residual",
     "row_blocks",
     "rows_per_block",

@@ -17,6 +17,7 @@ from ._budget import Budget
 from ._errors import LedgerError
 from ._ledger import Ledger, Part, Transaction, conversion_factor
 from ._reports import LedgerReports, Spent
+from ._streams import advance_stream, open_stream
 
 
 class _TemporaryFolder:
@@ -319,6 +320,29 @@ class PrivacyAccountant(LedgerReports):
                 fits = f"{repeats * len(plans)} fits of {plans[0].estimator}"
                 self._budget.refuse_excess(fits, before, transaction.total_mu())
             return self._standing(transaction)
+
+    def open_stream(self) -> str:
+        """Enter a stream, and return the id that it advances by."""
+        return open_stream(self._ledger())
+
+    def advance_stream(self, name: str, position: int, steps: int) -> None:
+        """Move a stream on, or refuse a copy that is not where the ledger has it.
+
+        Parameters
+        ----------
+        name : str
+            Id that :meth:`open_stream` gave.
+        position : int
+            Steps that the caller's copy has made.
+        steps : int
+            Steps that it is about to make.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger has the stream elsewhere; nothing is changed.
+        """
+        advance_stream(self._ledger(), name, position, steps)
 
     def _own_part(self) -> Part:
         if self._disjoint_within is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import lru_cache
 
@@ -9,7 +10,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import Gaussian, check_real
+from ..mechanisms import CorrelatedGaussian, Gaussian, check_real
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
@@ -229,6 +230,7 @@ def calibrate_gaussian(
     symmetric: bool = False,
     summation_error: float = 0.0,
     magnitude: float = 1.0,
+    correlation: dict | None = None,
 ) -> Gaussian:
     """Gaussian mechanism with the least noise whose charged mu is at most `mu`.
 
@@ -238,6 +240,9 @@ def calibrate_gaussian(
         As in :class:`~skdpspectral.mechanisms.Gaussian`.
     mu : float
         The cost that may be charged; positive and finite.
+    correlation : dict or None, default=None
+        The further parameters of a
+        :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, for rows of a stream.
 
     Returns
     -------
@@ -254,11 +259,15 @@ def calibrate_gaussian(
         if not 0.0 < value < math.inf:
             raise ValueError(f"{argument} must be positive and finite, got {value}")
     allowed = mu * (1.0 - _SLACK)
-    noise_std = (sensitivity + 2.0 * summation_error) / allowed
+    make, column_norm = Gaussian, 1.0
+    if correlation is not None:
+        make = functools.partial(CorrelatedGaussian, **correlation)
+        column_norm = correlation["column_norm"]
+    noise_std = column_norm * (sensitivity + 2.0 * summation_error) / allowed
     for _ in range(200):
         if noise_std == math.inf:
             break
-        mechanism = Gaussian(
+        mechanism = make(
             name, sensitivity, noise_std, shape, symmetric, summation_error, magnitude
         )
         if mechanism.mu <= allowed:

@@ -282,6 +282,10 @@ class Transaction:
         self._ledger = ledger
         self._connection = connection
 
+    def execute(self, statement: str, values: tuple = ()) -> sqlite3.Cursor:
+        """Run a statement in the transaction."""
+        return self._connection.execute(statement, values)
+
     def relation(self) -> tuple[Unit, Neighbours] | None:
         """Return the ledger's unit and neighbours, once fixed."""
         meta = self._ledger._read_meta(self._connection)

@@ -5,6 +5,7 @@ release. It holds no data, draws no noise and derives no sensitivity.
 """
 
 from ._alternatives import Alternatives
+from ._correlated import CorrelatedGaussian
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
 from ._plan import PrivacyPlan
@@ -13,6 +14,7 @@ from ._relations import Assumption, Neighbours, Unit
 __all__ = [
     "Alternatives",
     "Assumption",
+    "CorrelatedGaussian",
     "Exact",
     "Gaussian",
     "Mechanism",

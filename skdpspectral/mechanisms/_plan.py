@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
 from ._alternatives import Alternatives
+from ._correlated import CorrelatedGaussian
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbours, Unit
 
-_MECHANISMS = {cls.kind: cls for cls in (Gaussian, Exact, Alternatives)}
+_KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives)
+_MECHANISMS = {cls.kind: cls for cls in _KINDS}
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
 from pca_tools import audit_releases
 
 import skdpspectral
-from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
+from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 
 CONFIDENCE = 0.99
@@ -414,6 +414,94 @@ CASES |= {
 CASES |= {
     "items-joins": RatingsCase(True, epsilon=4.0, n_trials=12_000),
     "items-leaves": RatingsCase(False, epsilon=16.0, n_trials=3_000),
+}
+
+
+@dataclass(frozen=True)
+class StreamCase:
+    """One worst case of a row of a stream, by the exact likelihood ratio.
+
+    Parameters
+    ----------
+    parameters : dict
+        Of the estimator.
+    row, replacement : tuple of float
+        The row in both streams; the others are zero.
+    step : int
+        Where it is, of `n_steps`.
+    tight : bool
+        Whether the stream moves by its whole sensitivity.
+    """
+
+    parameters: dict
+    row: tuple
+    replacement: tuple
+    step: int = 0
+    tight: bool = True
+    n_steps: int = 6
+    epsilon: float = 16.0
+    n_trials: int = 3_000
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        return JMECovariance(epsilon=epsilon, **self.parameters)
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X = np.zeros((self.n_steps, len(self.row)))
+        neighbour = X.copy()
+        X[self.step], neighbour[self.step] = self.row, self.replacement
+        model = self.make(epsilon)
+        return {
+            "factory": model,
+            "X": X,
+            "X_neighbour": neighbour,
+            "statistic": StreamRatio(model, X, neighbour),
+        }
+
+
+class StreamRatio:
+    """Log likelihood ratio of all steps of a stream, whitened by C.
+
+    Parameters
+    ----------
+    model : JMECovariance
+        What is audited; C and the weights of the moments are read off it.
+    X, neighbour : ndarray of shape (n, d)
+        The two streams; rows are clipped here, and not by the package.
+    """
+
+    def __init__(self, model, X, neighbour):
+        stream = model._moment_stream(*X.shape)
+        C = stream.factorization.matrix(len(X))
+        first, second = (stream.rows.pack(self._clip(model, x)) for x in (X, neighbour))
+        self.direction = C.T @ (C @ (second - first))
+        self.threshold = float(np.vdot(self.direction, 0.5 * (first + second)))
+
+    @staticmethod
+    def _clip(model, X):
+        norms = np.linalg.norm(X, axis=1, keepdims=True)
+        return X * np.minimum(1.0, model.clip_norm / np.maximum(norms, 1e-300))
+
+    def __call__(self, model, released):
+        """Return the ratio, but for a factor."""
+        return float(np.vdot(self.direction, released["moments"]))
+
+
+# Beyond the free weight the worst rows are at an obtuse angle, not opposite.
+_OBTUSE = (-0.125, float(np.sqrt(1 - 0.125**2)))
+CASES |= {
+    "jme": StreamCase({}, (1.0, 0.0), (-1.0, 0.0)),
+    "jme-clipped": StreamCase({"clip_norm": 0.5}, (30.0, 0.0), (-2.0, 0.0)),
+    "jme-heavy": StreamCase({"moment_weight": 4.0}, (1.0, 0.0), _OBTUSE),
+    "ime": StreamCase(
+        {"method": "ime"}, (1.0, 0.0), (-0.25, 0.968245836551854), tight=False
+    ),
+    "jme-window": StreamCase(
+        {"workload": "window", "window": 3, "factorization": "sqrt"},
+        (1.0, 0.0),
+        (-1.0, 0.0),
+    ),
 }
 
 

@@ -24,6 +24,8 @@ TESTS = Path(__file__).parents[1]
 EPSILON, TRIALS = 10.0, 6_000
 # Mistakes about users cost at least a third of the claim: few fits show them.
 TRIALS_OF_USERS = 1_000
+# Those about streams at least a tenth.
+TRIALS_OF_STREAMS = 3_000
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Mutant:
         """Return how many fits on either side the audit takes."""
         if isinstance(CASES[self.caught_by], StageCase):
             return CASES[self.caught_by].n_trials
+        if "jme" in self.caught_by or self.caught_by == "ime":
+            return TRIALS_OF_STREAMS
         return TRIALS_OF_USERS if self.caught_by.startswith("lrs-") else TRIALS
 
     @property
@@ -139,6 +143,30 @@ AUDITED = {
         "sensitivity.vote_sensitivity(self.n_medians, self.neighbours)",
         "sensitivity.vote_sensitivity(1, self.neighbours)",
         "lrs-replaced-medians",
+    ),
+    "second noise of two releases as printed": Mutant(
+        "_moment_stream.py",
+        "return nu, None, sensitivity.separate_moments_ratio(nu)",
+        "return 2.0 / share, None, 4.0 / share",
+        "ime",
+    ),
+    "column norm of the noise's matrix forgotten": Mutant(
+        "factorizations/_factorizations.py",
+        "_ROUND_UP * buffers.column_norm(n)",
+        "1.0",
+        "jme",
+    ),
+    "rows of a stream not clipped": Mutant(
+        "_moment_stream.py",
+        "clip_rows(block, self.clip_norm, out=block)",
+        "block",
+        "jme-clipped",
+    ),
+    "second moment free beyond its weight": Mutant(
+        "_moment_stream.py",
+        "return nu, None, sensitivity.joint_moment_ratio(nu, d)",
+        "return nu, None, 4.0",
+        "jme-heavy",
     ),
     # On the isometry's coordinates noise is what its projection is: no factor more.
     "noise projected twice": Mutant(
@@ -390,6 +418,61 @@ EXACT |= {
         'if name.endswith("_") and not name.startswith("_")',
         'if name.endswith("_") or name == "_personal"',
         f"{_PRIVACY}nothing_that_is_handed_on_holds_anything_of_a_user[usual-strings]",
+    ),
+}
+
+_STREAMS = "privacy/test_streams.py::test_"
+
+# Of streams.
+EXACT |= {
+    "noise scaled for columns of norm one": Mutant(
+        "mechanisms/_correlated.py",
+        "return self.column_norm * super().charged_sensitivity",
+        "return super().charged_sensitivity",
+        f"{_STREAMS}plan_costs_what_was_asked",
+    ),
+    "stale copies of a stream go on": Mutant(
+        "accounting/_streams.py",
+        "if moved.rowcount != 1:",
+        "if False:",
+        f"{_STREAMS}stale_copies_are_refused",
+    ),
+    "streams copied without a ledger": Mutant(
+        "_release.py",
+        "if self._noise is not None and self._accountant is None:",
+        "if False:",
+        f"{_STREAMS}without_a_ledger_there_are_no_copies",
+    ),
+    "a trace too heavy": Mutant(
+        "sensitivity.py",
+        "n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)",
+        "n_features * FREE_WEIGHT_1D",
+        "theory/test_streams.py::test_trace_is_free_up_to_its_weight",
+    ),
+    "filter not begun anew with fresh noise": Mutant(
+        "_release.py",
+        "            self._shaping.reset()\n",
+        "",
+        f"{_STREAMS}the_noise_is_the_planned_one",
+    ),
+    "rows of a stream not rounded": Mutant(
+        "_release.py",
+        "_round_to_integers(rows, self._grid)",
+        "rows /= self._grid",
+        f"{_STREAMS}releases_lie_on_the_grid",
+    ),
+    "stream goes on after a step that failed": Mutant(
+        "_release.py",
+        "failed = self._claimed or position != self.position",
+        "failed = False",
+        f"{_STREAMS}a_failed_step_ends_the_stream",
+    ),
+    "stream read before it is charged": Mutant(
+        "_jme.py",
+        "        moments = self._moment_stream(n_samples, n_features)\n        plan",
+        "        moments = self._moment_stream(n_samples, n_features)\n"
+        "        moments.vectors(np.zeros((1, n_features)))\n        plan",
+        f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
     ),
 }
 

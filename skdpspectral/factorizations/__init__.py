@@ -1,0 +1,35 @@
+"""Workloads of streams and factorizations that shape their noise: pure arithmetic."""
+
+from ._buffers import Buffers, optimise_buffers, prefix_buffers
+from ._errors import NoiseGain, workload_error
+from ._factorizations import (
+    NAMES,
+    Factorization,
+    check_triangular,
+    factorize,
+    needs_steps,
+    run_filter,
+)
+from ._optimal import optimal_matrix
+from ._workloads import Average, Custom, Exponential, Prefix, Window, Workload
+
+__all__ = [
+    "NAMES",
+    "Average",
+    "Buffers",
+    "Custom",
+    "Exponential",
+    "Factorization",
+    "NoiseGain",
+    "Prefix",
+    "Window",
+    "Workload",
+    "check_triangular",
+    "factorize",
+    "needs_steps",
+    "optimal_matrix",
+    "optimise_buffers",
+    "prefix_buffers",
+    "run_filter",
+    "workload_error",
+]

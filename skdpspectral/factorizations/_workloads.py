@@ -1,0 +1,214 @@
+"""Workloads: which weighted sums of the past a stream asks for at every step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._accumulators import DenseSums, ExponentialSums, RunningSums, WindowSums
+from ._series import (
+    binomial_series,
+    inverse_series,
+    multiply_series,
+    root_series,
+    spread_series,
+    toeplitz_matrix,
+)
+
+
+class Workload:
+    """Weights A[t, i] of rows i in what is asked for at step t.
+
+    Every workload is a *core* of sums, divided by public numbers: an average is a
+    prefix sum over t. Factorizations are of the core.
+
+    Attributes
+    ----------
+    name : str
+        "prefix", "average", "exponential", "window" or "custom".
+    max_steps : int or None
+        Number of steps after which it ends; None if it does not.
+    toeplitz : bool
+        Whether the core's weights depend on t - i alone.
+    growing : bool
+        Whether weights of old rows do not fade, so that no factorization but the
+        trivial one has column norms that are bounded for all lengths.
+    """
+
+    name = "prefix"
+    max_steps: int | None = None
+    toeplitz = True
+    growing = True
+
+    def column(self, n: int) -> np.ndarray:
+        """Return the first n weights of the core, of the newest row first."""
+        return np.ones(n)
+
+    def root(self, n: int, power: float = 0.5) -> np.ndarray:
+        """Return n coefficients of a power of the core, for 1/2 or -1/2."""
+        return binomial_series(-power, n)
+
+    def totals(self, steps) -> np.ndarray:
+        """Return the sum of the core's weights at steps 1, 2, ..."""
+        return np.asarray(steps, dtype=np.float64)
+
+    def divisors(self, steps) -> np.ndarray:
+        """Return what the core is divided by at steps 1, 2, ..."""
+        return np.ones(len(steps))
+
+    def fade(self, steps) -> np.ndarray:
+        """Return what is left of a sum after so many steps without new rows."""
+        return np.ones(len(steps))
+
+    def core_matrix(self, n: int) -> np.ndarray:
+        """Return the core as a matrix of shape (n, n)."""
+        return toeplitz_matrix(self.column(n))
+
+    def matrix(self, n: int) -> np.ndarray:
+        """Return the workload as a matrix of shape (n, n)."""
+        return self.core_matrix(n) / self.divisors(np.arange(1, n + 1))[:, None]
+
+    def sums(self, width: int):
+        """Return an accumulator that weighs rows of a width, step by step."""
+        return RunningSums(width)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class Prefix(Workload):
+    """Sums of all rows so far."""
+
+
+class Average(Workload):
+    """Means of all rows so far."""
+
+    name = "average"
+
+    def divisors(self, steps):
+        """Return the number of rows so far."""
+        return np.asarray(steps, dtype=np.float64)
+
+
+class Exponential(Workload):
+    r"""Sums with weights :math:`\beta^{t - i}`.
+
+    Parameters
+    ----------
+    decay : float
+        The number :math:`\beta` in (0, 1).
+    """
+
+    name = "exponential"
+    growing = False
+
+    def __init__(self, decay: float):
+        self.decay = float(decay)
+
+    def column(self, n):
+        """Return powers of the decay."""
+        return self.decay ** np.arange(n)
+
+    def root(self, n, power=0.5):
+        """Return n coefficients of a power of the core."""
+        return binomial_series(-power, n, self.decay)
+
+    def totals(self, steps):
+        """Return sums of powers of the decay."""
+        steps = np.asarray(steps, dtype=np.float64)
+        return np.expm1(steps * np.log(self.decay)) / (self.decay - 1.0)
+
+    def fade(self, steps):
+        """Return powers of the decay."""
+        return self.decay ** np.asarray(steps, dtype=np.float64)
+
+    def sums(self, width):
+        """Return an accumulator."""
+        return ExponentialSums(width, self.decay)
+
+    def __repr__(self):
+        return f"Exponential({self.decay:g})"
+
+
+class Window(Workload):
+    """Means of the last k rows, or of all rows while there are fewer.
+
+    Parameters
+    ----------
+    length : int
+        Number of rows k.
+    """
+
+    name = "window"
+    growing = False
+
+    def __init__(self, length: int):
+        self.length = int(length)
+
+    def column(self, n):
+        """Return ones for the last k rows."""
+        return (np.arange(n) < self.length).astype(np.float64)
+
+    def root(self, n, power=0.5):
+        """Return n coefficients of a power of the core."""
+        few = -(-n // self.length)
+        ends = spread_series(binomial_series(power, few), self.length, n)
+        return multiply_series(binomial_series(-power, n), ends, n)
+
+    def totals(self, steps):
+        """Return the number of rows in the window."""
+        return np.minimum(np.asarray(steps, dtype=np.float64), self.length)
+
+    def divisors(self, steps):
+        """Return the number of rows in the window."""
+        return self.totals(steps)
+
+    def sums(self, width):
+        """Return an accumulator."""
+        return WindowSums(width, self.length)
+
+    def __repr__(self):
+        return f"Window({self.length})"
+
+
+class Custom(Workload):
+    """Weights given as a lower-triangular array.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n, n)
+        Row t holds the weights of rows 0..t.
+    """
+
+    name = "custom"
+
+    def __init__(self, weights):
+        self.weights = np.asarray(weights, dtype=np.float64)
+        self.max_steps = len(self.weights)
+        same = toeplitz_matrix(self.weights[:, 0])
+        self.toeplitz = bool(np.array_equal(self.weights, same))
+
+    def column(self, n):
+        """Return the first column, which says all of a Toeplitz matrix."""
+        return self.weights[:n, 0]
+
+    def root(self, n, power=0.5):
+        """Return n coefficients of a power of a Toeplitz core."""
+        root = root_series(self.column(n))
+        if power > 0:
+            return root
+        return inverse_series(root)
+
+    def totals(self, steps):
+        """Return the sums of the rows of weights."""
+        return self.weights.sum(axis=1)[np.asarray(steps) - 1]
+
+    def core_matrix(self, n):
+        """Return the leading block of the weights."""
+        return self.weights[:n, :n]
+
+    def sums(self, width):
+        """Return an accumulator."""
+        return DenseSums(width, self.weights)
+
+    def __repr__(self):
+        return f"Custom(<{self.max_steps} steps>)"

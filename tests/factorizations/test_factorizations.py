@@ -1,0 +1,197 @@
+"""Workloads and factorizations against dense matrices, and the errors they leave."""
+
+import numpy as np
+import pytest
+
+from skdpspectral.factorizations import (
+    Average,
+    Custom,
+    Exponential,
+    NoiseGain,
+    Prefix,
+    Window,
+    check_triangular,
+    factorize,
+    needs_steps,
+    optimise_buffers,
+    prefix_buffers,
+    run_filter,
+    workload_error,
+)
+
+N = 300
+# Means in which rows count differently.
+WEIGHTS = np.tril(np.ones((N, N)) * (2 + np.sin(np.arange(N))))
+WEIGHTS /= WEIGHTS.sum(axis=1, keepdims=True)
+TOEPLITZ = Custom(
+    np.tril(1.0 / (1.0 + np.subtract.outer(np.arange(N), np.arange(N)) ** 2))
+)
+WORKLOADS = [Prefix(), Average(), Exponential(0.9), Window(10), Window(1), TOEPLITZ]
+NAMES = ["trivial", "sqrt", "bisr", "blt"]
+CASES = [(w, name) for w in WORKLOADS for name in NAMES]
+CASES += [(Prefix(), "optimal"), (Custom(WEIGHTS), "optimal"), (Custom(WEIGHTS), "blt")]
+CASES += [(Window(10), np.tril(WEIGHTS) + 5 * np.eye(N))]
+
+
+def make(workload, name, n=N):
+    return factorize(workload, name, n, bandwidth=20)
+
+
+def label(value):
+    return value if isinstance(value, str) else type(value).__name__
+
+
+@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
+def test_streaming_is_the_dense_product(workload, name):
+    """Rows of C^{-1} Z, in the blocks of the filter, to 1e-12 of their size."""
+    C = make(workload, name)
+    Z = np.random.default_rng(0).normal(size=(N, 3))
+    dense = np.linalg.solve(C.matrix(N), Z)
+    streamed = run_filter(C.filter(3), Z.copy())
+    assert np.abs(streamed - dense).max() <= 1e-12 * np.abs(dense).max()
+    sums = workload.sums(3)
+    parts = [sums.push(rows.copy()) for rows in np.split(streamed, [1, 2, 50, 51, 290])]
+    wanted = workload.core_matrix(N) @ dense
+    assert np.abs(np.concatenate(parts) - wanted).max() <= 1e-12 * np.abs(dense).sum()
+
+
+@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
+def test_column_norm_is_the_largest(workload, name):
+    C = make(workload, name)
+    largest = np.linalg.norm(C.matrix(N), axis=0).max()
+    # Rounded up, never down.
+    assert largest <= C.column_norm <= largest * (1 + 1e-8)
+
+
+@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
+def test_gain_is_the_variance(workload, name):
+    C = make(workload, name)
+    inverse = np.linalg.inv(C.matrix(N))
+    core = ((workload.core_matrix(N) @ inverse) ** 2).sum(axis=1)
+    squares = workload.core_matrix(N) @ (inverse**2).sum(axis=1)
+    gain = NoiseGain(workload, C)
+    parts = [gain.push(steps) for steps in (1, 40, 200, N - 241)]
+    found = [np.concatenate(part) for part in zip(*parts, strict=True)]
+    assert np.allclose(found[0], core, rtol=1e-9)
+    assert np.allclose(found[1], squares, rtol=1e-9)
+
+
+@pytest.mark.parametrize("workload", [Prefix(), Exponential(0.9)], ids=label)
+@pytest.mark.parametrize("name", ["trivial", "blt", "sqrt", "optimal"])
+def test_gain_over_restarts(workload, name):
+    """Blocks of fresh noise: the matrix is block-diagonal."""
+    size, blocks = 7, 3
+    C = factorize(workload, name, size).matrix(size)
+    inverse = np.kron(np.eye(blocks), np.linalg.inv(C))
+    core = ((workload.core_matrix(size * blocks) @ inverse) ** 2).sum(axis=1)
+    gain = NoiseGain(workload, factorize(workload, name, size), size)
+    found = np.concatenate([gain.push(steps)[0] for steps in (3, 10, 8)])
+    assert np.allclose(found, core, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("workload", "n", "name", "error"),
+    [
+        (Prefix(), 1000, "trivial", 22.37),
+        (Prefix(), 1000, "sqrt", 3.102),
+        (Prefix(), 10_000, "trivial", 70.71),
+        (Prefix(), 10_000, "sqrt", 3.836),
+        (Exponential(0.9), 1000, "trivial", 2.29),
+        (Exponential(0.9), 1000, "sqrt", 1.451),
+        (Exponential(0.99), 1000, "trivial", 6.91),
+        (Exponential(0.99), 1000, "sqrt", 2.129),
+        (Average(), 1000, "trivial", 0.0865),
+    ],
+    ids=str,
+)
+def test_known_errors(workload, n, name, error):
+    """Figures of an independent implementation, to the digits given."""
+    found = workload_error(workload, factorize(workload, name, n), n)
+    digits = len(str(error).split(".")[1])
+    assert round(found, digits) == error
+
+
+@pytest.mark.parametrize(
+    ("workload", "n", "error", "slack"),
+    [
+        (Prefix(), 1000, 3.050, 0.001),
+        (Prefix(), 10_000, 3.784, 0.001),
+        (Exponential(0.9), 1000, 1.451, 0.001),
+        (Exponential(0.99), 1000, 2.129, 0.001),
+        # No buffered matrix that fades is as good as the root of a window.
+        (Window(10), 1000, 0.2000, 0.06),
+        (Average(), 1000, 0.0802, 0.02),
+    ],
+    ids=str,
+)
+def test_buffers_come_close_to_the_root(workload, n, error, slack):
+    found = workload_error(workload, factorize(workload, "blt", n), n)
+    assert found <= error * (1 + slack)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 100, 2000, 5000, 30_000, 300_000])
+def test_interpolated_buffers(n):
+    """Between powers of ten they lose no more than 2 % to the root."""
+    blt = workload_error(Prefix(), factorize(Prefix(), "blt", n), n)
+    assert blt <= 1.02 * workload_error(Prefix(), factorize(Prefix(), "sqrt", n), n)
+    assert blt == pytest.approx(prefix_buffers(n).prefix_error(n), rel=1e-6)
+
+
+def test_the_table_is_optimal():
+    """An optimisation from elsewhere ends where the table is."""
+    start = prefix_buffers(3000)
+    found = optimise_buffers(1000, start).prefix_error(1000)
+    assert prefix_buffers(1000).prefix_error(1000) <= found * (1 + 1e-6)
+    assert found <= prefix_buffers(3000).prefix_error(1000)
+
+
+@pytest.mark.parametrize("workload", [Exponential(0.9), Window(10)], ids=label)
+def test_endless_norms_bound_all_lengths(workload):
+    endless = factorize(workload, "blt")
+    assert endless.max_steps is None
+    for n in (1, 10, 5000):
+        assert endless.column_norm >= np.linalg.norm(endless.matrix(n)[:, 0])
+    long = np.linalg.norm(endless.buffers.column(20_000))
+    assert endless.column_norm == pytest.approx(long, rel=1e-8)
+
+
+def test_optimum_is_the_least():
+    errors = {n: workload_error(Prefix(), make(Prefix(), n, 64), 64) for n in NAMES}
+    best = workload_error(Prefix(), make(Prefix(), "optimal", 64), 64)
+    assert best < min(errors.values())
+    C = make(Prefix(), "optimal", 64).matrix(64)
+    # The optimality condition: all columns are equally long.
+    assert np.allclose(np.linalg.norm(C, axis=0), 1.0, atol=1e-4)
+    assert np.array_equal(C, np.tril(C))
+
+
+def test_who_needs_a_horizon():
+    assert needs_steps(Prefix(), "blt")
+    assert needs_steps(Average(), "sqrt")
+    assert needs_steps(Exponential(0.9), "sqrt")
+    assert not needs_steps(Exponential(0.9), "blt")
+    assert not needs_steps(Prefix(), "trivial")
+    assert not needs_steps(Custom(WEIGHTS), "blt")
+    with pytest.raises(ValueError, match="n_steps"):
+        factorize(Prefix(), "sqrt")
+
+
+def test_arrays_are_checked():
+    for bad, word in (
+        (np.ones((2, 3)), "square"),
+        (np.ones((2, 2)), "lower-triangular"),
+        (np.array([[1.0, 0.0], [1.0, 0.0]]), "singular"),
+        (np.array([[1.0, 0.0], [np.nan, 1.0]]), "finite"),
+        ([["a"]], "numbers"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            check_triangular("C", bad)
+    with pytest.raises(ValueError, match="age"):
+        factorize(Custom(WEIGHTS), "sqrt")
+    singular = np.tril(np.random.default_rng(5).uniform(0.1, 1.0, (N, N)))
+    with pytest.raises(ValueError, match="singular"):
+        factorize(Custom(singular), "optimal")
+    with pytest.raises(ValueError, match="at most"):
+        factorize(Prefix(), "optimal", 6000)
+    with pytest.raises(ValueError, match="factorization"):
+        factorize(Prefix(), "tree", 10)

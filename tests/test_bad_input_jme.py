@@ -1,0 +1,178 @@
+"""Bad calls of JMECovariance: a named mistake, nothing charged, nothing changed."""
+
+import copy
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.exceptions import NotFittedError
+
+from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyBudgetError
+
+NAN, INF = float("nan"), float("inf")
+X = np.random.default_rng(0).normal(0.1, 0.3, (20, 3))
+SECRET = 7321.0625
+
+
+def changed(place, value):
+    rows = X.astype(object if isinstance(value, str) else float)
+    rows[place] = value
+    return rows
+
+
+AGEING = np.tril(np.ones((20, 20)) * np.arange(1.0, 21.0))
+UPPER = np.triu(np.ones((20, 20)))
+# Parameters of a fit of 20 rows, and words of the error.
+PARAMETERS = [
+    ({"epsilon": 0}, "epsilon"),
+    ({"epsilon": -1.0}, "epsilon"),
+    ({"epsilon": NAN}, "epsilon"),
+    ({"epsilon": "1"}, "epsilon"),
+    ({"delta": 0.0}, "delta"),
+    ({"delta": 1e-16}, "delta"),
+    ({"delta": 1.0}, "delta"),
+    ({"clip_norm": 0.0}, "clip_norm"),
+    ({"clip_norm": -1.0}, "clip_norm"),
+    ({"clip_norm": INF}, "clip_norm"),
+    ({"clip_norm": None}, "clip_norm"),
+    ({"clip_norm": True}, "clip_norm"),
+    ({"clip_norm": [1.0]}, "clip_norm"),
+    ({"horizon": 0}, "horizon"),
+    ({"horizon": 10.0}, "horizon"),
+    ({"horizon": 19}, "horizon"),
+    ({"horizon": "20"}, "horizon"),
+    ({"workload": "mean"}, "workload"),
+    ({"workload": 3}, "workload"),
+    ({"workload": UPPER}, "workload", "lower-triangular"),
+    ({"workload": np.ones((20, 3))}, "workload", "square"),
+    ({"workload": np.full((20, 20), NAN)}, "workload", "finite"),
+    ({"workload": -np.eye(20)}, "workload", "at least 0"),
+    ({"workload": np.diag(np.arange(20.0))}, "workload", "all of a row"),
+    ({"workload": np.eye(10)}, "horizon", "10"),
+    ({"workload": np.eye(20), "horizon": 30}, "horizon", "workload"),
+    ({"workload": np.eye(20), "on_horizon": "restart"}, "on_horizon"),
+    ({"workload": [["a"]]}, "workload", "numbers"),
+    ({"workload": "window"}, "window"),
+    ({"workload": "window", "window": 0}, "window"),
+    ({"workload": "window", "window": 2.5}, "window"),
+    ({"workload": "window", "window": 3, "on_horizon": "restart"}, "on_horizon"),
+    ({"window": 3}, "window", "average"),
+    ({"workload": "exponential"}, "decay"),
+    ({"workload": "exponential", "decay": 1.0}, "decay"),
+    ({"workload": "exponential", "decay": 0.0}, "decay"),
+    ({"decay": 0.5}, "decay", "average"),
+    ({"factorization": "tree"}, "factorization"),
+    ({"factorization": np.zeros((20, 20))}, "factorization", "singular"),
+    ({"factorization": UPPER}, "factorization", "lower-triangular"),
+    ({"factorization": np.eye(19)}, "horizon", "19"),
+    ({"factorization": np.eye(20), "horizon": 21}, "horizon", "factorization"),
+    ({"factorization": np.eye(20) * NAN}, "factorization", "finite"),
+    ({"factorization": np.eye(2), "workload": np.eye(3)}, "factorization", "workload"),
+    ({"factorization": "optimal", "horizon": 10_000}, "optimal", "at most"),
+    (
+        {
+            "factorization": "sqrt",
+            "workload": np.tril(np.ones((20, 20))) + np.eye(20)[0],
+        },
+        "workload",
+    ),
+    ({"method": "tree"}, "method"),
+    ({"method": None}, "method"),
+    ({"moment_weight": -1.0}, "moment_weight"),
+    ({"moment_weight": 0.0}, "moment_weight"),
+    ({"moment_weight": NAN}, "moment_weight"),
+    ({"moment_weight": "all"}, "moment_weight"),
+    ({"method": "ime", "moment_weight": 1.0}, "moment_weight", "(0, 1)"),
+    ({"method": "ime", "moment_weight": "trace-split"}, "moment_weight", "jme"),
+    ({"method": "pp", "moment_weight": 2.0}, "moment_weight"),
+    ({"assume_centered": True, "moment_weight": 2.0}, "moment_weight"),
+    ({"assume_centered": True, "method": "pp"}, "assume_centered"),
+    ({"assume_centered": 1}, "assume_centered"),
+    ({"second_moment": "half"}, "second_moment"),
+    ({"bandwidth": 0}, "bandwidth"),
+    ({"min_eigenvalue": 0.0}, "min_eigenvalue"),
+    ({"min_eigenvalue": 2.0}, "min_eigenvalue"),
+    ({"on_horizon": "stop"}, "on_horizon"),
+    ({"whiten": "zca"}, "whiten"),
+    ({"random_state": "seed"}, "random_state"),
+    ({"accountant": 1.0}, "accountant"),
+]
+ROWS = {
+    "NaN": (changed((3, 1), NAN), "NaN"),
+    "infinity": (changed((3, 1), INF), "infinity"),
+    "text": (changed((3, 1), f"{SECRET} euros"), "X"),
+    "one dimension": (X[:, 0], "2D"),
+    "no rows": (X[:0], "X"),
+    "complex": (X + 1j, "Complex"),
+    "three dimensions": (X[None], "X"),
+}
+
+
+@pytest.fixture
+def budget():
+    accountant = PrivacyAccountant(5.0)
+    yield accountant
+    assert len(accountant.ledger) == 0, "a bad call was charged"
+
+
+@pytest.mark.parametrize("case", PARAMETERS, ids=lambda c: str(c[0])[:60])
+@pytest.mark.parametrize("checked", [True, False])
+def test_bad_parameters(case, checked, budget):
+    parameters, *words = case
+    parameters = {"accountant": budget, **parameters}
+    model = JMECovariance(**parameters)
+    before = copy.deepcopy(vars(model))
+    with (
+        sklearn.config_context(skip_parameter_validation=not checked),
+        pytest.raises((ValueError, TypeError)) as caught,
+    ):
+        model.fit(X)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert vars(model).keys() == before.keys()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_bad_rows(name, budget):
+    rows, word = ROWS[name]
+    for method in ("fit", "partial_fit", "release_path"):
+        model = JMECovariance(horizon=30, accountant=budget)
+        with pytest.raises((ValueError, TypeError), match=word) as caught:
+            getattr(model, method)(rows)
+        assert str(SECRET) not in str(caught.value)
+
+
+def test_bad_streams(budget):
+    with pytest.raises(AttributeError, match="partial_fit"):
+        JMECovariance(accountant=budget).partial_fit(X)
+    with pytest.raises(ValueError, match="horizon"):
+        JMECovariance(accountant=budget).privacy_plan(n_features=3)
+    with pytest.raises(ValueError, match="n_features"):
+        JMECovariance(accountant=budget).privacy_plan(20)
+    with pytest.raises(ValueError, match="n_samples"):
+        JMECovariance(accountant=budget).privacy_plan(0, 3)
+    with pytest.raises(ValueError, match="horizon is 10 steps"):
+        JMECovariance(horizon=10, accountant=budget).partial_fit(X)
+    with pytest.raises(ValueError, match="every"):
+        JMECovariance(accountant=budget).release_path(X, every=0)
+    with pytest.raises(PrivacyBudgetError):
+        JMECovariance(9.0, accountant=budget).fit(X)
+
+
+def test_bad_calls_of_a_fitted_model():
+    model = JMECovariance().fit(X)
+    for method in ("transform", "mahalanobis", "score", "score_samples"):
+        with pytest.raises(ValueError, match="3 features"):
+            getattr(model, method)(X[:, :2])
+        with pytest.raises(NotFittedError):
+            getattr(JMECovariance(), method)(X)
+    with pytest.raises(ValueError, match="norm"):
+        model.error_norm(np.eye(3), norm="nuclear")
+    with pytest.raises(ValueError, match="comp_cov"):
+        model.error_norm(np.eye(2))
+    for attribute in ("publish", "get_precision"):
+        with pytest.raises(NotFittedError):
+            getattr(JMECovariance(), attribute)()
+
+
+def test_there_are_enough():
+    assert len(PARAMETERS) + len(ROWS) >= 60
