@@ -226,8 +226,8 @@ def factorize(
 def _square_root(workload: Workload, n: int) -> Factorization:
     if not workload.toeplitz:
         raise ValueError(
-            'factorization="sqrt" needs a workload whose weights depend on the age of a '
-            'row alone; take "optimal" for other arrays'
+            'factorization="sqrt" needs a workload whose weights depend on the age of '
+            'a row alone; take "optimal" for other arrays'
         )
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 
