@@ -10,6 +10,9 @@ not clipped. It is redrawn first, to compare; then comes the run that is private
 
 # tags: quick
 
+# %%
+# What is needed: plots, and the package's public arithmetic.
+
 import matplotlib.pyplot as plt
 import numpy as np
 

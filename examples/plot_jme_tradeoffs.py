@@ -12,6 +12,9 @@ say.
 
 # tags: quick
 
+# %%
+# What is needed: plots, and the package's public arithmetic.
+
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -211,9 +211,7 @@ def factorize(
         return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
     if name == "bisr":
         band = _bisr_column(workload, min(bandwidth, n_steps))
-        padded = np.zeros(n_steps)
-        padded[: len(band)] = band
-        return Banded(name, band, inverse_series(padded))
+        return Banded(name, band, inverse_series(band, n_steps))
     if name == "sqrt":
         return _square_root(workload, n_steps)
     if name == "optimal":
