@@ -89,15 +89,15 @@ class JMECovariance(
         Number of steps that the noise is made for. None takes the number of rows in
         :meth:`fit`; streams by :meth:`partial_fit` need it unless
         ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
-    workload : {"average", "prefix", "exponential", "window"} or array, \
-default="average"
-        Weights of rows i at step t: 1/t, 1, ``decay**(t - i)``, or 1 over the number of
-        rows in the window. An array of shape (steps, steps) gives any weights of at
-        least 0, below the diagonal.
-    factorization : {"blt", "trivial", "sqrt", "bisr", "optimal"} or array, \
-default="blt"
-        How noise is correlated: see :func:`skdpspectral.factorizations.factorize`.
-        "blt" needs constant memory, "trivial" is independent noise.
+    workload : str or array of shape (steps, steps), default="average"
+        Weights of rows i at step t: 1/t for "average", 1 for "prefix",
+        ``decay**(t - i)`` for "exponential", and for "window" 1 over the number of
+        rows in the window. An array gives any weights of at least 0, with zeros above
+        the diagonal.
+    factorization : str or array of shape (steps, steps), default="blt"
+        How noise is correlated: "blt" in constant memory, "trivial" independent,
+        "sqrt", "bisr", "optimal", or any lower-triangular C; see
+        :func:`skdpspectral.factorizations.factorize`.
     method : {"jme", "ime", "cs", "pp", "pp-debiased"}, default="jme"
         "jme": both moments by their joint sensitivity. The others are there for
         comparison, with the same guarantee: "ime" splits the budget, "cs" bounds the
@@ -479,10 +479,12 @@ default="blt"
             self._check_parameters()
             X = check_rows(self, X)
             self._begin(X.shape[0], X.shape[1])
-        return self._path(X, every)
+        return self._path(X, every, self._stream)
 
-    def _path(self, X, every: int) -> Iterator[MomentRelease]:
+    def _path(self, X, every: int, stream) -> Iterator[MomentRelease]:
         try:
+            if getattr(self, "_stream", None) is not stream:
+                raise RuntimeError("this path was left when another fit began")
             for moments in self._advance(X):
                 due = (moments.steps % every == 0) | (moments.steps == len(X))
                 places = np.flatnonzero(due)
@@ -491,7 +493,9 @@ default="blt"
                     steps = moments.steps[places].tolist()
                     yield from map(MomentRelease, steps, means, covariances)
         finally:
-            self._end()
+            stream.close()
+            if getattr(self, "_stream", None) is stream:
+                self._end()
 
     def _begin(self, n_samples: int | None, n_features: int) -> None:
         """Plan and charge a stream; nothing of the data but its width is used."""
@@ -514,14 +518,14 @@ default="blt"
 
     def _advance(self, X) -> Iterator[Moments]:
         """Release the next rows, block by block, and take over the last moments."""
-        self._stream.claim(self._sums.step, len(X))
+        stream, sums = self._stream, self._sums
+        stream.claim(sums.step, len(X))
         for rows in row_blocks(len(X), BLOCK_STEPS):
-            vectors = self._sums.stream.vectors(X[rows])
-            moments = self._sums.push(self._stream(vectors))
+            moments = sums.push(stream(sums.stream.vectors(X[rows])))
             yield moments
         self._set_moments(moments)
-        if self._sums.step == self._sums.stream.n_steps and not self._restarts():
-            self._stream.close()
+        if sums.step == sums.stream.n_steps and not sums.stream.renewed:
+            stream.close()
 
     def _moments_at(self, moments: Moments, places) -> tuple[np.ndarray, ...]:
         """Return moments of chosen steps, with covariances that are covariances."""

@@ -235,3 +235,28 @@ def test_endless_streams():
         stream.partial_fit(rows(seed=seed))
     assert stream.n_samples_seen_ == 10 * N
     assert stream.privacy_.mechanisms[0].max_steps is None
+
+
+def test_a_path_that_is_left_leaves_no_stream():
+    X = rows(600)
+    model = JMECovariance()
+    path = model.release_path(X)
+    assert next(path).step == 1
+    path.close()
+    assert not hasattr(model, "_stream")
+    first, second = model.release_path(X), model.release_path(X)
+    with pytest.raises(RuntimeError, match="another fit"):
+        next(first)
+    assert [release.step for release in second][-1] == 600
+    assert model.n_samples_seen_ == 600
+
+
+@pytest.mark.parametrize("clip_norm", [1e-60, 1e-20, 1e20, 1e60])
+@pytest.mark.parametrize("method", ["jme", "pp-debiased", "ime"])
+def test_extreme_scales(clip_norm, method):
+    X = rows() * clip_norm
+    model = JMECovariance(1e6, clip_norm=clip_norm, method=method, random_state=0)
+    model.fit(X)
+    assert np.allclose(model.location_ / clip_norm, rows().mean(axis=0), atol=0.05)
+    wanted = np.cov(rows().T, bias=True)
+    assert np.allclose(model.covariance_ / clip_norm**2, wanted, atol=0.05)

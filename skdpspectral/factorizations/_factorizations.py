@@ -211,9 +211,7 @@ def factorize(
         return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
     if name == "bisr":
         band = _bisr_column(workload, min(bandwidth, n_steps))
-        padded = np.zeros(n_steps)
-        padded[: len(band)] = band
-        return Banded(name, band, inverse_series(padded))
+        return Banded(name, band, inverse_series(band, n_steps))
     if name == "sqrt":
         return _square_root(workload, n_steps)
     if name == "optimal":
@@ -226,8 +224,8 @@ def factorize(
 def _square_root(workload: Workload, n: int) -> Factorization:
     if not workload.toeplitz:
         raise ValueError(
-            'factorization="sqrt" needs a workload whose weights depend on the age of a '
-            'row alone; take "optimal" for other arrays'
+            'factorization="sqrt" needs a workload whose weights depend on the age of '
+            'a row alone; take "optimal" for other arrays'
         )
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 

@@ -35,20 +35,22 @@ def multiply_series(first, second, n: int) -> np.ndarray:
     return fftconvolve(first, second)[:n]
 
 
-def inverse_series(column) -> np.ndarray:
-    """Coefficients of 1 / c(z), as many as are given.
+def inverse_series(column, n: int | None = None) -> np.ndarray:
+    """Coefficients of 1 / c(z).
 
     Parameters
     ----------
-    column : ndarray of shape (n,)
-        Coefficients of c, the first of them not zero.
+    column : ndarray of shape (m,)
+        Coefficients of c, the first of them not zero; zero beyond.
+    n : int or None, default=None
+        How many; None for as many as are given.
 
     Returns
     -------
     ndarray of shape (n,)
         Coefficients of the inverse.
     """
-    impulse = np.zeros(len(column))
+    impulse = np.zeros(len(column) if n is None else n)
     impulse[0] = 1.0
     return lfilter([1.0], column, impulse)
 
