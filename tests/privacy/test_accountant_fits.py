@@ -232,8 +232,7 @@ def in_thread(function):
 
 def test_blocks_of_threads_close_in_any_order():
     first, second = PrivacyAccountant(), PrivacyAccountant()
-    in_thread(first.__enter__)
-    in_thread(second.__enter__)
+    in_thread(lambda: (first.__enter__(), second.__enter__()))
     assert default_accountant() is second
     in_thread(lambda: first.__exit__(None, None, None))
     assert default_accountant() is second

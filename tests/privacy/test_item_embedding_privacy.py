@@ -366,6 +366,7 @@ MUTANTS = {
         check_large_users,
         "_ratings_tables",
         ('    if kind in "iu":\n', '    if kind in "":\n'),
+        ('    check_exact(columns[user], "user_feature")\n', ""),
     ),
     "unknown items counted in the norm": (
         check_rows_of_unknown_items,
@@ -376,8 +377,9 @@ MUTANTS = {
         ),
         ("centred, n_items, self.max", "centred, n_items + 1, self.max"),
         (
-            "self.max_ratings_per_user\n        )\n\n    def _set",
-            "self.max_ratings_per_user\n        )[:n_items, :n_items]\n\n    def _set",
+            "self.max_ratings_per_user\n            )\n\n    def _set",
+            "self.max_ratings_per_user\n"
+            "            )[:n_items, :n_items]\n\n    def _set",
         ),
     ),
     "number of users shown": (
