@@ -4,9 +4,9 @@ A guarantee that rests on a model, and a row that breaks it
 
 ``mechanism="spiked"`` adds the noise of Cai, Xia and Zha (2024). It is enough, with
 high probability, if rows are independent, Gaussian, of mean zero and of the stated
-variances. Nobody who hands in a row is bound to that. This page replaces one row by a long one, and
-lets :func:`~skdpspectral.audit.audit_epsilon` tell from released components which data
-they came from.
+variances. Nobody who hands in a row is bound to that. This page replaces one row by a
+long one, and lets :func:`~skdpspectral.audit.audit_epsilon` tell from released
+components which data they came from.
 """
 
 # tags: quick
