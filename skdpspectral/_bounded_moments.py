@@ -231,28 +231,6 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     return Box(low, high, n_features, per_feature=per_feature)
 
 
-def plan_moments(rows: RowBounds, n_samples: int, mu: float) -> tuple:
-    """Plan the release of mean and second moment at a total cost of mu.
-
-    Parameters
-    ----------
-    rows : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    mu : float
-        Total cost; infinite for releases without noise.
-
-    Returns
-    -------
-    tuple of Mechanism
-        In the order in which :func:`release_moments` releases them.
-    """
-    mean_mu, rest = mean_budget(rows, mu)
-    second = plan_second_moment(rows, n_samples, rest)
-    return (*plan_mean(rows, n_samples, mean_mu), second)
-
-
 def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
     """Split mu into the cost of a private mean, 0 without one, and the rest."""
     if not rows.centred or not math.isfinite(mu):
@@ -307,29 +285,6 @@ def second_moment(rows: RowBounds, X, mean):
     return _spectral.blocked_second_moment(
         X, lambda block: rows.for_second_moment(block, mean)
     )
-
-
-def release_moments(release, rows: RowBounds, X):
-    """Release what :func:`plan_moments` planned.
-
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    rows : RowBounds
-        How rows are bounded.
-    X : array of shape (n, p)
-        The rows.
-
-    Returns
-    -------
-    mean : ndarray of shape (p,) or None
-        Released mean in units of the box.
-    moment : ndarray of shape (p, p)
-        Released second moment about it, symmetric.
-    """
-    mean = release_mean(release, rows, X)
-    return mean, release("second_moment", second_moment(rows, X, mean), overwrite=True)
 
 
 def release_mean(release, rows: RowBounds, X):
