@@ -33,26 +33,24 @@ def truth(d):
 # %%
 # As printed, without privacy
 # ---------------------------
-# d = 5, noise of deviation 2 on every row, 300 runs; eigenvalues are floored at 0.01,
-# on which the mean depends far more than the median.
-
-d, n, s, runs = 5, 100, 2.0, 300
-steps = np.array([10, 20, 50, 100])
+# Noise of deviation s on every row. Eigenvalues are floored at 0.01, on which the mean
+# over runs depends far more than the median.
 
 
-def noise(factorization, n, width):
+def noise(factorization, n, width, s):
     """Return shaped noise for rows in the unit ball."""
     Z = s * factorization.column_norm * rng.normal(size=(n, width))
     return run_filter(factorization.filter(width), Z)
 
 
-def estimates(method, X, name="trivial"):
-    """Return means and covariances of all steps, as the figure's caption has them."""
+def estimates(method, name, X, s, steps):
+    """Return means and covariances of some steps, as the figure's caption has them."""
+    n, d = X.shape
     factorization = factorize(Average(), name, n)
-    noisy = X + noise(factorization, n, d)
+    noisy = X + noise(factorization, n, d, s)
     if method == "JME":
         products = X[:, :, None] * X[:, None, :]
-        extra = np.sqrt(2) * noise(factorization, n, d * d).reshape(n, d, d)
+        extra = np.sqrt(2) * noise(factorization, n, d * d, s).reshape(n, d, d)
         products = products + 0.5 * (extra + extra.transpose(0, 2, 1))
     else:
         products = noisy[:, :, None] * noisy[:, None, :]
@@ -69,20 +67,30 @@ def estimates(method, X, name="trivial"):
 
 settings = [("JME", "trivial"), ("PP", "trivial"), ("PP, debiased", "trivial")]
 settings += [("JME", "sqrt")]
-divergences = {setting: [] for setting in settings}
-for _ in range(runs):
-    mean, covariance = truth(d)
-    X = rng.multivariate_normal(mean, covariance, n)
-    for setting in settings:
-        found = zip(*estimates(setting[0], X, setting[1]), strict=True)
-        divergences[setting].append([gaussian_kl(*f, mean, covariance) for f in found])
-fig, ax = plt.subplots()
-for setting, values in divergences.items():
-    ax.semilogy(steps, np.mean(values, axis=0), label=", ".join(setting))
-    print(setting, "mean", np.mean(values, axis=0).round(2), end=" ")
-    print("median", np.median(values, axis=0).round(2))
-ax.set(xlabel="step", ylabel="divergence", title="figure 3a, as printed: not private")
-ax.legend()
+
+
+def panel(ax, d, n, s, steps, runs):
+    """Draw divergences from the truth, and print them."""
+    divergences = {setting: [] for setting in settings}
+    for _ in range(runs):
+        problem = truth(d)
+        X = rng.multivariate_normal(*problem, n)
+        for setting, values in divergences.items():
+            found = zip(*estimates(*setting, X, s, steps), strict=True)
+            values.append([gaussian_kl(*moments, *problem) for moments in found])
+    print(f"d = {d}, noise {s:g}, steps {steps}")
+    for setting, values in divergences.items():
+        ax.semilogy(steps, np.mean(values, axis=0), label=", ".join(setting))
+        print(setting, "mean", np.mean(values, axis=0).round(2), end=" ")
+        print("median", np.median(values, axis=0).round(2))
+    ax.set(xlabel="step", title=f"d = {d}, as printed: not private")
+
+
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
+panel(axes[0], 5, 100, 2.0, np.array([10, 20, 50, 100]), 300)
+panel(axes[1], 10, 200, 4.0, np.array([10, 20, 50, 100, 200]), 60)
+axes[0].set_ylabel("divergence")
+axes[0].legend()
 
 # %%
 # Clipped, and private
@@ -91,7 +99,7 @@ ax.legend()
 # :math:`\delta = 10^{-6}`: medians over 40 streams, at the last step.
 
 n, clip_norm = 10_000, 8.0
-problems = [truth(d) for _ in range(40)]
+problems = [truth(5) for _ in range(40)]
 streams = [rng.multivariate_normal(*problem, n) for problem in problems]
 for method, name in (
     ("jme", "blt"),

@@ -93,15 +93,22 @@ class PrivateEstimator(BaseEstimator):
         return float(self.epsilon), gaussian_mu(float(self.epsilon), float(self.delta))
 
     def _start_release(
-        self, plan: PrivacyPlan, n_public: int | None = None, kind=Release
+        self,
+        plan: PrivacyPlan,
+        n_public: int | None = None,
+        kind=Release,
+        levels: int = 0,
     ) -> Release:
-        """Warn of what can be said beforehand, then charge the plan."""
+        """Warn of what can be said beforehand, then charge the plan.
+
+        There are `levels` further calls between this one and the user's.
+        """
         if not self._is_private():
             warnings.warn(
                 f"epsilon={self.epsilon}: {type(self).__name__} is fitted without "
                 "privacy; its attributes reveal the data",
                 PrivacyLeakWarning,
-                stacklevel=3 + self._levels_around_fit,
+                stacklevel=3 + self._levels_around_fit + levels,
             )
         elif n_public is not None and self.delta >= 1.0 / n_public:
             warnings.warn(
@@ -109,7 +116,7 @@ class PrivateEstimator(BaseEstimator):
                 "that would allow publishing whole rows at random; choose a smaller "
                 "delta",
                 PrivacyLeakWarning,
-                stacklevel=3,
+                stacklevel=3 + levels,
             )
         accountant, ambient = self.accountant, self._ambient()
         if accountant is None and ambient is not None:

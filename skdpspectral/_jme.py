@@ -22,9 +22,16 @@ from ._moment_stream import (
     make_factorization,
     make_workload,
 )
+from ._progress import FitProgress
 from ._release import StreamRelease
 from ._rows import check_rows
-from ._sklearn_compat import Interval, StrOptions
+from ._sklearn_compat import (
+    CALLBACK_LEVELS,
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    with_callbacks,
+)
 from ._spectral import project_covariance, row_blocks
 from .factorizations import NAMES
 from .mechanisms import PrivacyPlan, check_count
@@ -65,7 +72,11 @@ def _can_stream(estimator) -> bool:
 
 
 class JMECovariance(
-    OneToOneFeatureMixin, TransformerMixin, CovarianceModel, PrivateEstimator
+    OneToOneFeatureMixin,
+    CallbackSupportMixin,
+    TransformerMixin,
+    CovarianceModel,
+    PrivateEstimator,
 ):
     r"""Mean and covariance of a stream, released privately at every step.
 
@@ -371,6 +382,7 @@ class JMECovariance(
 
     # -- the estimator -----------------------------------------------------------------
 
+    @with_callbacks
     def fit(self, X, y=None):
         """Release the moments of the rows of X, one step a row; keep the last ones.
 
@@ -396,10 +408,17 @@ class JMECovariance(
         with self._unchanged_on_error():
             self._check_parameters()
             X = check_rows(self, X)
-            self._begin(X.shape[0], X.shape[1])
-            for _ in self._advance(X):
-                pass
-            self._end()
+            n_blocks = len(range(0, len(X), BLOCK_STEPS))
+            private = self._is_private()
+            with FitProgress(
+                self, n_blocks, private=private, verbose=False
+            ) as progress:
+                self._begin(X.shape[0], X.shape[1], 1 + CALLBACK_LEVELS)
+                progress.begin(X, y)
+                for number, _ in enumerate(self._advance(X), 1):
+                    progress.step(number)
+                self._end()
+                progress.end()
         return self
 
     @available_if(_can_stream)
@@ -497,7 +516,7 @@ class JMECovariance(
             if getattr(self, "_stream", None) is stream:
                 self._end()
 
-    def _begin(self, n_samples: int | None, n_features: int) -> None:
+    def _begin(self, n_samples: int | None, n_features: int, levels: int = 1) -> None:
         """Plan and charge a stream; nothing of the data but its width is used."""
         moments = self._moment_stream(n_samples, n_features)
         plan = self._plan(moments)
@@ -505,6 +524,7 @@ class JMECovariance(
             plan,
             moments.n_steps,
             functools.partial(StreamRelease, factorization=moments.factorization),
+            levels,
         )
         noise_std = getattr(plan.mechanisms[0], "noise_std", 0.0)
         self._sums = MomentSums(moments, noise_std)

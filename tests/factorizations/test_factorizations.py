@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import solve_triangular
 
 from skdpspectral.factorizations import (
     Average,
@@ -53,6 +54,17 @@ def test_streaming_is_the_dense_product(workload, name):
     parts = [sums.push(rows.copy()) for rows in np.split(streamed, [1, 2, 50, 51, 290])]
     wanted = workload.core_matrix(N) @ dense
     assert np.abs(np.concatenate(parts) - wanted).max() <= 1e-12 * np.abs(dense).sum()
+
+
+@pytest.mark.parametrize("name", ["sqrt", "bisr", "blt"])
+@pytest.mark.parametrize("workload", [Prefix(), Window(10)], ids=label)
+def test_long_streams_stay_exact(workload, name):
+    n = 2000
+    C = factorize(workload, name, n)
+    Z = np.random.default_rng(0).normal(size=(n, 2))
+    dense = solve_triangular(C.matrix(n), Z, lower=True)
+    streamed = run_filter(C.filter(2), Z.copy())
+    assert np.abs(streamed - dense).max() <= 1e-12 * np.abs(dense).max()
 
 
 @pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
@@ -188,7 +200,7 @@ def test_arrays_are_checked():
             check_triangular("C", bad)
     with pytest.raises(ValueError, match="age"):
         factorize(Custom(WEIGHTS), "sqrt")
-    singular = np.tril(np.random.default_rng(5).uniform(0.1, 1.0, (N, N)))
+    singular = np.tril(np.random.default_rng(5).uniform(0.1, 1.0, (250, 250)))
     with pytest.raises(ValueError, match="singular"):
         factorize(Custom(singular), "optimal")
     with pytest.raises(ValueError, match="at most"):

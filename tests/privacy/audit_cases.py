@@ -427,9 +427,11 @@ class StreamCase:
     parameters : dict
         Of the estimator.
     row, replacement : tuple of float
-        The row in both streams; the others are zero.
+        The row in both streams.
     step : int
         Where it is, of `n_steps`.
+    company : float
+        The other rows are as many times `row`.
     tight : bool
         Whether the stream moves by its whole sensitivity.
     """
@@ -438,6 +440,7 @@ class StreamCase:
     row: tuple
     replacement: tuple
     step: int = 0
+    company: float = 0.0
     tight: bool = True
     n_steps: int = 6
     epsilon: float = 16.0
@@ -449,7 +452,7 @@ class StreamCase:
 
     def arguments(self, epsilon):
         """Return what `audit_epsilon` is called with."""
-        X = np.zeros((self.n_steps, len(self.row)))
+        X = np.tile(self.company * np.array(self.row), (self.n_steps, 1))
         neighbour = X.copy()
         X[self.step], neighbour[self.step] = self.row, self.replacement
         model = self.make(epsilon)
@@ -493,6 +496,7 @@ class StreamRatio:
 _OBTUSE = (-0.125, float(np.sqrt(1 - 0.125**2)))
 CASES |= {
     "jme": StreamCase({}, (1.0, 0.0), (-1.0, 0.0)),
+    "jme-company": StreamCase({}, (1.0, 0.0), (-1.0, 0.0), company=1.0),
     "jme-clipped": StreamCase({"clip_norm": 0.5}, (30.0, 0.0), (-2.0, 0.0)),
     "jme-heavy": StreamCase({"moment_weight": 4.0}, (1.0, 0.0), _OBTUSE),
     "ime": StreamCase(

@@ -150,6 +150,12 @@ AUDITED = {
         "return 2.0 / share, None, 4.0 / share",
         "ime",
     ),
+    "sums of rows squared, and not rows": Mutant(
+        "_spectral/_moment_rows.py",
+        "self._pack_products(rows, out[:, start:])",
+        "self._pack_products(rows.cumsum(axis=0), out[:, start:])",
+        "jme-company",
+    ),
     "column norm of the noise's matrix forgotten": Mutant(
         "factorizations/_factorizations.py",
         "_ROUND_UP * buffers.column_norm(n)",

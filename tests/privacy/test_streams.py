@@ -13,6 +13,7 @@ from skdpspectral import (
     LedgerError,
     PrivacyAccountant,
     PrivacyBudgetError,
+    PrivacyLeakWarning,
 )
 from skdpspectral._release import StreamRelease, record_releases
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
@@ -323,3 +324,56 @@ def test_nothing_exact_is_kept():
         2**0.5 * 0.123456789**2,
     ):
         assert np.float64(value).tobytes() not in text
+
+
+def test_warnings_name_the_caller_s_line():
+    for call in (
+        lambda: JMECovariance(epsilon=None).fit(X),
+        lambda: JMECovariance(epsilon=None, horizon=100).partial_fit(X),
+        lambda: JMECovariance(epsilon=None).release_path(X),
+        lambda: JMECovariance(delta=0.5).fit(X),
+    ):
+        with pytest.warns(PrivacyLeakWarning) as caught:
+            call()
+        assert [warning.filename for warning in caught] == [__file__]
+
+
+class Spy:
+    """A callback that keeps all that it is given, and wants to stop."""
+
+    def __init__(self):
+        self.given, self.steps = [], 0
+
+    def setup(self, estimator, context):
+        self.given.append(estimator)
+
+    def teardown(self, estimator, context):
+        self.given.append(estimator)
+
+    def on_fit_task_begin(self, estimator, context, **data):
+        self.given += [estimator, *data.values()]
+
+    def on_fit_task_end(self, estimator, context, **data):
+        self.given += [estimator, *data.values()]
+        self.steps += context.task_name == "step"
+        return True
+
+
+@pytest.mark.skipif(
+    not hasattr(JMECovariance, "set_callbacks"), reason="scikit-learn has no callbacks"
+)
+def test_callbacks_of_a_private_fit_see_that_a_step_was_made():
+    rows, spy = np.tile(X, (10, 1)), Spy()
+    model = JMECovariance(random_state=0).set_callbacks(spy).fit(rows)
+    assert spy.steps == 3
+    assert model.n_samples_seen_ == 600
+    assert np.array_equal(
+        model.covariance_, JMECovariance(random_state=0).fit(rows).covariance_
+    )
+    estimators = [given for given in spy.given if isinstance(given, JMECovariance)]
+    others = [given for given in spy.given if not isinstance(given, JMECovariance)]
+    assert estimators
+    assert all(given is None for given in others)
+    for estimator in estimators:
+        assert not hasattr(estimator, "_stream")
+        assert estimator is model or not hasattr(estimator, "covariance_")
