@@ -1,8 +1,10 @@
 """Differentially private spectral estimation and personalisation for scikit-learn."""
 
+from ._federated_pca import FederatedDPPCA
 from ._item_embedding import DPItemEmbedding
 from ._lrs import LRSRegressor
 from ._pca import DPPCA
+from ._sparse_pca import SparseDPPCA
 from .accounting import (
     LedgerError,
     PrivacyAccountant,
@@ -15,9 +17,11 @@ __version__ = "0.1.0"
 __all__ = [
     "DPPCA",
     "DPItemEmbedding",
+    "FederatedDPPCA",
     "LRSRegressor",
     "LedgerError",
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
+    "SparseDPPCA",
 ]

@@ -221,34 +221,53 @@ def plan_moments(rows: RowBounds, n_samples: int, mu: float) -> tuple:
     tuple of Mechanism
         In the order in which :func:`release_moments` releases them.
     """
-    n_features = rows.n_features
-    square = (n_features, n_features)
+    mean_mu, rest = mean_budget(rows, mu)
+    second = plan_second_moment(rows, n_samples, rest)
+    return (*plan_mean(rows, n_samples, mean_mu), second)
+
+
+def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
+    """Split mu into the cost of a private mean, 0 without one, and the rest."""
+    if not rows.centred or not math.isfinite(mu):
+        return (mu if rows.centred else 0.0), mu
+    return split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
+
+
+def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:
+    """Plan the release of a mean; empty without one."""
+    shape = (rows.n_features,)
+    if not rows.centred:
+        return ()
     if not math.isfinite(mu):
-        second = Exact("second_moment", square, symmetric=True)
-        return (Exact("mean", (n_features,)), second) if rows.centred else (second,)
-    shares = (_MEAN_SHARE, 1.0 - _MEAN_SHARE) if rows.centred else (1.0,)
-    *mean_mu, second_mu = split_mu(mu, shares)
+        return (Exact("mean", shape),)
+    mean = calibrate_gaussian(
+        "mean",
+        sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
+        mu,
+        shape,
+        summation_error=_summation_error(rows.mean_radius, n_samples),
+        magnitude=2.0 * rows.mean_radius,
+    )
+    return (mean,)
+
+
+def plan_second_moment(
+    rows: RowBounds, n_samples: int, mu: float, name: str = "second_moment"
+):
+    """Plan one release of the second moment of bounded rows."""
+    square = (rows.n_features, rows.n_features)
+    if not math.isfinite(mu):
+        return Exact(name, square, symmetric=True)
     radius = rows.second_radius
-    second = calibrate_gaussian(
-        "second_moment",
+    return calibrate_gaussian(
+        name,
         sensitivity.second_moment_sensitivity(radius, n_samples),
-        second_mu,
+        mu,
         square,
         symmetric=True,
         summation_error=_summation_error(radius**2, n_samples),
         magnitude=2.0 * radius**2,
     )
-    if not rows.centred:
-        return (second,)
-    mean = calibrate_gaussian(
-        "mean",
-        sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
-        mean_mu[0],
-        (n_features,),
-        summation_error=_summation_error(rows.mean_radius, n_samples),
-        magnitude=2.0 * rows.mean_radius,
-    )
-    return (mean, second)
 
 
 def _summation_error(bound: float, n_samples: int) -> float:
@@ -274,11 +293,20 @@ def release_moments(release, rows: RowBounds, X):
     moment : ndarray of shape (p, p)
         Released second moment about it, symmetric.
     """
-    mean = None
-    if rows.centred:
-        mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
-        mean = rows.project_mean(mean)
-    moment = _spectral.blocked_second_moment(
+    mean = release_mean(release, rows, X)
+    return mean, release("second_moment", second_moment(rows, X, mean), overwrite=True)
+
+
+def release_mean(release, rows: RowBounds, X):
+    """Release a planned mean, in units of the box; None without one."""
+    if not rows.centred:
+        return None
+    mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
+    return rows.project_mean(mean)
+
+
+def second_moment(rows: RowBounds, X, mean):
+    """Exact second moment of bounded rows about a released mean; lower triangle."""
+    return _spectral.blocked_second_moment(
         X, lambda block: rows.for_second_moment(block, mean)
     )
-    return mean, release("second_moment", moment, overwrite=True)

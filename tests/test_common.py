@@ -9,7 +9,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import skdpspectral
-from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor, PrivacyAccountant
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+    SparseDPPCA,
+)
 
 ESTIMATORS = [
     DPPCA(),
@@ -41,6 +48,19 @@ ESTIMATORS = [
     DPItemEmbedding(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
     DPItemEmbedding(0, items=8),
     DPItemEmbedding(max_ratings_per_user=1, accountant=PrivacyAccountant()),
+    FederatedDPPCA(),
+    FederatedDPPCA(1, client_feature=0),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
+    FederatedDPPCA(1, bounds=(-10, 10)),
+    FederatedDPPCA(1, bounds=(-10, 10), scale_by_bounds=True, client_feature=0),
+    FederatedDPPCA(1, weights="equal", clip_norm=2.0, eigengap=0.5),
+    FederatedDPPCA(1, epsilon=None, client_feature=0),
+    FederatedDPPCA(1, accountant=PrivacyAccountant()),
+    SparseDPPCA(),
+    SparseDPPCA(client_feature=0),
+    SparseDPPCA(epsilon=None, n_iter=10, n_nonzero_features=1),
+    SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
+    SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
 ]
 
 
@@ -61,7 +81,16 @@ def test_every_estimator_is_checked():
     assert estimators == {type(estimator) for estimator in ESTIMATORS}
 
 
-@pytest.mark.parametrize("estimator", [DPPCA(1), LRSRegressor(), DPItemEmbedding()])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPPCA(1),
+        LRSRegressor(),
+        DPItemEmbedding(),
+        FederatedDPPCA(1, client_feature=0),
+        SparseDPPCA(),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 def test_checks_inside_a_with_block(estimator):
@@ -71,14 +100,21 @@ def test_checks_inside_a_with_block(estimator):
 
 
 @pytest.mark.parametrize(
-    "estimator", ["DPPCA(1)", "LRSRegressor()", "DPItemEmbedding()"]
+    "estimator",
+    [
+        "DPPCA(1)",
+        "LRSRegressor()",
+        "DPItemEmbedding()",
+        "FederatedDPPCA(1)",
+        "SparseDPPCA()",
+    ],
 )
 def test_array_api_check_is_not_skipped_for_a_reason_of_ours(estimator):
     """Run the checks once more where scipy's array API support is on."""
     code = (
         "import warnings; warnings.simplefilter('ignore');"
         "from sklearn.utils.estimator_checks import check_estimator;"
-        "from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor;"
+        "from skdpspectral import *;"
         f"results = check_estimator({estimator}, on_skip=None, on_fail=None);"
         "assert not [r for r in results if r['status'] != 'passed'], results;"
         "print(len(results))"

@@ -6,6 +6,7 @@ release. It holds no data, draws no noise and derives no sensitivity.
 
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
+from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbours, Unit
 
@@ -15,9 +16,11 @@ __all__ = [
     "Gaussian",
     "Mechanism",
     "Neighbours",
+    "ParallelPlan",
     "PrivacyPlan",
     "Unit",
     "check_count",
     "check_real",
+    "read_plan",
     "shown",
 ]
