@@ -38,8 +38,8 @@ class SparseDPPCA(FederatedEstimator):
     n_iter : int, default=3
         Rounds T. More rounds share the budget: few are best, unless privacy is off.
     init : "private" or array-like of shape (n_components, n_features)
-        Where to start, by default "private": from components of a noisy second moment, which takes the share
-        of one round; or from public rows, which are made orthonormal.
+        Where to start, by default "private": from components of a noisy second moment,
+        which take the share of one round; or public rows, which are made orthonormal.
     weights : {"optimal", "equal"}, default="optimal"
         "optimal" averages by rows and noise of each client; "equal" is for
         comparisons.

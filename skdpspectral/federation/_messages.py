@@ -88,10 +88,7 @@ def check_name(name) -> str:
     """Return a client's name, or an error."""
     if not isinstance(name, str) or not name or not name.isprintable():
         raise MessageError("a client's name must be a printable string")
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise MessageError("a client's name must have a form in UTF-8") from None
+    size = len(name.encode())  # what is printable has a form in UTF-8
     if size > MAX_NAME_BYTES:
         raise MessageError(
             f"a client's name must have at most {MAX_NAME_BYTES} bytes in UTF-8, got "
@@ -260,7 +257,7 @@ class Reply(_Message):
         if not isinstance(self.mu, Real) or not self.mu > 0.0:
             raise MessageError("mu must be a positive number")
         object.__setattr__(self, "mu", float(self.mu))
-        numbers = _frozen("numbers", np.array(self.numbers, dtype=float), (1,))
+        numbers = _frozen("numbers", self.numbers, (1,))
         if len(numbers) != topic.n_numbers:
             raise MessageError(f"{topic.name} goes with {topic.n_numbers} numbers")
         object.__setattr__(self, "numbers", tuple(numbers.tolist()))
