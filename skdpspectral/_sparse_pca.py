@@ -40,6 +40,11 @@ class SparseDPPCA(FederatedEstimator):
     init : "private" or array-like of shape (n_components, n_features)
         Where to start, by default "private": from components of a noisy second moment,
         which take the share of one round; or public rows, which are made orthonormal.
+    aggregation : {"matrix", "projector"}, default="matrix"
+        What clients send for the private start: "matrix" the noisy second moment,
+        p (p + 1) / 2 numbers, of which noise averages out over clients; "projector"
+        its components, p r numbers, which a client that is too weak to see a
+        direction sends in vain.
     weights : {"optimal", "equal"}, default="optimal"
         "optimal" averages by rows and noise of each client; "equal" is for
         comparisons.
@@ -138,6 +143,7 @@ class SparseDPPCA(FederatedEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
         "n_nonzero_features": [Interval(Integral, 1, None, closed="left"), None],
+        "aggregation": [StrOptions({"projector", "matrix"})],
         "n_iter": [Interval(Integral, 1, 1000, closed="both")],
         "init": [StrOptions({"private"}), "array-like"],
     }
@@ -151,6 +157,7 @@ class SparseDPPCA(FederatedEstimator):
         n_nonzero_features=None,
         n_iter=3,
         init="private",
+        aggregation="matrix",
         weights="optimal",
         client_feature=None,
         min_clients=1,
@@ -170,6 +177,7 @@ class SparseDPPCA(FederatedEstimator):
         self.n_nonzero_features = n_nonzero_features
         self.n_iter = n_iter
         self.init = init
+        self.aggregation = aggregation
         self.weights = weights
         self.client_feature = client_feature
         self.min_clients = min_clients
@@ -189,6 +197,7 @@ class SparseDPPCA(FederatedEstimator):
         return SpectralTask(
             int(self.n_components),
             self._row_bounds(n_features),
+            self.aggregation,
             start=start is None,
             n_rounds=int(self.n_iter),
         )
@@ -223,6 +232,13 @@ class SparseDPPCA(FederatedEstimator):
             )
         return _spectral.orthonormal_columns(start.T)[0]
 
+    def _released_start(self, server, replies, n_kept: int) -> np.ndarray:
+        """Make the best start of what was released, at no further cost."""
+        if self.aggregation == "matrix":
+            matrix = server.aggregate_matrices(replies)
+            return _spectral.sparse_subspace(matrix, server.task.n_components, n_kept)
+        return server.aggregate(replies)[0].T
+
     def fit(self, X, y=None, *, clients=None):
         """Release sparse components for the rows of all clients.
 
@@ -256,7 +272,7 @@ class SparseDPPCA(FederatedEstimator):
             n_features = server.task.rows.n_features
             n_kept = self._n_kept(n_features)
             if server.task.start:
-                basis = server.aggregate(session.ask())[0].T
+                basis = self._released_start(server, session.ask(), n_kept)
             else:
                 basis = self._given_start(n_features)
             mean = self._ask_mean(server, session)

@@ -120,15 +120,16 @@ def power_product_error(
     n_features, n_columns : int
         Shape of Q.
     defect : float
-        Bound on :math:`\|Q'Q - I\|_F` of the columns as computed.
+        Bound on :math:`\|Q'Q - I\|_F`, itself computed from the columns in use.
 
     Returns
     -------
     float
-        :math:`\gamma c^2 \sqrt{k} + c^2 d` with
-        :math:`\gamma = (b + \lceil n/b \rceil + 16 + 2 p) 2^{-52}`, on the distance to
-        S Q' for some orthonormal Q'.
+        :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d` with
+        :math:`\gamma = (b + \lceil n/b \rceil + 16 + 2 p) 2^{-52}` and d the defect
+        plus :math:`p k 2^{-52}`: a bound on the distance to S Q for some orthonormal Q.
     """
+    defect = defect + n_features * n_columns * 2.0**-52
     bound = clip_norm**2 * math.sqrt(n_columns) * (1.0 + defect)
     products = 2.0 * n_features * 2.0**-52 * bound
     summed = summation_error(bound, n_samples, block_rows)

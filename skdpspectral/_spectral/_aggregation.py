@@ -253,3 +253,34 @@ def truncated_basis(product: np.ndarray, n_kept: int):
     columns = np.zeros(product.shape)
     columns[kept] = left
     return columns, values, kept
+
+
+# Iterations on a matrix that is at hand; each costs a product and no privacy.
+_ITERATIONS = 50
+
+
+def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
+    """Leading subspace of a symmetric matrix with few features, by truncated powers.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (p, p)
+        Symmetric.
+    rank : int
+        Columns of the result.
+    n_kept : int
+        Features to keep, between `rank` and p.
+
+    Returns
+    -------
+    ndarray of shape (p, rank)
+        Orthonormal columns, zero but for `n_kept` rows.
+    """
+    columns = truncated_basis(top_eigh(matrix, rank)[1].T, n_kept)[0]
+    if n_kept == len(matrix):
+        return columns
+    # Noise has negative eigenvalues too, which a power would magnify.
+    shift = max(0.0, float(top_eigh(-matrix, 1)[0][0]))
+    for _ in range(_ITERATIONS):
+        columns = truncated_basis(matrix @ columns + shift * columns, n_kept)[0]
+    return columns

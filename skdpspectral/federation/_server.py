@@ -214,14 +214,19 @@ class Server:
         weights : ndarray of shape (m,)
             Weights of the clients, with sum 1.
         """
-        rank, p = self.task.n_components, self.task.rows.n_features
-        topic = replies[0].topic
-        weights = self.subspace_weights(replies)
+        rank, weights = self.task.n_components, self.subspace_weights(replies)
+        if replies[0].topic is Topic.MATRIX:
+            return _spectral.top_eigh(self.aggregate_matrices(replies), rank)[
+                1
+            ], weights
         stacked = np.stack([reply.values for reply in replies])
-        if topic is Topic.COMPONENTS:
-            return _spectral.top_of_projectors(stacked, weights, rank), weights
-        matrix = _spectral.unpack_lower(weights @ stacked, p)
-        return _spectral.top_eigh(matrix, rank)[1], weights
+        return _spectral.top_of_projectors(stacked, weights, rank), weights
+
+    def aggregate_matrices(self, replies: Sequence[Reply]) -> np.ndarray:
+        """Average noisy second moments, symmetric of shape (p, p)."""
+        stacked = np.stack([reply.values for reply in replies])
+        packed = self.subspace_weights(replies) @ stacked
+        return _spectral.unpack_lower(packed, self.task.rows.n_features)
 
     def subspace_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         """Weights of the clients' subspaces, from what they sent alone."""

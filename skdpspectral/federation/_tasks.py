@@ -25,6 +25,11 @@ _DEFECT = 2.0**-40
 _AGGREGATIONS = {"projector": Topic.COMPONENTS, "matrix": Topic.MATRIX}
 
 
+def _shares(n_parts: int) -> list[float]:
+    """Shares of mu**2 of the start and the rounds."""
+    return [1.0 / n_parts] * n_parts
+
+
 @dataclass(frozen=True)
 class SpectralTask:
     """The releases of a client: a mean, a second moment, and rounds of products.
@@ -79,10 +84,10 @@ class SpectralTask:
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
         """Plan all releases at a total cost of mu, from public numbers alone."""
         mean_mu, rest = mean_budget(self.rows, mu)
-        parts = int(self.start) + self.n_rounds
-        costs = (rest,) * parts
+        shares = _shares(int(self.start) + self.n_rounds)
+        costs = (rest,) * len(shares)
         if math.isfinite(mu):
-            costs = split_mu(rest, [1.0 / parts] * parts)
+            costs = split_mu(rest, shares)
         planned = list(plan_mean(self.rows, n_samples, mean_mu))
         if self.start:
             planned.append(plan_second_moment(self.rows, n_samples, costs[0]))

@@ -1,5 +1,7 @@
 """Aggregation of subspaces and the truncated power step, against direct formulas."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -141,3 +143,21 @@ def test_truncated_basis():
     assert np.allclose(np.linalg.svd(K[kept])[1], values)
     whole = _spectral.truncated_basis(K, 10)[0]
     assert subspace_distance(whole.T, V.T) < 1e-7
+
+
+def test_sparse_subspace_is_the_best_of_all_supports():
+    """By trying every support; 20 noisy matrices, a few of which may be hard."""
+    rng, hits = np.random.default_rng(5), 0
+    for _ in range(20):
+        matrix = rng.standard_normal((8, 8))
+        matrix = 0.3 * (matrix + matrix.T)
+        matrix[:3, :3] += 2.0
+        supports = [list(c) for c in combinations(range(8), 3)]
+        values = [np.linalg.eigvalsh(matrix[np.ix_(c, c)])[-1] for c in supports]
+        found = _spectral.sparse_subspace(matrix, 1, 3)[:, 0]
+        assert np.count_nonzero(found) == 3
+        assert found @ found == pytest.approx(1.0)
+        hits += found @ matrix @ found > max(values) - 1e-6
+    assert hits >= 18
+    whole = _spectral.sparse_subspace(matrix, 2, 8)
+    assert subspace_distance(whole.T, np.linalg.eigh(matrix)[1][:, -2:].T) < 1e-6
