@@ -299,10 +299,11 @@ def release_moments(release, rows: RowBounds, X):
 
 def release_mean(release, rows: RowBounds, X):
     """Release a planned mean, in units of the box; None without one."""
-    if not rows.centred:
-        return None
-    mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
-    return rows.project_mean(mean)
+    mean = None
+    if rows.centred:
+        mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
+        mean = rows.project_mean(mean)
+    return mean
 
 
 def second_moment(rows: RowBounds, X, mean):

@@ -35,8 +35,9 @@ class SparseDPPCA(FederatedEstimator):
     n_nonzero_features : int or None, default=None
         Features that components may use, the same for all of them; at least
         `n_components`. None keeps all features.
-    n_iter : int, default=3
-        Rounds T. More rounds share the budget: few are best, unless privacy is off.
+    n_iter : int, default=1
+        Rounds T after the start. More rounds share the budget: one is best after a
+        private start, a few after a public one.
     init : "private" or array-like of shape (n_components, n_features)
         Where to start, by default "private": from components of a noisy second moment,
         which take the share of one round; or public rows, which are made orthonormal.
@@ -155,7 +156,7 @@ class SparseDPPCA(FederatedEstimator):
         epsilon=1.0,
         delta=1e-6,
         n_nonzero_features=None,
-        n_iter=3,
+        n_iter=1,
         init="private",
         aggregation="matrix",
         weights="optimal",

@@ -11,6 +11,7 @@ from federation_tools import SESSION, UNBOUNDED, make_task, rows_of
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from skdpspectral._bounded_moments import RowBounds
 from skdpspectral._release import record_releases
+from skdpspectral._spectral import top_eigh
 from skdpspectral.federation import LocalClient, MessageError, Request, Topic
 from skdpspectral.mechanisms import Gaussian
 from skdpspectral.metrics import subspace_distance
@@ -231,6 +232,45 @@ def test_a_matrix_is_sent_whole():
     packed = one.respond(first(Topic.MATRIX)).values
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
     assert np.allclose(packed, (rows.T @ rows / 400)[np.tril_indices(6)])
+
+
+@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
+def test_all_that_is_sent_is_a_function_of_the_releases(aggregation):
+    """Every number of every message, from what the release layer let out."""
+    task = make_task(n_rounds=2, bounded={"bounds": (-9, 9)}, aggregation=aggregation)
+    one = client(task)
+    topics = [*task.topics]
+    with record_releases() as released:
+        replies = [
+            one.respond(Request(SESSION, i, t, BASIS if t is Topic.POWER else ()))
+            for i, t in enumerate(topics)
+        ]
+    moment = released["second_moment"]
+    values, vectors = top_eigh(moment, 2)
+    bulk = (np.trace(moment) - values.sum()) / 4
+    planned = one.plan["second_moment"].noise_std
+    assert replies[0].numbers == pytest.approx((planned, values[-1], bulk), rel=1e-12)
+    sent = moment[np.tril_indices(6)] if aggregation == "matrix" else vectors
+    assert np.array_equal(replies[0].values, sent)
+    mean = task.rows.project_mean(released["mean"])
+    assert np.array_equal(replies[1].values, mean)
+    for t, reply in enumerate(replies[2:], 1):
+        assert np.array_equal(reply.values, released[f"power_{t}"])
+        assert reply.numbers == (one.plan[f"power_{t}"].noise_std,)
+    assert {(r.n_samples, r.mu) for r in replies} == {(50, one.plan.mu)}
+
+
+def test_nothing_is_read_before_the_charge():
+    class Rows(np.ndarray):
+        """Rows that tell when they are read."""
+
+        def sum(self, *args, **kwargs):
+            raise AssertionError("read before the charge")
+
+    one = client(accountant=PrivacyAccountant(1e-3))
+    one._X = one._X.view(Rows)
+    with pytest.raises(PrivacyBudgetError):
+        one.respond(first())
 
 
 BAD_CLIENTS = {
