@@ -277,7 +277,6 @@ class SparseDPPCA(FederatedEstimator):
             else:
                 basis = self._given_start(n_features)
             mean = self._ask_mean(server, session)
-            basis = _spectral.truncated_basis(basis, n_kept)[0]
             for _ in range(self.n_iter):
                 product = server.aggregate_products(session.ask(basis))
                 basis, values, kept = _spectral.truncated_basis(product, n_kept)
