@@ -17,7 +17,7 @@ from .._bounded_moments import (
     second_moment,
 )
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
-from ..mechanisms import Exact, PrivacyPlan
+from ..mechanisms import Exact, PrivacyPlan, check_count
 from ._messages import MessageError, Request, Topic
 
 # Largest ||Q'Q - I|| of a basis, after a client has made it orthonormal.
@@ -63,6 +63,8 @@ class SpectralTask:
                 f"aggregation must be one of {sorted(_AGGREGATIONS)}, got "
                 f"{self.aggregation!r}"
             )
+        if self.n_rounds < 0 or not (self.start or self.n_rounds):
+            raise ValueError("a task without a start needs n_rounds of at least 1")
 
     @property
     def topics(self) -> tuple[Topic, ...]:
@@ -144,6 +146,52 @@ class SpectralTask:
         if not defect < _DEFECT:
             raise MessageError("the basis could not be made orthonormal")
         return basis
+
+
+def make_task(
+    n_components: int,
+    n_features: int,
+    *,
+    bounds=None,
+    clip_norm=None,
+    center="auto",
+    scale_by_bounds=False,
+    center_clip_norm=None,
+    aggregation="projector",
+    start=True,
+    n_rounds=0,
+) -> SpectralTask:
+    """Return a task from the parameters of an estimator.
+
+    Parameters
+    ----------
+    n_components, n_features : int
+        Shape of the components.
+    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+        As in :class:`~skdpspectral.DPPCA`.
+    aggregation, start, n_rounds
+        As in :class:`SpectralTask`.
+
+    Returns
+    -------
+    SpectralTask
+        For a server and all of its clients.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid.
+    """
+    rows = RowBounds(
+        check_count("n_features", n_features),
+        bounds=bounds,
+        clip_norm=clip_norm,
+        center=center,
+        scale_by_bounds=scale_by_bounds,
+        center_clip_norm=center_clip_norm,
+    )
+    n_components = check_count("n_components", n_components)
+    return SpectralTask(n_components, rows, aggregation, start, int(n_rounds))
 
 
 class Releases:

@@ -2,22 +2,16 @@
 
 import numpy as np
 
-from skdpspectral._bounded_moments import RowBounds
-from skdpspectral.federation import LocalClient, Server, SpectralTask
+from skdpspectral import federation
+from skdpspectral.federation import LocalClient, Server
 
 SESSION = bytes(range(16))
-UNBOUNDED = {
-    "bounds": None,
-    "clip_norm": None,
-    "center": "auto",
-    "scale_by_bounds": False,
-    "center_clip_norm": None,
-}
 
 
 def make_task(n_components=2, n_features=6, *, bounded=None, **parameters):
-    rows = RowBounds(n_features, **{**UNBOUNDED, **(bounded or {})})
-    return SpectralTask(n_components, rows, **parameters)
+    return federation.make_task(
+        n_components, n_features, **(bounded or {}), **parameters
+    )
 
 
 def rows_of(seed, n=50, p=6):

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 import pytest
-from federation_tools import SESSION, UNBOUNDED, make_task, rows_of
+from federation_tools import SESSION, make_task, rows_of
 
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from skdpspectral._bounded_moments import RowBounds
@@ -298,6 +298,11 @@ def test_a_task_is_needed_and_must_be_known():
         LocalClient("a", rows_of(0), "pca")
     with pytest.raises(ValueError, match="aggregation"):
         make_task(aggregation="sum")
+    with pytest.raises(ValueError, match="n_rounds"):
+        make_task(start=False)
+    for name in ("n_components", "n_features"):
+        with pytest.raises(ValueError, match=name):
+            make_task(**{name: 0})
 
 
 def test_a_large_delta_is_warned_of():
@@ -309,4 +314,3 @@ def test_seeded_clients_repeat_themselves():
     values = [client(random_state=3).respond(first()).values for _ in range(2)]
     assert np.array_equal(*values)
     assert not np.array_equal(*(client().respond(first()).values for _ in range(2)))
-    assert UNBOUNDED["clip_norm"] is None

@@ -357,12 +357,21 @@ CASES |= {
     ),
     # A start and three rounds that an honest server makes of what it got.
     "sparse-honest": ClientCase(
-        federated_tools.RecordedSparse, {"n_iter": 3}, _AXES[0], _AXES[1], tight=False
+        federated_tools.RecordedSparse,
+        {"n_iter": 3},
+        _AXES[0],
+        _AXES[1],
+        tight=False,
+        n_trials=1_500,
     ),
     # A server that sends in every round what reveals most, ten times too long.
     # A server that sends in every round what reveals most, ten times too long.
     "sparse-malicious": ClientCase(
-        federated_tools.MaliciousSparse, {"n_iter": 3}, 20 * _AXES[0], _AXES[1] / 20
+        federated_tools.MaliciousSparse,
+        {"n_iter": 2},
+        20 * _AXES[0],
+        _AXES[1] / 20,
+        n_trials=4_000,
     ),
     "sparse-two-columns": ClientCase(
         federated_tools.MaliciousSparse,
