@@ -80,15 +80,15 @@ def oja(X, epsilon, delta, signal, rng):
     """Return one component by a pass over disjoint batches of clipped rows.
 
     The paper says neither how large batches are nor where rows are clipped: 2 sqrt(n)
-    batches and clips at the trace, with a sensitivity of 2 c^2 over a batch, come close
-    to its figures.
+    batches, and rows clipped at twice the trace, come close to its figures. The
+    sensitivity c^2 / b of a batch and the calibration are exact.
     """
     n, p = X.shape
-    trace = signal + p
-    X = X * np.minimum(1, np.sqrt(trace / np.sum(X**2, axis=1)))[:, None]
+    clip = 2 * (signal + p)
+    X = X * np.minimum(1, np.sqrt(clip / np.sum(X**2, axis=1)))[:, None]
     n_batches = round(2 * np.sqrt(n))
     size = n // n_batches
-    std = 2 * trace / size / gaussian_mu(epsilon, delta)
+    std = clip / size / gaussian_mu(epsilon, delta)
     q = rng.standard_normal(p)
     q /= np.linalg.norm(q)
     for t in range(n_batches):
