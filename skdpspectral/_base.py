@@ -25,7 +25,7 @@ from .accounting import (
     ambient_accountant,
     gaussian_mu,
 )
-from .mechanisms import PrivacyPlan
+from .mechanisms import PrivacyPlan, read_plan
 
 _FORMAT = 1
 # What a file that is damaged, or no published estimator at all, may raise.
@@ -72,6 +72,10 @@ class PrivateEstimator(BaseEstimator):
                 raise ValueError(f"{name} must not be an array or a list")
         with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
             self._validate_params()
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Refuse a delta that float64 noise cannot honour."""
         if self.delta < MIN_DELTA:
             raise ValueError(
                 f"delta={self.delta!r} is below {MIN_DELTA:g}, which float64 noise "
@@ -103,25 +107,41 @@ class PrivateEstimator(BaseEstimator):
 
         There are `levels` further calls between this one and the user's.
         """
+        self._warn_beforehand(n_public, self.delta, levels)
+        return kind(
+            plan,
+            self._governing_accountant(),
+            self.random_state,
+            allow_seeded=self.allow_seeded,
+        )
+
+    def _warn_beforehand(
+        self, n_public: int | None, delta: float, levels: int = 0
+    ) -> None:
+        """Warn of a fit without privacy, or of a delta that is too large for it."""
+        level = 4 + self._levels_around_fit + levels
         if not self._is_private():
             warnings.warn(
                 f"epsilon={self.epsilon}: {type(self).__name__} is fitted without "
                 "privacy; its attributes reveal the data",
                 PrivacyLeakWarning,
-                stacklevel=3 + self._levels_around_fit + levels,
+                stacklevel=level,
             )
-        elif n_public is not None and self.delta >= 1.0 / n_public:
+        elif n_public is not None and delta >= 1.0 / n_public:
             warnings.warn(
-                f"delta={self.delta:g} is at least 1 / n_samples = {1 / n_public:g}: "
+                f"delta={delta:g} is at least 1 / n_samples = {1 / n_public:g}: "
                 "that would allow publishing whole rows at random; choose a smaller "
                 "delta",
                 PrivacyLeakWarning,
-                stacklevel=3 + levels,
+                stacklevel=level,
             )
+
+    def _governing_accountant(self):
+        """Return the estimator's own accountant, or that of a ``with`` block."""
         accountant, ambient = self.accountant, self._ambient()
         if accountant is None and ambient is not None:
             accountant = ambient[0]
-        return kind(plan, accountant, self.random_state, allow_seeded=self.allow_seeded)
+        return accountant
 
     @contextlib.contextmanager
     def _unchanged_on_error(self):
@@ -276,7 +296,7 @@ class PrivateEstimator(BaseEstimator):
         estimator.__dict__.update(arrays, **header["attributes"])
         if header["output"] is not None:  # set_output(transform=...)
             estimator._sklearn_output_config = header["output"]
-        estimator.privacy_ = PrivacyPlan.from_json(json.dumps(header["privacy"]))
+        estimator.privacy_ = read_plan(json.dumps(header["privacy"]))
         return estimator
 
 

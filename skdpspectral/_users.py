@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -40,7 +41,20 @@ class UserTable:
         return self.X[rows][:, self.columns]
 
 
-def read_users(estimator, X, users, user_feature, *, reset: bool) -> UserTable:
+class Names(NamedTuple):
+    """What errors call the ids that are given beside X, or as a column of it."""
+
+    ids: str = "users"
+    feature: str = "user_feature"
+
+
+USERS = Names()
+CLIENTS = Names("clients", "client_feature")
+
+
+def read_users(
+    estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
+) -> UserTable:
     """Check a table, and take the users apart from the features.
 
     Parameters
@@ -56,6 +70,8 @@ def read_users(estimator, X, users, user_feature, *, reset: bool) -> UserTable:
         Column of ids in X.
     reset : bool
         Whether this is a fit.
+    names : Names, default=USERS
+        What the parameters `users` and `user_feature` are called.
 
     Returns
     -------
@@ -69,19 +85,19 @@ def read_users(estimator, X, users, user_feature, *, reset: bool) -> UserTable:
     """
     if user_feature is None:
         X = check_rows(estimator, X, reset=reset)
-        return UserTable(X, slice(None), _check_length(users, len(X)))
+        return UserTable(X, slice(None), _check_length(users, len(X), names.ids))
     if users is not None:
         raise ValueError(
-            "users must be None where user_feature names a column of X: ids are given "
-            "twice"
+            f"{names.ids} must be None where {names.feature} names a column of X: ids "
+            "are given twice"
         )
-    names = column_names(X)
-    if names is not None:
-        return _split_frame(estimator, X, names, user_feature, reset)
-    return _split_array(estimator, X, user_feature, reset)
+    columns = column_names(X)
+    if columns is not None:
+        return _split_frame(estimator, X, columns, user_feature, reset, names.feature)
+    return _split_array(estimator, X, user_feature, reset, names.feature)
 
 
-def _check_length(users, n_rows: int):
+def _check_length(users, n_rows: int, name: str):
     if users is None:
         return None
     try:
@@ -89,39 +105,39 @@ def _check_length(users, n_rows: int):
     except TypeError:
         n_users = -1
     if n_users < 0:
-        raise ValueError("users must be an array of one id a row of X")
+        raise ValueError(f"{name} must be an array of one id a row of X")
     if n_users != n_rows:
-        raise ValueError("users must hold as many ids as X has rows")
+        raise ValueError(f"{name} must hold as many ids as X has rows")
     if hasattr(users, "__array__"):
-        check_exact(as_array(users), "users")
+        check_exact(as_array(users), name)
     return users
 
 
-def _split_frame(estimator, X, names, user_feature, reset) -> UserTable:
-    position = position_of(user_feature, names, "user_feature") % len(names)
-    users = as_array(read_column(X, position, "user_feature"))
-    check_exact(users, "user_feature")
+def _split_frame(estimator, X, names, user_feature, reset, parameter) -> UserTable:
+    position = position_of(user_feature, names, parameter) % len(names)
+    users = as_array(read_column(X, position, parameter))
+    check_exact(users, parameter)
     kept = [i for i in range(len(names)) if i != position]
-    _need_features(kept, names)
+    _need_features(kept, names, parameter)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     rest = X.iloc[:, kept] if hasattr(X, "iloc") else X.select([names[i] for i in kept])
     return UserTable(check_features(rest), slice(None), users)
 
 
-def _split_array(estimator, X, user_feature, reset) -> UserTable:
+def _split_array(estimator, X, user_feature, reset, parameter) -> UserTable:
     if not sparse.issparse(X):
         X = _as_table(X)
     if getattr(X, "dtype", np.dtype(float)).kind != "O":
         X = check_rows(estimator, X, reset=reset)
-        users = read_column(X, user_feature, "user_feature")
-        check_exact(users, "user_feature")
-        columns = _other_columns(int(user_feature) % X.shape[1], X.shape[1])
+        users = read_column(X, user_feature, parameter)
+        check_exact(users, parameter)
+        columns = _other_columns(int(user_feature) % X.shape[1], X.shape[1], parameter)
         return UserTable(X, columns, users)
-    users = read_column(X, user_feature, "user_feature")
+    users = read_column(X, user_feature, parameter)
     position = int(user_feature) % X.shape[1]
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     rest = np.delete(X, position, axis=1)
-    _need_features(range(rest.shape[1]), range(X.shape[1]))
+    _need_features(range(rest.shape[1]), range(X.shape[1]), parameter)
     return UserTable(check_features(rest), slice(None), users)
 
 
@@ -136,18 +152,18 @@ def _as_table(X):
         return X  # check_rows says what is wrong
 
 
-def _need_features(kept, names) -> None:
+def _need_features(kept, names, parameter: str) -> None:
     if not len(kept):
         raise ValueError(
-            f"X must have features beside user_feature, but has n_features = "
-            f"{len(names)}: Found array with 0 feature(s) apart from the users, while "
+            f"X must have features beside {parameter}, but has n_features = "
+            f"{len(names)}: Found array with 0 feature(s) apart from the ids, while "
             "a minimum of 1 is required"
         )
 
 
-def _other_columns(position: int, n_columns: int):
+def _other_columns(position: int, n_columns: int, parameter: str):
     """All columns but one: a slice where that is possible, to copy nothing."""
-    _need_features(range(n_columns - 1), range(n_columns))
+    _need_features(range(n_columns - 1), range(n_columns), parameter)
     if position == 0:
         return slice(1, None)
     if position == n_columns - 1:

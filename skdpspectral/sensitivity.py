@@ -65,6 +65,77 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
 
+def power_product_sensitivity(
+    clip_norm: float, n_samples: int, n_columns: int
+) -> float:
+    r"""Sensitivity of the second moment times orthonormal columns.
+
+    :math:`\|(xx' - yy') Q\|_F \le \sqrt2 c^2` for :math:`\|Q\|_2 \le 1`, and at most
+    the spectral norm :math:`c^2` for a single column.
+
+    Parameters
+    ----------
+    clip_norm : float
+        Bound c on the norm of every row.
+    n_samples : int
+        Public number of rows n.
+    n_columns : int
+        Columns k of Q, of which the spectral norm is at most 1.
+
+    Returns
+    -------
+    float
+        Frobenius-sensitivity of :math:`\frac1n \sum x x' Q` under replace-one:
+        :math:`c^2 / n` for one column, :math:`\sqrt2 c^2 / n` for more.
+
+    Examples
+    --------
+    >>> from skdpspectral.sensitivity import power_product_sensitivity
+    >>> power_product_sensitivity(1.0, 100, 1)
+    0.01
+    """
+    _check_rows(n_samples)
+    if n_columns < 1:
+        raise ValueError(f"n_columns must be at least 1, got {n_columns}")
+    factor = 1.0 if n_columns == 1 else math.sqrt(2.0)
+    return factor * clip_norm**2 / n_samples
+
+
+def power_product_error(
+    clip_norm: float,
+    n_samples: int,
+    block_rows: int,
+    n_features: int,
+    n_columns: int,
+    defect: float,
+) -> float:
+    r"""Largest error of a computed second moment times computed columns.
+
+    Parameters
+    ----------
+    clip_norm : float
+        Bound c on the norm of every row.
+    n_samples, block_rows : int
+        As in :func:`summation_error`.
+    n_features, n_columns : int
+        Shape of Q.
+    defect : float
+        Bound on :math:`\|Q'Q - I\|_F`, itself computed from the columns in use.
+
+    Returns
+    -------
+    float
+        :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d` with
+        :math:`\gamma = (b + \lceil n/b \rceil + 16 + 2 p) 2^{-52}` and d the defect
+        plus :math:`p k 2^{-52}`: a bound on the distance to S Q for some orthonormal Q.
+    """
+    defect = defect + n_features * n_columns * 2.0**-52
+    bound = clip_norm**2 * math.sqrt(n_columns) * (1.0 + defect)
+    products = 2.0 * n_features * 2.0**-52 * bound
+    summed = summation_error(bound, n_samples, block_rows)
+    return summed + products + clip_norm**2 * defect
+
+
 def joint_moment_ratio(nu: float, n_features: int) -> float:
     r"""Squared joint sensitivity :math:`r_d(\nu)` of mean and second moment.
 

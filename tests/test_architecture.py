@@ -27,7 +27,9 @@ COMPONENT_PARTS |= {"_component_releases", "_pca_parameters", "_spiked_covarianc
 PARTS |= COMPONENT_PARTS
 PARTS |= {"_moment_stream", "_covariance_model"}
 BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
-ESTIMATORS = {"_pca", "_lrs", "_item_embedding", "_jme"}
+# What estimators over clients share; they alone see the federation.
+FEDERATED = {"_federated_pca", "_sparse_pca"}
+ESTIMATORS = {"_pca", "_lrs", "_item_embedding", "_jme"} | FEDERATED
 PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
 
 ALLOWED = {
@@ -53,7 +55,11 @@ ALLOWED = {
     "_covariance_model": {"_rows"},
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},
+    # A client knows no estimator: it is told what to release.
+    "federation": BELOW_BASE | {"_bounded_moments"},
+    "_federated": BELOW_ESTIMATORS | {"federation"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
+    **dict.fromkeys(FEDERATED, BELOW_ESTIMATORS | {"_federated", "federation"}),
     "audit": {"_base", "_ids", "_release", "accounting", "mechanisms"},
     "plotting": PUBLIC | set(skdpspectral.__all__),
     "datasets": PUBLIC,
@@ -106,6 +112,8 @@ def test_the_rule_sees_imports():
     assert "mechanisms" in internal_imports(ROOT / "accounting" / "_gaussian.py")
     found = internal_imports(ROOT / "_lrs_private.py")
     assert {"sensitivity", "_spectral", "accounting", "mechanisms"} <= found
+    found = internal_imports(ROOT / "federation" / "_client.py")
+    assert {"_release", "_rows", "accounting", "mechanisms"} == found
 
 
 RANDOM = re.compile(
@@ -166,6 +174,14 @@ def test_privacy_knows_nothing_of_linear_algebra(layer):
     for path in paths:
         source = ast.unparse(_without_docstrings(ast.parse(path.read_text())))
         assert not re.search(r"scipy\.linalg|linalg\.(eig|svd|qr)|sparse", source), path
+
+
+def test_a_server_makes_no_release():
+    """Nothing that a server computes may touch rows, noise or budgets."""
+    paths = {"_server.py", "_messages.py", "_in_process.py"}
+    for name in paths:
+        found = internal_imports(ROOT / "federation" / name)
+        assert found <= {"_spectral", "mechanisms"}, name
 
 
 def test_nothing_depends_on_an_unlisted_package():

@@ -12,9 +12,11 @@ import skdpspectral
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
     PrivacyAccountant,
+    SparseDPPCA,
 )
 
 ESTIMATORS = [
@@ -74,6 +76,19 @@ ESTIMATORS = [
     JMECovariance(method="pp-debiased", factorization="sqrt"),
     JMECovariance(factorization="trivial", assume_centered=True),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
+    FederatedDPPCA(),
+    FederatedDPPCA(1, client_feature=0),
+    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
+    FederatedDPPCA(1, bounds=(-10, 10)),
+    FederatedDPPCA(1, bounds=(-10, 10), scale_by_bounds=True, client_feature=0),
+    FederatedDPPCA(1, weights="equal", clip_norm=2.0, eigengap=0.5),
+    FederatedDPPCA(1, epsilon=None, client_feature=0),
+    FederatedDPPCA(1, accountant=PrivacyAccountant()),
+    SparseDPPCA(),
+    SparseDPPCA(client_feature=0),
+    SparseDPPCA(epsilon=None, n_iter=10, n_nonzero_features=1),
+    SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
+    SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
 ]
 
 
@@ -97,7 +112,14 @@ def test_every_estimator_is_checked():
 
 @pytest.mark.parametrize(
     "estimator",
-    [DPPCA(1), LRSRegressor(), DPItemEmbedding(), JMECovariance(horizon=1000)],
+    [
+        DPPCA(1),
+        LRSRegressor(),
+        DPItemEmbedding(),
+        JMECovariance(horizon=1000),
+        FederatedDPPCA(1, client_feature=0),
+        SparseDPPCA(),
+    ],
 )
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
@@ -109,7 +131,15 @@ def test_checks_inside_a_with_block(estimator):
 
 
 @pytest.mark.parametrize(
-    "estimator", ["DPPCA(1)", "LRSRegressor()", "DPItemEmbedding()", "JMECovariance()"]
+    "estimator",
+    [
+        "DPPCA(1)",
+        "LRSRegressor()",
+        "DPItemEmbedding()",
+        "JMECovariance()",
+        "FederatedDPPCA(1)",
+        "SparseDPPCA()",
+    ],
 )
 def test_array_api_check_is_not_skipped_for_a_reason_of_ours(estimator):
     """Run the checks once more where scipy's array API support is on."""

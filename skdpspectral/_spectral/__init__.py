@@ -1,5 +1,18 @@
 """Pure linear algebra: arrays to arrays, without noise, budgets or estimators."""
 
+from ._aggregation import (
+    blocked_product,
+    inverse_variance_weights,
+    largest_rows,
+    orthonormal_columns,
+    pack_lower,
+    sparse_subspace,
+    spike_strength,
+    subspace_variances,
+    top_of_projectors,
+    truncated_basis,
+    unpack_lower,
+)
 from ._eigen import flip_signs, top_eigh
 from ._moment_rows import MomentRows, project_covariance, project_spectrum
 from ._moments import (
@@ -32,12 +45,17 @@ __all__ = [
     "SecondMoment",
     "band_shapes",
     "blocked_mean",
+    "blocked_product",
     "blocked_second_moment",
     "flip_signs",
     "floor_eigenvalues",
+    "inverse_variance_weights",
+    "largest_rows",
     "leading_first",
     "noisy_projector_vectors",
+    "orthonormal_columns",
     "orthonormal_rows",
+    "pack_lower",
     "project_covariance",
     "project_spectrum",
     "residual",
@@ -45,8 +63,14 @@ __all__ = [
     "rows_per_block",
     "select_rank",
     "shifted_power_step",
+    "sparse_subspace",
+    "spike_strength",
     "squared_parts",
+    "subspace_variances",
     "top_eigh",
+    "top_of_projectors",
     "top_right_vectors",
+    "truncated_basis",
     "unit_row_moments",
+    "unpack_lower",
 ]

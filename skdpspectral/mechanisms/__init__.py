@@ -8,6 +8,7 @@ from ._alternatives import Alternatives
 from ._correlated import CorrelatedGaussian
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
+from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbours, Unit
 
@@ -19,9 +20,11 @@ __all__ = [
     "Gaussian",
     "Mechanism",
     "Neighbours",
+    "ParallelPlan",
     "PrivacyPlan",
     "Unit",
     "check_count",
     "check_real",
+    "read_plan",
     "shown",
 ]

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
+import federated_tools
 import item_tools
 import numpy as np
 from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
@@ -212,6 +213,56 @@ class RatingsCase:
             "y": y,
             "y_neighbour": y_neighbour,
             "statistic": item_tools.Ratio(other_mean - mean, 0.5 * (mean + other_mean)),
+        }
+
+
+@dataclass(frozen=True)
+class ClientCase:
+    """A row of one client of two, and all messages that leave this client.
+
+    Parameters
+    ----------
+    cls : type
+        Estimator that records its messages.
+    parameters : dict
+        Of the estimator.
+    row, replacement : array of shape (p,)
+        The row that differs.
+    tight : bool
+        Whether every round moves by its whole sensitivity.
+    """
+
+    cls: type
+    parameters: dict
+    row: np.ndarray
+    replacement: np.ndarray
+    tight: bool = True
+    epsilon: float = 16.0
+    n_trials: int = 3_000
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        common = {"n_components": 1, "epsilon": epsilon, "client_feature": 0}
+        return self.cls(**{**common, **self.parameters})
+
+    def data(self):
+        """Return neighbouring data sets; the other client's rows are others."""
+        p = len(self.row)
+        X = np.zeros((5, 1 + p))
+        X[2:, 0] = federated_tools.AUDITED
+        X[:2, 1:] = np.eye(p)[-2:]
+        neighbour = X.copy()
+        X[2, 1:], neighbour[2, 1:] = self.row, self.replacement
+        return X, neighbour
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X, neighbour = self.data()
+        return {
+            "factory": self.make(epsilon),
+            "X": X,
+            "X_neighbour": neighbour,
+            "statistic": federated_tools.MessageRatio(X, neighbour),
         }
 
 
@@ -506,6 +557,44 @@ CASES |= {
         {"workload": "window", "window": 3, "factorization": "sqrt"},
         (1.0, 0.0),
         (-1.0, 0.0),
+    ),
+}
+
+_AXES = np.eye(3)
+CASES |= {
+    # The noisy second moment, as it is sent.
+    "federated-matrix": ClientCase(
+        federated_tools.RecordedPCA, {"aggregation": "matrix"}, _AXES[0], 9 * _AXES[1]
+    ),
+    "federated-off-diagonal": ClientCase(
+        federated_tools.RecordedPCA,
+        {"aggregation": "matrix"},
+        _unit(1, 1, 0),
+        _unit(1, -1, 0),
+    ),
+    # A start and three rounds that an honest server makes of what it got.
+    "sparse-honest": ClientCase(
+        federated_tools.RecordedSparse,
+        {"n_iter": 3},
+        _AXES[0],
+        _AXES[1],
+        tight=False,
+        n_trials=1_500,
+    ),
+    # A server that sends in every round what reveals most, ten times too long.
+    # A server that sends in every round what reveals most, ten times too long.
+    "sparse-malicious": ClientCase(
+        federated_tools.MaliciousSparse,
+        {"n_iter": 2},
+        20 * _AXES[0],
+        _AXES[1] / 20,
+        n_trials=4_000,
+    ),
+    "sparse-two-columns": ClientCase(
+        federated_tools.MaliciousSparse,
+        {"n_components": 2, "n_iter": 2, "init": _AXES[:2].tolist()},
+        _AXES[0],
+        _AXES[1],
     ),
 }
 

@@ -44,7 +44,8 @@ class Mutant:
             return CASES[self.caught_by].n_trials
         if "jme" in self.caught_by or self.caught_by == "ime":
             return TRIALS_OF_STREAMS
-        return TRIALS_OF_USERS if self.caught_by.startswith("lrs-") else TRIALS
+        few = self.caught_by.startswith(("lrs-", "federated-", "sparse-"))
+        return TRIALS_OF_USERS if few else TRIALS
 
     @property
     def epsilon(self):
@@ -184,6 +185,34 @@ AUDITED = {
         "            draws[:36] = np.rint(draws[:36] * np.kron(factors, factors))\n"
         "        value += draws\n        value *= mechanism.grid",
         "lrs-rank-3",
+    ),
+}
+
+AUDITED |= {
+    "a basis used as it was sent": Mutant(
+        "federation/_tasks.py",
+        "basis, defect = _spectral.orthonormal_columns(request.basis)",
+        "basis, defect = request.basis, 0.0",
+        "sparse-malicious",
+    ),
+    "a round sent without noise but for its rounding": Mutant(
+        "federation/_tasks.py",
+        "return (self._noise_std(name),), self._release(name, product)",
+        "released = self._release(name, product)\n"
+        "        return (self._noise_std(name),), 0.5 * (released + product)",
+        "sparse-two-columns",
+    ),
+    "several columns charged as one": Mutant(
+        "sensitivity.py",
+        "factor = 1.0 if n_columns == 1 else math.sqrt(2.0)",
+        "factor = 1.0",
+        "sparse-two-columns",
+    ),
+    "noise that shrinks with another client's rows": Mutant(
+        "sensitivity.py",
+        "return math.sqrt(2.0) * clip_norm**2 / n_samples",
+        "return math.sqrt(2.0) * clip_norm**2 / (2 * n_samples)",
+        "federated-matrix",
     ),
 }
 
@@ -479,6 +508,71 @@ EXACT |= {
         "        moments = self._moment_stream(n_samples, n_features)\n"
         "        moments.vectors(np.zeros((1, n_features)))\n        plan",
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
+    ),
+}
+
+_CLIENT = "federation/test_client.py::test_"
+_ESTIMATOR = "test_federated_pca.py::test_"
+
+# Of clients and servers.
+EXACT |= {
+    "weights from private data": Mutant(
+        "federation/_tasks.py",
+        "values, vectors = _spectral.top_eigh(moment, rank)",
+        "values, vectors = _spectral.top_eigh(moment, rank)\n"
+        "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
+        f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
+    ),
+    "a step that depends on exact rows": Mutant(
+        "federation/_tasks.py",
+        "self._release(name, product)",
+        "self._release(name, product) / np.linalg.norm(product)",
+        f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
+    ),
+    "a round forgotten in the composition": Mutant(
+        "federation/_tasks.py",
+        "costs = split_mu(rest, shares)",
+        "costs = (*split_mu(rest, shares)[:-1], rest)",
+        f"{_ESTIMATOR}plans_cost_what_was_asked",
+    ),
+    "a repeated request answered anew": Mutant(
+        "federation/_client.py",
+        "        return self._answers[request.step]",
+        "        plan, self._session = self.plan, None\n"
+        "        self._begun, self._answers = {}, {}\n"
+        "        return self._respond(request)",
+        f"{_CLIENT}a_repeated_request_gets_identical_bytes",
+    ),
+    "clients charged after they answered": Mutant(
+        "federation/_client.py",
+        "        if self._session is None:\n            self._start(request)",
+        "        self._X.sum()\n"
+        "        if self._session is None:\n            self._start(request)",
+        f"{_CLIENT}nothing_is_read_before_the_charge",
+    ),
+    "fits of the same rows in one partition": Mutant(
+        "_federated.py",
+        "partition = Part().partition",
+        'partition = "clients"',
+        f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
+    ),
+    "clients not charged": Mutant(
+        "_federated.py",
+        "        self._charge(plans)\n",
+        "",
+        f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
+    ),
+    "rows that two clients share": Mutant(
+        "_federated.py",
+        "    _check_disjoint(blocks, n_rows)\n",
+        "",
+        f"{_ESTIMATOR}rows_of_two_clients_are_found_out",
+    ),
+    "weights upside down, as printed": Mutant(
+        "_spectral/_aggregation.py",
+        "        weights = smallest / variances",
+        "        weights = np.sqrt(variances / smallest)",
+        f"{_ESTIMATOR}optimal_weights_are_better_than_equal_ones",
     ),
 }
 

@@ -1,0 +1,63 @@
+"""Figures 1a to 1d of the federated paper: our error beside that of its methods.
+
+python examples/benchmarks/federated_accuracy.py [--repeats 25] [--panels 1a 1d]
+
+Distances || U U' - V V' ||_F, mean and standard error, for p = 50, r = 1, signal 10.
+"""
+
+import argparse
+
+import numpy as np
+from federated_baselines import federated_oja, figure_1, paper_methods
+from tables import ignore_leak_warnings, print_row, with_error
+
+from skdpspectral import FederatedDPPCA
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.metrics import subspace_distance
+
+P, SIGNAL = 50, 10.0
+
+
+def errors(sizes, budgets, seed):
+    """Return the distance of every method, for one federation."""
+    rng = np.random.default_rng(seed)
+    budgets = budgets(rng)
+    X, truth = make_spiked_covariance(
+        sum(sizes), P, signal_variance=SIGNAL, random_state=seed
+    )
+    parts = np.split(X, np.cumsum(sizes)[:-1])
+    clients = np.repeat(np.arange(len(sizes)), sizes)
+    ours = FederatedDPPCA(
+        1,
+        epsilon={j: epsilon for j, (epsilon, _) in enumerate(budgets)},
+        delta={j: delta for j, (_, delta) in enumerate(budgets)},
+    )
+    found = paper_methods(parts, budgets, 1, SIGNAL, rng)
+    found["Oja"] = federated_oja(parts, budgets, SIGNAL, rng)
+    found["ours"] = ours.fit(X, clients=clients).components_
+    ours.set_params(weights="equal")
+    found["ours, equal"] = ours.fit(X, clients=clients).components_
+    return {name: subspace_distance(basis, truth) for name, basis in found.items()}
+
+
+def main():
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=25)
+    parser.add_argument("--panels", nargs="*", default=["1a", "1b", "1c", "1d"])
+    options = parser.parse_args()
+    ignore_leak_warnings()
+    names = None
+    for (panel, value), setting in figure_1().items():
+        if panel not in options.panels:
+            continue
+        rows = [errors(*setting, seed) for seed in range(options.repeats)]
+        if names is None:
+            names = list(rows[0])
+            print_row("panel", *names, widths=18)
+        cells = [with_error([row[name] for row in rows]) for name in names]
+        print_row(f"{panel} {value}", *cells, widths=18)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The federated paper's method and its baselines, as they are published.
+
+Li, Cai, Xia and Zhang (2024), algorithm 1 and section 4.1. **The paper's method is not
+private for arbitrary data**: its noise is made for Gaussian rows of a spiked
+covariance, with known variances. It stands here for comparison with the worst-case
+mechanism of the package.
+"""
+
+import numpy as np
+
+from skdpspectral.accounting import gaussian_mu
+
+
+def top(matrix, rank):
+    """Return eigenvectors of the largest eigenvalues, by value, as rows."""
+    return np.linalg.eigh(matrix)[1][:, ::-1][:, :rank].T
+
+
+def symmetric_noise(rng, std, p):
+    """Return noise of variance std**2 off the diagonal and twice that on it."""
+    lower = np.tril(rng.standard_normal((p, p)), -1)
+    return std * (lower + lower.T + np.sqrt(2) * np.diag(rng.standard_normal(p)))
+
+
+def paper_projector(X, epsilon, delta, rank, signal, rng):
+    """Return the noisy projector of a client, with noise variance 1 in the model."""
+    n, p = X.shape
+    basis = top(X.T @ X / n, rank)
+    spread = (1 / signal) * (1 / signal + 1) * p * (rank + np.log(n))
+    std = np.sqrt(8 * np.log(2.5 / delta) * spread) / (epsilon * n)
+    return basis.T @ basis + symmetric_noise(rng, std, p)
+
+
+def paper_rate(n, p, epsilon, delta, rank):
+    """Return the error that the paper expects of a client, up to a constant."""
+    log = (rank + np.log(n)) * np.log(2.5 / delta)
+    return np.sqrt(p / n) + p / (n * epsilon) * np.sqrt(log)
+
+
+def merged(bases, weights, rank):
+    """Return the top of a weighted sum of projectors."""
+    total = sum(w * b.T @ b for w, b in zip(weights, bases, strict=True))
+    return top(total, rank)
+
+
+def paper_methods(parts, budgets, rank, signal, rng):
+    """Return the subspaces of the paper's method and of its variants.
+
+    Parameters
+    ----------
+    parts : list of ndarray of shape (n_j, p)
+        Rows of the clients.
+    budgets : list of tuple (epsilon, delta)
+        Of the clients.
+    rank, signal : int, float
+        Known to the method.
+    rng : numpy.random.Generator
+        Source of noise.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (rank, p)
+        "proposed" with weights of theorem 1, "as printed" with them upside down,
+        "equal", and "reference", for which clients send whole matrices.
+    """
+    p = parts[0].shape[1]
+    pairs = list(zip(parts, budgets, strict=True))
+    sent = [paper_projector(X, *b, rank, signal, rng) for X, b in pairs]
+    bases = [top(matrix, rank) for matrix in sent]
+    rates = np.array([paper_rate(len(X), p, *b, rank) for X, b in pairs])
+    return {
+        "proposed": merged(bases, rates**-2.0, rank),
+        "as printed": merged(bases, rates, rank),
+        "equal": merged(bases, np.ones(len(parts)), rank),
+        "reference": top(sum(sent), rank),
+    }
+
+
+def oja(X, epsilon, delta, signal, rng):
+    """Return one component by a pass over disjoint batches of clipped rows.
+
+    The paper says neither how large batches are nor where rows are clipped: 2 sqrt(n)
+    batches, and rows clipped at twice the trace, come close to its figures. The
+    sensitivity c^2 / b of a batch and the calibration are exact.
+    """
+    n, p = X.shape
+    clip = 2 * (signal + p)
+    X = X * np.minimum(1, np.sqrt(clip / np.sum(X**2, axis=1)))[:, None]
+    n_batches = round(2 * np.sqrt(n))
+    size = n // n_batches
+    std = clip / size / gaussian_mu(epsilon, delta)
+    q = rng.standard_normal(p)
+    q /= np.linalg.norm(q)
+    for t in range(n_batches):
+        rows = X[t * size : (t + 1) * size]
+        gradient = rows.T @ (rows @ q) / size + std * rng.standard_normal(p)
+        q = q + 2 / (signal * (t + 1)) * gradient
+        q /= np.linalg.norm(q)
+    return q[None]
+
+
+def federated_oja(parts, budgets, signal, rng):
+    """Merge the clients' components with equal weights."""
+    pairs = zip(parts, budgets, strict=True)
+    bases = [oja(X, *b, signal, rng) for X, b in pairs]
+    return merged(bases, np.ones(len(bases)), 1)
+
+
+def figure_1():
+    """Return the settings of figures 1a to 1d: sizes and a function of budgets.
+
+    Returns
+    -------
+    dict of (panel, value) to (sizes, budgets)
+        ``budgets(rng)`` gives a list of (epsilon, delta).
+    """
+
+    def fixed(m, epsilon):
+        return lambda rng: [(epsilon, 0.1)] * m
+
+    def drawn(rng):
+        epsilons = rng.uniform(0.1, 0.3, 10)
+        return list(zip(epsilons, rng.uniform(0.1, 0.2, 10), strict=True))
+
+    panels = {("1a", e): ([10_000] * 10, fixed(10, e)) for e in (0.1, 0.5, 1.0)}
+    panels |= {("1b", m): ([1000] * m, fixed(m, 0.5)) for m in (10, 50, 100)}
+    panels |= {("1c", m): ([100_000 // m] * m, fixed(m, 0.5)) for m in (10, 20, 25, 50)}
+    panels |= {("1d", n): ([2 * n] * 5 + [20 * n] * 5, drawn) for n in (100, 500, 1000)}
+    return panels

@@ -1,0 +1,54 @@
+"""Time and memory of FederatedDPPCA over many clients.
+
+python examples/benchmarks/federated_speed.py [--clients 1000]
+"""
+
+import argparse
+import resource
+import time
+
+import numpy as np
+from tables import print_row
+
+from skdpspectral import FederatedDPPCA, PrivacyAccountant
+from skdpspectral.datasets import make_spiked_covariance
+
+
+def main():
+    """Print wall and CPU seconds with one job and two."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--clients", type=int, default=1000)
+    options = parser.parse_args()
+    m, n, p = options.clients, 100, 100
+    X, _ = make_spiked_covariance(m * n, p, random_state=0)
+    clients = np.repeat(np.arange(m), n)
+    rng = np.random.default_rng(0)
+    budgets = dict(enumerate(rng.uniform(0.5, 2.0, m)))
+    FederatedDPPCA(1).fit(X[:1000])  # warm
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print_row("aggregation", "n_jobs", "ledger", "wall s", "CPU s")
+    for aggregation in ("projector", "matrix"):
+        for n_jobs in (1, 2):
+            for accountant in (None, PrivacyAccountant()):
+                pca = FederatedDPPCA(
+                    1,
+                    epsilon=budgets,
+                    aggregation=aggregation,
+                    n_jobs=n_jobs,
+                    accountant=accountant,
+                )
+                wall, cpu = time.perf_counter(), time.process_time()
+                pca.fit(X, clients=clients)
+                wall = time.perf_counter() - wall
+                cpu = time.process_time() - cpu
+                ledger = "no" if accountant is None else "yes"
+                print_row(aggregation, n_jobs, ledger, f"{wall:.2f}", f"{cpu:.2f}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(
+        f"data {X.nbytes / 2**20:.0f} MiB; peak beyond it and the imports "
+        f"{(peak - before) / 2**10:.0f} MiB"
+    )
+
+
+if __name__ == "__main__":
+    main()

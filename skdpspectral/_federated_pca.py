@@ -1,0 +1,240 @@
+"""Principal components of rows that lie with several clients."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+from ._federated import FederatedEstimator
+from ._sklearn_compat import Interval, StrOptions
+from .federation import SpectralTask
+
+
+class FederatedDPPCA(FederatedEstimator):
+    r"""Differentially private principal components of rows of several clients.
+
+    Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
+    does, under its own budget; a server that needs no trust makes one subspace of
+    them. The guarantee holds for any data.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of components r, at most ``n_features`` and the rows of any client.
+    epsilon : float, mapping of client to float, or None, default=1.0
+        Privacy budget of each client, positive: one for all, or one for each by id.
+        None (or infinity) switches privacy off, with a
+        :class:`~skdpspectral.PrivacyLeakWarning`.
+    delta : float or mapping of client to float, default=1e-6
+        Privacy budget in [1e-15, 1); it should be well below one over the rows of a
+        client.
+    mechanism : {"gaussian"}, default="gaussian"
+        How clients release components. "gaussian": noise on the second moment.
+    aggregation : {"projector", "matrix"}, default="projector"
+        What clients send: "projector" their components, p r numbers; "matrix" the
+        whole noisy second moment, p (p + 1) / 2 numbers, which is better where many
+        clients are each too weak to see a direction.
+    weights : {"optimal", "equal"}, default="optimal"
+        "optimal": one over the expected squared error of each client, from rows,
+        noise and released eigenvalues. "equal" is for comparisons.
+    eigengap : float or None, default=None
+        Public gap between the r-th and the next eigenvalue of the bounded rows' second
+        moment, for the weights. None takes it from the released eigenvalues.
+    client_feature : int, str or None, default=None
+        Column of X that holds the client of every row; it is no feature. Without it,
+        and without `clients` in ``fit``, all rows are those of one client.
+    min_clients : int, default=1
+        How many clients must have answered validly for a result.
+    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+        As in :class:`~skdpspectral.DPPCA`, the same for all clients. A private mean is
+        each client's own, which removes offsets between clients.
+    n_jobs : int or None, default=None
+        Clients at a time, in threads, as in joblib.
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that every fit is charged to before it reads the data, one entry a
+        client. None takes that of the enclosing ``with`` block, if any.
+    allow_seeded : bool, default=False
+        Whether an accountant with a budget lets in a fit with a `random_state`.
+    random_state : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy. **Anything else voids
+        the privacy of the fit**, and is for tests and figures alone.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, leading first; the largest entry of each is positive. A
+        column of clients is not among the features.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the clients' centres by their numbers of rows, in the units of the
+        data. (Clients with offsets should subtract their own from rows to transform.)
+    scale_ : ndarray of shape (n_features,) or None
+        What features are divided by; None unless ``scale_by_bounds=True``.
+    clients_ : ndarray of str of shape (n_clients,)
+        Names of the clients that are in the result.
+    weights_ : ndarray of shape (n_clients,)
+        Their weights, with sum 1.
+    rejected_ : dict of str to str
+        Clients that failed, and why.
+    n_components_ : int
+        Number of components.
+    n_samples_ : int
+        Number of rows of all clients.
+    n_features_in_ : int
+        Number of columns seen during fit, a column of clients included.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns, where all of them are strings.
+    privacy_ : ParallelPlan
+        One plan a client; as a plan of its own, that of the dearest.
+
+    Raises
+    ------
+    ValueError
+        If a parameter, X or clients is invalid; nothing is charged.
+    PrivacyBudgetError
+        If the accountant's budget does not suffice; nothing is charged.
+    FederationError
+        If fewer than `min_clients` clients are left; budgets are spent.
+
+    See Also
+    --------
+    DPPCA : The same for rows in one place.
+    SparseDPPCA : Few features in all components, by rounds between clients and server.
+    skdpspectral.federation : The parts, for clients that are elsewhere.
+
+    Notes
+    -----
+    **Formal guarantee.** All that leaves client j is (`epsilon_j`, `delta_j`)-
+    differentially private for one row of this client, under replacement of the row
+    within the client; which clients there are and how many rows each has is public. It
+    holds against the server and all other clients. Rows of different clients are
+    disjoint, which is checked, so that one fit costs what its dearest client costs. A
+    person with rows at two clients is protected by the root of the sum of both
+    squared :math:`\mu` alone.
+
+    Client j sends the top r eigenvectors :math:`U_j` of its noisy second moment, by
+    value; the server takes the top r of :math:`\sum w_j U_j U_j'` with :math:`w_j`
+    proportional to :math:`1 / v_j`, to first order
+
+    .. math:: v_j = r (p - r) \left( \frac{2 \lambda \beta}{n_j g^2}
+       + \frac{s_j^2}{g^2} \right)
+
+    for eigenvalues :math:`\lambda` along and :math:`\beta` across the components, gap
+    :math:`g`, and noise of standard deviation :math:`s_j`; but never more than
+    :math:`2 \min(r, p - r)`, the largest squared distance of two subspaces. The
+    error is then that of the harmonic mean of the :math:`v_j` over the number of
+    clients.
+
+    References
+    ----------
+    Li, Cai, Xia and Zhang (2024), Federated PCA and estimation for spiked covariance
+    matrices: optimal rates and efficient algorithm, algorithm 1 with weights of
+    theorem 1. The noise is that of Dwork, Talwar, Thakurta and Zhang (2014).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import FederatedDPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> X, components = make_spiked_covariance(40_000, 10, random_state=0)
+    >>> clients = np.repeat(["north", "east", "south", "west"], 10_000)
+    >>> pca = FederatedDPPCA(n_components=1, epsilon=1.0).fit(X, clients=clients)
+    >>> abs(components[0] @ pca.components_[0]) > 0.99
+    np.True_
+    >>> budgets = {"north": 0.1, "east": 0.5, "south": 0.5, "west": 1.0}
+    >>> pca = FederatedDPPCA(n_components=1, epsilon=budgets).fit(X, clients=clients)
+    >>> bool(pca.weights_[0] < pca.weights_[3])
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **FederatedEstimator._federated_constraints,
+        "mechanism": [StrOptions({"gaussian"})],
+        "aggregation": [StrOptions({"projector", "matrix"})],
+        "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
+    }
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism="gaussian",
+        aggregation="projector",
+        weights="optimal",
+        eigengap=None,
+        client_feature=None,
+        min_clients=1,
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale_by_bounds=False,
+        center_clip_norm=None,
+        n_jobs=None,
+        accountant=None,
+        allow_seeded=False,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.aggregation = aggregation
+        self.weights = weights
+        self.eigengap = eigengap
+        self.client_feature = client_feature
+        self.min_clients = min_clients
+        self.bounds = bounds
+        self.clip_norm = clip_norm
+        self.center = center
+        self.scale_by_bounds = scale_by_bounds
+        self.center_clip_norm = center_clip_norm
+        self.n_jobs = n_jobs
+        self.accountant = accountant
+        self.allow_seeded = allow_seeded
+        self.random_state = random_state
+
+    def _task(self, n_features: int) -> SpectralTask:
+        return SpectralTask(
+            int(self.n_components), self._row_bounds(n_features), self.aggregation
+        )
+
+    def fit(self, X, y=None, *, clients=None):
+        """Release one subspace for the rows of all clients.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows of all clients in any order, all finite, and the clients' column if
+            `client_feature` names one; never modified.
+        y : None
+            Ignored, present by convention.
+        clients : array-like of shape (n_samples,) or None, default=None
+            Hashable ids, one a row. With neither `clients` nor `client_feature` all
+            rows are those of one client.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, X or clients is invalid; nothing is charged.
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        FederationError
+            If fewer than `min_clients` clients are left; budgets are spent.
+        """
+        with self._unchanged_on_error():
+            server, session = self._open_session(X, clients)
+            replies = session.ask()
+            mean = self._ask_mean(server, session)
+            # A client that failed with its mean is in no part of the result.
+            left = set(server.clients)
+            replies = [reply for reply in replies if reply.client in left]
+            components, weights = server.aggregate(replies)
+            self._set_common(server, components, mean)
+            self.weights_ = weights
+        return self

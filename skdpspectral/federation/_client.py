@@ -1,0 +1,240 @@
+"""A client: rows that stay where they are, and what is released of them."""
+
+from __future__ import annotations
+
+import math
+import threading
+import warnings
+
+from .._release import Release
+from .._rows import check_features
+from ..accounting import (
+    MIN_DELTA,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    default_accountant,
+)
+from ..mechanisms import check_real
+from ._messages import MessageError, Reply, Request, check_name
+from ._tasks import Releases, SpectralTask
+
+
+class LocalClient:
+    """Rows, a budget of their own, and answers to a server that is not trusted.
+
+    Whatever a server sends, a client releases what its plan says and nothing else: it
+    takes its clips and its noise from the plan, makes any basis orthonormal, and
+    answers each step of one session once. A request that comes again gets the very
+    same bytes, so that a lost message is no second release.
+
+    Parameters
+    ----------
+    name : str
+        What the server knows the client by, at most 64 bytes in UTF-8; public.
+    X : array-like of shape (n_samples, n_features)
+        Private rows of finite numbers.
+    task : SpectralTask
+        What will be released, agreed on beforehand.
+    epsilon : float or None, default=1.0
+        Privacy budget of the whole session, positive; None (or infinity) switches
+        privacy off, with a warning.
+    delta : float, default=1e-6
+        Privacy budget in [1e-15, 1).
+    accountant : PrivacyAccountant or None, default=None
+        The client's ledger; None takes that of an enclosing ``with`` block, if any.
+    allow_seeded : bool, default=False
+        Whether an accountant with a budget lets in a `random_state`.
+    random_state : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy; anything else voids
+        privacy.
+    estimator : str, default="LocalClient"
+        Name in the ledger.
+
+    Attributes
+    ----------
+    name : str
+        The client's name.
+    plan : PrivacyPlan
+        What the session releases, from public numbers alone.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid; nothing is charged.
+
+    Notes
+    -----
+    **Formal guarantee.** All answers of a client together are
+    (`epsilon`, `delta`)-differentially private for one of its rows, under replacement
+    of that row within the client, whatever the server asks and whatever other clients
+    and the server do with the answers. The number of rows and the name are public.
+    The whole plan is charged at the first valid request, before a row is read.
+    """
+
+    def __init__(
+        self,
+        name,
+        X,
+        task: SpectralTask,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        accountant=None,
+        allow_seeded=False,
+        random_state=None,
+        estimator="LocalClient",
+    ):
+        X = check_features(X)
+        self._prepare(name, X, task, epsilon, delta, estimator, random_state)
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = default_accountant() if accountant is None else accountant
+        self._allow_seeded = bool(allow_seeded)
+        self._warn(len(X))
+
+    @classmethod
+    def _charged(cls, name, X, task, plan, random_state):
+        """Return a client whose plan somebody has charged already."""
+        client = object.__new__(cls)
+        client._prepare(
+            name, X, task, plan.epsilon, plan.delta, plan.estimator, random_state
+        )
+        if client.plan != plan:
+            raise ValueError("the plan that was charged is not the client's")
+        client._accountant, client._allow_seeded = None, True
+        return client
+
+    def _prepare(self, name, X, task, epsilon, delta, estimator, random_state):
+        if not isinstance(task, SpectralTask):
+            raise TypeError("task must be a SpectralTask")
+        self.name = check_name(name)
+        epsilon, delta = _check_budget(epsilon, delta)
+        if X.shape[1] != task.rows.n_features:
+            raise ValueError(
+                f"client {name!r}: X has {X.shape[1]} features, the task has "
+                f"{task.rows.n_features}"
+            )
+        if task.n_components > min(X.shape):
+            raise ValueError(
+                f"client {name!r}: n_components={task.n_components} must be at most "
+                f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
+            )
+        self._X, self._task, self._random_state = X, task, random_state
+        self.plan = task.plan(
+            X.shape[0], epsilon, delta, estimator, random_state is not None
+        )
+        self._session = self._releases = None
+        self._begun: dict[int, Request] = {}
+        self._answers: dict[int, Reply] = {}
+        self._lock = threading.Lock()
+
+    def _warn(self, n_samples: int) -> None:
+        if not math.isfinite(self.plan.mu):
+            warnings.warn(
+                f"client {self.name!r} answers without privacy: epsilon is None",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        elif self.plan.delta >= 1.0 / n_samples:
+            warnings.warn(
+                f"client {self.name!r}: delta={self.plan.delta:g} is at least "
+                f"1 / n_samples = {1 / n_samples:g}; choose a smaller delta",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+
+    def __getstate__(self):
+        raise TypeError(
+            "a LocalClient is not copied or pickled: two copies would release twice "
+            "what was charged once"
+        )
+
+    def respond(self, request: Request | bytes) -> Reply:
+        """Answer a request, once; the same request again gets the same answer.
+
+        Parameters
+        ----------
+        request : Request or bytes
+            The next step of the session, or an earlier one again. The first request
+            fixes the session.
+
+        Returns
+        -------
+        Reply
+            Releases and public numbers; ``reply.to_bytes()`` may be sent.
+
+        Raises
+        ------
+        MessageError
+            If the request is malformed or none of this session; nothing is released.
+        PrivacyBudgetError
+            If the accountant refuses the plan; nothing is charged or released.
+        """
+        if not isinstance(request, Request):
+            request = Request.from_bytes(request)
+        with self._lock:
+            return self._respond(request)
+
+    def _respond(self, request: Request) -> Reply:
+        if self._session is not None and request.session != self._session:
+            raise MessageError("the request is of another session than the first one")
+        if request.step in self._begun:
+            return self._repeat(request)
+        if request.step != len(self._begun):
+            raise MessageError(
+                f"step {request.step} was asked for before step {len(self._begun)}"
+            )
+        basis = self._task.check(request)
+        if self._session is None:
+            self._start(request)
+        if self._releases is None:
+            raise MessageError("the session failed at the client; its budget is spent")
+        self._begun[request.step] = request
+        numbers, values = self._releases.answer(request.topic, request.step, basis)
+        reply = Reply(
+            session=request.session,
+            step=request.step,
+            topic=request.topic,
+            client=self.name,
+            n_samples=len(self._X),
+            mu=self.plan.mu,
+            numbers=numbers,
+            values=values,
+        )
+        self._answers[request.step] = reply
+        return reply
+
+    def _start(self, request: Request) -> None:
+        """Charge the plan: nothing of the rows is read before."""
+        release = Release(
+            self.plan,
+            self._accountant,
+            self._random_state,
+            allow_seeded=self._allow_seeded,
+        )
+        self._session = request.session
+        self._begun[request.step] = request
+        self._releases = Releases(self._task, self._X, release)
+
+    def _repeat(self, request: Request) -> Reply:
+        if request != self._begun[request.step]:
+            raise MessageError(
+                f"step {request.step} was asked for with other content before: a "
+                "second answer would be a second release"
+            )
+        if request.step not in self._answers:
+            raise MessageError(
+                f"step {request.step} failed at the client; its release is spent"
+            )
+        return self._answers[request.step]
+
+
+def _check_budget(epsilon, delta) -> tuple[float, float]:
+    """Return a budget as floats; infinity stands for no privacy."""
+    epsilon = math.inf if epsilon is None else check_real("epsilon", epsilon)
+    delta = check_real("delta", delta)
+    if not epsilon > 0.0:
+        raise ValueError(f"epsilon must be positive or None, got {epsilon}")
+    if not MIN_DELTA <= delta < 1.0:
+        raise ValueError(f"delta must be in [{MIN_DELTA:g}, 1), got {delta}")
+    return epsilon, delta

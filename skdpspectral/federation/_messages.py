@@ -1,0 +1,321 @@
+"""What travels between a server and its clients: immutable values with a byte form."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from numbers import Integral, Real
+
+import numpy as np
+
+VERSION = 1
+_MAGIC = b"SKDF"
+# magic, version, kind, topic, dimensions; length; session; step, length of the name,
+# numbers; rows in the data, cost; shape of the values. Little-endian, no padding.
+_HEADER = struct.Struct("<4sBBBBQ16sIHHQdII")
+_DIGEST_BYTES = 16
+_REQUEST, _REPLY = 1, 2
+SESSION_BYTES = 16
+MAX_NAME_BYTES = 64
+_MAX_STEP, _MAX_ROWS, _MAX_NUMBERS = 2**32 - 1, 2**63 - 1, 8
+
+
+class MessageError(ValueError):
+    """A message that is malformed, or that is none of this conversation."""
+
+
+class Topic(IntEnum):
+    """What a request asks for; each member's `n_numbers` go with the answer.
+
+    ``COMPONENTS``
+        Leading eigenvectors of a noisy second moment, with the noise's standard
+        deviation, the last of their eigenvalues, and the mean of the others.
+    ``MATRIX``
+        The noisy second moment itself, its lower triangle row by row, with the same
+        numbers.
+    ``MEAN``
+        A noisy mean.
+    ``POWER``
+        The second moment times the request's basis, with the noise's standard
+        deviation.
+    """
+
+    COMPONENTS = 1
+    MATRIX = 2
+    MEAN = 3
+    POWER = 4
+
+    @property
+    def n_numbers(self) -> int:
+        """How many single numbers belong to an answer."""
+        return {Topic.COMPONENTS: 3, Topic.MATRIX: 3, Topic.POWER: 1}.get(self, 0)
+
+
+def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
+    """Return finite float64 values in memory that cannot be written."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiu":
+            raise TypeError
+        array = np.ascontiguousarray(array, dtype="<f8")
+    except (TypeError, ValueError, OverflowError):
+        raise MessageError(f"{name} must be an array of real numbers") from None
+    if array.ndim not in dimensions:
+        raise MessageError(f"{name} must have {dimensions} dimensions")
+    if not np.isfinite(array).all():
+        raise MessageError(f"{name} must be finite")
+    # An array over bytes can never be made writable.
+    return np.frombuffer(array.tobytes(), dtype="<f8").reshape(array.shape)
+
+
+def _whole(name: str, value, low: int, high: int) -> int:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or not low <= value <= high:
+        raise MessageError(f"{name} must be a whole number in [{low}, {high}]")
+    return int(value)
+
+
+def _check_session(session) -> bytes:
+    if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
+        raise MessageError(f"session must be {SESSION_BYTES} bytes")
+    return session
+
+
+def check_name(name) -> str:
+    """Return a client's name, or an error."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise MessageError("a client's name must be a printable string")
+    size = len(name.encode())  # what is printable has a form in UTF-8
+    if size > MAX_NAME_BYTES:
+        raise MessageError(
+            f"a client's name must have at most {MAX_NAME_BYTES} bytes in UTF-8, got "
+            f"{size}: choose shorter names"
+        )
+    return name
+
+
+class _Message:
+    """Byte form and equality of requests and replies."""
+
+    def to_bytes(self) -> bytes:
+        """Return the byte form: header, name, numbers, values and a digest."""
+        name, n_samples, mu, numbers, values = self._content()
+        shape = (*values.shape, 1, 1)[:2]
+        name = name.encode()
+        size = _HEADER.size + len(name) + 8 * len(numbers) + values.nbytes
+        header = _HEADER.pack(
+            _MAGIC,
+            VERSION,
+            self._kind,
+            int(self.topic),
+            values.ndim,
+            size + _DIGEST_BYTES,
+            self.session,
+            self.step,
+            len(name),
+            len(numbers),
+            n_samples,
+            mu,
+            *shape,
+        )
+        body = b"".join(
+            (header, name, struct.pack(f"<{len(numbers)}d", *numbers), values.tobytes())
+        )
+        return body + _digest(body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, max_bytes: int | None = None):
+        """Read a message; nothing is unpickled, and every length is checked.
+
+        Parameters
+        ----------
+        data : bytes
+            What :meth:`to_bytes` gave.
+        max_bytes : int or None, default=None
+            Longest message to look at.
+
+        Returns
+        -------
+        Request or Reply
+            A message of this class.
+
+        Raises
+        ------
+        MessageError
+            If the bytes are no such message of this version, whole and unchanged.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise MessageError(f"a message must be bytes, got {type(data).__name__}")
+        if max_bytes is not None and len(data) > max_bytes:
+            raise MessageError(
+                f"the message has {len(data)} bytes, at most {max_bytes} are expected"
+            )
+        return _parse(cls, bytes(data))
+
+    def __eq__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.to_bytes() == other.to_bytes()
+
+    def __hash__(self):
+        return hash(self.to_bytes())
+
+
+def _digest(body: bytes) -> bytes:
+    """Checksum against damage in transit; it is no signature."""
+    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+
+
+@dataclass(frozen=True, eq=False)
+class Request(_Message):
+    """What a server asks of its clients, the same of all.
+
+    Parameters
+    ----------
+    session : bytes
+        16 bytes that name the conversation.
+    step : int
+        Number of the request in it, from 0.
+    topic : Topic
+        What is asked for.
+    basis : ndarray of shape (p, k)
+        Columns that the answer depends on; of shape (0, 0) where it depends on none.
+        The values cannot be written.
+    """
+
+    session: bytes
+    step: int
+    topic: Topic
+    basis: np.ndarray = ()
+
+    _kind = _REQUEST
+
+    def __post_init__(self) -> None:
+        _check_session(self.session)
+        basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
+        object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
+        object.__setattr__(self, "topic", _topic(self.topic))
+        object.__setattr__(self, "basis", _frozen("basis", basis, (2,)))
+
+    def _content(self):
+        return "", 0, 0.0, (), self.basis
+
+    @classmethod
+    def _of(cls, session, step, topic, name, n_samples, mu, numbers, values):
+        if name or n_samples or mu or numbers:
+            raise MessageError("a request has a basis and nothing else")
+        return cls(session, step, topic, values)
+
+
+@dataclass(frozen=True, eq=False)
+class Reply(_Message):
+    """What a client answers: releases and public numbers alone.
+
+    Parameters
+    ----------
+    session : bytes
+        The request's.
+    step : int
+        The request's.
+    topic : Topic
+        The request's.
+    client : str
+        Name of the client, at most 64 bytes in UTF-8.
+    n_samples : int
+        Public number of the client's rows.
+    mu : float
+        Cost of all releases of the client in this conversation; infinite without
+        privacy.
+    numbers : tuple of float
+        As many as the topic has.
+    values : ndarray
+        The release, of one or two dimensions; it cannot be written.
+    """
+
+    session: bytes
+    step: int
+    topic: Topic
+    client: str
+    n_samples: int
+    mu: float
+    numbers: tuple[float, ...]
+    values: np.ndarray
+
+    _kind = _REPLY
+
+    def __post_init__(self) -> None:
+        _check_session(self.session)
+        check_name(self.client)
+        topic = _topic(self.topic)
+        rows = _whole("n_samples", self.n_samples, 1, _MAX_ROWS)
+        object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
+        object.__setattr__(self, "topic", topic)
+        object.__setattr__(self, "n_samples", rows)
+        if not isinstance(self.mu, Real) or not self.mu > 0.0:
+            raise MessageError("mu must be a positive number")
+        object.__setattr__(self, "mu", float(self.mu))
+        numbers = _frozen("numbers", self.numbers, (1,))
+        if len(numbers) != topic.n_numbers:
+            raise MessageError(f"{topic.name} goes with {topic.n_numbers} numbers")
+        object.__setattr__(self, "numbers", tuple(numbers.tolist()))
+        object.__setattr__(self, "values", _frozen("values", self.values, (1, 2)))
+
+    def _content(self):
+        return self.client, self.n_samples, self.mu, self.numbers, self.values
+
+    @classmethod
+    def _of(cls, session, step, topic, name, n_samples, mu, numbers, values):
+        return cls(session, step, topic, name, n_samples, mu, numbers, values)
+
+
+def _topic(value) -> Topic:
+    try:
+        return Topic(value)
+    except ValueError:
+        raise MessageError("the message has an unknown topic") from None
+
+
+def _parse(cls, data: bytes):
+    """Read a message whose every part has the length that the header says."""
+    if len(data) < _HEADER.size + _DIGEST_BYTES:
+        raise MessageError("the message is too short to be one")
+    magic, version, kind, *rest = _HEADER.unpack_from(data)
+    topic, n_dims, length, session, step, n_name, n_numbers, n_rows, mu, *shape = rest
+    if magic != _MAGIC:
+        raise MessageError("these bytes are no message of a federation")
+    if version != VERSION:
+        raise MessageError(
+            f"the message is of version {version}, this release reads {VERSION}"
+        )
+    if length != len(data):
+        raise MessageError("the message has not the length that it says")
+    if kind != cls._kind:
+        raise MessageError(f"the message is no {cls.__name__}")
+    if not 1 <= n_dims <= 2 or (n_dims == 1 and shape[1] != 1):
+        raise MessageError("the values of the message have no valid shape")
+    if n_name > MAX_NAME_BYTES or n_numbers > _MAX_NUMBERS:
+        raise MessageError("the parts of the message have no valid length")
+    counts = (n_name, 8 * n_numbers, 8 * math.prod(shape))
+    if sum(counts) != len(data) - _HEADER.size - _DIGEST_BYTES:
+        raise MessageError("the parts of the message have not its length")
+    if _digest(data[:-_DIGEST_BYTES]) != data[-_DIGEST_BYTES:]:
+        raise MessageError("the message was damaged: its digest is another")
+    name, numbers, values = _parts(data, counts)
+    values = values.reshape(shape[:n_dims])
+    return cls._of(session, step, topic, name, n_rows, mu, numbers, values)
+
+
+def _parts(data: bytes, counts):
+    """Take name, numbers and values out of a message of checked length."""
+    first = _HEADER.size
+    second, third = first + counts[0], first + counts[0] + counts[1]
+    try:
+        name = data[first:second].decode()
+    except UnicodeDecodeError:
+        raise MessageError("the client's name is no UTF-8") from None
+    numbers = struct.unpack(f"<{counts[1] // 8}d", data[second:third])
+    values = np.frombuffer(data[third : third + counts[2]], dtype="<f8")
+    return name, numbers, values

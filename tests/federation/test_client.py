@@ -1,0 +1,316 @@
+"""A client releases what its plan says, whatever a server sends."""
+
+import copy
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from federation_tools import SESSION, make_task, rows_of
+
+from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
+from skdpspectral._bounded_moments import RowBounds
+from skdpspectral._release import record_releases
+from skdpspectral._spectral import top_eigh
+from skdpspectral.federation import LocalClient, MessageError, Request, Topic
+from skdpspectral.mechanisms import Gaussian
+from skdpspectral.metrics import subspace_distance
+
+OTHER = bytes(16)
+BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
+
+
+def first(topic=Topic.COMPONENTS, session=SESSION):
+    return Request(session, 0, topic)
+
+
+def power(step=1, basis=BASIS, session=SESSION):
+    return Request(session, step, Topic.POWER, basis)
+
+
+@pytest.fixture
+def accountant():
+    return PrivacyAccountant(1.0)
+
+
+def client(task=None, accountant=None, **parameters):
+    task = make_task(n_rounds=2) if task is None else task
+    return LocalClient("a", rows_of(0), task, accountant=accountant, **parameters)
+
+
+def test_a_repeated_request_gets_identical_bytes(accountant):
+    one = client(accountant=accountant)
+    requests = [first(), power(), power(2, 3.0 * BASIS)]
+    with record_releases() as released:
+        replies = [one.respond(request).to_bytes() for request in requests]
+    with record_releases() as again:
+        for _ in range(3):
+            for request, reply in zip(requests, replies, strict=True):
+                assert one.respond(request.to_bytes()).to_bytes() == reply
+    assert sorted(released) == ["power_1", "power_2", "second_moment"]
+    assert not again
+    assert len(accountant.ledger) == 1
+
+
+def test_the_whole_session_is_charged_before_the_first_row_is_read():
+    accountant = PrivacyAccountant(0.5)
+    one = client(accountant=accountant, epsilon=1.0)
+    with pytest.raises(PrivacyBudgetError), record_releases() as released:
+        one.respond(first())
+    assert not released
+    assert len(accountant.ledger) == 0
+    accountant = PrivacyAccountant()
+    one = client(accountant=accountant)
+    one.respond(first())
+    assert accountant.ledger.mu[0] == one.plan.mu
+
+
+def test_a_with_block_is_charged():
+    with PrivacyAccountant() as accountant:
+        one = client()
+    one.respond(first())
+    assert len(accountant.ledger) == 1
+
+
+@pytest.mark.parametrize("length", [1.0, 10.0, 1e-300, 1e300])
+@pytest.mark.parametrize("columns", ["orthonormal", "oblique", "equal"])
+def test_a_longer_basis_changes_neither_noise_nor_sensitivity(length, columns):
+    """The release is that of orthonormal columns, with the noise of the plan."""
+    basis = {"orthonormal": BASIS, "oblique": BASIS @ [[1.0, 0.99], [0, 0.1]]}
+    basis = basis.get(columns, np.ones((6, 2)))
+    task = make_task(start=False, n_rounds=1)
+    seen = []
+
+    def exact(X):
+        with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+            one = LocalClient("a", X, task, epsilon=None)
+        request = Request(SESSION, 0, Topic.POWER, length * basis)
+        return one.respond(request).values
+
+    for i in range(20):
+        X = rows_of(i)
+        other = X.copy()
+        other[3] = np.random.default_rng(i).normal(size=6)
+        seen.append(np.linalg.norm(exact(X) - exact(other)))
+    planned = task.mechanisms(50, 1.0)[0]
+    assert max(seen) <= planned.sensitivity
+    noisy = client(task).respond(Request(SESSION, 0, Topic.POWER, length * basis))
+    assert noisy.numbers == (client(task).plan["power_1"].noise_std,)
+
+
+def test_a_server_that_sends_ten_times_the_basis_gains_nothing():
+    """The worst neighbours move the release by the plan's sensitivity, no further."""
+    task = make_task(start=False, n_rounds=1)
+    rows = np.zeros((2, 50, 6))
+    rows[0, 0], rows[1, 0] = BASIS.T
+    moved = []
+    for factor in (1.0, 10.0):
+        answers = []
+        for X in rows:
+            with pytest.warns(PrivacyLeakWarning):
+                one = LocalClient("a", X, task, epsilon=None)
+            request = Request(SESSION, 0, Topic.POWER, factor * BASIS)
+            answers.append(one.respond(request).values)
+        moved.append(np.linalg.norm(answers[1] - answers[0]))
+    planned = task.mechanisms(50, 1.0)[0]
+    assert moved[0] == pytest.approx(planned.sensitivity, rel=1e-12)
+    assert moved[1] == pytest.approx(planned.sensitivity, rel=1e-12)
+
+
+def test_no_request_changes_the_noise():
+    one = client()
+    stds = [one.respond(r).numbers[0] for r in (first(), power(), power(2))]
+    assert stds == [m.noise_std for m in one.plan.mechanisms]
+    assert all(isinstance(m, Gaussian) for m in one.plan.mechanisms)
+
+
+REFUSED = {
+    "another session": [first(), power(session=OTHER)],
+    "asked for before step 0": [power()],
+    "asked for before step 1": [first(), power(2)],
+    "other content": [first(), power(), power(basis=BASIS[::-1])],
+    "nothing more": [first(), power(), power(2), power(3)],
+    "asks for COMPONENTS": [first(Topic.MATRIX)],
+    "asks for POWER": [first(), Request(SESSION, 1, Topic.MEAN)],
+    r"basis of shape \(0, 0\)": [Request(SESSION, 0, Topic.COMPONENTS, BASIS)],
+    r"basis of shape \(6, 2\)": [first(), power(basis=BASIS.T)],
+    "basis of shape": [first(), Request(SESSION, 1, Topic.POWER)],
+    "too short": [b"hello"],
+    "no Request": [client().respond(first()).to_bytes()],
+}
+
+
+@pytest.mark.parametrize(("says", "requests"), REFUSED.items())
+def test_requests_out_of_turn_are_refused_and_release_nothing(says, requests):
+    one = client()
+    for request in requests[:-1]:
+        one.respond(request)
+    with record_releases() as released, pytest.raises(MessageError, match=says):
+        one.respond(requests[-1])
+    assert not released
+
+
+def test_a_refused_request_spends_nothing(accountant):
+    one = client(accountant=accountant)
+    with pytest.raises(MessageError):
+        one.respond(power())
+    assert len(accountant.ledger) == 0
+    one.respond(first(session=OTHER))  # the first valid one fixes the session
+    assert len(accountant.ledger) == 1
+
+
+def test_a_failure_in_the_middle_is_no_second_release(accountant, monkeypatch):
+    one = client(accountant=accountant)
+    one.respond(first())
+    with monkeypatch.context() as patch:
+        patch.setattr(type(one._releases), "answer", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            one.respond(power())
+    with record_releases() as released, pytest.raises(MessageError, match="failed"):
+        one.respond(power())
+    assert not released
+    assert len(accountant.ledger) == 1
+
+
+def test_a_failure_at_the_start_ends_the_session(accountant, monkeypatch):
+    task = make_task(n_rounds=1, bounded={"bounds": (-5, 5)})
+    one = LocalClient("a", rows_of(0), task, accountant=accountant)
+    with monkeypatch.context() as patch:
+        patch.setattr(RowBounds, "for_mean", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            one.respond(first())
+    for request in (first(), Request(SESSION, 1, Topic.MEAN)):
+        with pytest.raises(MessageError, match="failed"):
+            one.respond(request)
+    assert len(accountant.ledger) == 1
+
+
+def test_many_threads_get_one_answer():
+    one, found = client(), []
+    threads = [
+        threading.Thread(target=lambda: found.append(one.respond(first()).to_bytes()))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_no_copies(make):
+    with pytest.raises(TypeError, match="release twice"):
+        make(client())
+
+
+def test_answers_are_the_releases_of_the_mechanism():
+    """Without noise: components, spectrum, mean and product of the bounded rows."""
+    X = rows_of(0, n=400)
+    task = make_task(n_rounds=1, bounded={"bounds": (-20, 20)})
+    with pytest.warns(PrivacyLeakWarning):
+        one = LocalClient("a", X, task, epsilon=None)
+    components = one.respond(first())
+    mean = one.respond(Request(SESSION, 1, Topic.MEAN)).values
+    product = one.respond(power(2)).values
+    rows = np.clip(X, -20, 20) / 20
+    assert np.allclose(mean, rows.mean(axis=0))
+    rows = rows - mean
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    S = rows.T @ rows / len(rows)
+    values, vectors = np.linalg.eigh(S)
+    assert subspace_distance(components.values, vectors[:, -2:].T) < 1e-6
+    assert components.numbers == pytest.approx((0.0, values[-2], values[:-2].mean()))
+    assert np.allclose(product, S @ BASIS)
+
+
+def test_a_matrix_is_sent_whole():
+    X = rows_of(0, n=400)
+    with pytest.warns(PrivacyLeakWarning):
+        one = LocalClient("a", X, make_task(aggregation="matrix"), epsilon=None)
+    packed = one.respond(first(Topic.MATRIX)).values
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    assert np.allclose(packed, (rows.T @ rows / 400)[np.tril_indices(6)])
+
+
+@pytest.mark.parametrize("aggregation", ["projector", "matrix"])
+def test_all_that_is_sent_is_a_function_of_the_releases(aggregation):
+    """Every number of every message, from what the release layer let out."""
+    task = make_task(n_rounds=2, bounded={"bounds": (-9, 9)}, aggregation=aggregation)
+    one = client(task)
+    topics = [*task.topics]
+    with record_releases() as released:
+        replies = [
+            one.respond(Request(SESSION, i, t, BASIS if t is Topic.POWER else ()))
+            for i, t in enumerate(topics)
+        ]
+    moment = released["second_moment"]
+    values, vectors = top_eigh(moment, 2)
+    bulk = (np.trace(moment) - values.sum()) / 4
+    planned = one.plan["second_moment"].noise_std
+    assert replies[0].numbers == pytest.approx((planned, values[-1], bulk), rel=1e-12)
+    sent = moment[np.tril_indices(6)] if aggregation == "matrix" else vectors
+    assert np.array_equal(replies[0].values, sent)
+    mean = task.rows.project_mean(released["mean"])
+    assert np.array_equal(replies[1].values, mean)
+    for t, reply in enumerate(replies[2:], 1):
+        assert np.array_equal(reply.values, released[f"power_{t}"])
+        assert reply.numbers == (one.plan[f"power_{t}"].noise_std,)
+    assert {(r.n_samples, r.mu) for r in replies} == {(50, one.plan.mu)}
+
+
+def test_nothing_is_read_before_the_charge():
+    class Rows(np.ndarray):
+        """Rows that tell when they are read."""
+
+        def sum(self, *args, **kwargs):
+            raise AssertionError("read before the charge")
+
+    one = client(accountant=PrivacyAccountant(1e-3))
+    one._X = one._X.view(Rows)
+    with pytest.raises(PrivacyBudgetError):
+        one.respond(first())
+
+
+BAD_CLIENTS = {
+    "64 bytes": {"name": "n" * 65},
+    "printable": {"name": 3},
+    "finite real numbers|NaN": {"X": np.full((9, 6), np.nan)},
+    "features": {"X": np.ones((9, 5))},
+    "n_samples=1": {"X": np.ones((1, 6))},
+    "epsilon": {"epsilon": -1.0},
+    "epsilon must be a real": {"epsilon": "1"},
+    "delta": {"delta": 1e-16},
+    "accountant": {"accountant": "ledger"},
+}
+
+
+@pytest.mark.parametrize(("says", "changes"), BAD_CLIENTS.items())
+def test_bad_clients(says, changes):
+    arguments = {"name": "a", "X": rows_of(0), "task": make_task(), **changes}
+    with pytest.raises(ValueError, match=says):
+        LocalClient(**arguments)
+
+
+def test_a_task_is_needed_and_must_be_known():
+    with pytest.raises(TypeError, match="SpectralTask"):
+        LocalClient("a", rows_of(0), "pca")
+    with pytest.raises(ValueError, match="aggregation"):
+        make_task(aggregation="sum")
+    with pytest.raises(ValueError, match="n_rounds"):
+        make_task(start=False)
+    for name in ("n_components", "n_features"):
+        with pytest.raises(ValueError, match=name):
+            make_task(**{name: 0})
+
+
+def test_a_large_delta_is_warned_of():
+    with pytest.warns(PrivacyLeakWarning, match="delta=0.1"):
+        client(delta=0.1)
+
+
+def test_seeded_clients_repeat_themselves():
+    values = [client(random_state=3).respond(first()).values for _ in range(2)]
+    assert np.array_equal(*values)
+    assert not np.array_equal(*(client().respond(first()).values for _ in range(2)))

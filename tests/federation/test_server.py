@@ -1,0 +1,234 @@
+"""A server uses what is whole, and says by name what is not."""
+
+import hashlib
+import warnings
+
+import numpy as np
+import pytest
+from federation_tools import SESSION, answers, make_clients, make_server, make_task
+
+from skdpspectral import _spectral
+from skdpspectral.federation import FederationError, MessageError, Reply, Server, Topic
+from skdpspectral.metrics import subspace_distance
+
+TASK = make_task(n_rounds=1)
+NAMES = "abc"
+
+
+@pytest.fixture
+def good():
+    server, clients = make_server(TASK), make_clients(TASK)
+    request = server.request()
+    return server, answers(clients, request)
+
+
+def forged(name="b", shape=(2, 6), **changes):
+    values = np.linalg.qr(np.random.default_rng(0).normal(size=shape[::-1]))[0].T
+    content = {
+        "session": SESSION,
+        "step": 0,
+        "topic": Topic.COMPONENTS,
+        "client": name,
+        "n_samples": 50,
+        "mu": 0.2,
+        "numbers": (0.1, 0.5, 0.1),
+        "values": values,
+    }
+    return Reply(**{**content, **changes})
+
+
+def without_finite(data):
+    """A valid message but for one value, with a digest of its own."""
+
+    body = bytearray(data[:-16])
+    body[-8:] = np.array([np.nan]).tobytes()
+    return bytes(body) + hashlib.blake2b(bytes(body), digest_size=16).digest()
+
+
+BAD = {
+    "did not answer in time": lambda data: None,
+    "failed with RuntimeError": lambda data: RuntimeError("row 7 is 3.25"),
+    "failed with TimeoutError": lambda data: TimeoutError(),
+    "too short": lambda data: data[:50],
+    "not the length": lambda data: data[:-8],
+    "no message": lambda data: b"x" * len(data),
+    "damaged": lambda data: data[:-20] + bytes(20),
+    "at most": lambda data: data + bytes(10_000),
+    "must be bytes": lambda data: 3,
+    "must be finite": without_finite,
+    "another session": lambda data: forged(session=bytes(16)).to_bytes(),
+    "not that to step 0": lambda data: forged(step=1).to_bytes(),
+    "not that to step": lambda data: forged(
+        topic=Topic.POWER, numbers=(0.1,), shape=(6, 2)
+    ),
+    "another client's name": lambda data: forged("a").to_bytes(),
+    "shape": lambda data: forged(shape=(2, 5)).to_bytes(),
+    "shape (1, 6)": lambda data: forged(shape=(1, 6)).to_bytes(),
+    "not orthonormal": lambda data: forged(values=10 * np.eye(2, 6)),
+    "are not orthonormal": lambda data: forged(values=np.ones((2, 6)) / 6**0.5),
+    "negative standard deviation": lambda data: forged(numbers=(-0.1, 0.5, 0.1)),
+}
+
+
+@pytest.mark.parametrize(("reason", "spoil"), BAD.items())
+def test_a_bad_answer_is_rejected_by_name_and_the_rest_is_used(good, reason, spoil):
+    server, found = good
+    found["b"] = spoil(found["b"])
+    with pytest.warns(UserWarning, match="client 'b' was rejected"):
+        replies = server.collect(found)
+    assert [reply.client for reply in replies] == ["a", "c"]
+    assert server.clients == ("a", "c")
+    assert reason in server.rejected["b"]
+    assert "3.25" not in server.rejected["b"]  # an error may speak of the data
+    components, weights = server.aggregate(replies)
+    assert components.shape == (2, 6)
+    assert weights.sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("reason", "spoil"), list(BAD.items())[:4])
+def test_too_few_clients_are_an_error(reason, spoil):
+    server, clients = make_server(TASK, min_clients=3), make_clients(TASK)
+    found = answers(clients, server.request())
+    found["b"] = spoil(found["b"])
+    with (
+        pytest.warns(UserWarning, match="'b'"),
+        pytest.raises(FederationError, match=f"min_clients=3.*'b'.*{reason}"),
+    ):
+        server.collect(found)
+
+
+def test_strangers_and_replays_are_not_used(good):
+    server, found = good
+    first = dict(found)
+    stranger = {**found, "d": found["a"]}
+    assert len(server.collect(stranger)) == 3
+    assert "no client" in server.rejected["d"]
+    server.request(np.eye(6, 2))
+    # The answers to the first request, again.
+    with (
+        pytest.warns(UserWarning, match="was rejected"),
+        pytest.raises(FederationError, match="step 1"),
+    ):
+        server.collect(first)
+
+
+def test_a_client_that_failed_stays_out(good):
+    server, found = good
+    with pytest.warns(UserWarning, match="was rejected"):
+        server.collect({**found, "a": None})
+    clients = make_clients(TASK)
+    server = make_server(TASK)
+    request = server.request()
+    found = answers(clients, request)
+    with pytest.warns(UserWarning, match="was rejected"):
+        server.collect({**found, "a": None})
+    request = server.request(np.eye(6, 2))
+    replies = server.collect(answers(clients, request))
+    assert [reply.client for reply in replies] == ["b", "c"]
+
+
+@pytest.mark.parametrize("changes", [{"n_samples": 51}, {"mu": 0.3}])
+def test_a_client_does_not_change_its_size_or_budget(changes):
+    server = make_server(TASK, "b")
+    server.request()
+    server.collect({"b": forged()})
+    server.request(np.eye(6, 2))
+    power = {"topic": Topic.POWER, "numbers": (0.1,), "step": 1}
+    answer = forged(values=np.ones((6, 2)), **power, **changes)
+    with (
+        pytest.warns(UserWarning, match="was rejected"),
+        pytest.raises(FederationError, match="changed"),
+    ):
+        server.collect({"b": answer})
+
+
+def test_requests_end_with_the_task(good):
+    server, _ = good
+    server.request(np.eye(6, 2))
+    with pytest.raises(MessageError, match="all of the task"):
+        server.request(np.eye(6, 2))
+
+
+BAD_SERVERS = {
+    "different names": {"clients": ["a", "b", "a"]},
+    "min_clients=4": {"min_clients": 4},
+    "min_clients": {"min_clients": 0},
+    "weights": {"weights": "best"},
+    "eigengap": {"eigengap": 0.0},
+    "session": {"session": b"1"},
+    "number of clients": {"clients": []},
+    "printable": {"clients": [1]},
+}
+
+
+@pytest.mark.parametrize(("says", "changes"), BAD_SERVERS.items())
+def test_bad_servers(says, changes):
+    arguments = {"clients": list(NAMES), "task": TASK, **changes}
+    with pytest.raises(ValueError, match=says):
+        Server(**arguments)
+
+
+def test_weights_are_one_over_the_variance():
+    """By the formula, from what was sent; an uninformative client counts little."""
+    server = make_server(make_task(1), "ab", eigengap=0.4)
+    server.request()
+    sent = [
+        forged(n, (1, 6), n_samples=k, numbers=(s, 0.5, 0.1))
+        for n, k, s in (("a", 1000, 0.01), ("b", 100, 0.02))
+    ]
+    replies = server.collect({"a": sent[0], "b": sent[1].to_bytes()})
+    expected = [2 * 0.5 * 0.1 / n + s**2 for n, s in ((1000, 0.01), (100, 0.02))]
+    expected = _spectral.inverse_variance_weights(expected)
+    assert np.allclose(server.subspace_weights(replies), expected)
+    equal = make_server(make_task(1), "ab", weights="equal")
+    assert np.array_equal(equal.subspace_weights(replies), [0.5, 0.5])
+
+
+def test_the_gap_is_taken_from_what_was_sent():
+    """Large clients without noise say what the spectrum is."""
+    given = make_server(make_task(1), "ab", eigengap=0.4)
+    taken = make_server(make_task(1), "ab")
+    replies = [
+        forged(n, (1, 6), n_samples=10**k, numbers=(10.0**-k, 0.5, 0.1))
+        for n, k in (("a", 6), ("b", 2))
+    ]
+    weights = [server.subspace_weights(replies) for server in (given, taken)]
+    assert np.allclose(*weights, rtol=1e-3)
+
+
+def test_products_are_averaged_by_rows_and_noise():
+    server = make_server(make_task(2, start=False, n_rounds=1), "ab")
+    server.request(np.eye(6, 2))
+    power = {"topic": Topic.POWER, "shape": (6, 2)}
+    values = np.random.default_rng(1).normal(size=(2, 6, 2))
+    replies = [
+        forged(n, values=v, n_samples=k, numbers=(s,), **power)
+        for n, v, k, s in (("a", values[0], 100, 0.1), ("b", values[1], 300, 0.02))
+    ]
+    replies = server.collect({r.client: r for r in replies})
+    weights = 1 / np.array([1 / 600 + 0.01, 1 / 1800 + 0.0004])
+    weights /= weights.sum()
+    expected = weights[0] * values[0] + weights[1] * values[1]
+    assert np.allclose(server.aggregate_products(replies), expected)
+
+
+def test_matrices_and_projectors_agree_without_noise():
+    """Of clients with the same rows the result is that of one."""
+    for aggregation in ("projector", "matrix"):
+        task = make_task(2, aggregation=aggregation)
+        server, clients = make_server(task), make_clients(task, epsilon=1e8)
+        for client in clients.values():
+            client._X = clients["a"]._X
+        replies = server.collect(answers(clients, server.request()))
+        rows = clients["a"]._X
+        rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        top = np.linalg.eigh(rows.T @ rows)[1][:, -2:].T
+        assert subspace_distance(server.aggregate(replies)[0], top) < 1e-3
+
+
+def test_two_sessions_have_different_names():
+    requests = [Server(["a"], TASK).request().session for _ in range(2)]
+    assert requests[0] != requests[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Server(["a"], TASK)

@@ -1,0 +1,99 @@
+"""Bad input to federated estimators: named, free of charge, nothing lost or quoted."""
+
+import traceback
+
+import numpy as np
+import pytest
+import sklearn
+from bad_calls_federated import CASES, IDS, SECRET, Scene
+from sklearn.exceptions import NotFittedError
+
+from skdpspectral import FederatedDPPCA, PrivacyBudgetError, SparseDPPCA
+
+# It comes before the accountant's refusal.
+pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+ERRORS = (ValueError, TypeError, PrivacyBudgetError)
+
+
+@pytest.fixture
+def scene(tmp_path):
+    return Scene(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def scenes():
+    """One scene for many calls, as long as they leave it untouched."""
+    return []
+
+
+@pytest.fixture
+def stage(tmp_path_factory, scenes):
+    if not scenes:
+        scenes.append(Scene(tmp_path_factory.mktemp("stage")))
+    yield scenes[0]
+    try:
+        scenes[0].check_untouched()
+    except AssertionError:
+        scenes.clear()
+
+
+@pytest.mark.parametrize(("call", "says"), CASES.values(), ids=CASES)
+def test_bad_call(call, says, stage):
+    with pytest.raises(ERRORS) as caught:
+        call(stage)
+    missing = [text for text in says if text not in str(caught.value)]
+    assert not missing, str(caught.value)
+    stage.check_untouched()
+
+
+@pytest.mark.parametrize("call", [call for call, _ in CASES.values()], ids=CASES)
+def test_privacy_does_not_rest_on_an_optional_validation(call, stage):
+    with (
+        sklearn.config_context(skip_parameter_validation=True),
+        pytest.raises(Exception),  # noqa: B017
+    ):
+        call(stage)
+    stage.check_untouched()
+
+
+def test_there_are_many_mistakes():
+    assert len(CASES) >= 80
+
+
+def test_a_good_call_is_seen(scene):
+    scene.fit()
+    with pytest.raises(AssertionError, match="was charged"):
+        scene.check_untouched()
+
+
+@pytest.mark.parametrize("cls", [FederatedDPPCA, SparseDPPCA])
+def test_nothing_is_given_before_a_fit(cls, scene):
+    for call in (cls().transform, cls().inverse_transform):
+        with pytest.raises(NotFittedError):
+            call(scene.X)
+
+
+LEAKY_IDS = {
+    "missing": [*[SECRET] * 59, None],
+    "lists": [[SECRET]] * 60,
+    "short": [SECRET] * 9,
+    "table": np.full((60, 1), SECRET),
+}
+
+
+@pytest.mark.parametrize("clients", LEAKY_IDS.values(), ids=LEAKY_IDS)
+def test_errors_quote_no_id_of_a_row(scene, clients):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        scene.fit(clients=clients)
+    report = "".join(traceback.format_exception(caught.value))
+    assert f"{SECRET:.0f}"[:4] not in report.replace(__file__, "")
+
+
+@pytest.mark.parametrize(
+    "X", [np.full((60, 4), f"{SECRET} euros"), np.full((60, 4), SECRET + 1j)]
+)
+def test_errors_quote_no_value(scene, X):
+    with pytest.raises(ValueError) as caught:
+        scene.fit(X, clients=IDS)
+    report = "".join(traceback.format_exception(caught.value))
+    assert f"{SECRET:.0f}"[:4] not in report.replace(__file__, "")
