@@ -529,7 +529,6 @@ class JMECovariance(
         noise_std = getattr(plan.mechanisms[0], "noise_std", 0.0)
         self._sums = MomentSums(moments, noise_std)
         self._begun_with = self._fixed_parameters()
-        self.privacy_ = plan
 
     def _end(self) -> None:
         """Forget the state of the noise."""
@@ -544,6 +543,7 @@ class JMECovariance(
             moments = sums.push(stream(sums.stream.vectors(X[rows])))
             yield moments
         self._set_moments(moments)
+        self.privacy_ = stream.plan
         if sums.step == sums.stream.n_steps and not sums.stream.renewed:
             stream.close()
 
