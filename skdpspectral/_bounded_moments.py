@@ -16,6 +16,8 @@ _MEAN_SHARE = 0.15
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 _SMALLEST_EXTENT = 1e-100
+# What rows are cut to where their lengths matter, and no public clip is given.
+_LONGEST = 1e100
 
 
 class RowBounds:
@@ -41,6 +43,8 @@ class RowBounds:
         rows.
     mean_radius : float or None
         Bound of the rows of the private mean, in units of the box; None without.
+    unit : float
+        Data units per unit of the box.
     variance_unit : float
         Data units per unit of the rows of the second moment.
     """
@@ -59,10 +63,11 @@ class RowBounds:
         # As Python floats: a float32 radius would round sensitivity and noise.
         clip_norm, center_clip_norm = map(_as_float, (clip_norm, center_clip_norm))
         self.box = make_box(bounds, n_features, scale_by_bounds)
-        self.box_radius, unit = math.inf, 1.0
+        self.box_radius = math.inf
+        self.unit = unit = 1.0
         if self.box is not None:
             self.box_radius = sensitivity.box_radius(self.box.half_widths)
-            unit = 1.0 if scale_by_bounds else float(self.box.unit[0])
+            self.unit = unit = 1.0 if scale_by_bounds else float(self.box.unit[0])
         if center == "auto":
             center = "none" if self.box is None else "private"
         self.centred = center == "private"
@@ -106,16 +111,38 @@ class RowBounds:
         block = self.box.to_unit(block)
         return clip_rows(block, self.mean_radius, out=block)
 
-    def for_second_moment(self, block, mean=None):
-        """Rows of the second moment, about a released mean."""
+    def _about(self, block, mean):
+        """Rows in units of the box, about a released mean, and memory to reuse."""
         own = None
         if self.box is not None:
             block = own = self.box.to_unit(block)
         if mean is not None:
             block = own = np.subtract(block, mean, out=own, dtype=np.float64)
+        return block, own
+
+    def for_second_moment(self, block, mean=None):
+        """Rows of the second moment, about a released mean."""
+        block, own = self._about(block, mean)
         if self.clip is None:
             return normalize_rows(block, out=own)
         return clip_rows(block, self.clip, out=own)
+
+    def for_projections(self, block, mean=None):
+        """Rows about a released mean whose lengths are kept, up to a public clip."""
+        block, own = self._about(block, mean)
+        # Without one, a clip that no sensitivity rests on: squares stay finite.
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(block, clip, out=own)
+
+    def blocks(self, X, mean=None):
+        """Return a function that yields blocks of :meth:`for_projections`."""
+        n_rows = _spectral.rows_per_block(self.n_features)
+
+        def blocks():
+            for rows in _spectral.row_blocks(X.shape[0], n_rows):
+                yield self.for_projections(X[rows], mean)
+
+        return blocks
 
     def project_mean(self, mean):
         """Move a noisy mean to where a mean can be: public facts alone."""
@@ -204,28 +231,6 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     return Box(low, high, n_features, per_feature=per_feature)
 
 
-def plan_moments(rows: RowBounds, n_samples: int, mu: float) -> tuple:
-    """Plan the release of mean and second moment at a total cost of mu.
-
-    Parameters
-    ----------
-    rows : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    mu : float
-        Total cost; infinite for releases without noise.
-
-    Returns
-    -------
-    tuple of Mechanism
-        In the order in which :func:`release_moments` releases them.
-    """
-    mean_mu, rest = mean_budget(rows, mu)
-    second = plan_second_moment(rows, n_samples, rest)
-    return (*plan_mean(rows, n_samples, mean_mu), second)
-
-
 def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
     """Split mu into the cost of a private mean, 0 without one, and the rest."""
     if not rows.centred or not math.isfinite(mu):
@@ -245,7 +250,7 @@ def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:
         sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
         mu,
         shape,
-        summation_error=_summation_error(rows.mean_radius, n_samples),
+        summation_error=_summation_error(rows.mean_radius, n_samples, shape[0]),
         magnitude=2.0 * rows.mean_radius,
     )
     return (mean,)
@@ -265,36 +270,21 @@ def plan_second_moment(
         mu,
         square,
         symmetric=True,
-        summation_error=_summation_error(radius**2, n_samples),
+        summation_error=_summation_error(radius**2, n_samples, square[0]),
         magnitude=2.0 * radius**2,
     )
 
 
-def _summation_error(bound: float, n_samples: int) -> float:
-    return sensitivity.summation_error(bound, n_samples, _spectral.BLOCK_ROWS)
+def _summation_error(bound: float, n_samples: int, n_features: int) -> float:
+    rows = _spectral.rows_per_block(n_features)
+    return sensitivity.summation_error(bound, n_samples, rows)
 
 
-def release_moments(release, rows: RowBounds, X):
-    """Release what :func:`plan_moments` planned.
-
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    rows : RowBounds
-        How rows are bounded.
-    X : array of shape (n, p)
-        The rows.
-
-    Returns
-    -------
-    mean : ndarray of shape (p,) or None
-        Released mean in units of the box.
-    moment : ndarray of shape (p, p)
-        Released second moment about it, symmetric.
-    """
-    mean = release_mean(release, rows, X)
-    return mean, release("second_moment", second_moment(rows, X, mean), overwrite=True)
+def second_moment(rows: RowBounds, X, mean):
+    """Exact second moment of bounded rows about a released mean; lower triangle."""
+    return _spectral.blocked_second_moment(
+        X, lambda block: rows.for_second_moment(block, mean)
+    )
 
 
 def release_mean(release, rows: RowBounds, X):
@@ -304,10 +294,3 @@ def release_mean(release, rows: RowBounds, X):
         mean = release("mean", _spectral.blocked_mean(X, rows.for_mean))
         mean = rows.project_mean(mean)
     return mean
-
-
-def second_moment(rows: RowBounds, X, mean):
-    """Exact second moment of bounded rows about a released mean; lower triangle."""
-    return _spectral.blocked_second_moment(
-        X, lambda block: rows.for_second_moment(block, mean)
-    )

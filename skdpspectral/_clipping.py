@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280
@@ -57,6 +58,31 @@ def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
     return out
 
 
+def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool):
+    """Rescale the rows of a CSR matrix, all by way of a power of two."""
+    X = sparse.csr_array(X, dtype=np.float64, copy=True)
+    # Entries at the same place are one number: its square is that of their sum.
+    with np.errstate(all="ignore"):
+        X.sum_duplicates()
+    target = _target(clip_norm, X.shape[1])
+    counts = np.diff(X.indptr)
+    filled = counts > 0
+    starts = X.indptr[:-1][filled]
+    counts = counts[filled]
+    largest = np.maximum.reduceat(np.abs(X.data), starts) if len(starts) else starts
+    good = np.isfinite(largest) & (largest > 0.0)
+    exponents = np.frexp(np.where(good, largest, 1.0))[1]
+    with np.errstate(all="ignore"):
+        scaled = np.ldexp(X.data, np.repeat(-exponents, counts))
+        squares = np.add.reduceat(scaled**2, starts) if len(starts) else starts
+        lengths = np.sqrt(np.where(good, squares, 1.0))
+        short = good & only_longer & (lengths <= np.ldexp(target, -exponents))
+        scaled *= np.repeat(target / lengths, counts)
+        X.data = np.where(np.repeat(short, counts), X.data, scaled)
+    X.data[np.repeat(~good, counts)] = 0.0
+    return X
+
+
 def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
     """Scale rows that are longer than a bound down to it.
 
@@ -66,18 +92,20 @@ def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
 
     Parameters
     ----------
-    X : array-like of shape (n_rows, n_features)
-        Rows; computed in float64.
+    X : array-like or sparse CSR matrix of shape (n_rows, n_features)
+        Rows; computed in float64. Sparse rows may hold duplicate entries.
     clip_norm : float
         Bound, in [1e-60, 1e60].
     out : ndarray of shape (n_rows, n_features), optional
-        Where to write; it may be `X` itself.
+        Where to write; it may be `X` itself. Unused for sparse rows.
 
     Returns
     -------
-    ndarray of shape (n_rows, n_features)
+    ndarray or sparse CSR array of shape (n_rows, n_features)
         Clipped rows, float64.
     """
+    if sparse.issparse(X):
+        return _rescale_sparse_rows(X, clip_norm, True)
     return _rescale_rows(X, clip_norm, True, out)
 
 
@@ -89,16 +117,18 @@ def normalize_rows(X, *, out=None) -> np.ndarray:
 
     Parameters
     ----------
-    X : array-like of shape (n_rows, n_features)
-        Rows; computed in float64.
+    X : array-like or sparse CSR matrix of shape (n_rows, n_features)
+        Rows; computed in float64. Sparse rows may hold duplicate entries.
     out : ndarray of shape (n_rows, n_features), optional
-        Where to write; it may be `X` itself.
+        Where to write; it may be `X` itself. Unused for sparse rows.
 
     Returns
     -------
-    ndarray of shape (n_rows, n_features)
+    ndarray or sparse CSR array of shape (n_rows, n_features)
         Normalised rows, float64.
     """
+    if sparse.issparse(X):
+        return _rescale_sparse_rows(X, 1.0, False)
     return _rescale_rows(X, 1.0, False, out)
 
 

@@ -9,34 +9,56 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import _spectral
 from ._base import PrivateEstimator
-from ._bounded_moments import RowBounds, plan_moments, release_moments
+from ._bounded_moments import RowBounds
+from ._component_releases import ComponentReleases, expected_error, release_components
+from ._pca_parameters import (
+    check_combinations,
+    public_guesses,
+    public_range,
+    public_variances,
+)
 from ._rows import check_rows, check_scores
 from ._sklearn_compat import Interval, StrOptions
-from .mechanisms import PrivacyPlan, check_count
+from ._spiked_covariance import SpikedCovarianceMixin
+from ._spiked_release import SpikedReleases, release_spiked
+from .mechanisms import Assumption, PrivacyPlan, check_count
 
 _CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 
 
-class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class DPPCA(
+    SpikedCovarianceMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    PrivateEstimator,
+):
     r"""Differentially private principal component analysis.
 
-    The second moment of bounded rows is released with symmetric Gaussian noise; its
-    leading eigenvectors, by value, are the components. The guarantee holds for any
-    data: nothing is assumed of their distribution.
+    By default the second moment of bounded rows is released with symmetric Gaussian
+    noise; its leading eigenvectors, by value, are the components. The guarantee holds
+    for any data: nothing is assumed of their distribution, unless
+    ``mechanism="spiked"`` is asked for.
 
     Parameters
     ----------
-    n_components : int, default=2
-        Number of components r, at most ``min(n_samples, n_features)``.
+    n_components : int or "auto", default=2
+        Number of components r, at most ``min(n_samples, n_features)``. "auto": as
+        many eigenvalues as stand out of noise and sampling error in the released
+        second moment, at least 1 and at most 50, at no cost.
     epsilon : float or None, default=1.0
         Privacy budget of one fit, positive. None (or infinity) switches privacy
         off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
     delta : float, default=1e-6
         Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
-    mechanism : {"gaussian"}, default="gaussian"
+    mechanism : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
         How the components are released. "gaussian": noise on the second moment.
+        "two-stage": that at 40 % of the budget, and then a power step from there,
+        with rows clipped along and across the components by private sizes; better
+        where noise matters and the variance across the components is above 14 times
+        that along them in sum, or below a 14th. "auto": the same, or a second release
+        of the second moment, by what the first release promises. "spiked": noise on
+        the projector **for a model of the data**, see the notes.
     bounds : tuple (low, high) or None, default=None
         Public bounds of the features, in the units of the data: numbers or arrays
         of shape (n_features,), in the order of the columns. Rows are clipped into
@@ -61,6 +83,27 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         Public radius, about the midpoint or origin, that rows are clipped to for
         the private mean. None takes that of the box, or `clip_norm` without
         `bounds`; one of the three is needed for ``center="private"``.
+    release : {"components", "covariance"}, default="components"
+        "covariance" also releases the second moment within the components, from rows
+        whose projections are clipped, for 15 % of the budget: variances in units of
+        the data whatever `clip_norm` is.
+    whiten : bool, default=False
+        Whether :meth:`transform` gives scores of unit variance. It needs variances
+        of the data: ``release="covariance"`` or a `clip_norm`.
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale_by_bounds=True``). None takes
+        private medians where one is needed; "spiked" needs it.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for private medians; in units of the data.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for ``mechanism="spiked"``: the classical bound, with epsilon and
+        delta halved, as the papers print it.
+    sensitivity_constant : float, default=4.0
+        Constant of the sensitivities of ``mechanism="spiked"``.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
@@ -76,12 +119,15 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     components_ : ndarray of shape (n_components, n_features)
         Orthonormal rows, leading first; the largest entry of each is positive.
     explained_variance_ : ndarray of shape (n_components,)
-        Released eigenvalues, floored at 0. With ``clip_norm=None`` they describe
-        rows of unit norm (values in [0, 1] but for noise), otherwise clipped rows
-        in squared units of the data (of the scaled features with
-        ``scale_by_bounds=True``).
+        Released variances along the components, floored at 0. With
+        ``release="covariance"`` they are in squared units of the data (of the scaled
+        features with ``scale_by_bounds=True``), and so they are of clipped rows with
+        a `clip_norm`. Otherwise they describe rows of unit norm (values in [0, 1]
+        but for noise); with "spiked" they are what the model states.
     explained_variance_ratio_ : ndarray of shape (n_components,)
-        `explained_variance_` over the released trace.
+        `explained_variance_` over the released total variance.
+    noise_variance_ : float
+        Variance across the components, where variances are those of the data.
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
@@ -121,6 +167,12 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     most c (1 for unit rows), calibrated by the exact privacy curve of the Gaussian
     mechanism. A private mean takes 15 % of the budget's :math:`\mu^2`, with
     sensitivity :math:`2 R / n` for rows in a ball of radius R.
+    The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
+
+    **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
+    independent Gaussian rows of mean zero and spiked covariance, each replaced by
+    another such row. For other data it is not private at all; ``privacy_`` says so.
+
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about
     :math:`\sqrt{2 r (p - r)} / (n \mu g)`, with g the gap between the r-th and
@@ -130,6 +182,8 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
     ----------
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1.
     Balle and Wang (2018), Improving the Gaussian mechanism, theorem 8.
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
 
     Examples
     --------
@@ -146,14 +200,29 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        "n_components": [Interval(Integral, 1, None, closed="left")],
-        "mechanism": [StrOptions({"gaussian"})],
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({"auto"}),
+        ],
+        "mechanism": [StrOptions({"gaussian", "two-stage", "auto", "spiked"})],
+        "release": [StrOptions({"components", "covariance"})],
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [_CLIP_RANGE, None],
         "center": [StrOptions({"auto", "none", "private"})],
         "scale_by_bounds": ["boolean"],
         "center_clip_norm": [_CLIP_RANGE, None],
+        "whiten": ["boolean"],
+        "signal_variance": [Real, tuple, list, np.ndarray, None],
+        "noise_variance": [Real, None],
+        "norm_range": [tuple, list, np.ndarray],
+        "calibration": [StrOptions({"exact", "paper"})],
+        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither")],
     }
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "bounds",
+        "signal_variance",
+        "norm_range",
+    )
 
     def __init__(
         self,
@@ -167,6 +236,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         center="auto",
         scale_by_bounds=False,
         center_clip_norm=None,
+        release="components",
+        whiten=False,
+        signal_variance=None,
+        noise_variance=None,
+        norm_range=(1e-6, 1e6),
+        calibration="exact",
+        sensitivity_constant=4.0,
         accountant=None,
         allow_seeded=False,
         random_state=None,
@@ -180,6 +256,13 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         self.center = center
         self.scale_by_bounds = scale_by_bounds
         self.center_clip_norm = center_clip_norm
+        self.release = release
+        self.whiten = whiten
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
         self.accountant = accountant
         self.allow_seeded = allow_seeded
         self.random_state = random_state
@@ -212,23 +295,106 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             check_count("n_features", n_features),
         )
 
-    def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
-        if self.n_components > min(n_samples, n_features):
+    def expected_error(
+        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
+    ):
+        """Predict the distance of the components to the true ones; no data are needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the rows.
+        signal_variance : float
+            Variance along each component beyond that of the noise: a guess, or that
+            of public rows of the same kind. Never of the private rows.
+        noise_variance : float, default=1.0
+            Variance across the components.
+
+        Returns
+        -------
+        float
+            Expected :func:`~skdpspectral.metrics.subspace_distance`, to first order,
+            of statistical and private error together, for Gaussian rows about a
+            known centre. At most its largest value; above about 0.5 it says little
+            but that there are too few rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the number of components is "auto".
+
+        Examples
+        --------
+        >>> from skdpspectral import DPPCA
+        >>> pca = DPPCA(n_components=1, epsilon=1.0)
+        >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
+        0.08
+        """
+        plan = self.privacy_plan(n_samples, n_features)
+        if self.n_components == "auto" or self.n_components >= n_features:
             raise ValueError(
-                f"n_components={self.n_components} must be at most min(n_samples, "
-                f"n_features)={min(n_samples, n_features)} for n_samples={n_samples}, "
-                f"n_features={n_features}; ask for fewer components"
+                "expected_error needs n_components to be a number below n_features"
             )
+        rows = self._row_bounds(n_features)
+        signal, noise = public_guesses(signal_variance, noise_variance, rows.unit)
+        releases = self._releases(rows, n_samples)
+        if self.mechanism == "spiked":
+            return releases.expected_error(plan, signal, noise)
+        return expected_error(releases, plan, signal, noise)
+
+    def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
+        check_combinations(self, n_samples, n_features)
         epsilon, mu = self._budget()
         rows = self._row_bounds(n_features)
+        releases = self._releases(rows, n_samples)
+        spiked = isinstance(releases, SpikedReleases)
+        if self.calibration == "paper":
+            mechanisms = releases.paper_mechanisms(epsilon, float(self.delta), mu)
+        else:
+            mechanisms = releases.mechanisms(mu)
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=plan_moments(rows, n_samples, mu),
+            mechanisms=mechanisms,
             estimator=type(self).__name__,
+            assumption=Assumption.SPIKED_GAUSSIAN if spiked else Assumption.NONE,
             seeded=self.random_state is not None,
-            remarks=rows.remarks(),
+            remarks=releases.remarks() if spiked else rows.remarks(),
         )
+
+    def _releases(self, rows: RowBounds, n_samples: int):
+        """Describe what is released, in units of the bounded rows."""
+        signal, noise = public_variances(self, rows.unit)
+        covariance = self.release == "covariance"
+        if self.mechanism == "spiked":
+            constant = float(self.sensitivity_constant)
+            return SpikedReleases(
+                n_samples, rows.n_features, signal, noise, constant, covariance
+            )
+        return ComponentReleases(
+            rows=rows,
+            n_samples=n_samples,
+            rank=None if self.n_components == "auto" else int(self.n_components),
+            mechanism=self.mechanism,
+            covariance=covariance,
+            signal=None if signal is None else sum(signal) / len(signal),
+            noise=noise,
+            norm_range=public_range(self, rows.unit),
+        )
+
+    def _releases_variances(self) -> bool:
+        """Whether variances are those of the data, and not of unit rows."""
+        unit_rows = self.clip_norm is None and self.mechanism != "spiked"
+        return self.release == "covariance" or not unit_rows
+
+    def _takes_sparse_rows(self) -> bool:
+        """Whether bounding rows leaves zeros where they are."""
+        return self.bounds is None and self.center != "private"
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse_rows()
+        return tags
 
     def _row_bounds(self, n_features: int) -> RowBounds:
         return RowBounds(
@@ -247,8 +413,10 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, all finite; never modified.
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows, all finite; never modified. A memory map is read block by block,
+            in constant memory. Sparse rows stay sparse; they must do without
+            `bounds` and a private centre, which would fill them.
         y : None
             Ignored, present by convention.
 
@@ -266,35 +434,48 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            X = check_rows(self, X)
+            X = check_rows(
+                self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
+            )
             plan = self._plan(*X.shape)
             release = self._start_release(plan, n_public=X.shape[0])
             rows = self._row_bounds(X.shape[1])
-            mean, moment = release_moments(release, rows, X)
-            self._set_components(rows, mean, moment)
+            releases = self._releases(rows, X.shape[0])
+            if self.mechanism == "spiked":
+                found = release_spiked(release, releases, X)
+            else:
+                found = release_components(release, releases, X)
+            self._set_components(rows, found)
             self.n_samples_ = X.shape[0]
             self.privacy_ = plan
         return self
 
-    def _set_components(self, rows, mean, moment) -> None:
-        """Post-process released moments into public attributes."""
-        values, vectors = _spectral.top_eigh(moment, self.n_components)
-        values = np.maximum(values, 0.0)
-        # The other eigenvalues of a variance are not negative either.
-        total = max(float(np.trace(moment)), float(values.sum()), np.finfo(float).tiny)
-        self.components_ = vectors
-        self.explained_variance_ = values * rows.variance_unit**2
-        self.explained_variance_ratio_ = values / total
-        self.mean_ = rows.to_data_units(mean)
+    def _set_components(self, rows, found) -> None:
+        """Turn released components into public attributes, in units of the data."""
+        self.components_ = found.vectors
+        self.explained_variance_ = found.values * found.unit**2
+        self.explained_variance_ratio_ = found.values / found.total
+        self.mean_ = rows.to_data_units(found.mean)
         self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
-        self.n_components_ = len(vectors)
+        self.n_components_ = len(found.vectors)
+        vars(self).pop("noise_variance_", None)
+        if found.noise is not None:
+            self.noise_variance_ = float(found.noise * found.unit**2)
+
+    def _score_units(self) -> np.ndarray:
+        """What scores are divided by, one for each component."""
+        if not self.whiten:
+            return np.ones(self.n_components_)
+        variances = self.explained_variance_
+        least = np.finfo(float).eps * max(variances.max(), np.finfo(float).tiny)
+        return np.sqrt(np.maximum(variances, least))
 
     def transform(self, X):
         """Project rows on the components.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows; they are neither clipped nor scaled to unit norm.
 
         Returns
@@ -303,12 +484,14 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
             Scores, of the precision of X.
         """
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False)
+        X = check_rows(self, X, reset=False, accept_sparse=True)
         components = self.components_
         if self.scale_ is not None:
             components = components / self.scale_
+        components = components / self._score_units()[:, None]
         offset = components @ self.mean_
-        return X @ components.T.astype(X.dtype) - offset.astype(X.dtype)
+        scores = np.asarray(X @ components.T.astype(X.dtype))
+        return scores - offset.astype(X.dtype)
 
     def inverse_transform(self, X):
         """Map scores back to the space of the data.
@@ -328,6 +511,7 @@ class DPPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator)
         components = self.components_
         if self.scale_ is not None:
             components = components * self.scale_
+        components = components * self._score_units()[:, None]
         return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
 
     @property

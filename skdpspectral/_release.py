@@ -16,7 +16,7 @@ import numpy as np
 import randomgen
 
 from .accounting import PrivacyAccountant
-from .mechanisms import Exact, Gaussian, PrivacyPlan
+from .mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 
 # Draws in chunks that stay in the cache.
 _CHUNK = 1 << 13
@@ -93,7 +93,9 @@ class Release:
         if accountant is not None:
             accountant.charge(plan, allow_seeded=allow_seeded)
         self.plan = plan
-        self._pending = {mechanism.name: mechanism for mechanism in plan.mechanisms}
+        self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
+        # Names that are forgone once a name is released: the other branches'.
+        self._forgone = dict(_forgone_names(plan))
         self._generator = noise_generator(random_state)
 
     def public_normals(self, shape) -> np.ndarray:
@@ -126,19 +128,72 @@ class Release:
         ValueError
             If the shape is not the planned one.
         """
-        mechanism = self._pending.get(name)
-        if mechanism is None:
-            raise KeyError(f"{name!r} is not a pending release of this plan")
+        mechanism = self._planned(name)
         value = np.array(
             value, dtype=np.float64, order="F", copy=None if overwrite else True
         )
         if value.shape != tuple(mechanism.shape):
             raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
-        del self._pending[name]
+        self._close(name)
         released = _add_noise(mechanism, value, self._generator)
         for transcript in _transcripts:
             transcript[name] = released.copy()
         return released
+
+    def sample(self, name: str, kernel, *, normals=(), chi_degrees=()) -> np.ndarray:
+        """Return what a kernel makes of a release whose noise it never forms.
+
+        For statistics of a noisy matrix that is too large to be held: `kernel` must
+        have the law of a function of that release. Its result lies on no grid.
+
+        Parameters
+        ----------
+        name : str
+            Name of a mechanism of the plan that was not released yet.
+        kernel : callable
+            ``kernel(noise_std, normals, chis)`` with independent standard normals,
+            one array a shape, and chi variables.
+        normals : sequence of tuple of int, default=()
+            Shapes of the normals.
+        chi_degrees : array-like, default=()
+            Degrees of freedom of the chi variables, at least 1.
+
+        Returns
+        -------
+        ndarray
+            What the kernel returns.
+        """
+        mechanism = self._planned(name)
+        self._close(name)
+        draws = [self._generator.standard_normal(shape) for shape in normals]
+        chis = np.sqrt(self._generator.chisquare(np.asarray(chi_degrees, dtype=float)))
+        noise_std = getattr(mechanism, "noise_std", 0.0)
+        released = kernel(noise_std, draws, chis)
+        for transcript in _transcripts:
+            transcript[name] = released.copy()
+        return released
+
+    def _planned(self, name: str):
+        mechanism = self._pending.get(name)
+        if mechanism is None:
+            raise KeyError(f"{name!r} is not a pending release of this plan")
+        return mechanism
+
+    def _close(self, name: str) -> None:
+        """Take a name off the plan, with the names of branches not taken."""
+        del self._pending[name]
+        for other in self._forgone.get(name, ()):
+            self._pending.pop(other, None)
+
+
+def _forgone_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
+    """Yield each name of a branch with the names of the other branches."""
+    for mechanism in plan.mechanisms:
+        if not isinstance(mechanism, Alternatives):
+            continue
+        for branch in mechanism.branches:
+            others = [m.name for b in mechanism.branches if b is not branch for m in b]
+            yield from ((m.name, others) for m in branch)
 
 
 def _add_noise(mechanism, value: np.ndarray, generator) -> np.ndarray:

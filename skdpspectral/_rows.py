@@ -9,6 +9,8 @@ from scipy import sparse
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
 _DTYPES = (np.float64, np.float32)
+# Where rows are read block by block, whole numbers are converted block by block too.
+_BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
 # First lines of scikit-learn's and numpy's messages that quote shapes and types alone.
 _HARMLESS = re.compile(
     r"Input X contains (NaN|infinity)|Found array with|Expected 2D array|"
@@ -22,7 +24,9 @@ _RESHAPE = (
 )
 
 
-def check_rows(estimator, X, *, reset: bool = True) -> np.ndarray:
+def check_rows(
+    estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
+):
     """Validate rows for an estimator, and note or check their features.
 
     Parameters
@@ -34,19 +38,28 @@ def check_rows(estimator, X, *, reset: bool = True) -> np.ndarray:
         Rows of finite numbers.
     reset : bool, default=True
         Whether this is a fit.
+    accept_sparse : bool, default=False
+        Whether sparse rows are let through, as CSR.
+    in_blocks : bool, default=False
+        Whether integers are let through, to be converted block by block.
 
     Returns
     -------
-    ndarray of shape (n_samples, n_features)
-        float64 or float32.
+    ndarray or sparse CSR matrix of shape (n_samples, n_features)
+        float64 or float32; a memory map stays one.
 
     Raises
     ------
     ValueError, TypeError
         Naming X, and quoting no value of it.
     """
+    dtypes = [np.dtype(kind) for kind in (_BLOCK_DTYPES if in_blocks else _DTYPES)]
+    sparse_format = "csr" if accept_sparse else False
     return _checked(
-        X, lambda: validate_data(estimator, X, dtype=list(_DTYPES), reset=reset)
+        X,
+        lambda: validate_data(
+            estimator, X, dtype=dtypes, accept_sparse=sparse_format, reset=reset
+        ),
     )
 
 

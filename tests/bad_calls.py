@@ -120,6 +120,12 @@ PARAMETERS = {
     "n_components": {"zero": 0, "negative": -1, "above p": 5, "above n": 61}
     | {"float": 2.0, "share": 0.5, "NaN": NAN, "None": None, "unknown word": "mle"}
     | NOT_A_NUMBER,
+    "release": {"unknown": "eigenvalues", "None": None, "number": 1, "boolean": True},
+    "whiten": NOT_A_FLAG,
+    "calibration": {"unknown": "classical", "None": None, "number": 2},
+    "sensitivity_constant": {"zero": 0, "negative": -1.0, "NaN": NAN, "infinite": INF}
+    | {"None": None}
+    | NOT_A_NUMBER,
     "bounds": {"scalar": 5.0, "mapping": {"a": 0, "b": 1}, "set": {-1, 1}, "word": "ab"}
     | {"table": pd.DataFrame([ROW, ROW + 1]), "series": pd.Series([-1.0, 1.0])},
     "clip_norm": RADII,
@@ -190,6 +196,96 @@ CASES += [
     )
 ]
 
+# -- mechanisms, and the public numbers that some of them need -------------------------
+
+SPIKED = {"mechanism": "spiked", "signal_variance": 2.0, "noise_variance": 1.0}
+STAGES = {"mechanism": "two-stage"}
+MECHANISMS = {
+    "as many stages as features": ({**STAGES, "n_components": 4}, "n_components"),
+    "as many spikes as features": ({**SPIKED, "n_components": 4}, "n_components"),
+    "rank of a spiked model": ({**SPIKED, "n_components": "auto"}, "n_components"),
+    "no signal": ({**SPIKED, "signal_variance": None}, "signal_variance", "public"),
+    "no noise": ({**SPIKED, "noise_variance": None}, "noise_variance", "public"),
+    "box of a spiked model": ({**SPIKED, "bounds": BOX}, "bounds", "leave"),
+    "clip of a spiked model": ({**SPIKED, "clip_norm": 1.0}, "clip_norm", "leave"),
+    "centre of a spiked model": (
+        {**SPIKED, "center": "private", "center_clip_norm": 1.0},
+        "center",
+        "mean zero",
+    ),
+    "noise of the paper elsewhere": ({"calibration": "paper"}, "calibration"),
+    "noise of the paper for large epsilon": (
+        {**SPIKED, "calibration": "paper", "epsilon": 500.0},
+        "calibration",
+        "exact",
+    ),
+    "noise of the paper without privacy": (
+        {**SPIKED, "calibration": "paper", "epsilon": None},
+        "calibration",
+        "finite",
+    ),
+    "whitening by unit rows": ({"whiten": True}, "whiten", "covariance", "clip_norm"),
+    "whitening by unit rows in stages": ({**STAGES, "whiten": True}, "whiten"),
+    "signal that nothing uses": ({"signal_variance": 1.0}, "signal_variance", "None"),
+    "noise that nothing uses": ({"noise_variance": 1.0}, "noise_variance", "None"),
+    "signal of another rank": (
+        {**STAGES, "signal_variance": [1.0, 2.0, 3.0]},
+        "signal_variance",
+        "2",
+    ),
+    "signal of a released rank": (
+        {**STAGES, "signal_variance": [1.0, 2.0], "n_components": "auto"},
+        "signal_variance",
+        "a number",
+    ),
+    "table of signals": ({**STAGES, "signal_variance": [[1.0]]}, "signal_variance"),
+    "several noises": ({**STAGES, "noise_variance": [1.0, 2.0]}, "noise_variance"),
+    "one length for two": ({**STAGES, "norm_range": (1.0,)}, "norm_range", "pair"),
+    "reversed lengths": ({**STAGES, "norm_range": (2.0, 1.0)}, "norm_range", "below"),
+    "equal lengths": ({**STAGES, "norm_range": (1.0, 1.0)}, "norm_range", "below"),
+    "length for lengths": ({**STAGES, "norm_range": 1.0}, "norm_range"),
+}
+# A message may be shared by mistakes that are the same.
+ALIKE = {"equal lengths": "reversed lengths"}
+ALIKE["whitening by unit rows in stages"] = "whitening by unit rows"
+ALIKE["several noises"] = "noise_variance: kind"
+CASES += [
+    bad(ALIKE.get(mistake, mistake), lambda s, p=parameters: s.fit(**p), *names)
+    for mistake, (parameters, *names) in MECHANISMS.items()
+]
+VARIANCES = {"zero": 0.0, "negative": -1.0, "NaN": NAN, "infinite": INF, "huge": 1e61}
+KINDS = {"words": "1", "boolean": True, "complex": 1j, "dates": TIMES[0]}
+for name in ("signal_variance", "noise_variance"):
+    CASES += [
+        bad(
+            f"{name} out of range",
+            lambda s, k=name, v=value: s.fit(**STAGES, **{k: v}),
+            name,
+        )
+        for value in VARIANCES.values()
+    ]
+    CASES += [
+        bad(f"{name}: kind", lambda s, k=name, v=value: s.fit(**STAGES, **{k: v}), name)
+        for value in KINDS.values()
+    ]
+CASES += [
+    bad(
+        "norm_range out of range",
+        lambda s, v=value: s.fit(**STAGES, norm_range=v),
+        "norm_range",
+    )
+    for value in [(0.0, 1.0), (-1.0, 1.0), (NAN, 1.0), (1.0, INF), (1e-61, 1.0)]
+]
+CASES += [
+    bad(f"{method} of unit rows", call, method, error=AttributeError)
+    for method, call in {
+        "get_covariance": lambda s: s.pca.get_covariance(),
+        "get_precision": lambda s: s.pca.get_precision(),
+        "score": lambda s: s.pca.score(s.X),
+        "score_samples": lambda s: s.pca.score_samples(s.X),
+    }.items()
+]
+
 # -- accountants that refuse a fit -----------------------------------------------------
 
 REFUSED = PrivacyBudgetError
@@ -258,11 +354,10 @@ ROWS = {
         ),
         "dates",
     ),
-    "sparse": (lambda s: sparse.csr_array(s.X), "Sparse", ".toarray()"),
     "ragged": (lambda s: [[1.0, 2.0], [3.0]], "inhomogeneous"),
     "mapping": (lambda s: {"a": [1.0]}, "number"),
 }
-TYPE_ERRORS = {"sparse": TypeError, "mapping": TypeError}
+TYPE_ERRORS = {"mapping": TypeError}
 SAME = {"text": "words", "text in objects": "words", "bytes": "words"}
 SAME |= {"table of dates": "dates", "dates in polars": "dates", "durations": "dates"}
 for label, (make, *says) in ROWS.items():
@@ -273,6 +368,22 @@ for label, (make, *says) in ROWS.items():
         bad(mistake, lambda s, m=make: s.transform(m(s)), "X", *says, error=error),
     ]
 NAMED = "feature names"
+CASES += [
+    bad("sparse rows", call, "Sparse", ".toarray()", error=TypeError)
+    for call in (
+        lambda s: s.fit(sparse.csr_array(s.X), bounds=BOX),
+        lambda s: s.fit(sparse.csr_array(s.X), center="private", center_clip_norm=1.0),
+        lambda s: s.pca.inverse_transform(sparse.csr_array(s.X)),
+    )
+]
+CASES += [
+    bad(
+        "rows: infinite" if np.isinf(v) else "rows: NaN",
+        lambda s, v=v: s.fit(sparse.csr_array(with_value(v))),
+        "X",
+    )
+    for v in (NAN, INF)
+]
 CASES += [
     bad("one row", lambda s: s.fit(s.X[:1]), "n_components", "n_samples=1"),
     bad("weights", lambda s: s.pca.fit(s.X, sample_weight=1), "sample_weight")._replace(

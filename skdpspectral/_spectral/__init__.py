@@ -20,25 +20,53 @@ from ._moments import (
     blocked_mean,
     blocked_second_moment,
     row_blocks,
+    rows_per_block,
 )
+from ._power_step import (
+    floor_eigenvalues,
+    leading_first,
+    orthonormal_rows,
+    residual,
+    shifted_power_step,
+    squared_parts,
+)
+from ._rank import select_rank
+from ._spiked_noise import (
+    band_shapes,
+    noisy_projector_vectors,
+    top_right_vectors,
+)
+from ._unit_rows import unit_row_moments
 
 __all__ = [
     "BLOCK_ROWS",
     "SecondMoment",
+    "band_shapes",
     "blocked_mean",
     "blocked_product",
     "blocked_second_moment",
     "flip_signs",
+    "floor_eigenvalues",
     "inverse_variance_weights",
     "largest_rows",
+    "leading_first",
+    "noisy_projector_vectors",
     "orthonormal_columns",
+    "orthonormal_rows",
     "pack_lower",
+    "residual",
     "row_blocks",
+    "rows_per_block",
+    "select_rank",
+    "shifted_power_step",
     "sparse_subspace",
     "spike_strength",
+    "squared_parts",
     "subspace_variances",
     "top_eigh",
     "top_of_projectors",
+    "top_right_vectors",
     "truncated_basis",
+    "unit_row_moments",
     "unpack_lower",
 ]

@@ -8,13 +8,23 @@ import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from scipy import sparse
 from scipy.linalg import blas
 from threadpoolctl import ThreadpoolController
 
 # Rows a block: small enough for the cache, large enough for the BLAS.
 BLOCK_ROWS = 2048
+# Numbers a block of wide rows: memory stays far below that of the data.
+_BLOCK_NUMBERS = 1 << 23
+# Columns of a sparse product that are made dense together.
+_DENSE_COLUMNS = 256
 # From so many features on, a block's product is worth several threads.
 _THREADED_FEATURES = 300
+
+
+def rows_per_block(n_features: int) -> int:
+    """Rows a block: `BLOCK_ROWS`, fewer where rows are wide."""
+    return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
 
 
 def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> Iterator[slice]:
@@ -47,13 +57,24 @@ class SecondMoment:
         self.n_rows = 0
 
     def update(self, rows: np.ndarray) -> SecondMoment:
-        """Add rows of shape (b, n_features), float64 and C-contiguous."""
+        """Add rows of shape (b, n_features), float64 and C-contiguous, or sparse."""
+        if sparse.issparse(rows):
+            return self._update_sparse(rows)
         block = blas.dsyrk(1.0, rows.T, lower=True)
         if self.n_rows == 0:
             self.total = block
         else:
             self.total += block
         self.n_rows += len(rows)
+        return self
+
+    def _update_sparse(self, rows) -> SecondMoment:
+        """Add sparse rows; of their product, few columns are dense at a time."""
+        product = (rows.T @ rows).tocsc()
+        for start in range(0, product.shape[1], _DENSE_COLUMNS):
+            columns = slice(start, start + _DENSE_COLUMNS)
+            self.total[:, columns] += product[:, columns].toarray()
+        self.n_rows += rows.shape[0]
         return self
 
     def merge(self, other: SecondMoment) -> SecondMoment:
@@ -70,7 +91,7 @@ class SecondMoment:
 RowMap = Callable[[np.ndarray], np.ndarray]
 
 
-def blocked_mean(X, row_map: RowMap, block_rows: int = BLOCK_ROWS) -> np.ndarray:
+def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
     """Mean of mapped rows.
 
     Parameters
@@ -79,8 +100,8 @@ def blocked_mean(X, row_map: RowMap, block_rows: int = BLOCK_ROWS) -> np.ndarray
         Rows, sliced block by block.
     row_map : callable
         Block of rows -> float64 block of the same shape.
-    block_rows : int
-        Rows a block.
+    block_rows : int or None, default=None
+        Rows a block; None for :func:`rows_per_block`.
 
     Returns
     -------
@@ -88,24 +109,25 @@ def blocked_mean(X, row_map: RowMap, block_rows: int = BLOCK_ROWS) -> np.ndarray
         The mean.
     """
     total = np.zeros(X.shape[1])
+    block_rows = block_rows or rows_per_block(X.shape[1])
     for rows in row_blocks(X.shape[0], block_rows):
         total += row_map(X[rows]).sum(axis=0)
     return total / X.shape[0]
 
 
 def blocked_second_moment(
-    X, row_map: RowMap, block_rows: int = BLOCK_ROWS
+    X, row_map: RowMap, block_rows: int | None = None
 ) -> np.ndarray:
     """Lower triangle of the mean outer product of mapped rows.
 
     Parameters
     ----------
-    X : array of shape (n, p)
+    X : array or sparse CSR matrix of shape (n, p)
         Rows, sliced block by block.
     row_map : callable
         Block of rows -> float64 block of the same shape.
-    block_rows : int
-        Rows a block.
+    block_rows : int or None, default=None
+        Rows a block; None for :func:`rows_per_block`.
 
     Returns
     -------
@@ -113,6 +135,7 @@ def blocked_second_moment(
         Fortran-ordered, zero above the diagonal.
     """
     moment = SecondMoment(X.shape[1])
+    block_rows = block_rows or rows_per_block(X.shape[1])
     with _blas_threads(X.shape[1]):
         for rows in row_blocks(X.shape[0], block_rows):
             moment.update(row_map(X[rows]))

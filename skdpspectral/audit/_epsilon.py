@@ -168,6 +168,8 @@ class _LikelihoodRatio:
         return math.fsum(
             float(np.vdot(direction, released[name]))
             for name, direction in self.directions.items()
+            # Of alternatives, one is released, and not always the same.
+            if name in released
         )
 
 

@@ -103,7 +103,7 @@ class SpectralTask:
             return Exact(name, shape)
         radius = self.rows.second_radius
         error = sensitivity.power_product_error(
-            radius, n_samples, _spectral.BLOCK_ROWS, *shape, _DEFECT
+            radius, n_samples, _spectral.rows_per_block(shape[0]), *shape, _DEFECT
         )
         return calibrate_gaussian(
             name,

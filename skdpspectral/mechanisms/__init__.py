@@ -4,6 +4,7 @@ A mechanism documents everything that the accounting needs to know about one
 release. It holds no data, draws no noise and derives no sensitivity.
 """
 
+from ._alternatives import Alternatives
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
 from ._parallel_plan import ParallelPlan, read_plan
@@ -11,6 +12,7 @@ from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbours, Unit
 
 __all__ = [
+    "Alternatives",
     "Assumption",
     "Exact",
     "Gaussian",

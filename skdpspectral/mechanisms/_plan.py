@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 
+from ._alternatives import Alternatives
 from ._gaussian import Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbours, Unit
 
-_MECHANISMS = {cls.kind: cls for cls in (Gaussian, Exact)}
+_MECHANISMS = {cls.kind: cls for cls in (Gaussian, Exact, Alternatives)}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class PrivacyPlan:
         object.__setattr__(self, "assumption", Assumption(self.assumption))
         object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
         object.__setattr__(self, "remarks", tuple(self.remarks))
-        names = [mechanism.name for mechanism in self.mechanisms]
+        names = [m.name for m in self.mechanisms if isinstance(m, Alternatives)]
+        names += [mechanism.name for mechanism in self.releases()]
         if len(set(names)) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
 
@@ -70,9 +72,17 @@ class PrivacyPlan:
         """Whether every release is noisy and the noise is secret."""
         return math.isfinite(self.mu) and not self.seeded
 
+    def releases(self) -> Iterator[Mechanism]:
+        """Yield everything that may be released, with all branches of a choice."""
+        for mechanism in self.mechanisms:
+            if isinstance(mechanism, Alternatives):
+                yield from itertools.chain.from_iterable(mechanism.branches)
+            else:
+                yield mechanism
+
     def __getitem__(self, name: str) -> Mechanism:
         """Return the planned mechanism of this name."""
-        for mechanism in self.mechanisms:
+        for mechanism in (*self.releases(), *self.mechanisms):
             if mechanism.name == name:
                 return mechanism
         raise KeyError(name)
@@ -121,10 +131,7 @@ class PrivacyPlan:
             "seeded": self.seeded,
             "remarks": list(self.remarks),
         }
-        out["mechanisms"] = [
-            {"kind": m.kind, **asdict(m), "shape": list(m.shape)}
-            for m in self.mechanisms
-        ]
+        out["mechanisms"] = [_mechanism_to_dict(m) for m in self.mechanisms]
         return out
 
     def to_json(self, *, indent: int | None = None) -> str:
@@ -144,9 +151,23 @@ class PrivacyPlan:
         return cls(**fields)
 
 
+def _mechanism_to_dict(mechanism: Mechanism) -> dict:
+    if isinstance(mechanism, Alternatives):
+        branches = [
+            [_mechanism_to_dict(m) for m in branch] for branch in mechanism.branches
+        ]
+        return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
+    shape = list(mechanism.shape)
+    return {"kind": mechanism.kind, **asdict(mechanism), "shape": shape}
+
+
 def _mechanism_from_dict(entry: dict) -> Mechanism:
-    fields = {**entry, "shape": tuple(entry["shape"])}
+    fields = dict(entry)
     kind = fields.pop("kind")
     if kind not in _MECHANISMS:
         raise ValueError(f"unknown kind of mechanism {kind!r}")
+    if kind == Alternatives.kind:
+        branches = [[_mechanism_from_dict(m) for m in b] for b in fields["branches"]]
+        return Alternatives(fields["name"], branches)
+    fields["shape"] = tuple(fields["shape"])
     return _MECHANISMS[kind](**fields)

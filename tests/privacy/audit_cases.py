@@ -17,6 +17,7 @@ import federated_tools
 import item_tools
 import numpy as np
 from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
+from pca_tools import audit_releases
 
 import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
@@ -47,6 +48,7 @@ class Case:
     replacement: np.ndarray
     tight: bool = True
     epsilon = 4.0
+    power = 0.9
 
     @property
     def n_trials(self):
@@ -65,6 +67,54 @@ class Case:
         X, neighbour = self.data()
         model = self.make(epsilon)
         return {"factory": model, "X": X, "X_neighbour": neighbour}
+
+
+@dataclass(frozen=True)
+class StageCase:
+    """One worst case of one release of a fit that makes several.
+
+    Parameters
+    ----------
+    parameters : dict
+        Of the estimator.
+    row, replacement : array of shape (p,)
+        The row that differs between the two data sets.
+    prefix : str
+        Releases that are audited, given all others; "" for the whole transcript.
+    epsilon : float
+        Budget at which their own claim is of the order of one to five.
+    background : array of shape (m, p)
+        The other rows.
+    tight : bool
+        Whether the release moves by all of its sensitivity.
+    n_trials : int
+        Fits on either side.
+    """
+
+    parameters: dict
+    row: np.ndarray
+    replacement: np.ndarray
+    prefix: str
+    epsilon: float
+    background: np.ndarray
+    tight: bool = True
+    n_trials: int = 1_000
+    # Few trials leave a wide confidence interval.
+    power = 0.8
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        return DPPCA(epsilon=epsilon, **self.parameters)
+
+    def data(self):
+        """Return the two neighbouring data sets."""
+        sides = (self.row, self.replacement)
+        return [np.vstack([row, self.background]) for row in sides]
+
+    def audit(self, epsilon, n_trials, **options):
+        """Audit the releases in question against their own claim."""
+        model = self.make(epsilon)
+        return audit_releases(model, *self.data(), self.prefix, n_trials, **options)
 
 
 @dataclass(frozen=True)
@@ -96,6 +146,7 @@ class UserCase:
     tight: bool = True
     epsilon: float = 16.0
     n_trials: int = 3_000
+    power = 0.9
 
     def make(self, epsilon):
         """Return the estimator."""
@@ -256,6 +307,81 @@ CASES = {
 }
 
 
+# Rows far beyond every clip, along and across the first axis or two.
+_FAR = 1e6 * np.eye(4)
+_ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
+_TWO_STAGE, _AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
+
+CASES |= {
+    "pca-stages": StageCase(
+        {"n_components": 1, **_TWO_STAGE},
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        "",
+        16.0,
+        _ALONG_FIRST,
+        tight=False,
+    ),
+    # The signs of projections flip, residuals stay.
+    "pca-cross": StageCase(
+        {"n_components": 1, **_TWO_STAGE},
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        "cross",
+        40.0,
+        _ALONG_FIRST,
+    ),
+    "pca-weighted": StageCase(
+        {"n_components": 2, **_TWO_STAGE}, *_FAR[:2], "weighted", 600.0, _ALONG_TWO
+    ),
+    "pca-wide": StageCase(
+        {"n_components": 2, **_TWO_STAGE}, *_FAR[:2], "wide", 900.0, _ALONG_TWO
+    ),
+    # Votes on the other side of every tried length, along and across.
+    "pca-quantiles": StageCase(
+        {"n_components": 1, **_TWO_STAGE},
+        1e-12 * np.ones(4),
+        1e12 * np.ones(4),
+        "quantile",
+        300.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-three-quantiles": StageCase(
+        {"n_components": 1, "release": "covariance"},
+        1e-12 * np.ones(4),
+        1e12 * np.ones(4),
+        "quantile",
+        300.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-again": StageCase(
+        {"n_components": 2, **_AUTO}, *_FAR[:2], "second_moment_again", 40.0, _ALONG_TWO
+    ),
+    "pca-covariance": StageCase(
+        {"n_components": 2, "release": "covariance"},
+        # Unclipped, these would still be within the range of released numbers.
+        *(1e-3 * _FAR[:2]),
+        "projected",
+        60.0,
+        _ALONG_TWO,
+    ),
+    "pca-covariance-clipped": StageCase(
+        {"n_components": 2, "release": "covariance", "clip_norm": 2.0},
+        *_FAR[:2],
+        "projected",
+        60.0,
+        _ALONG_TWO,
+    ),
+    "pca-rank": StageCase(
+        {"n_components": "auto", "release": "covariance", **_AUTO},
+        *_FAR[:2],
+        "",
+        16.0,
+        _ALONG_TWO,
+        tight=False,
+    ),
+}
+
 # Of two users' rows and targets: a target that is clipped whatever the unit.
 _HUGE = 1e12
 # One feature: a user who is clipped moves every sum by one, whatever U is.
@@ -384,6 +510,10 @@ CASES |= {
 
 def audit(name, epsilon, n_trials, *, random_state=0, n_jobs=None, **options):
     """Audit one case."""
+    if isinstance(CASES[name], StageCase):
+        options |= {"confidence": CONFIDENCE, "n_jobs": n_jobs}
+        options |= {"random_state": random_state}
+        return CASES[name].audit(epsilon, n_trials, **options)
     return audit_epsilon(
         **CASES[name].arguments(epsilon, **options),
         n_trials=n_trials,

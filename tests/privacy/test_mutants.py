@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from audit_cases import CASES, StageCase
 
 import skdpspectral
 
@@ -37,8 +38,16 @@ class Mutant:
     @property
     def trials(self):
         """Return how many fits on either side the audit takes."""
+        if isinstance(CASES[self.caught_by], StageCase):
+            return CASES[self.caught_by].n_trials
         few = self.caught_by.startswith(("lrs-", "federated-", "sparse-"))
         return TRIALS_OF_USERS if few else TRIALS
+
+    @property
+    def epsilon(self):
+        """Return where the audit is made."""
+        case = CASES[self.caught_by]
+        return case.epsilon if isinstance(case, StageCase) else EPSILON
 
 
 AUDITED = {
@@ -65,6 +74,48 @@ AUDITED = {
     ),
     "off-diagonal scaling forgotten": Mutant(
         "_release.py", "steps / math.sqrt(2.0)", "steps / 2.0", "pca-off-diagonal"
+    ),
+    "three times the root of 2 taken as 3": Mutant(
+        "_power_step.py",
+        "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n)",
+        "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n) / math.sqrt(2)",
+        "pca-weighted",
+    ),
+    "wide clip charged as the narrow one": Mutant(
+        "_power_step.py",
+        "sensitivity.second_moment_sensitivity(_WIDE, n)",
+        "sensitivity.second_moment_sensitivity(1.0, n)",
+        "pca-wide",
+    ),
+    "projections not clipped": Mutant(
+        "_power_step.py",
+        "alpha = clip_rows(far, 1.0)",
+        "alpha = far",
+        "pca-cross",
+    ),
+    "residuals not clipped": Mutant(
+        "_power_step.py",
+        "beta = clip_rows(_spectral.residual(rows, scores, components) / outer, 1.0)",
+        "beta = _spectral.residual(rows, scores, components) / outer",
+        "pca-cross",
+    ),
+    "diameter of a cross moment taken as its radius": Mutant(
+        "sensitivity.py",
+        "return 2.0 * clip_norm * other_clip_norm / n_samples",
+        "return clip_norm * other_clip_norm / n_samples",
+        "pca-cross",
+    ),
+    "three votes charged as one": Mutant(
+        "_private_scales.py",
+        "sensitivity.vote_sensitivity(shape[0], Neighbours.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(1, Neighbours.REPLACE_ONE)",
+        "pca-three-quantiles",
+    ),
+    "projections of the covariance not clipped": Mutant(
+        "_projected_moment.py",
+        "clip_rows(np.asarray(rows @ components.T) / radius, 1.0)",
+        "np.asarray(rows @ components.T) / radius",
+        "pca-covariance",
     ),
     "users' vectors not clipped": Mutant(
         "_lrs_private.py",
@@ -131,6 +182,7 @@ AUDITED |= {
     ),
 }
 
+_FIT = "privacy/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "second moment taken as free beyond its threshold": Mutant(
         "sensitivity.py",
@@ -179,6 +231,55 @@ EXACT = {
         "tuple(mu * math.sqrt(share) for share in shares)",
         "tuple(mu for share in shares)",
         "privacy/test_plan_and_charge.py::test_plan_costs_what_was_asked",
+    ),
+    "directions from private rows": Mutant(
+        "_component_releases.py",
+        "    values, vectors = _spectral.top_eigh(matrix, rank)\n",
+        "    exact = second_moment(rows, X, mean)\n"
+        "    values, vectors = _spectral.top_eigh(exact, rank)\n",
+        f"{_FIT}[two stages]",
+    ),
+    "counts of quantiles let out": Mutant(
+        "_private_scales.py",
+        'below = release(f"quantile_{step}", votes) > 0.0',
+        'release(f"quantile_{step}", votes)\n        below = votes > 0.0',
+        f"{_FIT}[two stages]",
+    ),
+    "branch chosen by private rows": Mutant(
+        "_component_releases.py",
+        "_step_is_better(spec, plan, rank, scales)",
+        "max(map(np.max, blocks())) > 9",
+        f"{_FIT}[a choice]",
+    ),
+    "rank from private rows": Mutant(
+        "_component_releases.py",
+        "rank = spec.rank or _released_rank(spec, plan, matrix)",
+        "rank = spec.rank or 1 + int(np.abs(X).max() > 9)",
+        f"{_FIT}[released rank]",
+    ),
+    "branches charged by the cheapest": Mutant(
+        "mechanisms/_alternatives.py",
+        "return max(math.hypot",
+        "return min(math.hypot",
+        "theory/test_two_stage.py::test_a_choice_costs_its_dearest_branch",
+    ),
+    "both branches released": Mutant(
+        "_release.py",
+        "            self._pending.pop(other, None)",
+        "            pass",
+        "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
+    ),
+    "assumption not said": Mutant(
+        "_pca.py",
+        "Assumption.SPIKED_GAUSSIAN if spiked else Assumption.NONE",
+        "Assumption.NONE",
+        "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
+    ),
+    "duplicate entries squared one by one": Mutant(
+        "_clipping.py",
+        "X.sum_duplicates()",
+        "pass",
+        "test_pca_sparse.py::test_entries_at_the_same_place_are_one_number",
     ),
     "seed reused across clones": Mutant(
         "_release.py",
@@ -422,7 +523,14 @@ def audit_in(folder, mutant):
     done = run_in(
         folder,
         *(str(TESTS / "privacy" / "audit_cases.py"), mutant.caught_by),
-        *("--epsilon", str(EPSILON), "--trials", str(mutant.trials), "--jobs", "2"),
+        *(
+            "--epsilon",
+            str(mutant.epsilon),
+            "--trials",
+            str(mutant.trials),
+            "--jobs",
+            "2",
+        ),
     )
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -1,0 +1,53 @@
+"""One of several sets of releases, chosen by what was released before."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ._gaussian import Mechanism
+
+
+@dataclass(frozen=True)
+class Alternatives:
+    """Sets of releases of which a fit makes one.
+
+    Parameters
+    ----------
+    name : str
+        Name of the choice, unique within a plan.
+    branches : tuple of tuple of Mechanism
+        What each branch releases. The names of all of them differ.
+
+    Notes
+    -----
+    **Formal guarantee.** If the branch is chosen by public numbers and earlier
+    releases alone, the whole is :attr:`mu`-Gaussian differentially private.
+    """
+
+    kind: ClassVar[str] = "alternatives"
+
+    name: str
+    branches: tuple[tuple[Mechanism, ...], ...]
+
+    def __post_init__(self) -> None:
+        branches = tuple(tuple(branch) for branch in self.branches)
+        object.__setattr__(self, "branches", branches)
+        if len(branches) < 2 or not all(branches):
+            raise ValueError(f"{self.name!r} needs two branches or more, none empty")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """No array is released under the name of the choice itself."""
+        return ()
+
+    @property
+    def mu(self) -> float:
+        """Cost of the dearest branch."""
+        return max(math.hypot(*(m.mu for m in branch)) for branch in self.branches)
+
+    def describe(self) -> str:
+        """Phrase for a report."""
+        branches = (" and ".join(m.describe() for m in b) for b in self.branches)
+        return "by earlier releases, either " + ", or ".join(branches)

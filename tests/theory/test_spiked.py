@@ -1,0 +1,134 @@
+"""The spiked mode: its formulas, the law they stand for, and what they do not cover."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from skdpspectral import DPPCA
+from skdpspectral._spectral import top_eigh
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.mechanisms import Assumption
+from skdpspectral.sensitivity import (
+    spiked_moment_sensitivity,
+    spiked_projector_sensitivity,
+)
+
+MODEL = {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0}
+
+
+def test_formulas_of_the_papers():
+    n, p = 1000, 50
+    size = math.sqrt(p * (1 + math.log(n))) / n
+    one = spiked_projector_sensitivity([10.0], 1.0, n, p, 4.0)
+    assert one == pytest.approx(4 * math.sqrt(0.1 * 1.1) * size)
+    size = math.sqrt(p * (2 + math.log(n))) / n
+    two = spiked_projector_sensitivity([20.0, 5.0], 1.0, n, p, 1.0)
+    assert two == pytest.approx((0.2 + math.sqrt(4.0 * 0.2)) * size)
+    moment = spiked_moment_sensitivity([20.0, 5.0], 2.0, n, p, 3.0)
+    assert moment == pytest.approx(3 * (20 * (2 + math.log(n)) + 100) / n)
+
+
+def replacement_ratios(n, p, signal, n_repeats, rng):
+    """Needed constants: how far PCA's projector moves when a row is drawn anew."""
+    variances = np.r_[signal + 1.0, np.ones(p - 1)]
+    X = rng.standard_normal((n, p)) * np.sqrt(variances)
+    moment = X.T @ X
+    before = top_eigh(moment, 1)[1][0]
+    bound = spiked_projector_sensitivity([signal], 1.0, n, p, 1.0)
+    ratios = []
+    for k in range(n_repeats):
+        row = rng.standard_normal(p) * np.sqrt(variances)
+        changed = moment + np.outer(row, row) - np.outer(X[k], X[k])
+        after = top_eigh(changed, 1)[1][0]
+        # ||uu' - vv'||_F, from the sine: stable for close vectors.
+        sine = np.linalg.norm(after - (after @ before) * before)
+        ratios.append(math.sqrt(2.0) * sine / bound)
+    return np.array(ratios)
+
+
+def test_first_order_law_of_a_replacement():
+    """Quantiles of 2 chi2_2 chi2_{p-1} / (p (1 + ln n)), within 5 per cent.
+
+    Rows that are replaced are those of one sample, and n is large: what is left is
+    the sampling error of 4000 replacements, below 2.5 per cent (one standard error)
+    of the quantiles up to 0.9.
+    """
+    rng = np.random.default_rng(0)
+    n, p = 40_000, 20
+    found = replacement_ratios(n, p, 10.0, 4000, rng)
+    draws = chi2.rvs(2, size=400_000, random_state=1)
+    draws = draws * chi2.rvs(p - 1, size=400_000, random_state=2)
+    law = np.sqrt(2.0 * draws / (p * (1 + math.log(n))))
+    for level in (0.25, 0.5, 0.75, 0.9):
+        wanted = np.quantile(law, level)
+        assert np.quantile(found, level) == pytest.approx(wanted, rel=0.05)
+
+
+def test_the_default_constant_covers_the_largest_of_a_thousand_replacements():
+    rng = np.random.default_rng(3)
+    found = replacement_ratios(5000, 30, 10.0, 1000, rng)
+    assert 1.0 < found.max() < DPPCA().sensitivity_constant
+
+
+def test_a_long_row_moves_the_projector_beyond_the_bound():
+    """Why the mode says what it rests on: one row of another kind."""
+    rng = np.random.default_rng(4)
+    n, p = 2000, 30
+    X = rng.standard_normal((n, p)) * np.sqrt(np.r_[11.0, np.ones(p - 1)])
+    other = X.copy()
+    longest = np.linalg.norm(X, axis=1).max()
+    other[0] = 10.0 * longest * np.ones(p) / math.sqrt(p)
+    projectors = []
+    for rows in (X, other):
+        vector = top_eigh(rows.T @ rows, 1)[1]
+        projectors.append(vector.T @ vector)
+    moved = np.linalg.norm(projectors[0] - projectors[1])
+    mechanism = DPPCA(1, epsilon=0.5, **MODEL).privacy_plan(n, p)["projector"]
+    assert moved > 5 * mechanism.charged_sensitivity
+
+
+def test_the_plan_says_what_it_rests_on():
+    plan = DPPCA(1, **MODEL).privacy_plan(1000, 50)
+    assert plan.assumption is Assumption.SPIKED_GAUSSIAN
+    assert "only for data that satisfy the spiked-gaussian assumption" in str(plan)
+    assert "not differentially private" in str(plan)
+    assert plan.mu == pytest.approx(gaussian_mu(1.0, 1e-6))
+    worst_case = DPPCA(1, mechanism="auto").privacy_plan(1000, 50)
+    assert worst_case.assumption is Assumption.NONE
+
+
+@pytest.mark.parametrize("release", ["components", "covariance"])
+def test_noise_of_the_papers(release):
+    """Variances of 8 D^2 log(2.5 / delta) / epsilon^2, off the diagonal."""
+    n, p, epsilon, delta = 1000, 50, 0.5, 1e-5
+    parameters = {**MODEL, "calibration": "paper", "sensitivity_constant": 1.0}
+    pca = DPPCA(1, epsilon=epsilon, delta=delta, release=release, **parameters)
+    plan = pca.privacy_plan(n, p)
+    assert plan.mu < 0.7 * gaussian_mu(epsilon, delta)
+    for mechanism in plan.mechanisms:
+        variance = 8 * mechanism.sensitivity**2 * math.log(2.5 / delta) / epsilon**2
+        assert mechanism.noise_std**2 / 2 == pytest.approx(variance, rel=1e-12)
+    assert len(plan.mechanisms) == (1 if release == "components" else 2)
+
+
+def test_noise_of_the_papers_is_refused_where_it_is_too_small():
+    pca = DPPCA(1, epsilon=200.0, calibration="paper", release="covariance", **MODEL)
+    with pytest.raises(ValueError, match=r"calibration=.*too little noise"):
+        pca.privacy_plan(1000, 50)
+
+
+@pytest.mark.parametrize(("n", "p", "rank"), [(400, 30, 2), (50, 2200, 3)])
+def test_components_and_covariance_of_spiked_rows(n, p, rank):
+    """Below and above the order from which the noisy projector is never formed."""
+    rng = np.random.default_rng(5)
+    signal = [9000.0, 4000.0, 2000.0][:rank]
+    X = rng.standard_normal((n, p)) * np.sqrt(np.r_[signal, np.ones(p - rank)] + 1.0)
+    parameters = {**MODEL, "signal_variance": signal, "release": "covariance"}
+    pca = DPPCA(rank, epsilon=1e4, random_state=0, **parameters).fit(X)
+    exact = np.linalg.eigh(X @ X.T if p > n else X.T @ X)[0][::-1][:rank] / n
+    np.testing.assert_allclose(pca.explained_variance_, exact, rtol=0.1)
+    assert pca.noise_variance_ == 1.0
+    assert np.sum(pca.components_[:, :rank] ** 2) > 0.8 * rank
+    assert ("without forming it" in str(pca.privacy_)) == (p > 2000)
