@@ -56,7 +56,7 @@ ALLOWED = {
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},
     # A client knows no estimator: it is told what to release.
-    "federation": BELOW_BASE | {"_bounded_moments"},
+    "federation": BELOW_BASE | {"_bounded_moments", "_projected_moment"},
     "_federated": BELOW_ESTIMATORS | {"federation"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
     **dict.fromkeys(FEDERATED, BELOW_ESTIMATORS | {"_federated", "federation"}),

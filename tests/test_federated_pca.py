@@ -278,7 +278,7 @@ def failing(names, what):
 def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
     monkeypatch.setattr(LocalClient, "respond", failing("b", what))
     with PrivacyAccountant() as accountant:
-        model = cls(1, min_clients=2, **parameters)
+        model = cls(1, min_clients=2, epsilon=8.0, **parameters)
         with pytest.warns(UserWarning, match="client 'b' was rejected") as caught:
             model.fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 3  # its budget is spent all the same
@@ -388,3 +388,66 @@ def test_scores_speak_the_units_of_the_data(parameters):
     again = pca.transform(pca.inverse_transform(pca.transform(X)))
     assert np.allclose(again, pca.transform(X))
     assert pca.transform(X.astype(np.float32)).dtype == np.float32
+
+
+# -- the covariance within the components ----------------------------------------------
+
+COVARIANCE = {"release": "covariance", "projection_norm": 12.0, "noise_variance": 1.0}
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"bounds": (-12, 12), "epsilon": 8.0}, {"epsilon": BUDGETS}]
+)
+def test_the_covariance_is_that_of_the_data(parameters):
+    """Ten fits: the error of one is about 0.5 where the spike is 10."""
+    truth = 10.0 * TRUTH.T @ TRUTH + np.eye(8)
+    errors = []
+    for seed in range(10):
+        pca = FederatedDPPCA(1, **COVARIANCE, **parameters, random_state=seed)
+        pca.fit(X, clients=CLIENTS)
+        errors.append(np.linalg.norm(pca.get_covariance() - truth))
+    assert np.mean(errors) < 1.2
+    assert pca.explained_variance_[0] == pytest.approx(11.0, rel=0.15)
+    assert pca.privacy_.mu <= gaussian_mu(pca.privacy_.epsilon, 1e-6)
+    part = dict(pca.privacy_.blocks)["a"]
+    names = [mechanism.name for mechanism in part.mechanisms]
+    assert names[-2:] == ["second_moment", "projected_moment"]
+
+
+def test_the_covariance_without_noise():
+    pca = FederatedDPPCA(2, epsilon=None, **{**COVARIANCE, "projection_norm": 1e3})
+    with pytest.warns(PrivacyLeakWarning):
+        pca.fit(X, clients=CLIENTS)
+    inside = pca.components_ @ (X.T @ X / len(X)) @ pca.components_.T
+    # Clients are averaged by their numbers of rows.
+    assert np.allclose(inside, np.diag(pca.explained_variance_), rtol=1e-6, atol=1e-6)
+
+
+def test_the_covariance_must_be_asked_for():
+    pca = FederatedDPPCA(1).fit(X)
+    assert not hasattr(pca, "get_covariance")
+    assert not hasattr(pca, "explained_variance_")
+    pca.set_params(**{**COVARIANCE, "noise_variance": None}).fit(X)
+    assert not hasattr(pca, "get_covariance")
+    assert pca.explained_variance_.shape == (1,)
+    pca.set_params(release="components", projection_norm=None).fit(X)
+    assert not hasattr(pca, "explained_variance_")
+    for wrong in ({"release": "covariance"}, {"projection_norm": 3.0}):
+        with pytest.raises(ValueError, match="projection_norm"):
+            FederatedDPPCA(1, **wrong).fit(X)
+
+
+def test_no_projection_moves_the_covariance_further_than_planned():
+    """A row as long as can be, along the components, at a client of its own."""
+    rows = np.zeros((50, 8))
+    moments = []
+    for row in (1e6 * np.eye(8)[0], 1e6 * np.eye(8)[1]):
+        rows[0] = row
+        pca = FederatedDPPCA(8, epsilon=None, **COVARIANCE)
+        with pytest.warns(PrivacyLeakWarning):
+            pca.fit(rows)
+        inside = pca.components_.T * pca.explained_variance_
+        moments.append(inside @ pca.components_)
+    plan = FederatedDPPCA(8, **COVARIANCE).privacy_plan(50, 8)
+    moved = np.linalg.norm(moments[1] - moments[0])
+    assert moved == pytest.approx(12.0**2 * plan["projected_moment"].sensitivity)

@@ -99,8 +99,9 @@ def test_noise_averages_over_clients():
     for clients in (np.zeros(2000), CLIENTS):
         rows, found = np.zeros((len(clients), 40)), []
         rows[:, 0] = 1.0
-        for _ in range(300):
-            model = SparseDPPCA(1, init=start, epsilon=1.0).fit(rows, clients=clients)
+        for seed in range(300):
+            model = SparseDPPCA(1, init=start, random_state=seed)
+            model.fit(rows, clients=clients)
             first = model.components_[0] * model.explained_variance_[0]
             found.append(first[1:] * np.sign(first[0]))
         spread[len(clients)] = np.std(found)

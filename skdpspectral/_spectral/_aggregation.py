@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ._eigen import flip_signs, top_eigh
-from ._moments import BLOCK_ROWS, RowMap, row_blocks
+from ._moments import RowMap, row_blocks, rows_per_block
 
 # Gaps relative to the signal, and variances, are kept within these.
 _TINY, _HUGE = 1e-100, 1e300
@@ -177,7 +177,7 @@ def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
 
 
 def blocked_product(
-    X, row_map: RowMap, columns: np.ndarray, block_rows: int = BLOCK_ROWS
+    X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
 ) -> np.ndarray:
     """Mean of x (x'Q) over mapped rows, without the second moment itself.
 
@@ -189,8 +189,8 @@ def blocked_product(
         Block of rows -> float64 block of the same shape.
     columns : ndarray of shape (p, k)
         Q.
-    block_rows : int
-        Rows a block.
+    block_rows : int or None, default=None
+        Rows a block; None for what suits the features.
 
     Returns
     -------
@@ -198,6 +198,7 @@ def blocked_product(
         S Q.
     """
     total = np.zeros(columns.shape)
+    block_rows = block_rows or rows_per_block(X.shape[1])
     for rows in row_blocks(X.shape[0], block_rows):
         mapped = row_map(X[rows])
         total += mapped.T @ (mapped @ columns)

@@ -41,17 +41,23 @@ class Topic(IntEnum):
     ``POWER``
         The second moment times the request's basis, with the noise's standard
         deviation.
+    ``COVARIANCE``
+        The second moment of clipped projections on the request's basis, symmetric,
+        with the noise's standard deviation.
     """
 
     COMPONENTS = 1
     MATRIX = 2
     MEAN = 3
     POWER = 4
+    COVARIANCE = 5
 
     @property
     def n_numbers(self) -> int:
         """How many single numbers belong to an answer."""
-        return {Topic.COMPONENTS: 3, Topic.MATRIX: 3, Topic.POWER: 1}.get(self, 0)
+        if self in (Topic.COMPONENTS, Topic.MATRIX):
+            return 3
+        return 0 if self is Topic.MEAN else 1
 
 
 def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:

@@ -274,6 +274,36 @@ class Server:
             weights = np.full(len(n), 1.0 / len(n))
         return np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
 
+    def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
+        """Average covariances, each by the inverse of its variance.
+
+        An entry has a variance of about 2 L^2 / n from sampling, with L the mean
+        variance along the basis, and that of the noise that comes along.
+
+        Parameters
+        ----------
+        replies : sequence of Reply
+            Answers to the last request of a task with a `projection_norm`.
+
+        Returns
+        -------
+        ndarray of shape (k, k)
+            Symmetric.
+        """
+        n = np.array([reply.n_samples for reply in replies], dtype=float)
+        noise = np.array([reply.numbers[0] for reply in replies])
+        stacked = np.stack([reply.values for reply in replies])
+        # The clip bounds every variance: a first guess, for weights alone.
+        level = self.task.projection_norm**2
+        for _ in range(2):
+            variances = 2.0 * level**2 / n + noise**2
+            weights = _spectral.inverse_variance_weights(variances)
+            if self.weights == "equal":
+                weights = np.full(len(n), 1.0 / len(n))
+            found = np.tensordot(weights, stacked, axes=1)
+            level = max(np.trace(found) / len(found), 1e-3 * level)
+        return found
+
     def aggregate_means(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average means by the numbers of rows."""
         n = np.array([reply.n_samples for reply in replies], dtype=float)

@@ -16,12 +16,17 @@ from .._bounded_moments import (
     release_mean,
     second_moment,
 )
+from .._projected_moment import NAME as projected_moment
+from .._projected_moment import plan_projected_moment, release_projected_moment
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
-from ..mechanisms import Exact, PrivacyPlan, check_count
+from ..mechanisms import Exact, PrivacyPlan, check_count, check_real
 from ._messages import MessageError, Request, Topic
 
 # Largest ||Q'Q - I|| of a basis, after a client has made it orthonormal.
 _DEFECT = 2.0**-40
+# Share of mu**2 of a covariance, once a mean is paid.
+_COVARIANCE_SHARE = 0.15
+_LENGTH, _SHORTEST = "projection_norm", 1e-60
 _AGGREGATIONS = {"projector": Topic.COMPONENTS, "matrix": Topic.MATRIX}
 
 
@@ -49,6 +54,9 @@ class SpectralTask:
         Whether the second moment is released at all.
     n_rounds : int, default=0
         Rounds of a power iteration.
+    projection_norm : float or None, default=None
+        Public length, in units of the rows, that projections are clipped to for a
+        covariance within a basis, which is released last; None for no covariance.
     """
 
     n_components: int
@@ -56,6 +64,7 @@ class SpectralTask:
     aggregation: str = "projector"
     start: bool = True
     n_rounds: int = 0
+    projection_norm: float | None = None
 
     def __post_init__(self) -> None:
         if self.aggregation not in _AGGREGATIONS:
@@ -65,13 +74,19 @@ class SpectralTask:
             )
         if self.n_rounds < 0 or not (self.start or self.n_rounds):
             raise ValueError("a task without a start needs n_rounds of at least 1")
+        length = self.projection_norm
+        if length is not None and not check_real(_LENGTH, length) >= _SHORTEST:
+            raise ValueError(f"{_LENGTH} must be at least {_SHORTEST:g}, got {length}")
+        if length is not None and not length <= 1.0 / _SHORTEST:
+            raise ValueError(f"{_LENGTH} must be at most {1 / _SHORTEST:g}")
 
     @property
     def topics(self) -> tuple[Topic, ...]:
         """What is asked for, request by request."""
         first = (_AGGREGATIONS[self.aggregation],) if self.start else ()
         mean = (Topic.MEAN,) if self.rows.centred else ()
-        return (*first, *mean, *[Topic.POWER] * self.n_rounds)
+        last = () if self.projection_norm is None else (Topic.COVARIANCE,)
+        return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
 
     def shape(self, topic: Topic) -> tuple[int, ...]:
         """Shape of the values that answer a topic."""
@@ -81,11 +96,13 @@ class SpectralTask:
             Topic.MATRIX: (p * (p + 1) // 2,),
             Topic.MEAN: (p,),
             Topic.POWER: (p, k),
+            Topic.COVARIANCE: (k, k),
         }[topic]
 
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
         """Plan all releases at a total cost of mu, from public numbers alone."""
         mean_mu, rest = mean_budget(self.rows, mu)
+        inner, rest = self._covariance_budget(rest)
         shares = _shares(int(self.start) + self.n_rounds)
         costs = (rest,) * len(shares)
         if math.isfinite(mu):
@@ -95,7 +112,16 @@ class SpectralTask:
             planned.append(plan_second_moment(self.rows, n_samples, costs[0]))
         for t, cost in enumerate(costs[int(self.start) :], 1):
             planned.append(self._plan_product(f"power_{t}", n_samples, cost))
+        if self.projection_norm is not None:
+            size = (n_samples, *self.shape(Topic.POWER))
+            planned.append(plan_projected_moment(*size, inner))
         return tuple(planned)
+
+    def _covariance_budget(self, mu: float) -> tuple[float, float]:
+        """Split mu into the cost of a covariance, 0 without one, and the rest."""
+        if self.projection_norm is None or not math.isfinite(mu):
+            return (0.0 if self.projection_norm is None else mu), mu
+        return split_mu(mu, (_COVARIANCE_SHARE, 1.0 - _COVARIANCE_SHARE))
 
     def _plan_product(self, name: str, n_samples: int, mu: float):
         shape = self.shape(Topic.POWER)
@@ -103,7 +129,7 @@ class SpectralTask:
             return Exact(name, shape)
         radius = self.rows.second_radius
         error = sensitivity.power_product_error(
-            radius, n_samples, _spectral.BLOCK_ROWS, *shape, _DEFECT
+            radius, n_samples, _spectral.rows_per_block(shape[0]), *shape, _DEFECT
         )
         return calibrate_gaussian(
             name,
@@ -137,10 +163,11 @@ class SpectralTask:
         topic = self.topics[request.step]
         if request.topic is not topic:
             raise MessageError(f"step {request.step} asks for {topic.name}")
-        expected = self.shape(topic) if topic is Topic.POWER else (0, 0)
+        with_basis = topic in (Topic.POWER, Topic.COVARIANCE)
+        expected = self.shape(Topic.POWER) if with_basis else (0, 0)
         if request.basis.shape != expected:
             raise MessageError(f"a basis of shape {expected} is expected")
-        if topic is not Topic.POWER:
+        if not with_basis:
             return None
         basis, defect = _spectral.orthonormal_columns(request.basis)
         if not defect < _DEFECT:
@@ -160,6 +187,7 @@ def make_task(
     aggregation="projector",
     start=True,
     n_rounds=0,
+    projection_norm=None,
 ) -> SpectralTask:
     """Return a task from the parameters of an estimator.
 
@@ -169,7 +197,7 @@ def make_task(
         Shape of the components.
     bounds, clip_norm, center, scale_by_bounds, center_clip_norm
         As in :class:`~skdpspectral.DPPCA`.
-    aggregation, start, n_rounds
+    aggregation, start, n_rounds, projection_norm
         As in :class:`SpectralTask`.
 
     Returns
@@ -191,7 +219,9 @@ def make_task(
         center_clip_norm=center_clip_norm,
     )
     n_components = check_count("n_components", n_components)
-    return SpectralTask(n_components, rows, aggregation, start, int(n_rounds))
+    return SpectralTask(
+        n_components, rows, aggregation, start, int(n_rounds), projection_norm
+    )
 
 
 class Releases:
@@ -217,6 +247,8 @@ class Releases:
             return (), self._mean
         if topic is Topic.POWER:
             return self._product(step, basis)
+        if topic is Topic.COVARIANCE:
+            return self._covariance(basis)
         return self._second_moment(topic)
 
     def _second_moment(self, topic: Topic):
@@ -234,11 +266,19 @@ class Releases:
 
     def _product(self, step: int, basis):
         rows = self._task.rows
-        name = f"power_{step - len(self._task.topics) + self._task.n_rounds + 1}"
+        before = self._task.topics.index(Topic.POWER)
+        name = f"power_{step - before + 1}"
         product = _spectral.blocked_product(
             self._X, lambda block: rows.for_second_moment(block, self._mean), basis
         )
         return (self._noise_std(name),), self._release(name, product)
+
+    def _covariance(self, basis):
+        task = self._task
+        blocks = task.rows.blocks(self._X, self._mean)
+        radius = task.projection_norm
+        released = release_projected_moment(self._release, blocks, basis.T, radius)
+        return (self._noise_std(projected_moment) * radius**2,), released
 
     def _noise_std(self, name: str) -> float:
         return getattr(self._release.plan[name], "noise_std", 0.0)

@@ -84,7 +84,7 @@ def test_computed_products_are_as_near_as_promised(n, p, k):
     error = float(np.sqrt(np.sum((found - exact) ** 2)))
     left, _, right = np.linalg.svd(columns, full_matrices=False)
     assert np.linalg.norm(columns - left @ right) <= defect + p * k * 2.0**-52
-    promised = power_product_error(1.0, n, _spectral.BLOCK_ROWS, p, k, defect)
+    promised = power_product_error(1.0, n, _spectral.rows_per_block(p), p, k, defect)
     assert error < promised < 1e-9
 
 
