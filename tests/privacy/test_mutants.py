@@ -456,7 +456,7 @@ EXACT |= {
     ),
 }
 
-_STREAMS = "privacy/test_streams.py::test_"
+_STREAMS = "privacy/test_stream_releases.py::test_"
 
 # Of streams.
 EXACT |= {
