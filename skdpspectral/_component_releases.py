@@ -37,6 +37,8 @@ from .mechanisms import Alternatives
 # components, of private scales, and of the first of two stages in what the
 # covariance leaves.
 _COVARIANCE_SHARE, _SCALE_SHARE, _FIRST_SHARE = 0.15, 0.04, 0.4
+# Noise of votes, as a share of the rows, beyond which no choice rests on them.
+_LOUDEST_VOTES = 0.15
 # Most components that are planned for where their number is released first.
 _MOST_COMPONENTS = 50
 
@@ -244,6 +246,10 @@ def _step_is_better(spec: ComponentReleases, plan, rank: int, scales: Scales) ->
     signal, noise, _ = scales
     if spec.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
         return False
+    if spec.scales.wanted:
+        votes = getattr(plan["quantile_1"], "noise_std", 0.0)
+        if votes > _LOUDEST_VOTES * spec.n_samples:
+            return False
     first, again = (plan[name].mu for name in ("second_moment", "second_moment_again"))
     laws = rank, signal, noise
     return _staged_error(spec, first, again, *laws) < _moment_error(

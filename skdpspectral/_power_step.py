@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -126,6 +127,7 @@ class PowerStep:
         return 2.0 * rank * degrees * first + start * rank * factor
 
 
+@functools.cache
 def _clipped_moments(rank: int) -> tuple[float, float]:
     """E|alpha|^2 and E[abar'alpha] per direction for normal projections of variance 1.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -97,11 +97,11 @@ class ScaleReleases:
         if not math.isfinite(mu):
             return tuple(Exact(name, shape) for name in names)
         moved = sensitivity.vote_sensitivity(shape[0], Neighbours.REPLACE_ONE)
-        each = split_mu(mu, [1.0 / _STEPS] * _STEPS)
-        return tuple(
-            calibrate_gaussian(name, moved, cost, shape, magnitude=self.n_samples)
-            for name, cost in zip(names, each, strict=True)
+        each = split_mu(mu, [1.0 / _STEPS] * _STEPS)[0]
+        first = calibrate_gaussian(
+            names[0], moved, each, shape, magnitude=self.n_samples
         )
+        return tuple(replace(first, name=name) for name in names)
 
 
 def release_scales(release, scales: ScaleReleases, blocks, components) -> Scales:
