@@ -178,8 +178,9 @@ def _check_exact(users: np.ndarray, name: str) -> None:
     """Refuse float ids that may stand for several users at once."""
     largest = _LARGEST_ID.get(users.dtype)
     if largest is not None and np.any(np.abs(users) >= largest):
+        ids = name.replace("_feature", "s")  # the argument beside the parameter
         raise ValueError(
             f"{name}: ids from {largest:g} on are not exact in {users.dtype}, so that "
-            "several may have become one; use integers or strings, or pass such ids "
-            "beside X"
+            f"several {ids} may have become one; use integers or strings, or pass such "
+            f"ids by {ids}=..."
         )
