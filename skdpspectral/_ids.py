@@ -102,10 +102,11 @@ def check_exact(ids: np.ndarray, name: str) -> None:
     """Refuse float ids that may stand for several at once."""
     largest = _LARGEST_ID.get(ids.dtype)
     if largest is not None and np.any(np.abs(ids) >= largest):
+        owners = name.replace("_feature", "s")  # the argument beside the parameter
         raise ValueError(
             f"{name}: ids from {largest:g} on are not exact in {ids.dtype}, so that "
-            "several users may have become one; use integers or strings, or pass such "
-            "ids by users=..."
+            f"several {owners} may have become one; use integers or strings, or pass "
+            f"such ids by {owners}=..."
         )
 
 
