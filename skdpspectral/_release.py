@@ -24,6 +24,10 @@ from .mechanisms import Alternatives, CorrelatedGaussian, Exact, Gaussian, Priva
 _CHUNK = 1 << 13
 # Columns of a symmetric matrix that are released together.
 _PANEL = 64
+# Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
+# unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
+# at most 2**-6 of a step.
+_LARGEST_AMPLIFICATION = 2.0**39
 # Integers up to here leave room for the noise below 2**52.
 _LARGEST_INTEGER = 2.0**51
 
@@ -100,6 +104,7 @@ class Release:
     ):
         _charge(plan, accountant, random_state, allow_seeded)
         self.plan = plan
+        self._process = os.getpid()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
         # Names that are forgone once a name is released: the other branches'.
         self._forgone = dict(_forgone_names(plan))
@@ -181,6 +186,11 @@ class Release:
         return released
 
     def _planned(self, name: str):
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "this release is a forked copy: both processes would draw the same "
+                "noise, whose difference shows the data; begin a new fit"
+            )
         mechanism = self._pending.get(name)
         if mechanism is None:
             raise KeyError(f"{name!r} is not a pending release of this plan")
@@ -344,6 +354,11 @@ class StreamRelease:
             )
         with self._lock:
             state = self.__dict__.copy()
+        if state["_claimed"] and not state["_closed"]:
+            raise TypeError(
+                "a stream can't be copied or pickled between the steps of a batch: "
+                "both copies would use the noise that this one has claimed"
+            )
         del state["_lock"]
         return state
 
@@ -438,8 +453,15 @@ def _check_shaping(mechanism, factorization) -> None:
         raise TypeError(f"{type(mechanism).__name__} is no mechanism of a stream")
     limit = factorization.max_steps
     enough = limit is None or (mechanism.max_steps or math.inf) <= limit
-    if factorization.column_norm > mechanism.column_norm or not enough:
+    if not (factorization.column_norm <= mechanism.column_norm and enough):
         raise ValueError("the plan must state the column norm of the factorization")
+    steps = mechanism.noise_std / mechanism.grid
+    if not factorization.amplification * steps <= _LARGEST_AMPLIFICATION:
+        raise ValueError(
+            f'factorization="{factorization.name}" of this workload amplifies rounding '
+            "errors until the noise is coarser than its grid, which would show the "
+            'rows: take "trivial" or "blt", or a matrix whose inverse does not grow'
+        )
 
 
 class _ShapedNoise:

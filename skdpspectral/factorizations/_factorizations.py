@@ -8,6 +8,7 @@ most its own change times :math:`|C|`, the largest norm of a column of C.
 from __future__ import annotations
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from ._buffers import Buffers, faded_buffers, prefix_buffers
 from ._filters import Buffered, Convolution, Identity, Triangular
@@ -33,11 +34,16 @@ class Factorization:
         Number of steps that `column_norm` holds for; None for any number.
     column_norm : float
         Upper bound on the largest 2-norm of a column over these steps.
+    amplification : float
+        How many times an error in :math:`C^{-1} Z`, relative to the terms that it is
+        summed from, is larger in Z: about 1 for identities and recursions that fade,
+        the largest row sum of :math:`|C| |C^{-1}|`, or a bound on it, for others.
     """
 
     name = "trivial"
     max_steps: int | None = None
     column_norm = 1.0
+    amplification = 1.0
 
     def filter(self, width: int):
         """Return a filter of rows of a width: Z in, :math:`C^{-1} Z` out."""
@@ -71,6 +77,9 @@ class Banded(Factorization):
         self.name, self.max_steps = name, len(column)
         self._inverse, self._column = inverse, column
         self.column_norm = _ROUND_UP * float(np.linalg.norm(column))
+        with np.errstate(over="ignore"):
+            sums = [float(np.abs(part).sum()) for part in (column, inverse)]
+        self.amplification = sums[0] * sums[1]
 
     def filter(self, width):
         """Return a filter by blocked fast Fourier transforms."""
@@ -123,8 +132,11 @@ class Dense(Factorization):
     def __init__(self, name: str, matrix: np.ndarray):
         self.name, self.max_steps = name, len(matrix)
         self._matrix = np.array(matrix, dtype=np.float64)
-        norms = np.linalg.norm(self._matrix, axis=0)
-        self.column_norm = _ROUND_UP * float(norms.max())
+        # By a power of two, so that no square that matters underflows.
+        unit = 2.0 ** np.frexp(np.abs(self._matrix).max())[1]
+        norms = np.linalg.norm(self._matrix / unit, axis=0)
+        self.column_norm = _ROUND_UP * float(norms.max()) * unit
+        self.amplification = _row_sums_of_products(self._matrix / unit)
 
     def filter(self, width):
         """Return a filter that keeps the shaped noise of all steps."""
@@ -137,6 +149,15 @@ class Dense(Factorization):
     def inverse_column(self, n):
         """Return None: the inverse is not Toeplitz."""
         return None
+
+
+def _row_sums_of_products(matrix: np.ndarray) -> float:
+    """Largest row sum of |C| |C^-1|; infinite where it is beyond float64."""
+    with np.errstate(all="ignore"):
+        inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
+        sums = np.abs(matrix) @ np.abs(inverse).sum(axis=1)
+    largest = float(sums.max())
+    return largest if np.isfinite(largest) else np.inf
 
 
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
 import warnings
 
@@ -126,7 +127,7 @@ class LocalClient:
         self._session = self._releases = None
         self._begun: dict[int, Request] = {}
         self._answers: dict[int, Reply] = {}
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def _warn(self, n_samples: int) -> None:
         if not math.isfinite(self.plan.mu):
@@ -176,6 +177,11 @@ class LocalClient:
             return self._respond(request)
 
     def _respond(self, request: Request) -> Reply:
+        if self._process != os.getpid():
+            raise MessageError(
+                "this client is a forked copy: two copies would release twice what was "
+                "charged once; make the client in the process that answers"
+            )
         if self._session is not None and request.session != self._session:
             raise MessageError("the request is of another session than the first one")
         if request.step in self._begun:

@@ -41,19 +41,19 @@ class Case:
     tight : bool
         Whether one Gaussian mechanism moves by its whole sensitivity, so that the
         audit must find nearly all of the claim.
+    epsilon : float
+        Where the audit is made; few trials are enough where epsilon is large.
+    n_trials : int
+        Fits on either side.
     """
 
     make: Callable
     row: np.ndarray
     replacement: np.ndarray
     tight: bool = True
-    epsilon = 4.0
+    epsilon: float = 16.0
+    n_trials: int = 3_000
     power = 0.9
-
-    @property
-    def n_trials(self):
-        """Return how many fits on either side show that a tight bound is tight."""
-        return 16_000 if self.tight else 4_000
 
     def data(self):
         """Return the two neighbouring data sets; the other rows are zero."""
@@ -195,6 +195,7 @@ class RatingsCase:
     epsilon: float
     n_trials: int
     tight: bool = True
+    power = 0.9
 
     def make(self, epsilon, cls=DPItemEmbedding):
         """Return the estimator."""
@@ -239,6 +240,7 @@ class ClientCase:
     tight: bool = True
     epsilon: float = 16.0
     n_trials: int = 3_000
+    power = 0.9
 
     def make(self, epsilon):
         """Return the estimator."""
@@ -276,7 +278,7 @@ def _pca(**parameters):
 
 CASES = {
     # Unit rows, orthogonal along the axes: all of the change on the diagonal.
-    "pca": Case(_pca(), _unit(1, 0), _unit(0, 1)),
+    "pca": Case(_pca(), _unit(1, 0), _unit(0, 1), epsilon=4.0, n_trials=16_000),
     # Orthogonal along the bisectors: all of the change off the diagonal.
     "pca-off-diagonal": Case(_pca(), _unit(1, 1), _unit(1, -1)),
     # Rows far outside the clip norm.
@@ -401,8 +403,6 @@ CASES |= {
         {"n_releases": 2, "fit_intercept": False, **_UNIT_CLIPS},
         None,
         _LOUD,
-        epsilon=4.0,
-        n_trials=16_000,
     ),
     # The same and the medians, and centred rows.
     "lrs-leaves": UserCase({"n_releases": 2}, _LOUD, None),
@@ -466,7 +466,7 @@ CASES |= {
 }
 
 CASES |= {
-    "items-joins": RatingsCase(True, epsilon=4.0, n_trials=12_000),
+    "items-joins": RatingsCase(True, epsilon=4.0, n_trials=10_000),
     "items-leaves": RatingsCase(False, epsilon=16.0, n_trials=3_000),
 }
 
@@ -498,6 +498,7 @@ class StreamCase:
     n_steps: int = 6
     epsilon: float = 16.0
     n_trials: int = 3_000
+    power = 0.9
 
     def make(self, epsilon):
         """Return the estimator."""
