@@ -113,6 +113,9 @@ def test_gain_over_restarts(workload, name):
         (Exponential(0.99), 1000, "trivial", 6.91),
         (Exponential(0.99), 1000, "sqrt", 2.129),
         (Average(), 1000, "trivial", 0.0865),
+        # The paper divides by ten from the first step on.
+        (Custom(Window(10).core_matrix(1000) / 10), 1000, "trivial", 0.3155),
+        (Custom(Window(10).core_matrix(1000) / 10), 1000, "sqrt", 0.1921),
     ],
     ids=str,
 )
