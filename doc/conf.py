@@ -61,6 +61,7 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
     # A page that fails breaks the build.
     "abort_on_example_error": True,
+    "parallel": 2,
 }
 # The line by which tests choose examples; a reader has no use for it.
 TAG_LINE = re.compile(
