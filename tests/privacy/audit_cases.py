@@ -531,10 +531,16 @@ class StreamRatio:
 
     def __init__(self, model, X, neighbour):
         stream = model._moment_stream(*X.shape)
-        C = stream.factorization.matrix(len(X))
+        C = self._shaping(stream, len(X))
         first, second = (stream.rows.pack(self._clip(model, x)) for x in (X, neighbour))
         self.direction = C.T @ (C @ (second - first))
         self.threshold = float(np.vdot(self.direction, 0.5 * (first + second)))
+
+    @staticmethod
+    def _shaping(stream, n_steps):
+        """C of all steps: with restarts, a block of the diagonal for each."""
+        size = stream.n_steps if stream.renewed else n_steps
+        return np.kron(np.eye(n_steps // size), stream.factorization.matrix(size))
 
     @staticmethod
     def _clip(model, X):
@@ -561,6 +567,15 @@ CASES |= {
         (1.0, 0.0),
         (-1.0, 0.0),
     ),
+    # Five blocks of two steps, and the row in the third, among others like it.
+    "jme-restarts": StreamCase(
+        {"horizon": 2, "on_horizon": "restart"},
+        (1.0, 0.0),
+        (-1.0, 0.0),
+        step=4,
+        company=1.0,
+        n_steps=10,
+    ),
 }
 
 _AXES = np.eye(3)
@@ -584,7 +599,6 @@ CASES |= {
         tight=False,
         n_trials=1_500,
     ),
-    # A server that sends in every round what reveals most, ten times too long.
     # A server that sends in every round what reveals most, ten times too long.
     "sparse-malicious": ClientCase(
         federated_tools.MaliciousSparse,
