@@ -170,8 +170,9 @@ class DPPCA(
     The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
 
     **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
-    independent Gaussian rows of mean zero and spiked covariance, each replaced by
-    another such row. For other data it is not private at all; ``privacy_`` says so.
+    independent Gaussian rows of mean zero and spiked covariance, or sub-Gaussian ones
+    with that covariance as variance proxy, each replaced by another such row. For
+    other data it is not private at all; ``privacy_`` says so.
 
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about

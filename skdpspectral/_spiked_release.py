@@ -120,9 +120,10 @@ class SpikedReleases:
         """Sentences about what the guarantee rests on."""
         sentences = (
             "The noise suffices with high probability for independent Gaussian rows "
-            "of mean zero with a spiked covariance of the stated variances, each "
-            "replaced by another such row; for other data it is not differentially "
-            "private: a single long row can be seen in the result.",
+            "of mean zero with a spiked covariance of the stated variances (or "
+            "sub-Gaussian rows with that covariance, which is their variance proxy "
+            "too), each replaced by another such row; for other data it is not "
+            "differentially private: a single long row can be seen in the result.",
             "The constant of the sensitivities is a choice: no theorem gives it.",
         )
         if self.n_features > WHOLE_ORDER:
