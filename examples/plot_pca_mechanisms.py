@@ -119,13 +119,13 @@ for ax, q in zip(axes, (1.0, 2.0, np.inf), strict=True):
     draw(ax, sizes, spectra, rate_parts(sizes, 100, q), q)
     ax.set(title=f"Schatten norm, q = {q:g}", xlabel="rows")
 axes[0].set_ylabel("error of the covariance")
-axes[0].legend(fontsize="small")
+axes[0].legend(fontsize="x-small")
 figure.tight_layout()
 plt.show()
 
 # %%
-# Over the number of features, at 20000 rows: the part with epsilon grows as p in the end,
-# and the other as its root.
+# Over the number of features, at 20000 rows: the part with epsilon grows as p in the
+# end, and the other as its root.
 
 widths = np.array([25, 50, 100, 200, 400])
 spectra = {
