@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from numbers import Integral
 
@@ -114,7 +115,8 @@ class MappedPages:
     def _give_back(self) -> None:
         start = (self._start - self._first_byte) // mmap.PAGESIZE * mmap.PAGESIZE
         length = min(self._stop - self._first_byte, len(self._mapping)) - start
-        self._mapping.madvise(mmap.MADV_DONTNEED, start, length)
+        with contextlib.suppress(OSError):  # of pages that are locked, or huge
+            self._mapping.madvise(mmap.MADV_DONTNEED, start, length)
         self._start, self._stop, self._touched = None, 0, 0
 
 

@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
 from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 
 from skdpspectral import DPPCA, PrivacyAccountant
@@ -200,6 +202,26 @@ def test_pages_are_given_back_only_where_nothing_is_lost(tmp_path):
     assert pages_of(nameless) is None
     copy = np.array(np.load(tmp_path / "X.npy", mmap_mode="r"))
     assert sliced_rows(copy) is None
+
+
+@needs_madvise
+def test_pages_that_cannot_be_given_back_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("skdpspectral._sliced_rows._KEPT_BYTES", 0)
+    # No advice of this number exists.
+    monkeypatch.setattr("skdpspectral._sliced_rows.mmap.MADV_DONTNEED", 12345)
+    np.save(tmp_path / "X.npy", rows())
+    check_equal(rows(), np.load(tmp_path / "X.npy", mmap_mode="r"))
+
+
+def test_a_pipeline_and_fit_transform_take_slices():
+    X = rows()
+    pca = DPPCA(random_state=0)
+    wanted = make_pipeline(clone(pca)).fit_transform(X)
+    table = SlicedTable(X)
+    np.testing.assert_array_equal(make_pipeline(pca).fit_transform(table), wanted)
+    frame = clone(pca).set_output(transform="pandas").fit_transform(table)
+    np.testing.assert_array_equal(frame, wanted)
+    assert list(frame.columns) == ["dppca0", "dppca1"]
 
 
 MEASURE = r"""
