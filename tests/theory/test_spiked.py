@@ -173,6 +173,36 @@ def test_constants_that_sub_gaussian_rows_need():
     assert 1.25 < needed[two_scales] / needed[gaussian] < 1.5
 
 
+def test_first_order_and_needed_constant_for_signals_that_differ():
+    """The papers' section 5.1: each component's part has a gap of its own.
+
+    500 replacements are as the lemma has them within 5 per cent of the largest; the
+    constant that 1000 rows need is far below 4, since the bound pairs the largest
+    variance with the smallest.
+    """
+    signal, n, p, rng = np.array([20.0, 5.0]), 40_000, 20, np.random.default_rng(11)
+    spread = np.sqrt(np.r_[signal + 1.0, np.ones(p - 2)])
+    X, new = (
+        rng.standard_normal((n, p)) * spread,
+        rng.standard_normal((500, p)) * spread,
+    )
+    moment, old = X.T @ X, X[:500]
+    before = top_eigh(moment, 2)[1]
+    found = []
+    for row, replaced in zip(new, old, strict=True):
+        changed = moment + np.outer(row, row) - np.outer(replaced, replaced)
+        after = top_eigh(changed, 2)[1]
+        # ||P - P'||_F, from the sines.
+        found.append(math.sqrt(2.0) * np.linalg.norm(after - after @ before.T @ before))
+    parts = [
+        (rows[:, :2] / signal)[:, :, None] * rows[:, None, 2:] for rows in (new, old)
+    ]
+    first_order = math.sqrt(2.0) * np.linalg.norm(parts[0] - parts[1], axis=(1, 2)) / n
+    np.testing.assert_allclose(found, first_order, atol=0.05 * first_order.max())
+    bound = spiked_projector_sensitivity(signal, 1.0, n, p, 1.0)
+    assert 0.3 < first_order.max() / bound < 1.5
+
+
 def test_tails_of_sub_gaussian_rows_are_below_the_bound_of_the_lemma():
     """At every t, for parts along and across three components, with a proxy of 1.5."""
     n, p, rank, rng = 20_000, 40, 3, np.random.default_rng(9)
