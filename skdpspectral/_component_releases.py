@@ -92,9 +92,8 @@ class ComponentReleases:
 
     @cached_property
     def scales(self) -> ScaleReleases:
-        """The private scales that later releases need."""
-        unclipped = self.covariance and self.rows.clip is None
-        needed = self.staged or unclipped
+        """The private scales along and across the first components."""
+        needed = self.staged or self._unclipped
         # Where rows are clipped, the noisy matrix itself tells the noise.
         return ScaleReleases(
             self.n_samples,
@@ -102,8 +101,23 @@ class ComponentReleases:
             self.norm_range,
             self.signal if self.staged else 0.0,
             self.noise if needed else 0.0,
-            unclipped,
+            self._unclipped and not self.staged,
         )
+
+    @cached_property
+    def reach(self) -> ScaleReleases:
+        """The clip of projections on components that a second stage makes.
+
+        Rows may reach much further along them than along those of the first.
+        """
+        size = self.n_samples, self.n_features, self.norm_range
+        wanted = self._unclipped and self.staged
+        return ScaleReleases(*size, 0.0, 0.0, wanted, "reach")
+
+    @property
+    def _unclipped(self) -> bool:
+        """Whether a covariance needs a private clip."""
+        return self.covariance and self.rows.clip is None
 
     @cached_property
     def step(self) -> PowerStep:
@@ -113,7 +127,10 @@ class ComponentReleases:
     def shares(self) -> dict[str, float]:
         """Shares of mu**2 that the mean leaves, by what they pay for."""
         shares = {"covariance": _COVARIANCE_SHARE if self.covariance else 0.0}
-        shares["scales"] = _SCALE_SHARE if self.scales.wanted else 0.0
+        # All quantiles get the same noise.
+        votes = len(self.scales.wanted), len(self.reach.wanted)
+        for name, count in zip(("scales", "reach"), votes, strict=True):
+            shares[name] = _SCALE_SHARE * count / max(sum(votes), 1)
         left = 1.0 - math.fsum(shares.values())
         shares["first"] = left
         if self.staged:
@@ -135,6 +152,7 @@ class ComponentReleases:
         ]
         if self.staged:
             plan += self._second_stage(costs["second"])
+            plan += self.reach.mechanisms(costs.get("reach", rest))
         if self.covariance:
             cost = costs["covariance"]
             plan.append(plan_projected_moment(n, self.n_features, self.width, cost))
@@ -228,7 +246,11 @@ def _with_covariance(release, spec, blocks, mean, vectors, scales, matrix):
     else:
         along = float(np.sum((vectors @ matrix) * vectors))
         noise = max(float(np.trace(matrix)) - along, 0.0) / max(degrees, 1)
-    radius = rows.clip if rows.clip is not None else scales.radius
+    radius = rows.clip
+    if spec.reach.wanted:
+        radius = release_scales(release, spec.reach, blocks, vectors).radius
+    elif radius is None:
+        radius = scales.radius
     within = release_projected_moment(release, blocks, vectors, radius)
     values, vectors = _spectral.leading_first(within, vectors)
     # A variance along a component is at least that across them.

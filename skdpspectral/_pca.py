@@ -18,7 +18,7 @@ from ._pca_parameters import (
     public_range,
     public_variances,
 )
-from ._rows import check_rows, check_scores
+from ._rows import check_rows, check_scores, map_rows
 from ._sklearn_compat import Interval, StrOptions
 from ._spiked_covariance import SpikedCovarianceMixin
 from ._spiked_release import SpikedReleases, release_spiked
@@ -170,8 +170,9 @@ class DPPCA(
     The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
 
     **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
-    independent Gaussian rows of mean zero and spiked covariance, each replaced by
-    another such row. For other data it is not private at all; ``privacy_`` says so.
+    independent Gaussian rows of mean zero and spiked covariance, or sub-Gaussian ones
+    with that covariance as variance proxy, each replaced by another such row. For
+    other data it is not private at all; ``privacy_`` says so.
 
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about
@@ -414,9 +415,11 @@ class DPPCA(
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, all finite; never modified. A memory map is read block by block,
-            in constant memory. Sparse rows stay sparse; they must do without
-            `bounds` and a private centre, which would fill them.
+            Rows, all finite; never modified. Memory maps are read block by block,
+            in constant memory, and so are arrays of other libraries with ``shape``,
+            a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
+            Sparse rows stay sparse; they must do without `bounds` and a private
+            centre, which would fill them.
         y : None
             Ignored, present by convention.
 
@@ -476,7 +479,8 @@ class DPPCA(
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; they are neither clipped nor scaled to unit norm.
+            Rows; they are neither clipped nor scaled to unit norm. What
+            :meth:`fit` reads block by block is read so here too.
 
         Returns
         -------
@@ -484,14 +488,19 @@ class DPPCA(
             Scores, of the precision of X.
         """
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False, accept_sparse=True)
+        X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
+        precision = np.float32 if X.dtype == np.float32 else np.float64
         components = self.components_
         if self.scale_ is not None:
             components = components / self.scale_
         components = components / self._score_units()[:, None]
-        offset = components @ self.mean_
-        scores = np.asarray(X @ components.T.astype(X.dtype))
-        return scores - offset.astype(X.dtype)
+        offset = (components @ self.mean_).astype(precision)
+        axes = components.T.astype(precision)
+
+        def scores(block):
+            return np.asarray(block.astype(precision, copy=False) @ axes) - offset
+
+        return map_rows(scores, X)
 
     def inverse_transform(self, X):
         """Map scores back to the space of the data.

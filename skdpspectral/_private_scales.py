@@ -68,6 +68,8 @@ class ScaleReleases:
         private ones.
     with_radius : bool
         Whether a clip of projections is wanted.
+    name : str, default="quantile"
+        What names of the releases begin with.
     """
 
     n_samples: int
@@ -76,6 +78,7 @@ class ScaleReleases:
     signal: float | None
     noise: float | None
     with_radius: bool
+    name: str = "quantile"
 
     @property
     def wanted(self) -> tuple[int, ...]:
@@ -91,7 +94,7 @@ class ScaleReleases:
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
         shape = (len(self.wanted),)
-        names = [f"quantile_{step}" for step in range(1, self.n_releases + 1)]
+        names = [f"{self.name}_{step}" for step in range(1, self.n_releases + 1)]
         if not names:
             return ()
         if not math.isfinite(mu):
@@ -128,7 +131,7 @@ def release_scales(release, scales: ScaleReleases, blocks, components) -> Scales
     low, high = (2.0 * math.log(length) for length in scales.norm_range)
     if scales.wanted:
         counts = _counts(blocks, components, low, high)
-        level = _upper_level(release.plan["quantile_1"], scales.n_samples)
+        level = _upper_level(release.plan[f"{scales.name}_1"], scales.n_samples)
         squares = _bisect(release, scales, counts, (0.5, 0.5, level), low, high)
         if noise is None:
             degrees = max(scales.n_features - rank, 1)
@@ -172,7 +175,7 @@ def _bisect(release, scales: ScaleReleases, counts, levels, low: float, high: fl
     for step in range(1, _STEPS + 1):
         middle = (first + last)[wanted] // 2
         votes = counts[parts, middle] - levels
-        below = release(f"quantile_{step}", votes) > 0.0
+        below = release(f"{scales.name}_{step}", votes) > 0.0
         last[wanted] = np.where(below, middle, last[wanted])
         first[wanted] = np.where(below, first[wanted], middle)
     share = 0.5 * (first + last) / 2**_STEPS

@@ -6,7 +6,11 @@ import re
 
 import numpy as np
 from scipy import sparse
+from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
+
+from ._sliced_rows import SlicedRows, sliced_rows
+from ._spectral import row_blocks, rows_per_block
 
 _DTYPES = (np.float64, np.float32)
 # Where rows are read block by block, whole numbers are converted block by block too.
@@ -41,18 +45,24 @@ def check_rows(
     accept_sparse : bool, default=False
         Whether sparse rows are let through, as CSR.
     in_blocks : bool, default=False
-        Whether integers are let through, to be converted block by block.
+        Whether integers are let through, to be converted block by block, and memory
+        maps and arrays of other libraries, to be read so.
 
     Returns
     -------
-    ndarray or sparse CSR matrix of shape (n_samples, n_features)
-        float64 or float32; a memory map stays one.
+    ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
+        float64 or float32, but for blocks.
 
     Raises
     ------
     ValueError, TypeError
         Naming X, and quoting no value of it.
     """
+    if in_blocks:
+        _refuse_dates(X)
+        rows = sliced_rows(X)
+        if rows is not None:
+            return _checked_slices(estimator, rows, reset)
     dtypes = [np.dtype(kind) for kind in (_BLOCK_DTYPES if in_blocks else _DTYPES)]
     sparse_format = "csr" if accept_sparse else False
     return _checked(
@@ -61,6 +71,53 @@ def check_rows(
             estimator, X, dtype=dtypes, accept_sparse=sparse_format, reset=reset
         ),
     )
+
+
+def _checked_slices(estimator, rows: SlicedRows, reset: bool) -> SlicedRows:
+    """Validate rows in one pass, of which one block is in memory at a time."""
+    for axis, what in enumerate(("sample", "feature")):
+        if rows.shape[axis] == 0:
+            raise ValueError(
+                f"X: Found array with 0 {what}(s) (shape={rows.shape}) while a minimum "
+                "of 1 is required."
+            )
+    _checked(
+        rows,
+        lambda: validate_data(estimator, rows, reset=reset, skip_check_array=True),
+    )
+    for start in row_slices(rows):
+        block = rows[start]
+        _checked(block, lambda block=block: assert_all_finite(block, input_name="X"))
+    return rows
+
+
+def row_slices(X):
+    """Yield slices of rows that are worth a block in memory."""
+    return row_blocks(X.shape[0], rows_per_block(X.shape[1]))
+
+
+def map_rows(function, X) -> np.ndarray:
+    """Stack what a function makes of blocks of rows.
+
+    Parameters
+    ----------
+    function : callable
+        Block of rows -> array of as many rows.
+    X : ndarray, sparse CSR matrix or SlicedRows of shape (n, p)
+        Rows, from :func:`check_rows`.
+
+    Returns
+    -------
+    ndarray of shape (n, ...)
+        Of the type of the first block's result.
+    """
+    out = None
+    for rows in row_slices(X):
+        made = function(X[rows])
+        if out is None:
+            out = np.empty((X.shape[0], *made.shape[1:]), dtype=made.dtype)
+        out[rows] = made
+    return out
 
 
 def check_features(X) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ._rows import check_rows
+from ._rows import check_rows, map_rows
 
 
 def _has_variances(estimator) -> bool:
@@ -82,16 +82,21 @@ class SpikedCovarianceMixin:
             Log-densities.
         """
         values, noise = self._model_variances()
-        X = check_rows(self, X, reset=False)
+        X = check_rows(self, X, reset=False, in_blocks=True)
         units = self._feature_units()
-        rows = (X - self.mean_) / units
-        scores = rows @ self.components_.T
-        squares = np.vecdot(rows, rows) / noise
-        squares += scores**2 @ (1.0 / values - 1.0 / noise)
-        n_features, rank = rows.shape[1], len(values)
+        n_features, rank = X.shape[1], len(values)
         log_det = float(np.sum(np.log(values))) + (n_features - rank) * math.log(noise)
         log_det += 2.0 * float(np.sum(np.log(units)))
-        return -0.5 * (squares + log_det + n_features * math.log(2.0 * math.pi))
+        log_det += n_features * math.log(2.0 * math.pi)
+
+        def densities(block):
+            rows = (block - self.mean_) / units
+            scores = rows @ self.components_.T
+            squares = np.vecdot(rows, rows) / noise
+            squares += scores**2 @ (1.0 / values - 1.0 / noise)
+            return -0.5 * (squares + log_det)
+
+        return map_rows(densities, X)
 
     @available_if(_has_variances)
     def score(self, X, y=None):

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import sparse
 
 from . import _spectral, sensitivity
 from ._clipping import clip_rows
@@ -119,9 +120,10 @@ class SpikedReleases:
         """Sentences about what the guarantee rests on."""
         sentences = (
             "The noise suffices with high probability for independent Gaussian rows "
-            "of mean zero with a spiked covariance of the stated variances, each "
-            "replaced by another such row; for other data it is not differentially "
-            "private: a single long row can be seen in the result.",
+            "of mean zero with a spiked covariance of the stated variances (or "
+            "sub-Gaussian rows with that covariance, which is their variance proxy "
+            "too), each replaced by another such row; for other data it is not "
+            "differentially private: a single long row can be seen in the result.",
             "The constant of the sensitivities is a choice: no theorem gives it.",
         )
         if self.n_features > WHOLE_ORDER:
@@ -182,7 +184,10 @@ def release_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
         moment = _spectral.blocked_second_moment(X, _finite)
         exact = _spectral.top_eigh(moment, rank)[1]
     else:
-        exact = _spectral.top_right_vectors(_finite(X), rank)
+        # What is in memory anyway is cut once, and not in every product.
+        cut = isinstance(X, np.ndarray) or sparse.issparse(X)
+        rows = (_finite(X), rank) if cut else (X, rank, _finite)
+        exact = _spectral.top_right_vectors(*rows)
     if n_features <= WHOLE_ORDER:
         noisy = release("projector", exact.T @ exact, overwrite=True)
         return _spectral.top_eigh(noisy, rank)[1]

@@ -7,6 +7,7 @@ import polars as pl
 from bad_cases import bad
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from sliced_rows import BrokenTable, ClosedTable, SlicedTable
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.metrics import captured_variance
@@ -49,6 +50,11 @@ class Scene:
         path.write_bytes(content)
         return path
 
+    def mapped(self, X):
+        path = self.folder / "rows.npy"
+        np.save(path, X)
+        return np.load(path, mmap_mode="r")
+
     def saved(self, name, damage):
         path = self.folder / name
         self.pca.save(path)
@@ -82,6 +88,13 @@ class Scene:
 
 def bad_parameter(name, label, value, error=ValueError):
     return bad(f"{name}: {label}", lambda s: s.fit(**{name: value}), name, error=error)
+
+
+def late_value(value):
+    """A table of which the last row of the second block is no number."""
+    X = np.random.default_rng(1).normal(size=(4100, 4))
+    X[4095, 2] = value
+    return SlicedTable(X)
 
 
 def with_value(value, column=1):
@@ -342,10 +355,61 @@ ROWS = {
     "ragged": (lambda s: [[1.0, 2.0], [3.0]], "inhomogeneous"),
     "mapping": (lambda s: {"a": [1.0]}, "number"),
 }
+# What is read by slices.
+TABLES = {
+    "NaN late in a table": (lambda s: late_value(NAN), "NaN"),
+    "infinity late in a table": (lambda s: late_value(INF), "infinity"),
+    "infinity late in a map": (lambda s: s.mapped(late_value(INF).values), "infinity"),
+    "beyond float64 in a table": (
+        lambda s: SlicedTable(np.full((9, 4), "1e4000").astype("g")),
+        "infinity",
+    ),
+    "table without rows": (lambda s: SlicedTable(s.X[:0]), "0 sample(s)"),
+    "table without features": (lambda s: SlicedTable(s.X[:, :0]), "0 feature(s)"),
+    "1-D table": (lambda s: SlicedTable(s.X[0]), "2D", "1 dimensions"),
+    "3-D table": (lambda s: SlicedTable(s.X[None]), "2D", "3 dimensions"),
+    "complex table": (lambda s: SlicedTable(s.X + 1j), "Complex"),
+    "table of objects": (lambda s: SlicedTable(s.X.astype(object)), "dtype object"),
+    "table of text": (lambda s: SlicedTable(s.X.astype(str)), "dtype", "real numbers"),
+    "table of records": (lambda s: SlicedTable(np.zeros((9, 4), "f8,i4")), "dtype"),
+    "table of days": (lambda s: SlicedTable(DATES), "dates"),
+    "table of unknown length": (
+        lambda s: SlicedTable(s.X, shape=(NAN, 4)),
+        "X.shape",
+        "known beforehand",
+    ),
+    "table of negative length": (lambda s: SlicedTable(s.X, shape=(-1, 4)), "X.shape"),
+    "table that is shorter": (lambda s: SlicedTable(s.X, shape=(70, 4)), "(70, 4)"),
+    "table that is wider": (
+        lambda s: SlicedTable(s.X[:, [0, 1, 2, 3, 0]], shape=(60, 4)),
+        "(60, 5)",
+    ),
+    "table that turns complex": (
+        lambda s: SlicedTable(s.X + 1j, dtype=np.dtype("f8")),
+        "dtype complex128",
+    ),
+    "table that turns to objects": (
+        lambda s: SlicedTable(s.X.astype(object), dtype=np.dtype("f8")),
+        "dtype object",
+        "X[0:60]",
+    ),
+    "broken table": (lambda s: BrokenTable(s.X), "could not be read", "OSError"),
+    "closed table": (lambda s: ClosedTable(s.X), "X.shape", "ZeroDivisionError"),
+}
 TYPE_ERRORS = {"mapping": TypeError}
-SAME = {"text": "words", "text in objects": "words", "bytes": "words"}
-SAME |= {"table of dates": "dates", "dates in polars": "dates", "durations": "dates"}
-for label, (make, *says) in ROWS.items():
+SAME = {
+    "words": ("text", "text in objects", "bytes"),
+    "dates": ("table of days", "table of dates", "dates in polars", "durations"),
+    "NaN": ("NaN late in a table",),
+    "infinite": ("infinity late in a table", "infinity late in a map"),
+    "no rows": ("table without rows",),
+    "no features": ("table without features",),
+    "complex": ("complex table",),
+    "table of unknown length": ("table of negative length",),
+}
+SAME["infinite"] += ("beyond float64 in a table",)
+SAME = {label: mistake for mistake, labels in SAME.items() for label in labels}
+for label, (make, *says) in (ROWS | TABLES).items():
     mistake = f"rows: {SAME.get(label, label)}"
     error = TYPE_ERRORS.get(label, ValueError)
     CASES += [

@@ -50,7 +50,7 @@ def test_sparse_rows_release_what_dense_ones_do(kind, parameters):
 
 def test_fits_of_sparse_rows_do_not_make_them_dense(monkeypatch):
     """Of 2000 x 3000 rows, no dense array of more than 256 columns of 3000."""
-    X = sparse.random_array((2000, 3000), density=0.002, rng=0, format="csr")
+    X = sparse.csr_array(sparse.random(2000, 3000, density=0.002, random_state=0))
     whole = sparse.csr_array.toarray
     sizes = []
 

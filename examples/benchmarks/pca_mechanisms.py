@@ -1,10 +1,12 @@
 """Projection distance of DPPCA's mechanisms side by side.
 
-    python examples/benchmarks/pca_mechanisms.py [--repeats 25] [--quick] [--grid]
+    python examples/benchmarks/pca_mechanisms.py [--repeats 25] [--quick]
+                                                 [--only 4] [--grid]
 
 The first table repeats the settings of the papers' figures; "paper" has their noise and
-a constant of 1. ``--grid`` compares mechanism="auto" with the better of the two that it
-chooses from. New data and new noise every repeat; the unit is the Frobenius norm of
+a constant of 1; ``--only`` takes the numbers of its rows, from 0, and none with
+``--only`` alone. ``--grid`` compares mechanism="auto" with the better of the two that
+it chooses from. New data and new noise every repeat; the unit is the Frobenius norm of
 ``UU' - VV'``; sigma^2 = 1, delta = 1e-5.
 """
 
@@ -45,13 +47,11 @@ def distances(n, p, rank, epsilon, signal, seed, settings):
     return [subspace_distance(m.fit(X).components_, truth) for m in models]
 
 
-def print_settings(repeats, quick):
-    """Print the table of the papers' settings."""
+def print_settings(repeats, numbers):
+    """Print the rows of these numbers of the table of the papers' settings."""
     two, auto = {"mechanism": "two-stage"}, {"mechanism": "auto"}
     print_row("n, p, r, epsilon", "PCA", "paper", "gaussian", "two-stage", "auto")
-    for n, p, rank, epsilon in SETTINGS:
-        if quick and n * p > 3_000_000:
-            continue
+    for n, p, rank, epsilon in (SETTINGS[number] for number in numbers):
         found = [
             distances(n, p, rank, epsilon, 10.0, seed, [PAPER, {}, two, auto])
             for seed in range(repeats)
@@ -92,11 +92,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--quick", action="store_true", help="small settings only")
+    parser.add_argument(
+        "--only",
+        type=int,
+        nargs="*",
+        choices=range(len(SETTINGS)),
+        help="rows of the first table",
+    )
     parser.add_argument("--grid", action="store_true", help="the choice of auto")
     options = parser.parse_args()
     ignore_leak_warnings()
     print(f"{options.repeats} repeats; mean +- standard error")
-    print_settings(options.repeats, options.quick)
+    numbers = range(len(SETTINGS)) if options.only is None else options.only
+    if options.quick:
+        numbers = [k for k in numbers if SETTINGS[k][0] * SETTINGS[k][1] <= 3_000_000]
+    if numbers:
+        print_settings(options.repeats, numbers)
     if options.grid:
         print_grid(options.repeats)
 

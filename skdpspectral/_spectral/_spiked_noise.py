@@ -7,22 +7,26 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from ._aggregation import blocked_product
 from ._eigen import _start, flip_signs
+from ._moments import RowMap, blocked_second_moment
 
 # Up to this order, the reduced matrix is solved whole.
 _DENSE_ORDER = 400
 _TOLERANCE = 1e-9
 
 
-def top_right_vectors(X, rank: int) -> np.ndarray:
+def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
     """Leading eigenvectors of X'X, without forming it where X is wide.
 
     Parameters
     ----------
     X : array or sparse matrix of shape (n, p)
-        Rows.
+        Rows. Unless sparse, or few, they are sliced block by block.
     rank : int
         Number of vectors, at most min(n, p).
+    row_map : callable, optional
+        Block of rows -> float64 block of the same shape, which stands for it.
 
     Returns
     -------
@@ -33,17 +37,25 @@ def top_right_vectors(X, rank: int) -> np.ndarray:
     small = min(n_rows, n_features)
     if small <= _DENSE_ORDER or rank * 20 > small:
         wide = n_features > n_rows
-        gram = X @ X.T if wide else X.T @ X
+        X = row_map(X[:]) if wide else X
+        gram = X @ X.T if wide else blocked_second_moment(X, row_map)
         gram = gram.toarray() if sparse.issparse(gram) else gram
         vectors = eigh(gram, subset_by_index=(small - rank, small - 1))[1].T[::-1]
         vectors = vectors @ X if wide else vectors
     else:
         operator = LinearOperator(
-            (n_features, n_features), matvec=lambda v: X.T @ (X @ v), dtype=np.float64
+            (n_features, n_features), matvec=_product(X, row_map), dtype=np.float64
         )
         _, vectors = eigsh(operator, rank, which="LA", v0=_start(n_features))
         vectors = vectors.T[::-1]
     return flip_signs(_haar_like(vectors))
+
+
+def _product(X, row_map: RowMap):
+    """Return a function that multiplies a vector with X'X, up to a factor."""
+    if sparse.issparse(X):
+        return lambda v: X.T @ (X @ v)
+    return lambda v: blocked_product(X, row_map, v)
 
 
 def _haar_like(rows: np.ndarray) -> np.ndarray:

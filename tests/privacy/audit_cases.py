@@ -356,6 +356,14 @@ CASES |= {
         300.0,
         np.zeros((6, 4)),
     ),
+    "pca-reach": StageCase(
+        {"n_components": 1, "release": "covariance", **_TWO_STAGE},
+        1e-12 * np.ones(4),
+        1e12 * np.ones(4),
+        "reach",
+        300.0,
+        np.zeros((6, 4)),
+    ),
     "pca-again": StageCase(
         {"n_components": 2, **_AUTO}, *_FAR[:2], "second_moment_again", 40.0, _ALONG_TWO
     ),

@@ -275,8 +275,8 @@ EXACT = {
     ),
     "counts of quantiles let out": Mutant(
         "_private_scales.py",
-        'below = release(f"quantile_{step}", votes) > 0.0',
-        'release(f"quantile_{step}", votes)\n        below = votes > 0.0',
+        'below = release(f"{scales.name}_{step}", votes) > 0.0',
+        'release(f"{scales.name}_{step}", votes)\n        below = votes > 0.0',
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(

@@ -1,0 +1,199 @@
+"""Rows that are read slice by slice: memory maps, and arrays of other libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from numbers import Integral
+
+import numpy as np
+from scipy import sparse
+
+# Bytes of a map that stay in memory once they were read.
+_KEPT_BYTES = 1 << 25
+# Types of blocks that are handed on as they are; others become float64.
+_KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+_KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
+
+
+class SlicedRows:
+    """A table of numbers of which one slice of rows is in memory at a time.
+
+    Parameters
+    ----------
+    source : object
+        With the shape of a table, and slices of rows that numpy can turn into arrays.
+    shape : tuple (n_samples, n_features)
+        Its shape, which slices are checked against.
+    dtype : dtype
+        Its type of numbers.
+    pages : MappedPages or None, default=None
+        Where the source is a memory map: gives back what was read.
+
+    Attributes
+    ----------
+    shape, dtype, ndim
+        As of an array.
+    """
+
+    ndim = 2
+
+    def __init__(self, source, shape, dtype, pages=None):
+        self.shape, self.dtype = shape, dtype
+        self._source, self._pages = source, pages
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Read a slice of rows, of which the type of numbers may be any real one.
+
+        Raises
+        ------
+        ValueError
+            If the slice cannot be read, or is no array of its shape; no value is
+            quoted, and no message of the source.
+        """
+        start, stop, _ = rows.indices(self.shape[0])
+        block = self._read(start, stop)
+        wanted = (stop - start, self.shape[1])
+        if block.shape != wanted:
+            raise ValueError(
+                f"X[{start}:{stop}] has shape {block.shape}, and not {wanted} as "
+                f"X.shape {self.shape} says"
+            )
+        if block.dtype.kind not in "fiub":
+            raise ValueError(
+                f"X[{start}:{stop}] has dtype {block.dtype}: X must hold real numbers"
+            )
+        if self._pages is not None:
+            self._pages.note(block)
+        if block.dtype in _KEPT_DTYPES:
+            return block
+        with np.errstate(over="ignore"):  # of longer floats: infinity is told later
+            return block.astype(np.float64)
+
+    def _read(self, start: int, stop: int) -> np.ndarray:
+        try:
+            return np.asarray(self._source[start:stop])
+        except MemoryError:
+            raise
+        except Exception as error:
+            # Its own words may quote values.
+            reason = type(error).__name__
+        raise ValueError(f"X[{start}:{stop}] could not be read as an array ({reason})")
+
+
+class MappedPages:
+    """Pages of a memory map, given back to the system after they were read.
+
+    They count as the memory of a process as long as they are mapped, although the
+    system could drop them. Nothing is lost: it reads them from the file again. Where
+    columns lie one after another, a block has a page of each of them: of up to 2 MB.
+
+    Parameters
+    ----------
+    mapping : mmap.mmap
+        Shared with its file, or never written to: changes of a private copy would be
+        lost.
+    """
+
+    def __init__(self, mapping: mmap.mmap):
+        self._mapping = mapping
+        self._first_byte = np.frombuffer(mapping, np.uint8).ctypes.data
+        self._start, self._stop, self._touched = None, 0, 0
+
+    def note(self, block: np.ndarray) -> None:
+        """Note that a block is about to be read, and give back earlier ones."""
+        if self._touched > _KEPT_BYTES:
+            self._give_back()
+        low, high = np.lib.array_utils.byte_bounds(block)
+        self._start = low if self._start is None else min(self._start, low)
+        self._stop = max(self._stop, high)
+        self._touched += _touched_bytes(block, high - low)
+
+    def _give_back(self) -> None:
+        start = (self._start - self._first_byte) // mmap.PAGESIZE * mmap.PAGESIZE
+        length = min(self._stop - self._first_byte, len(self._mapping)) - start
+        with contextlib.suppress(OSError):  # of pages that are locked, or huge
+            self._mapping.madvise(mmap.MADV_DONTNEED, start, length)
+        self._start, self._stop, self._touched = None, 0, 0
+
+
+def _touched_bytes(block: np.ndarray, extent: int) -> int:
+    """Bytes of the pages that a block lies on; columns may be far from each other."""
+    inner, outer = sorted(range(2), key=lambda axis: abs(block.strides[axis]))
+    run = block.shape[inner] * abs(block.strides[inner]) + mmap.PAGESIZE
+    return min(extent, block.shape[outer] * run)
+
+
+def sliced_rows(X) -> SlicedRows | None:
+    """Return rows to be read by slices, or None where X is none of the kind.
+
+    Memory maps of two dimensions are, and what has ``shape``, ``dtype`` and slices
+    without being an array of numpy, a sparse matrix or a table with named columns:
+    as datasets of h5py, arrays of zarr and of dask.
+
+    Raises
+    ------
+    ValueError
+        If it is of the kind, and no table of real numbers.
+    """
+    if isinstance(X, np.ndarray):
+        return _mapped_rows(X)
+    if isinstance(X, (np.generic, list, tuple)) or sparse.issparse(X):
+        return None
+    described = _description(X)
+    return None if described is None else SlicedRows(X, *described)
+
+
+def _mapped_rows(X: np.ndarray) -> SlicedRows | None:
+    if isinstance(X, np.ma.MaskedArray) or X.ndim != 2 or X.dtype.kind not in "fiub":
+        return None
+    mapping, droppable = _mapping_of(X)
+    if mapping is None or X.size == 0:
+        return None
+    droppable = droppable and hasattr(mmap, "MADV_DONTNEED")
+    pages = MappedPages(mapping) if droppable else None
+    return SlicedRows(np.asarray(X), X.shape, X.dtype, pages)
+
+
+def _mapping_of(X):
+    """Return the memory map that an array lies in, or None, and if pages may go."""
+    modes = set()
+    while X is not None and not isinstance(X, mmap.mmap):
+        if isinstance(X, np.memmap):
+            modes.add(X.mode)
+        X = X.obj if isinstance(X, memoryview) else getattr(X, "base", None)
+    if X is None:
+        return None, False
+    if modes:
+        return X, modes <= {"r", "r+", "w+"}
+    return X, memoryview(X).readonly
+
+
+def _description(X):
+    """Return shape and type of numbers of a foreign array, or None for what is none."""
+    try:
+        tabular = any(hasattr(X, name) for name in ("iloc", "dtypes", "__dataframe__"))
+        parts = [getattr(X, name, None) for name in ("shape", "dtype", "__getitem__")]
+        if tabular or any(part is None for part in parts):
+            return None
+        shape = tuple(parts[0])
+    except Exception as error:
+        # As files do that were closed; the words may quote anything.
+        reason = type(error).__name__
+        raise ValueError(f"X.shape or X.dtype could not be read ({reason})") from None
+    try:
+        dtype = np.dtype(parts[1])
+    except TypeError:
+        return None
+    if len(shape) != 2:
+        raise ValueError(f"Expected 2D array, got X of {len(shape)} dimensions instead")
+    if not all(isinstance(size, Integral) and size >= 0 for size in shape):
+        raise ValueError("X.shape must be two whole numbers that are known beforehand")
+    if dtype.kind == "c":
+        raise ValueError("Complex data not supported: X must hold real numbers")
+    if dtype.kind not in "fiub":
+        raise ValueError(f"X has dtype {dtype}: X must hold real numbers")
+    return (int(shape[0]), int(shape[1])), dtype
