@@ -196,7 +196,7 @@ AUDITED |= {
         "sparse-malicious",
     ),
     "a round sent without noise but for its rounding": Mutant(
-        "federation/_tasks.py",
+        "federation/_releases.py",
         "return (self._noise_std(name),), self._release(name, product)",
         "released = self._release(name, product)\n"
         "        return (self._noise_std(name),), 0.5 * (released + product)",
@@ -304,8 +304,8 @@ EXACT = {
         "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
     ),
     "assumption not said": Mutant(
-        "_pca.py",
-        "Assumption.SPIKED_GAUSSIAN if spiked else Assumption.NONE",
+        "_component_mechanism.py",
+        "Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE",
         "Assumption.NONE",
         "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
     ),
@@ -517,14 +517,14 @@ _ESTIMATOR = "test_federated_pca.py::test_"
 # Of clients and servers.
 EXACT |= {
     "weights from private data": Mutant(
-        "federation/_tasks.py",
+        "federation/_releases.py",
         "values, vectors = _spectral.top_eigh(moment, rank)",
         "values, vectors = _spectral.top_eigh(moment, rank)\n"
         "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "a step that depends on exact rows": Mutant(
-        "federation/_tasks.py",
+        "federation/_releases.py",
         "self._release(name, product)",
         "self._release(name, product) / np.linalg.norm(product)",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
