@@ -198,12 +198,12 @@ class Server:
             raise MessageError(
                 f"its answer has shape {answer.values.shape}, not {shape}"
             )
-        if answer.numbers and answer.numbers[0] < 0.0:
-            raise MessageError("its noise has a negative standard deviation")
         if topic in (Topic.COMPONENTS, Topic.SUBSPACE):
             _check_orthonormal(answer.values)
         if topic in (Topic.SUBSPACE, Topic.PROJECTOR):
             _check_variances(answer.numbers, self.task.mechanism)
+        elif answer.numbers and answer.numbers[0] < 0.0:
+            raise MessageError("its noise has a negative standard deviation")
         known = self._known.setdefault(name, (answer.n_samples, answer.mu))
         if known != (answer.n_samples, answer.mu):
             raise MessageError("it changed its number of rows or its budget")
