@@ -208,6 +208,13 @@ AUDITED |= {
         "factor = 1.0",
         "sparse-two-columns",
     ),
+    # Of six mechanisms, all have half of the noise.
+    "a mechanism planned for twice the client's rows": Mutant(
+        "federation/_tasks.py",
+        "releases = self.component_releases(n_samples)\n            budget",
+        "releases = self.component_releases(2 * n_samples)\n            budget",
+        "federated-stages",
+    ),
     "noise that shrinks with another client's rows": Mutant(
         "sensitivity.py",
         "return math.sqrt(2.0) * clip_norm**2 / n_samples",
@@ -512,6 +519,7 @@ EXACT |= {
 }
 
 _CLIENT = "federation/test_client.py::test_"
+_MECHANISMS = "federation/test_client_mechanisms.py::test_"
 _ESTIMATOR = "test_federated_pca.py::test_"
 
 # Of clients and servers.
@@ -522,6 +530,24 @@ EXACT |= {
         "values, vectors = _spectral.top_eigh(moment, rank)\n"
         "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
+    ),
+    "variances from private rows": Mutant(
+        "federation/_releases.py",
+        "signal, noise, _ = found.scales",
+        "signal, noise = found.scales.signal, float(X.var())",
+        f"{_MECHANISMS}messages_are_functions_of_the_releases",
+    ),
+    "components of the model without noise": Mutant(
+        "_spiked_release.py",
+        "_spectral.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]",
+        "(release_noisy_projector(release, spiked, X), _exact_directions(X, rank))[1]",
+        f"{_MECHANISMS}messages_are_functions_of_the_releases",
+    ),
+    "variances of one client believed": Mutant(
+        "federation/_server.py",
+        "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
+        "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
+        f"{_MECHANISMS}a_client_with_wild_votes_does_not_count_much",
     ),
     "a step that depends on exact rows": Mutant(
         "federation/_releases.py",
