@@ -99,7 +99,6 @@ ESTIMATORS = [
         signal_variance=[2.0],
         noise_variance=1.0,
         epsilon=None,
-        client_feature=0,
     ),
     FederatedDPPCA(1, mechanism="spiked", signal_variance=2.0, noise_variance=1.0),
     FederatedDPPCA(
@@ -110,7 +109,6 @@ ESTIMATORS = [
         calibration="paper",
         aggregation="matrix",
         release="covariance",
-        client_feature=0,
     ),
     SparseDPPCA(),
     SparseDPPCA(client_feature=0),
