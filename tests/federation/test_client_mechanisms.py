@@ -268,20 +268,19 @@ def test_weights_are_finite_whatever_clients_claim(name):
                     assert error <= most or task.aggregation == "matrix"
 
 
-def test_a_client_with_wild_votes_does_not_count_much():
-    """Its variances are noise; what it claims of itself is not believed."""
+def test_a_client_is_not_believed_what_it_says_of_itself_alone():
+    """Wild votes, or a lie: it counts by its rows and its budget, as others do."""
     server = make_server(TWO_STAGE, "abc")
     server.request()
     sent = {
         "a": forged("a", (4.0, 1.0), n_samples=20_000, mu=1.0),
-        "b": forged("b", (1e9, 1e-9), n_samples=100, mu=0.05),
+        "b": forged("b", (1e9, 1e-9), n_samples=10_000, mu=1.0),
         "c": forged("c", (4.2, 1.1), n_samples=10_000, mu=1.0),
     }
     replies = server.collect(sent)
     assert server.pooled_variances(replies) == (4.0, 1.0)
     weights = server.subspace_weights(replies)
-    assert weights[1] < 0.01
-    assert weights[0] > weights[2] > 0.1
+    assert weights[1] == weights[2] < 0.3 < 0.4 < weights[0]
 
 
 def test_weights_are_one_over_the_expected_squared_error():
@@ -324,12 +323,13 @@ def test_noisy_projectors_are_averaged_whole():
 
 def test_covariances_of_the_model_are_averaged():
     task = make_task(**MODEL, model_covariance=True)
-    server, clients = make_server(task), make_clients(task, epsilon=1e6)
+    server, clients = make_server(task), make_clients(task, epsilon=1e8)
     server.collect(answers(clients, server.request()))
     replies = server.collect(answers(clients, server.request(BASIS)))
     found = server.aggregate_covariances(replies)
     pooled = np.concatenate([rows_of_client(i) for i in range(3)]) @ BASIS
-    np.testing.assert_allclose(found, pooled.T @ pooled / len(pooled), rtol=1e-3)
+    # Noise has a standard deviation below 1e-4.
+    np.testing.assert_allclose(found, pooled.T @ pooled / len(pooled), atol=2e-3)
 
 
 def test_a_server_is_told_no_eigengap():

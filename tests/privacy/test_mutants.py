@@ -547,7 +547,7 @@ EXACT |= {
         "federation/_server.py",
         "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
         "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
-        f"{_MECHANISMS}a_client_with_wild_votes_does_not_count_much",
+        f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
     ),
     "a step that depends on exact rows": Mutant(
         "federation/_releases.py",
