@@ -18,6 +18,8 @@ from ._tasks import SpectralTask
 _OVERHEAD = 200
 # How far from orthonormal the components of a client may be.
 _TOLERANCE = 1e-6
+# Releases of rows of any unit stay below it, and squares of it are finite.
+_LARGEST = 1e150
 # Variances that rows of any unit may have.
 _VARIANCES = (1e-240, 1e240)
 # Noise of a private variance over its sampling error, in rows, at a cost of mu = 1:
@@ -204,6 +206,10 @@ class Server:
             _check_variances(answer.numbers, self.task.mechanism)
         elif answer.numbers and answer.numbers[0] < 0.0:
             raise MessageError("its noise has a negative standard deviation")
+        elif max(map(abs, answer.numbers), default=0.0) > _LARGEST:
+            raise MessageError("its numbers are out of range")
+        if np.abs(answer.values).max() > _LARGEST:
+            raise MessageError("its values are out of range")
         known = self._known.setdefault(name, (answer.n_samples, answer.mu))
         if known != (answer.n_samples, answer.mu):
             raise MessageError("it changed its number of rows or its budget")

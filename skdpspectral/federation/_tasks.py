@@ -12,7 +12,7 @@ from .. import _spectral, sensitivity
 from .._bounded_moments import RowBounds, mean_budget, plan_mean, plan_second_moment
 from .._component_mechanism import ComponentMechanism
 from .._component_releases import squared_error
-from .._pca_parameters import check_mechanism
+from .._pca_parameters import check_mechanism, public_variances
 from .._private_scales import LEAST_SIGNAL
 from .._projected_moment import plan_projected_moment
 from .._spiked_release import WHOLE_ORDER
@@ -385,4 +385,8 @@ def make_mechanism(parameters, rows: RowBounds) -> ComponentMechanism:
         If a parameter is invalid, or contradicts another.
     """
     check_mechanism(parameters, rows.n_features)
+    if parameters.mechanism == "gaussian":
+        # Nothing is searched for; a variance is for the covariance alone.
+        public_variances(parameters, rows.unit)
+        return _SECOND_MOMENT
     return ComponentMechanism.of(parameters, rows.unit)

@@ -199,6 +199,22 @@ def test_no_basis_changes_the_noise_of_a_covariance(name, length, monkeypatch):
         talk(make_client(task, X), task, np.full((6, 2), np.nan))
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_no_step_of_the_task_is_refused_and_not_charged(name):
+    task, accountant = make_task(**TASKS[name]), PrivacyAccountant()
+    client = make_client(task, accountant=accountant)
+    wrong = [topic for topic in Topic if topic is not task.topics[0]]
+    with record_releases() as released:
+        for topic in wrong:
+            basis = BASIS if topic in (Topic.POWER, Topic.COVARIANCE) else ()
+            with pytest.raises(MessageError, match=f"asks for {task.topics[0].name}"):
+                client.respond(Request(SESSION, 0, topic, basis))
+        with pytest.raises(MessageError, match="shape"):
+            client.respond(Request(SESSION, 0, task.topics[0], BASIS))
+    assert not released
+    assert len(accountant.ledger) == 0
+
+
 def test_nothing_is_released_beyond_a_budget():
     client = make_client(make_task(**MODEL), accountant=PrivacyAccountant(0.5))
     with pytest.raises(PrivacyBudgetError), record_releases() as released:
