@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._component_releases import ComponentReleases
-from ._pca_parameters import public_range, public_variances
+from ._pca_parameters import check_mechanism, public_range, public_variances
 from ._spiked_release import SpikedReleases
-from .mechanisms import Assumption, PrivacyPlan
+from .mechanisms import Assumption, PrivacyPlan, check_real
+
+_NAMES = ("gaussian", "two-stage", "auto", "spiked")
+_WAYS = ("exact", "paper")
+_CONSTANT, _LARGEST = "sensitivity_constant", 1e60
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,18 @@ class ComponentMechanism:
     norm_range: tuple[float, float] = (1e-6, 1e6)
     calibration: str = "exact"
     constant: float = 4.0
+
+    def __post_init__(self) -> None:
+        chosen = {"mechanism": (self.name, _NAMES)}
+        chosen["calibration"] = (self.calibration, _WAYS)
+        for parameter, (value, known) in chosen.items():
+            if value not in known:
+                raise ValueError(f"{parameter} must be one of {known}, got {value!r}")
+        if not 0.0 < check_real(_CONSTANT, self.constant) < _LARGEST:
+            raise ValueError(
+                f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
+                f"{self.constant}"
+            )
 
     @classmethod
     def of(cls, parameters, unit: float) -> ComponentMechanism:
@@ -68,9 +84,37 @@ class ComponentMechanism:
             signal,
             noise,
             calibration=parameters.calibration,
-            constant=float(parameters.sensitivity_constant),
+            constant=check_real(_CONSTANT, parameters.sensitivity_constant),
             **more,
         )
+
+    @classmethod
+    def of_clients(cls, parameters, rows) -> ComponentMechanism:
+        """Return the mechanism of clients, of which each has rows of its own.
+
+        Parameters
+        ----------
+        parameters : object
+            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
+        rows : RowBounds
+            How rows are bounded.
+
+        Returns
+        -------
+        ComponentMechanism
+            In units of the bounded rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or contradicts another.
+        """
+        check_mechanism(parameters, rows.n_features)
+        if parameters.mechanism == "gaussian":
+            # Nothing is searched for; a variance is for the covariance alone.
+            public_variances(parameters, rows.unit)
+            return cls()
+        return cls.of(parameters, rows.unit)
 
     @property
     def spiked(self) -> bool:

@@ -10,9 +10,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from . import _spectral
+from ._component_mechanism import ComponentMechanism
 from ._federated import CLIP_RANGE, FederatedEstimator
 from ._sklearn_compat import Interval, StrOptions
-from .federation import SpectralTask, make_mechanism
+from .federation import SpectralTask
 
 
 def _has_covariance(estimator) -> bool:
@@ -276,7 +277,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     def _task(self, n_features: int) -> SpectralTask:
         rows, length = self._row_bounds(n_features), self.projection_norm
-        mechanism = make_mechanism(self, rows)
+        mechanism = ComponentMechanism.of_clients(self, rows)
         covariance, spiked = self.release == "covariance", mechanism.spiked
         if not spiked and covariance != (length is not None):
             raise ValueError(

@@ -4,7 +4,7 @@ from ._client import LocalClient
 from ._in_process import InProcessSession
 from ._messages import MessageError, Reply, Request, Topic
 from ._server import FederationError, Server
-from ._tasks import SpectralTask, make_mechanism, make_task
+from ._tasks import SpectralTask, make_task
 
 __all__ = [
     "FederationError",
@@ -16,6 +16,5 @@ __all__ = [
     "Server",
     "SpectralTask",
     "Topic",
-    "make_mechanism",
     "make_task",
 ]

@@ -12,7 +12,6 @@ from .. import _spectral, sensitivity
 from .._bounded_moments import RowBounds, mean_budget, plan_mean, plan_second_moment
 from .._component_mechanism import ComponentMechanism
 from .._component_releases import squared_error
-from .._pca_parameters import check_mechanism, public_variances
 from .._private_scales import LEAST_SIGNAL
 from .._projected_moment import plan_projected_moment
 from .._spiked_release import WHOLE_ORDER
@@ -33,7 +32,7 @@ _AGGREGATIONS = {
 # What is believed of a client for its weight, at most: a cost, variances across the
 # components, and variances along them in units of those.
 _COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
-_SECOND_MOMENT = ComponentMechanism()
+_SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
 
 
 def _shares(n_parts: int) -> list[float]:
@@ -104,6 +103,11 @@ class SpectralTask:
             raise ValueError(
                 f"mechanism={name!r} makes a start and no rounds: use n_rounds=0, or "
                 'mechanism="gaussian"'
+            )
+        if spiked and len(self.mechanism.signal or ()) != self.n_components:
+            raise ValueError(
+                'mechanism="spiked" needs a public signal_variance for each of the '
+                f"{self.n_components} components"
             )
         if spiked and self.projection_norm is not None:
             raise ValueError(
@@ -314,8 +318,9 @@ def make_task(
         As in :class:`~skdpspectral.DPPCA`.
     aggregation, start, n_rounds, projection_norm, model_covariance
         As in :class:`SpectralTask`.
-    mechanism, signal_variance, noise_variance, norm_range, calibration, \
-            sensitivity_constant
+    mechanism, signal_variance, noise_variance, norm_range
+        As in :class:`~skdpspectral.DPPCA`.
+    calibration, sensitivity_constant
         As in :class:`~skdpspectral.DPPCA`.
 
     Returns
@@ -344,7 +349,7 @@ def make_task(
         start,
         int(n_rounds),
         projection_norm,
-        make_mechanism(
+        ComponentMechanism.of_clients(
             SimpleNamespace(
                 n_components=n_components,
                 bounds=bounds,
@@ -362,31 +367,3 @@ def make_task(
         ),
         bool(model_covariance),
     )
-
-
-def make_mechanism(parameters, rows: RowBounds) -> ComponentMechanism:
-    """Return the mechanism of clients from the parameters of an estimator.
-
-    Parameters
-    ----------
-    parameters : object
-        With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
-    rows : RowBounds
-        How rows are bounded.
-
-    Returns
-    -------
-    ComponentMechanism
-        In units of the bounded rows.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid, or contradicts another.
-    """
-    check_mechanism(parameters, rows.n_features)
-    if parameters.mechanism == "gaussian":
-        # Nothing is searched for; a variance is for the covariance alone.
-        public_variances(parameters, rows.unit)
-        return _SECOND_MOMENT
-    return ComponentMechanism.of(parameters, rows.unit)

@@ -1,5 +1,6 @@
 """DPPCA's mechanisms at clients: what is planned, sent, believed and refused."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -389,10 +390,31 @@ BAD_TASKS = {
 }
 
 
+BAD_CHOICES = [
+    ("mechanism", "paper"),
+    ("calibration", "classical"),
+    *(("sensitivity_constant", value) for value in (0.0, -1.0, np.nan, np.inf, "4")),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_CHOICES)
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+def test_a_task_checks_its_mechanism_itself(name, value, calibration):
+    """No estimator has validated these: a constant of 0 would be no noise."""
+    with pytest.raises(ValueError, match=name):
+        make_task(**{**MODEL, "calibration": calibration, name: value})
+
+
 @pytest.mark.parametrize(("says", "parameters"), BAD_TASKS.items())
 def test_bad_tasks(says, parameters):
     with pytest.raises(ValueError, match=says):
         make_task(**parameters)
+
+
+def test_a_model_has_a_variance_for_every_component():
+    task = make_task(**MODEL)
+    with pytest.raises(ValueError, match="signal_variance for each of the 3"):
+        dataclasses.replace(task, n_components=3)
 
 
 def test_the_printed_noise_is_refused_where_it_is_too_small():
