@@ -21,12 +21,11 @@ from ._bounded_moments import (
     release_mean,
     second_moment,
 )
-from ._components import Components
+from ._components import Components, Directions, Scales
 from ._power_step import PowerStep, release_power_step
 from ._private_scales import (
     LEAST_SIGNAL,
     ScaleReleases,
-    Scales,
     release_scales,
 )
 from ._projected_moment import plan_projected_moment, release_projected_moment
@@ -63,6 +62,9 @@ class ComponentReleases:
         Public variances in units of the bounded rows; None for private ones.
     norm_range : tuple (low, high)
         Public range of private lengths, in units of the bounded rows.
+    radius : float or None, default=None
+        Public length that projections are clipped to for the covariance; None for
+        the clip of the rows, or for a private one.
     """
 
     rows: RowBounds
@@ -73,6 +75,7 @@ class ComponentReleases:
     signal: float | None
     noise: float | None
     norm_range: tuple[float, float]
+    radius: float | None = None
 
     @property
     def n_features(self) -> int:
@@ -94,7 +97,7 @@ class ComponentReleases:
     def scales(self) -> ScaleReleases:
         """The private scales along and across the first components."""
         needed = self.staged or self._unclipped
-        # Where rows are clipped, the noisy matrix itself tells the noise.
+        # With a public clip, of rows or projections, the matrix tells the noise.
         return ScaleReleases(
             self.n_samples,
             self.n_features,
@@ -117,7 +120,8 @@ class ComponentReleases:
     @property
     def _unclipped(self) -> bool:
         """Whether a covariance needs a private clip."""
-        return self.covariance and self.rows.clip is None
+        public = self.rows.clip is not None or self.radius is not None
+        return self.covariance and not public
 
     @cached_property
     def step(self) -> PowerStep:
@@ -138,25 +142,33 @@ class ComponentReleases:
         shares["second"] = left - shares["first"]
         return {name: share for name, share in shares.items() if share > 0.0}
 
+    def costs(self, mu: float) -> dict[str, float]:
+        """Costs of all releases at a total of mu, by what they pay for."""
+        mean_mu, rest = mean_budget(self.rows, mu)
+        shares = self.shares()
+        split = split_mu(rest, list(shares.values()))
+        return {"mean": mean_mu, **dict(zip(shares, split, strict=True))}
+
     def mechanisms(self, mu: float) -> tuple:
         """Plan all releases at a total cost of mu."""
         rows, n = self.rows, self.n_samples
-        mean_mu, rest = mean_budget(rows, mu)
-        shares = self.shares()
-        split = split_mu(rest, list(shares.values()))
-        costs = dict(zip(shares, split, strict=True))
+        costs = self.costs(mu)
         plan = [
-            *plan_mean(rows, n, mean_mu),
+            *plan_mean(rows, n, costs["mean"]),
             plan_second_moment(rows, n, costs["first"]),
-            *self.scales.mechanisms(costs.get("scales", rest)),
+            *self.scales.mechanisms(costs.get("scales", mu)),
         ]
         if self.staged:
             plan += self._second_stage(costs["second"])
-            plan += self.reach.mechanisms(costs.get("reach", rest))
+            plan += self.reach.mechanisms(costs.get("reach", mu))
         if self.covariance:
             cost = costs["covariance"]
             plan.append(plan_projected_moment(n, self.n_features, self.width, cost))
         return tuple(plan)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about what a reader of the guarantee must know."""
+        return self.rows.remarks()
 
     def _second_stage(self, mu: float) -> tuple:
         step = self.step.mechanisms(mu)
@@ -166,8 +178,8 @@ class ComponentReleases:
         return (Alternatives("second_stage", (step, (again,))),)
 
 
-def release_components(release, spec: ComponentReleases, X) -> Components:
-    """Release what :class:`ComponentReleases` planned.
+def release_directions(release, spec: ComponentReleases, X) -> Directions:
+    """Release what :class:`ComponentReleases` planned, but for the covariance.
 
     Parameters
     ----------
@@ -180,7 +192,7 @@ def release_components(release, spec: ComponentReleases, X) -> Components:
 
     Returns
     -------
-    Components
+    Directions
         Made from releases and public numbers alone.
     """
     rows, plan = spec.rows, release.plan
@@ -199,9 +211,27 @@ def release_components(release, spec: ComponentReleases, X) -> Components:
         matrix, values, vectors = _second_stage(
             release, spec, blocks, (matrix, kept), vectors, scales
         )
+    return Directions(mean, vectors, values, matrix, scales)
+
+
+def release_components(release, spec: ComponentReleases, X) -> Components:
+    """Release what :class:`ComponentReleases` planned.
+
+    Parameters
+    ----------
+    release, spec, X
+        As in :func:`release_directions`.
+
+    Returns
+    -------
+    Components
+        Made from releases and public numbers alone.
+    """
+    found, rows = release_directions(release, spec, X), spec.rows
+    mean, vectors, matrix = found.mean, found.vectors, found.matrix
     if spec.covariance:
-        return _with_covariance(release, spec, blocks, mean, vectors, scales, matrix)
-    values = np.maximum(values, 0.0)
+        return _with_covariance(release, spec, rows.blocks(X, mean), found)
+    values, rank = np.maximum(found.values, 0.0), len(vectors)
     # The other eigenvalues of a variance are not negative either.
     total = max(float(np.trace(matrix)), float(values.sum()), np.finfo(float).tiny)
     noise = None
@@ -235,18 +265,19 @@ def _second_stage(release, spec: ComponentReleases, blocks, matrices, vectors, s
     return matrix, *_spectral.top_eigh(matrix, rank)
 
 
-def _with_covariance(release, spec, blocks, mean, vectors, scales, matrix):
+def _with_covariance(release, spec, blocks, found: Directions) -> Components:
     """Components with the released covariance within them."""
-    rows, rank = spec.rows, len(vectors)
+    vectors, scales, rows = found.vectors, found.scales, spec.rows
+    rank = len(vectors)
     degrees = spec.n_features - rank
     if scales is not None:
         noise = scales.noise
     elif spec.noise is not None:
         noise = spec.noise
     else:
-        along = float(np.sum((vectors @ matrix) * vectors))
-        noise = max(float(np.trace(matrix)) - along, 0.0) / max(degrees, 1)
-    radius = rows.clip
+        along = float(np.sum((vectors @ found.matrix) * vectors))
+        noise = max(float(np.trace(found.matrix)) - along, 0.0) / max(degrees, 1)
+    radius = spec.radius or rows.clip
     if spec.reach.wanted:
         radius = release_scales(release, spec.reach, blocks, vectors).radius
     elif radius is None:
@@ -257,7 +288,7 @@ def _with_covariance(release, spec, blocks, mean, vectors, scales, matrix):
     values = np.maximum(values, noise)
     total = float(values.sum()) + degrees * noise
     total = max(total, np.finfo(float).tiny)
-    return Components(mean, vectors, values, total, noise, rows.unit)
+    return Components(found.mean, vectors, values, total, noise, rows.unit)
 
 
 def _step_is_better(spec: ComponentReleases, plan, rank: int, scales: Scales) -> bool:
@@ -272,22 +303,20 @@ def _step_is_better(spec: ComponentReleases, plan, rank: int, scales: Scales) ->
         votes = getattr(plan["quantile_1"], "noise_std", 0.0)
         if votes > _LOUDEST_VOTES * spec.n_samples:
             return False
-    first, again = (plan[name].mu for name in ("second_moment", "second_moment_again"))
-    laws = rank, signal, noise
-    return _staged_error(spec, first, again, *laws) < _moment_error(
-        spec, math.hypot(first, again), *laws
-    )
+    costs = [plan[name].mu for name in ("second_moment", "second_moment_again")]
+    twice, staged = _squared_errors(spec, *costs, rank, signal, noise)
+    return staged < twice
 
 
-def expected_error(spec: ComponentReleases, plan, signal: float, noise: float) -> float:
-    """Expected projection distance for Gaussian rows, to first order.
+def squared_error(spec: ComponentReleases, mu, signal: float, noise: float) -> float:
+    """Expected squared projection distance for Gaussian rows, to first order.
 
     Parameters
     ----------
     spec : ComponentReleases
         What is released, with a rank that is a number.
-    plan : PrivacyPlan
-        Its plan.
+    mu : float
+        Cost of all releases together.
     signal, noise : float
         Variances along the components beyond the noise, and across them, in units of
         the bounded rows.
@@ -295,25 +324,29 @@ def expected_error(spec: ComponentReleases, plan, signal: float, noise: float) -
     Returns
     -------
     float
-        Root of the sum of squared statistical and private errors; at most the
-        largest distance there is.
+        Of statistical and private error; at most the largest distance there is.
     """
+    most = 2.0 * min(spec.rank, spec.n_features - spec.rank)
+    if most == 0.0:
+        return 0.0
+    costs = spec.costs(mu)
     laws = spec.rank, signal, noise
-    mu = {mechanism.name: mechanism.mu for mechanism in plan.releases()}
-    first = mu["second_moment"]
-    errors = []
-    if spec.mechanism != "two-stage":
-        errors.append(
-            _moment_error(
-                spec, math.hypot(first, mu.get("second_moment_again", 0.0)), *laws
-            )
-        )
-    if spec.staged:
-        names = ("cross_moment", "weighted_moment", "wide_moment")
-        cost = math.hypot(*(mu[name] for name in names))
-        errors.append(_staged_error(spec, first, cost, *laws))
-    largest = 2.0 * min(spec.rank, spec.n_features - spec.rank)
-    return math.sqrt(min(*errors, largest))
+    again = costs.get("second", 0.0)
+    moment, staged = _squared_errors(spec, costs["first"], again, *laws)
+    errors = {"gaussian": (moment,), "two-stage": (staged,), "auto": (moment, staged)}
+    return min(*errors[spec.mechanism], most)
+
+
+def _squared_errors(spec: ComponentReleases, first, second, rank, signal, noise):
+    """Squared distances of two releases of the moment, and of a power step.
+
+    From the costs of what comes first and of what comes second.
+    """
+    both = _moment_error(spec, math.hypot(first, second), rank, signal, noise)
+    if not spec.staged:
+        return both, math.inf
+    start = min(_moment_error(spec, first, rank, signal, noise), 2.0 * rank)
+    return both, spec.step.squared_error(second, rank, signal, noise, start)
 
 
 def _moment_error(spec: ComponentReleases, mu, rank, signal, noise) -> float:
@@ -323,12 +356,6 @@ def _moment_error(spec: ComponentReleases, mu, rank, signal, noise) -> float:
     private = spec.rows.second_radius**2 / (spec.n_samples * mu)
     pairs = 2.0 * rank * (spec.n_features - rank)
     return pairs * (cross / spec.n_samples + private**2) / gap**2
-
-
-def _staged_error(spec: ComponentReleases, first, second, rank, signal, noise) -> float:
-    """Squared distance of a power step, from the costs of both stages."""
-    start = min(_moment_error(spec, first, rank, signal, noise), 2.0 * rank)
-    return spec.step.squared_error(second, rank, signal, noise, start)
 
 
 def _bounded_law(spec: ComponentReleases, rank: int, signal, noise):

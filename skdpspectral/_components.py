@@ -3,8 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+
+
+class Scales(NamedTuple):
+    """Released or public variances, and a clip of projections.
+
+    Parameters
+    ----------
+    signal : float
+        Mean variance along the components beyond the noise; positive.
+    noise : float
+        Mean variance across them; positive.
+    radius : float or None
+        Length that few projections exceed; None if it was not asked for.
+    """
+
+    signal: float
+    noise: float
+    radius: float | None
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Released components, and what else was released to find them.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (p,) or None
+        Released mean, in units of the bounded rows.
+    vectors : ndarray of shape (r, p)
+        Orthonormal rows, leading first.
+    values : ndarray of shape (r,)
+        What the released second moment has along them.
+    matrix : ndarray of shape (p, p)
+        The released second moment.
+    scales : Scales or None
+        Variances that the mechanism needed; None where it needs none.
+    """
+
+    mean: np.ndarray | None
+    vectors: np.ndarray
+    values: np.ndarray
+    matrix: np.ndarray
+    scales: Scales | None
 
 
 @dataclass(frozen=True)

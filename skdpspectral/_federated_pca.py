@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from . import _spectral
+from ._component_mechanism import ComponentMechanism
 from ._federated import CLIP_RANGE, FederatedEstimator
 from ._sklearn_compat import Interval, StrOptions
 from .federation import SpectralTask
@@ -17,7 +18,8 @@ from .federation import SpectralTask
 
 def _has_covariance(estimator) -> bool:
     """Whether a covariance is released, and the variance beside it is known."""
-    return estimator.release == "covariance" and estimator.noise_variance is not None
+    known = estimator.noise_variance is not None or estimator.mechanism != "gaussian"
+    return estimator.release == "covariance" and known
 
 
 class FederatedDPPCA(FederatedEstimator):
@@ -25,7 +27,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
     does, under its own budget; a server that needs no trust makes one subspace of
-    them. The guarantee holds for any data.
+    them. The guarantee holds for any data, unless ``mechanism="spiked"`` is asked for.
 
     Parameters
     ----------
@@ -38,28 +40,47 @@ class FederatedDPPCA(FederatedEstimator):
     delta : float or mapping of client to float, default=1e-6
         Privacy budget in [1e-15, 1); it should be well below one over the rows of a
         client.
-    mechanism : {"gaussian"}, default="gaussian"
-        How clients release components. "gaussian": noise on the second moment.
+    mechanism : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
+        How clients release components, each by itself, as in
+        :class:`~skdpspectral.DPPCA`. "gaussian": noise on the second moment.
+        "two-stage": that, and then a power step from there, with rows clipped by
+        private sizes; "auto": either, as each client's first release promises.
+        "spiked": noise on the projector **for a model of the data**, see the notes.
     aggregation : {"projector", "matrix"}, default="projector"
         What clients send: "projector" their components, p r numbers; "matrix" the
-        whole noisy second moment, p (p + 1) / 2 numbers, which is better where many
-        clients are each too weak to see a direction.
+        whole noisy second moment, or the noisy projector of "spiked", p (p + 1) / 2
+        numbers, which is better where many clients are each too weak to see a
+        direction. "two-stage" and "auto" have no one matrix to send.
     weights : {"optimal", "equal"}, default="optimal"
         "optimal": one over the expected squared error of each client, from rows,
-        noise and released eigenvalues. "equal" is for comparisons.
+        noise, and released or public variances. "equal" is for comparisons.
     release : {"components", "covariance"}, default="components"
         "covariance" also releases the covariance within the components: clients
-        answer once more, with 15 % of their :math:`\mu^2`.
+        answer once more, with 15 % of their :math:`\mu^2`, half of it with "spiked".
     projection_norm : float or None, default=None
         Public length, in units of the data, that projections on the components are
-        clipped to for the covariance; needed for it. Some 3.3 times the root of the sum
-        of the variances along the components is a good choice.
+        clipped to for the covariance; needed for it, but with "spiked", which clips
+        nothing. Some 3.3 times the root of the sum of the variances along the
+        components is a good choice.
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale_by_bounds=True``). None takes
+        private medians at each client where one is needed; "spiked" needs it.
     noise_variance : float or None, default=None
-        Public variance across the components, in squared units of the data, for
-        :meth:`get_covariance`.
+        Public variance across the components; None as for `signal_variance`. With
+        "gaussian" it is for :meth:`get_covariance` alone.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for private medians; in units of the data.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for ``mechanism="spiked"``: the classical bound, with epsilon and
+        delta halved, as the papers print it.
+    sensitivity_constant : float, default=4.0
+        Constant of the sensitivities of ``mechanism="spiked"``.
     eigengap : float or None, default=None
         Public gap between the r-th and the next eigenvalue of the bounded rows' second
-        moment, for the weights. None takes it from the released eigenvalues.
+        moment, for the weights of "gaussian". None takes it from the released
+        eigenvalues.
     client_feature : int, str or None, default=None
         Column of X that holds the client of every row; it is no feature. Without it,
         and without `clients` in ``fit``, all rows are those of one client.
@@ -87,6 +108,9 @@ class FederatedDPPCA(FederatedEstimator):
     explained_variance_ : ndarray of shape (n_components,)
         Variances along the components, in squared units of the data (of the scaled
         features with ``scale_by_bounds=True``); with ``release="covariance"``.
+    noise_variance_ : float
+        Variance across the components, in the same units: `noise_variance`, or the
+        clients' private ones in the middle; not with "gaussian" without the former.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centres by their numbers of rows, in the units of the
         data. (Clients with offsets should subtract their own from rows to transform.)
@@ -134,9 +158,14 @@ class FederatedDPPCA(FederatedEstimator):
     person with rows at two clients is protected by the root of the sum of both
     squared :math:`\mu` alone.
 
-    Client j sends the top r eigenvectors :math:`U_j` of its noisy second moment, by
-    value; the server takes the top r of :math:`\sum w_j U_j U_j'` with :math:`w_j`
-    proportional to :math:`1 / v_j`, to first order
+    **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
+    independent Gaussian rows of mean zero and spiked covariance, each replaced by
+    another such row. For other data it is not private at all; ``privacy_`` says so, as
+    a whole and for every client, and so does the ledger.
+
+    Client j of the default sends the top r eigenvectors :math:`U_j` of its noisy
+    second moment, by value; the server takes the top r of :math:`\sum w_j U_j U_j'`
+    with :math:`w_j` proportional to :math:`1 / v_j`, to first order
 
     .. math:: v_j = r (p - r) \left( \frac{2 \lambda \beta}{n_j g^2}
        + \frac{s_j^2}{g^2} \right)
@@ -145,13 +174,16 @@ class FederatedDPPCA(FederatedEstimator):
     :math:`g`, and noise of standard deviation :math:`s_j`; but never more than
     :math:`2 \min(r, p - r)`, the largest squared distance of two subspaces. The
     error is then that of the harmonic mean of the :math:`v_j` over the number of
-    clients.
+    clients. With another mechanism clients send the variances that they released, or
+    the public ones, and :math:`v_j` is its own expected squared error at their median.
 
     References
     ----------
     Li, Cai, Xia and Zhang (2024), Federated PCA and estimation for spiked covariance
     matrices: optimal rates and efficient algorithm, algorithm 1 with weights of
-    theorem 1. The noise is that of Dwork, Talwar, Thakurta and Zhang (2014).
+    theorem 1; its noise is ``mechanism="spiked"`` with ``calibration="paper"`` and a
+    `sensitivity_constant` of 1. The default's noise is that of Dwork, Talwar,
+    Thakurta and Zhang (2014).
 
     Examples
     --------
@@ -171,13 +203,22 @@ class FederatedDPPCA(FederatedEstimator):
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": [StrOptions({"gaussian"})],
+        "mechanism": [StrOptions({"gaussian", "two-stage", "auto", "spiked"})],
         "aggregation": [StrOptions({"projector", "matrix"})],
         "release": [StrOptions({"components", "covariance"})],
         "projection_norm": [CLIP_RANGE, None],
-        "noise_variance": [Interval(Real, 0, None, closed="left"), None],
+        "signal_variance": [Real, tuple, list, np.ndarray, None],
+        "noise_variance": [Real, None],
+        "norm_range": [tuple, list, np.ndarray],
+        "calibration": [StrOptions({"exact", "paper"})],
+        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither")],
         "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
     }
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "bounds",
+        "signal_variance",
+        "norm_range",
+    )
 
     def __init__(
         self,
@@ -190,7 +231,11 @@ class FederatedDPPCA(FederatedEstimator):
         weights="optimal",
         release="components",
         projection_norm=None,
+        signal_variance=None,
         noise_variance=None,
+        norm_range=(1e-6, 1e6),
+        calibration="exact",
+        sensitivity_constant=4.0,
         eigengap=None,
         client_feature=None,
         min_clients=1,
@@ -212,7 +257,11 @@ class FederatedDPPCA(FederatedEstimator):
         self.weights = weights
         self.release = release
         self.projection_norm = projection_norm
+        self.signal_variance = signal_variance
         self.noise_variance = noise_variance
+        self.norm_range = norm_range
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
         self.eigengap = eigengap
         self.client_feature = client_feature
         self.min_clients = min_clients
@@ -228,7 +277,9 @@ class FederatedDPPCA(FederatedEstimator):
 
     def _task(self, n_features: int) -> SpectralTask:
         rows, length = self._row_bounds(n_features), self.projection_norm
-        if (self.release == "covariance") != (length is not None):
+        mechanism = ComponentMechanism.of_clients(self, rows)
+        covariance, spiked = self.release == "covariance", mechanism.spiked
+        if not spiked and covariance != (length is not None):
             raise ValueError(
                 'projection_norm is needed for release="covariance", and for nothing '
                 "else: give both or none"
@@ -238,6 +289,8 @@ class FederatedDPPCA(FederatedEstimator):
             rows,
             self.aggregation,
             projection_norm=None if length is None else float(length) / rows.unit,
+            mechanism=mechanism,
+            model_covariance=covariance and spiked,
         )
 
     def fit(self, X, y=None, *, clients=None):
@@ -276,6 +329,7 @@ class FederatedDPPCA(FederatedEstimator):
             left = set(server.clients)
             replies = [reply for reply in replies if reply.client in left]
             components, weights = server.aggregate(replies)
+            self._set_noise_variance(server, replies)
             # It is new with every fit.
             vars(self).pop("explained_variance_", None)
             if self.release == "covariance":
@@ -285,6 +339,15 @@ class FederatedDPPCA(FederatedEstimator):
             self._set_common(server, components, mean)
             self.weights_ = weights
         return self
+
+    def _set_noise_variance(self, server, replies) -> None:
+        """Set the variance across the components, where it is public or released."""
+        vars(self).pop("noise_variance_", None)
+        if self.noise_variance is not None:
+            self.noise_variance_ = float(self.noise_variance)
+        elif not server.task.second_moment:
+            noise = server.pooled_variances(replies)[1]
+            self.noise_variance_ = noise * server.task.rows.unit**2
 
     def _along_axes(self, components, moment) -> np.ndarray:
         """Turn components to the axes of a released covariance within them."""
@@ -299,11 +362,11 @@ class FederatedDPPCA(FederatedEstimator):
         Returns
         -------
         ndarray of shape (n_features, n_features)
-            The released variances along the components, and `noise_variance` in all
+            The released variances along the components, and `noise_variance_` in all
             other directions; in squared units of the data (of the scaled features
             with ``scale_by_bounds=True``).
         """
         check_is_fitted(self)
-        beyond = self.explained_variance_ - self.noise_variance
+        beyond = self.explained_variance_ - self.noise_variance_
         spikes = (self.components_.T * beyond) @ self.components_
-        return spikes + self.noise_variance * np.eye(len(spikes))
+        return spikes + self.noise_variance_ * np.eye(len(spikes))

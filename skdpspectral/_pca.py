@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral, Real
 from typing import ClassVar
 
@@ -11,18 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import PrivateEstimator
 from ._bounded_moments import RowBounds
-from ._component_releases import ComponentReleases, expected_error, release_components
+from ._component_mechanism import ComponentMechanism
+from ._component_releases import release_components, squared_error
 from ._pca_parameters import (
     check_combinations,
     public_guesses,
-    public_range,
-    public_variances,
 )
 from ._rows import check_rows, check_scores, map_rows
 from ._sklearn_compat import Interval, StrOptions
 from ._spiked_covariance import SpikedCovarianceMixin
-from ._spiked_release import SpikedReleases, release_spiked
-from .mechanisms import Assumption, PrivacyPlan, check_count
+from ._spiked_release import release_spiked
+from .mechanisms import PrivacyPlan, check_count
 
 _CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 
@@ -341,47 +341,27 @@ class DPPCA(
         releases = self._releases(rows, n_samples)
         if self.mechanism == "spiked":
             return releases.expected_error(plan, signal, noise)
-        return expected_error(releases, plan, signal, noise)
+        return math.sqrt(squared_error(releases, plan.mu, signal, noise))
 
     def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
         check_combinations(self, n_samples, n_features)
         epsilon, mu = self._budget()
         rows = self._row_bounds(n_features)
-        releases = self._releases(rows, n_samples)
-        spiked = isinstance(releases, SpikedReleases)
-        if self.calibration == "paper":
-            mechanisms = releases.paper_mechanisms(epsilon, float(self.delta), mu)
-        else:
-            mechanisms = releases.mechanisms(mu)
-        return PrivacyPlan(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            mechanisms=mechanisms,
+        return ComponentMechanism.of(self, rows.unit).plan(
+            self._releases(rows, n_samples),
+            epsilon,
+            float(self.delta),
+            mu,
             estimator=type(self).__name__,
-            assumption=Assumption.SPIKED_GAUSSIAN if spiked else Assumption.NONE,
             seeded=self.random_state is not None,
-            remarks=releases.remarks() if spiked else rows.remarks(),
         )
 
     def _releases(self, rows: RowBounds, n_samples: int):
         """Describe what is released, in units of the bounded rows."""
-        signal, noise = public_variances(self, rows.unit)
+        rank = None if self.n_components == "auto" else int(self.n_components)
         covariance = self.release == "covariance"
-        if self.mechanism == "spiked":
-            constant = float(self.sensitivity_constant)
-            return SpikedReleases(
-                n_samples, rows.n_features, signal, noise, constant, covariance
-            )
-        return ComponentReleases(
-            rows=rows,
-            n_samples=n_samples,
-            rank=None if self.n_components == "auto" else int(self.n_components),
-            mechanism=self.mechanism,
-            covariance=covariance,
-            signal=None if signal is None else sum(signal) / len(signal),
-            noise=noise,
-            norm_range=public_range(self, rows.unit),
-        )
+        mechanism = ComponentMechanism.of(self, rows.unit)
+        return mechanism.releases(rows, n_samples, rank, covariance)
 
     def _releases_variances(self) -> bool:
         """Whether variances are those of the data, and not of unit rows."""

@@ -25,42 +25,56 @@ def check_combinations(pca, n_samples: int, n_features: int) -> None:
     ValueError
         Naming the parameter, and what to do.
     """
-    _check_rank(pca, n_samples, n_features)
-    if pca.mechanism == "spiked":
+    rank = pca.n_components
+    if rank != "auto" and rank > min(n_samples, n_features):
+        raise ValueError(
+            f"n_components={rank} must be at most min(n_samples, "
+            f"n_features)={min(n_samples, n_features)} for n_samples={n_samples}, "
+            f"n_features={n_features}; ask for fewer components"
+        )
+    check_mechanism(pca, n_features)
+    if pca.whiten and not pca._releases_variances():
+        raise ValueError(
+            "whiten=True needs variances of the data, but with clip_norm=None they are "
+            'those of unit rows; set release="covariance" or a clip_norm'
+        )
+
+
+def check_mechanism(pca, n_features: int) -> None:
+    """Refuse what contradicts the mechanism, whatever the number of rows.
+
+    Parameters
+    ----------
+    pca : object
+        With valid parameters of :class:`~skdpspectral.DPPCA` as attributes.
+    n_features : int
+        Public length of a row.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter, and what to do.
+    """
+    rank, mechanism = pca.n_components, pca.mechanism
+    if mechanism == "spiked":
+        if rank == "auto":
+            raise ValueError(
+                'n_components="auto" is not known to mechanism="spiked", whose noise '
+                "depends on the number of components; give a number"
+            )
         _check_spiked(pca)
     elif pca.calibration == "paper":
         raise ValueError(
             'calibration="paper" is for mechanism="spiked" alone: elsewhere it would '
             "only add noise"
         )
-    if pca.whiten and not pca._releases_variances():
+    staged = mechanism in ("two-stage", "spiked")
+    if staged and rank != "auto" and rank >= n_features:
         raise ValueError(
-            "whiten=True needs variances of the data, but with clip_norm=None they are "
-            'those of unit rows; set release="covariance" or a clip_norm'
-        )
-    _check_use(pca)
-
-
-def _check_rank(pca, n_samples: int, n_features: int) -> None:
-    rank = pca.n_components
-    if rank == "auto":
-        if pca.mechanism == "spiked":
-            raise ValueError(
-                'n_components="auto" is not known to mechanism="spiked", whose noise '
-                "depends on the number of components; give a number"
-            )
-        return
-    if rank > min(n_samples, n_features):
-        raise ValueError(
-            f"n_components={rank} must be at most min(n_samples, "
-            f"n_features)={min(n_samples, n_features)} for n_samples={n_samples}, "
-            f"n_features={n_features}; ask for fewer components"
-        )
-    if pca.mechanism in ("two-stage", "spiked") and rank >= n_features:
-        raise ValueError(
-            f"mechanism={pca.mechanism!r} needs n_components below n_features, got "
+            f"mechanism={mechanism!r} needs n_components below n_features, got "
             f'n_components={rank} for n_features={n_features}; use mechanism="gaussian"'
         )
+    _check_use(pca)
 
 
 def _check_spiked(pca) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv
 
 from . import _spectral, sensitivity
+from ._components import Scales
 from .accounting import calibrate_gaussian, split_mu
 from .mechanisms import Exact, Neighbours
 
@@ -27,24 +27,6 @@ def chi_square_median(degrees: float) -> float:
 # Highest quantile of the projections' lengths that a clip is made from, votes beyond it
 # in units of their noise, and the share of rows of a normal law that are clipped.
 _HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
-
-
-class Scales(NamedTuple):
-    """Released or public variances, and a clip of projections.
-
-    Parameters
-    ----------
-    signal : float
-        Mean variance along the components beyond the noise; positive.
-    noise : float
-        Mean variance across them; positive.
-    radius : float or None
-        Length that few projections exceed; None if it was not asked for.
-    """
-
-    signal: float
-    noise: float
-    radius: float | None
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,30 @@ class SpikedReleases:
         squared = 2.0 * rank * (self.n_features - rank) * (statistical + private)
         return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
 
+    def squared_error(self, mu: float) -> float:
+        """Expected squared distance from the model's subspace, to first order.
+
+        Parameters
+        ----------
+        mu : float
+            Cost of all releases together, by either calibration.
+
+        Returns
+        -------
+        float
+            Of the leading part of a matrix; of a subspace it is at most the largest
+            squared distance.
+        """
+        signal, noise = np.array(self.signal), self.noise
+        sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
+        # Both calibrations give all releases equal parts of mu**2.
+        targets = self._targets()
+        private = targets[0][1] / (mu / math.sqrt(len(targets)))
+        rank = len(signal)
+        return (self.n_features - rank) * (
+            2.0 * sampling / self.n_samples + rank * private * private
+        )
+
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what the guarantee rests on."""
         sentences = (
@@ -178,19 +202,10 @@ def release_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
     ndarray of shape (r, p)
         Orthonormal rows, leading first.
     """
-    rank = len(spiked.signal)
-    n_samples, n_features = X.shape
-    if n_features <= min(n_samples, WHOLE_ORDER):
-        moment = _spectral.blocked_second_moment(X, _finite)
-        exact = _spectral.top_eigh(moment, rank)[1]
-    else:
-        # What is in memory anyway is cut once, and not in every product.
-        cut = isinstance(X, np.ndarray) or sparse.issparse(X)
-        rows = (_finite(X), rank) if cut else (X, rank, _finite)
-        exact = _spectral.top_right_vectors(*rows)
+    rank, n_features = len(spiked.signal), X.shape[1]
     if n_features <= WHOLE_ORDER:
-        noisy = release("projector", exact.T @ exact, overwrite=True)
-        return _spectral.top_eigh(noisy, rank)[1]
+        return _spectral.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]
+    exact = _exact_directions(X, rank)
     normals, degrees = _spectral.band_shapes(n_features, rank)
     return release.sample(
         "projector",
@@ -198,6 +213,24 @@ def release_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
         normals=normals,
         chi_degrees=degrees,
     )
+
+
+def release_noisy_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
+    """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
+    exact = _exact_directions(X, len(spiked.signal))
+    return release("projector", exact.T @ exact, overwrite=True)
+
+
+def _exact_directions(X, rank: int) -> np.ndarray:
+    """Leading eigenvectors of the second moment, without noise."""
+    n_samples, n_features = X.shape
+    if n_features <= min(n_samples, WHOLE_ORDER):
+        moment = _spectral.blocked_second_moment(X, _finite)
+        return _spectral.top_eigh(moment, rank)[1]
+    if isinstance(X, np.ndarray) or sparse.issparse(X):
+        # What is in memory anyway is cut once, and not in every product.
+        return _spectral.top_right_vectors(_finite(X), rank)
+    return _spectral.top_right_vectors(X, rank, _finite)
 
 
 def release_model_moment(release, X, components) -> np.ndarray:

@@ -96,6 +96,47 @@ PARAMETERS = [
     ("accountant", "ledger.db", ["accountant"]),
     ("random_state", "seed", ["random_state"]),
 ]
+MODEL = {"mechanism": "spiked", "signal_variance": 1.0, "noise_variance": 1.0}
+# Parameters of FederatedDPPCA that contradict each other, and what the error names.
+TOGETHER = [
+    ({"mechanism": "two-stage", "aggregation": "matrix"}, ["aggregation", "projector"]),
+    ({"mechanism": "auto", "aggregation": "matrix"}, ["aggregation", "mechanism"]),
+    ({"mechanism": "two-stage", "n_components": 4}, ["n_components", "n_features"]),
+    ({"mechanism": "two-stage", "eigengap": 0.1}, ["eigengap", "no use"]),
+    ({**MODEL, "eigengap": 0.1}, ["eigengap", "no use"]),
+    ({"mechanism": "two-stage", "calibration": "paper"}, ["calibration", "spiked"]),
+    ({"calibration": "paper"}, ["calibration", "spiked"]),
+    ({"mechanism": "spiked"}, ["signal_variance", "public"]),
+    ({**MODEL, "noise_variance": None}, ["noise_variance", "public"]),
+    ({**MODEL, "signal_variance": [1.0] * 3}, ["signal_variance", "2 numbers"]),
+    ({**MODEL, "signal_variance": -1.0}, ["signal_variance", "positive"]),
+    ({**MODEL, "signal_variance": "1"}, ["signal_variance"]),
+    ({**MODEL, "noise_variance": NAN}, ["noise_variance", "positive"]),
+    ({**MODEL, "bounds": (-1, 1)}, ["bounds", "no use"]),
+    ({**MODEL, "clip_norm": 1.0}, ["clip_norm", "no use"]),
+    ({**MODEL, "center": "private"}, ["center"]),
+    ({**MODEL, "n_components": 4}, ["n_components", "n_features"]),
+    ({**MODEL, "sensitivity_constant": 0.0}, ["sensitivity_constant"]),
+    ({**MODEL, "sensitivity_constant": INF}, ["sensitivity_constant"]),
+    (
+        {**MODEL, "release": "covariance", "projection_norm": 1.0},
+        ["projection_norm", "no use"],
+    ),
+    ({**MODEL, "projection_norm": 1.0}, ["projection_norm", "no use"]),
+    ({**MODEL, "calibration": "classical"}, ["calibration"]),
+    (
+        {**MODEL, "calibration": "paper", "epsilon": 200.0, "release": "covariance"},
+        ["calibration", "too little noise"],
+    ),
+    ({**MODEL, "calibration": "paper", "epsilon": None}, ["calibration", "epsilon"]),
+    ({"mechanism": "two-stage", "release": "covariance"}, ["projection_norm"]),
+    ({"mechanism": "two-stage", "norm_range": (1.0, 0.1)}, ["norm_range", "reversed"]),
+    ({"mechanism": "two-stage", "norm_range": [1.0]}, ["norm_range", "pair"]),
+    ({"mechanism": "two-stage", "norm_range": (0.0, 1.0)}, ["norm_range", "positive"]),
+    ({"signal_variance": 1.0}, ["signal_variance", "no use"]),
+    ({"noise_variance": 1.0}, ["noise_variance", "no use"]),
+    ({"mechanism": "two-stage", "signal_variance": True}, ["signal_variance"]),
+]
 SPARSE = [
     ("n_nonzero_features", 1, ["n_nonzero_features", "n_components"]),
     ("n_nonzero_features", 5, ["n_nonzero_features", "n_features"]),
@@ -121,6 +162,9 @@ CASES |= {
         says,
     )
     for name, value, says in SPARSE
+}
+CASES |= {
+    str(given)[:120]: (lambda s, g=given: s.fit(**g), says) for given, says in TOGETHER
 }
 
 

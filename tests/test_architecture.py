@@ -24,6 +24,7 @@ PARTS = {"_bounded_moments", "_lrs_private", "_lrs_prediction"}
 COMPONENT_PARTS = {"_components", "_power_step", "_private_scales"}
 COMPONENT_PARTS |= {"_projected_moment", "_spiked_release"}
 COMPONENT_PARTS |= {"_component_releases", "_pca_parameters", "_spiked_covariance"}
+COMPONENT_PARTS |= {"_component_mechanism"}
 PARTS |= COMPONENT_PARTS
 PARTS |= {"_moment_stream", "_covariance_model"}
 BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
@@ -49,6 +50,7 @@ ALLOWED = {
     "_bounded_moments": BELOW_BASE,
     **dict.fromkeys(COMPONENT_PARTS, BELOW_BASE | {"_components"}),
     "_component_releases": BELOW_BASE | COMPONENT_PARTS | {"_bounded_moments"},
+    "_component_mechanism": {"mechanisms"} | COMPONENT_PARTS,
     "_pca_parameters": set(),
     "_lrs_private": BELOW_BASE,
     # No noise is drawn where rows are weighed.
@@ -57,7 +59,7 @@ ALLOWED = {
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},
     # A client knows no estimator: it is told what to release.
-    "federation": BELOW_BASE | {"_bounded_moments", "_projected_moment"},
+    "federation": BELOW_BASE | COMPONENT_PARTS | {"_bounded_moments"},
     "_federated": BELOW_ESTIMATORS | {"federation"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
     **dict.fromkeys(FEDERATED, BELOW_ESTIMATORS | {"_federated", "federation"}),

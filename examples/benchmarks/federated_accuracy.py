@@ -8,7 +8,14 @@ Distances || U U' - V V' ||_F, mean and standard error, for p = 50, r = 1, signa
 import argparse
 
 import numpy as np
-from federated_baselines import federated_oja, figure_1, paper_methods
+from federated_baselines import (
+    PAPER,
+    REFERENCE,
+    federated_oja,
+    figure_1,
+    printed_weights,
+)
+from sklearn.base import clone
 from tables import ignore_leak_warnings, print_row, with_error
 
 from skdpspectral import FederatedDPPCA
@@ -16,6 +23,14 @@ from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.metrics import subspace_distance
 
 P, SIGNAL = 50, 10.0
+MODES = {
+    "proposed": PAPER,
+    "equal": {**PAPER, "weights": "equal"},
+    "reference": REFERENCE,
+    "ours": {},
+    "ours, equal": {"weights": "equal"},
+    "ours, two-stage": {"mechanism": "two-stage"},
+}
 
 
 def errors(sizes, budgets, seed):
@@ -27,16 +42,17 @@ def errors(sizes, budgets, seed):
     )
     parts = np.split(X, np.cumsum(sizes)[:-1])
     clients = np.repeat(np.arange(len(sizes)), sizes)
-    ours = FederatedDPPCA(
+    model = FederatedDPPCA(
         1,
         epsilon={j: epsilon for j, (epsilon, _) in enumerate(budgets)},
         delta={j: delta for j, (_, delta) in enumerate(budgets)},
     )
-    found = paper_methods(parts, budgets, 1, SIGNAL, rng)
+    found = {
+        name: clone(model).set_params(**parameters).fit(X, clients=clients).components_
+        for name, parameters in MODES.items()
+    }
+    found["as printed"] = printed_weights(parts, budgets, 1, SIGNAL, rng)
     found["Oja"] = federated_oja(parts, budgets, SIGNAL, rng)
-    found["ours"] = ours.fit(X, clients=clients).components_
-    ours.set_params(weights="equal")
-    found["ours, equal"] = ours.fit(X, clients=clients).components_
     return {name: subspace_distance(basis, truth) for name, basis in found.items()}
 
 
@@ -54,9 +70,9 @@ def main():
         rows = [errors(*setting, seed) for seed in range(options.repeats)]
         if names is None:
             names = list(rows[0])
-            print_row("panel", *names, widths=18)
+            print_row("panel", *names, widths=16)
         cells = [with_error([row[name] for row in rows]) for name in names]
-        print_row(f"{panel} {value}", *cells, widths=18)
+        print_row(f"{panel} {value}", *cells, widths=16)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,13 @@ from tables import print_row
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
 
+MODES = {
+    "gaussian": {},
+    "gaussian, matrix": {"aggregation": "matrix"},
+    "two-stage": {"mechanism": "two-stage"},
+    "spiked": {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0},
+}
+
 
 def main():
     """Print wall and CPU seconds with one job and two."""
@@ -26,23 +33,23 @@ def main():
     budgets = dict(enumerate(rng.uniform(0.5, 2.0, m)))
     FederatedDPPCA(1).fit(X[:1000])  # warm
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print_row("aggregation", "n_jobs", "ledger", "wall s", "CPU s")
-    for aggregation in ("projector", "matrix"):
+    print_row("mechanism", "n_jobs", "ledger", "wall s", "CPU s")
+    for mode, parameters in MODES.items():
         for n_jobs in (1, 2):
             for accountant in (None, PrivacyAccountant()):
                 pca = FederatedDPPCA(
                     1,
                     epsilon=budgets,
-                    aggregation=aggregation,
                     n_jobs=n_jobs,
                     accountant=accountant,
+                    **parameters,
                 )
                 wall, cpu = time.perf_counter(), time.process_time()
                 pca.fit(X, clients=clients)
                 wall = time.perf_counter() - wall
                 cpu = time.process_time() - cpu
                 ledger = "no" if accountant is None else "yes"
-                print_row(aggregation, n_jobs, ledger, f"{wall:.2f}", f"{cpu:.2f}")
+                print_row(mode, n_jobs, ledger, f"{wall:.2f}", f"{cpu:.2f}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(
         f"data {X.nbytes / 2**20:.0f} MiB; peak beyond it and the imports "

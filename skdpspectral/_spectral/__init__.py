@@ -12,6 +12,7 @@ from ._aggregation import (
     top_of_projectors,
     truncated_basis,
     unpack_lower,
+    weighted_median,
 )
 from ._eigen import flip_signs, top_eigh
 from ._moment_rows import MomentRows, project_covariance, project_spectrum
@@ -73,4 +74,5 @@ __all__ = [
     "truncated_basis",
     "unit_row_moments",
     "unpack_lower",
+    "weighted_median",
 ]

@@ -33,6 +33,28 @@ def inverse_variance_weights(variances) -> np.ndarray:
     return weights / weights.sum()
 
 
+def weighted_median(values, weights) -> float:
+    """Smallest value that has half of the weight at or below it.
+
+    Parameters
+    ----------
+    values, weights : array-like of shape (m,)
+        Finite numbers; weights are not negative. If all of them are zero, values
+        count alike.
+
+    Returns
+    -------
+    float
+        One of the values.
+    """
+    values, weights = (np.asarray(a, dtype=np.float64) for a in (values, weights))
+    if not weights.any():
+        weights = np.ones(len(values))
+    order = np.argsort(values, kind="stable")
+    shares = np.cumsum(weights[order] / weights.max())
+    return float(values[order][np.searchsorted(shares, 0.5 * shares[-1])])
+
+
 def spike_strength(values, noise_level) -> np.ndarray:
     r"""Signal behind the largest eigenvalue of a noisy matrix.
 

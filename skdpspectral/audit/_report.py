@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -178,8 +178,19 @@ def _private_verdict(estimator, tainted: str | None) -> tuple[str, str]:
             LEAKS,
             f"its guarantee is void: {tainted!r} before it leaks into its rows",
         )
-    budget = f"epsilon={estimator.epsilon:g}, delta={estimator.delta:g}"
-    return PRIVATE, f"each fit spends {budget}"
+    reason = f"each fit spends {_budget(estimator)}"
+    if getattr(estimator, "mechanism", None) == "spiked":
+        reason += "; only for rows of the model that mechanism='spiked' assumes"
+    return PRIVATE, reason
+
+
+def _budget(estimator) -> str:
+    """Name the budget of a fit, or say that every client has one."""
+    sides = {"epsilon": estimator.epsilon, "delta": estimator.delta}
+    return ", ".join(
+        f"{name}={'one a client' if isinstance(side, Mapping) else format(side, 'g')}"
+        for name, side in sides.items()
+    )
 
 
 def _stateless_reason(estimator) -> str | None:

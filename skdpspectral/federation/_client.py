@@ -17,7 +17,8 @@ from ..accounting import (
 )
 from ..mechanisms import check_real
 from ._messages import MessageError, Reply, Request, check_name
-from ._tasks import Releases, SpectralTask
+from ._releases import Releases
+from ._tasks import SpectralTask
 
 
 class LocalClient:

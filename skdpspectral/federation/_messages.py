@@ -44,6 +44,11 @@ class Topic(IntEnum):
     ``COVARIANCE``
         The second moment of clipped projections on the request's basis, symmetric,
         with the noise's standard deviation.
+    ``SUBSPACE``
+        Components by any other mechanism, with the variance along them beyond the
+        noise and the variance across them, released or public.
+    ``PROJECTOR``
+        A noisy projector, its lower triangle row by row, with the same numbers.
     """
 
     COMPONENTS = 1
@@ -51,12 +56,16 @@ class Topic(IntEnum):
     MEAN = 3
     POWER = 4
     COVARIANCE = 5
+    SUBSPACE = 6
+    PROJECTOR = 7
 
     @property
     def n_numbers(self) -> int:
         """How many single numbers belong to an answer."""
         if self in (Topic.COMPONENTS, Topic.MATRIX):
             return 3
+        if self in (Topic.SUBSPACE, Topic.PROJECTOR):
+            return 2
         return 0 if self is Topic.MEAN else 1
 
 

@@ -18,6 +18,13 @@ from ._tasks import SpectralTask
 _OVERHEAD = 200
 # How far from orthonormal the components of a client may be.
 _TOLERANCE = 1e-6
+# Releases of rows of any unit stay below it, and squares of it are finite.
+_LARGEST = 1e150
+# Variances that rows of any unit may have.
+_VARIANCES = (1e-240, 1e240)
+# Noise of a private variance over its sampling error, in rows, at a cost of mu = 1:
+# that of votes that share 4 % of mu^2 over 12 steps.
+_VOTES = 25.0
 
 
 class FederationError(RuntimeError):
@@ -92,6 +99,11 @@ class Server:
             session = uuid.uuid4().bytes
         if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
             raise ValueError(f"session must be {SESSION_BYTES} bytes or None")
+        if eigengap is not None and not task.second_moment:
+            raise ValueError(
+                'eigengap has no use without mechanism="gaussian": weights come from '
+                "variances, public or released; leave it None"
+            )
         self.task, self.weights, self.eigengap = task, weights, eigengap
         self.clients, self.rejected = tuple(names), {}
         self._session, self._step = session, -1
@@ -188,10 +200,16 @@ class Server:
             raise MessageError(
                 f"its answer has shape {answer.values.shape}, not {shape}"
             )
-        if answer.numbers and answer.numbers[0] < 0.0:
-            raise MessageError("its noise has a negative standard deviation")
-        if topic is Topic.COMPONENTS:
+        if topic in (Topic.COMPONENTS, Topic.SUBSPACE):
             _check_orthonormal(answer.values)
+        if topic in (Topic.SUBSPACE, Topic.PROJECTOR):
+            _check_variances(answer.numbers, self.task.mechanism)
+        elif answer.numbers and answer.numbers[0] < 0.0:
+            raise MessageError("its noise has a negative standard deviation")
+        elif max(map(abs, answer.numbers), default=0.0) > _LARGEST:
+            raise MessageError("its numbers are out of range")
+        if np.abs(answer.values).max() > _LARGEST:
+            raise MessageError("its values are out of range")
         known = self._known.setdefault(name, (answer.n_samples, answer.mu))
         if known != (answer.n_samples, answer.mu):
             raise MessageError("it changed its number of rows or its budget")
@@ -215,7 +233,7 @@ class Server:
             Weights of the clients, with sum 1.
         """
         rank, weights = self.task.n_components, self.subspace_weights(replies)
-        if replies[0].topic is Topic.MATRIX:
+        if replies[0].topic in (Topic.MATRIX, Topic.PROJECTOR):
             return _spectral.top_eigh(self.aggregate_matrices(replies), rank)[
                 1
             ], weights
@@ -223,7 +241,7 @@ class Server:
         return _spectral.top_of_projectors(stacked, weights, rank), weights
 
     def aggregate_matrices(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average noisy second moments, symmetric of shape (p, p)."""
+        """Average noisy matrices, symmetric of shape (p, p)."""
         stacked = np.stack([reply.values for reply in replies])
         packed = self.subspace_weights(replies) @ stacked
         return _spectral.unpack_lower(packed, self.task.rows.n_features)
@@ -233,6 +251,13 @@ class Server:
         m = len(replies)
         if self.weights == "equal":
             return np.full(m, 1.0 / m)
+        if not self.task.second_moment:
+            scales = self.pooled_variances(replies)
+            errors = [
+                self.task.squared_error(reply.n_samples, reply.mu, *scales)
+                for reply in replies
+            ]
+            return _spectral.inverse_variance_weights(errors)
         rank, p = self.task.n_components, self.task.rows.n_features
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise, last, others = np.array([reply.numbers for reply in replies]).T
@@ -248,6 +273,29 @@ class Server:
             capped=replies[0].topic is Topic.COMPONENTS,
         )
         return _spectral.inverse_variance_weights(variances)
+
+    def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
+        """Make two variances of those that the clients sent.
+
+        Parameters
+        ----------
+        replies : sequence of Reply
+            Answers to the first request of a task with a mechanism other than
+            "gaussian".
+
+        Returns
+        -------
+        signal, noise : float
+            Variances along the components beyond the noise, and across them: medians
+            with weights by rows and costs. A few clients with wild votes, or that lie,
+            do not move them far.
+        """
+        n = np.array([reply.n_samples for reply in replies], dtype=float)
+        mu = np.array([reply.mu for reply in replies])
+        with np.errstate(over="ignore"):
+            weights = n / (1.0 + (_VOTES / mu) ** 2 / n)
+        numbers = np.array([reply.numbers for reply in replies])
+        return tuple(_spectral.weighted_median(column, weights) for column in numbers.T)
 
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average products, each by the inverse of its variance.
@@ -283,7 +331,7 @@ class Server:
         Parameters
         ----------
         replies : sequence of Reply
-            Answers to the last request of a task with a `projection_norm`.
+            Answers to the last request of a task with a covariance.
 
         Returns
         -------
@@ -293,8 +341,8 @@ class Server:
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
         stacked = np.stack([reply.values for reply in replies])
-        # The clip bounds every variance: a first guess, for weights alone.
-        level = self.task.projection_norm**2
+        # The clip, or the model, bounds every variance: a first guess, for weights.
+        level = self.task.largest_variance
         for _ in range(2):
             variances = 2.0 * level**2 / n + noise**2
             weights = _spectral.inverse_variance_weights(variances)
@@ -317,6 +365,14 @@ def _check_orthonormal(components) -> None:
     product = components @ components.T
     if np.abs(product - np.eye(len(product))).max() > _TOLERANCE:
         raise MessageError("its components are not orthonormal")
+
+
+def _check_variances(numbers, mechanism) -> None:
+    """Refuse variances that no rows have, or that are not the agreed model's."""
+    if not all(_VARIANCES[0] <= number <= _VARIANCES[1] for number in numbers):
+        raise MessageError("its variances are out of range")
+    if mechanism.noise is not None and numbers[1] != mechanism.noise:
+        raise MessageError("its public variance is not the one that was agreed on")
 
 
 def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int):

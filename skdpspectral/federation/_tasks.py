@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
 from .. import _spectral, sensitivity
-from .._bounded_moments import (
-    RowBounds,
-    mean_budget,
-    plan_mean,
-    plan_second_moment,
-    release_mean,
-    second_moment,
-)
-from .._projected_moment import NAME as projected_moment
-from .._projected_moment import plan_projected_moment, release_projected_moment
+from .._bounded_moments import RowBounds, mean_budget, plan_mean, plan_second_moment
+from .._component_mechanism import ComponentMechanism
+from .._component_releases import squared_error
+from .._private_scales import LEAST_SIGNAL
+from .._projected_moment import plan_projected_moment
+from .._spiked_release import WHOLE_ORDER
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
 from ..mechanisms import Exact, PrivacyPlan, check_count, check_real
 from ._messages import MessageError, Request, Topic
@@ -27,7 +24,15 @@ _DEFECT = 2.0**-40
 # Share of mu**2 of a covariance, once a mean is paid.
 _COVARIANCE_SHARE = 0.15
 _LENGTH, _SHORTEST = "projection_norm", 1e-60
-_AGGREGATIONS = {"projector": Topic.COMPONENTS, "matrix": Topic.MATRIX}
+# What is asked for first, of a second moment and of any other mechanism.
+_AGGREGATIONS = {
+    "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
+    "matrix": (Topic.MATRIX, Topic.PROJECTOR),
+}
+# What is believed of a client for its weight, at most: a cost, variances across the
+# components, and variances along them in units of those.
+_COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
+_SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
 
 
 def _shares(n_parts: int) -> list[float]:
@@ -57,6 +62,11 @@ class SpectralTask:
     projection_norm : float or None, default=None
         Public length, in units of the rows, that projections are clipped to for a
         covariance within a basis, which is released last; None for no covariance.
+    mechanism : ComponentMechanism, optional
+        How the start is released; by default a noisy second moment.
+    model_covariance : bool, default=False
+        Whether a covariance within a basis is released last by ``"spiked"``, which
+        takes no `projection_norm`.
     """
 
     n_components: int
@@ -65,6 +75,8 @@ class SpectralTask:
     start: bool = True
     n_rounds: int = 0
     projection_norm: float | None = None
+    mechanism: ComponentMechanism = _SECOND_MOMENT
+    model_covariance: bool = False
 
     def __post_init__(self) -> None:
         if self.aggregation not in _AGGREGATIONS:
@@ -79,13 +91,65 @@ class SpectralTask:
             raise ValueError(f"{_LENGTH} must be at least {_SHORTEST:g}, got {length}")
         if length is not None and not length <= 1.0 / _SHORTEST:
             raise ValueError(f"{_LENGTH} must be at most {1 / _SHORTEST:g}")
+        if not self.second_moment:
+            self._check_mechanism()
+        if self.model_covariance and not self.mechanism.spiked:
+            raise ValueError('model_covariance goes with mechanism="spiked" alone')
+
+    def _check_mechanism(self) -> None:
+        """Refuse what goes with a noisy second moment alone."""
+        name, spiked = self.mechanism.name, self.mechanism.spiked
+        if self.n_rounds or not self.start:
+            raise ValueError(
+                f"mechanism={name!r} makes a start and no rounds: use n_rounds=0, or "
+                'mechanism="gaussian"'
+            )
+        if spiked and len(self.mechanism.signal or ()) != self.n_components:
+            raise ValueError(
+                'mechanism="spiked" needs a public signal_variance for each of the '
+                f"{self.n_components} components"
+            )
+        if spiked and self.projection_norm is not None:
+            raise ValueError(
+                f'{_LENGTH} has no use with mechanism="spiked", whose projections are '
+                f"not clipped; leave {_LENGTH}=None"
+            )
+        if self.aggregation == "matrix" and not spiked:
+            raise ValueError(
+                'aggregation="matrix" goes with mechanism="gaussian" or "spiked", not '
+                f"with {name!r}, which makes components of several releases; use "
+                'aggregation="projector"'
+            )
+        if self.aggregation == "matrix" and self.rows.n_features > WHOLE_ORDER:
+            raise ValueError(
+                'aggregation="matrix" with mechanism="spiked" needs n_features of at '
+                f"most {WHOLE_ORDER}, beyond which the noisy projector is never formed"
+            )
+
+    @property
+    def second_moment(self) -> bool:
+        """Whether all is made of one noisy second moment."""
+        return self.mechanism.name == "gaussian"
+
+    @property
+    def with_covariance(self) -> bool:
+        """Whether a covariance within a basis is released last."""
+        return self.projection_norm is not None or self.model_covariance
+
+    @property
+    def largest_variance(self) -> float:
+        """Public guess of the variances within a basis, from above."""
+        if self.projection_norm is not None:
+            return self.projection_norm**2
+        return max(self.mechanism.signal) + self.mechanism.noise
 
     @property
     def topics(self) -> tuple[Topic, ...]:
         """What is asked for, request by request."""
-        first = (_AGGREGATIONS[self.aggregation],) if self.start else ()
+        choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
+        first = (choice,) if self.start else ()
         mean = (Topic.MEAN,) if self.rows.centred else ()
-        last = () if self.projection_norm is None else (Topic.COVARIANCE,)
+        last = (Topic.COVARIANCE,) if self.with_covariance else ()
         return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
 
     def shape(self, topic: Topic) -> tuple[int, ...]:
@@ -93,14 +157,28 @@ class SpectralTask:
         p, k = self.rows.n_features, self.n_components
         return {
             Topic.COMPONENTS: (k, p),
+            Topic.SUBSPACE: (k, p),
             Topic.MATRIX: (p * (p + 1) // 2,),
+            Topic.PROJECTOR: (p * (p + 1) // 2,),
             Topic.MEAN: (p,),
             Topic.POWER: (p, k),
             Topic.COVARIANCE: (k, k),
         }[topic]
 
+    def component_releases(self, n_samples: int):
+        """Describe what a mechanism other than "gaussian" releases of so many rows."""
+        return self.mechanism.releases(
+            self.rows,
+            n_samples,
+            self.n_components,
+            self.with_covariance,
+            self.projection_norm,
+        )
+
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
         """Plan all releases at a total cost of mu, from public numbers alone."""
+        if not self.second_moment:
+            return self.component_releases(n_samples).mechanisms(mu)
         mean_mu, rest = mean_budget(self.rows, mu)
         inner, rest = self._covariance_budget(rest)
         shares = _shares(int(self.start) + self.n_rounds)
@@ -147,14 +225,48 @@ class SpectralTask:
         mu = math.inf
         if math.isfinite(epsilon):
             mu = gaussian_mu(float(epsilon), float(delta))
+        common = {"estimator": estimator, "seeded": seeded}
+        if not self.second_moment:
+            releases = self.component_releases(n_samples)
+            budget = (float(epsilon), float(delta), mu)
+            return self.mechanism.plan(releases, *budget, **common)
         return PrivacyPlan(
             epsilon=float(epsilon),
             delta=float(delta),
             mechanisms=self.mechanisms(n_samples, mu),
-            estimator=estimator,
-            seeded=seeded,
             remarks=self.rows.remarks(),
+            **common,
         )
+
+    def squared_error(
+        self, n_samples: int, mu: float, signal: float, noise: float
+    ) -> float:
+        """Expected squared distance of a client's subspace, for its weight.
+
+        Parameters
+        ----------
+        n_samples, mu : int, float
+            Rows and cost that the client stated.
+        signal, noise : float
+            Variances along the components beyond the noise, and across them.
+
+        Returns
+        -------
+        float
+            Finite and not negative, whatever the arguments are: they may come from
+            anyone.
+        """
+        mu = min(max(mu, _COSTS[0]), _COSTS[1])
+        noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
+        signal = min(max(signal, LEAST_SIGNAL * noise), _MOST_SIGNAL * noise)
+        releases = self.component_releases(n_samples)
+        if not self.mechanism.spiked:
+            return squared_error(releases, mu, signal, noise)
+        error = releases.squared_error(mu)
+        if self.aggregation == "matrix":
+            return error
+        rank, p = self.n_components, self.rows.n_features
+        return min(error, 2.0 * min(rank, p - rank))
 
     def check(self, request: Request) -> np.ndarray | None:
         """Return the basis of a valid request, made orthonormal; None for none."""
@@ -188,6 +300,13 @@ def make_task(
     start=True,
     n_rounds=0,
     projection_norm=None,
+    mechanism="gaussian",
+    signal_variance=None,
+    noise_variance=None,
+    norm_range=(1e-6, 1e6),
+    calibration="exact",
+    sensitivity_constant=4.0,
+    model_covariance=False,
 ) -> SpectralTask:
     """Return a task from the parameters of an estimator.
 
@@ -197,8 +316,12 @@ def make_task(
         Shape of the components.
     bounds, clip_norm, center, scale_by_bounds, center_clip_norm
         As in :class:`~skdpspectral.DPPCA`.
-    aggregation, start, n_rounds, projection_norm
+    aggregation, start, n_rounds, projection_norm, model_covariance
         As in :class:`SpectralTask`.
+    mechanism, signal_variance, noise_variance, norm_range
+        As in :class:`~skdpspectral.DPPCA`.
+    calibration, sensitivity_constant
+        As in :class:`~skdpspectral.DPPCA`.
 
     Returns
     -------
@@ -220,65 +343,27 @@ def make_task(
     )
     n_components = check_count("n_components", n_components)
     return SpectralTask(
-        n_components, rows, aggregation, start, int(n_rounds), projection_norm
+        n_components,
+        rows,
+        aggregation,
+        start,
+        int(n_rounds),
+        projection_norm,
+        ComponentMechanism.of_clients(
+            SimpleNamespace(
+                n_components=n_components,
+                bounds=bounds,
+                clip_norm=clip_norm,
+                center=center,
+                release="covariance" if model_covariance else "components",
+                mechanism=mechanism,
+                signal_variance=signal_variance,
+                noise_variance=noise_variance,
+                norm_range=norm_range,
+                calibration=calibration,
+                sensitivity_constant=sensitivity_constant,
+            ),
+            rows,
+        ),
+        bool(model_covariance),
     )
-
-
-class Releases:
-    """The releases of one client's task, made as they are asked for.
-
-    Parameters
-    ----------
-    task : SpectralTask
-        What is released.
-    X : ndarray of shape (n, p)
-        Private rows.
-    release : Release
-        Charged with the task's plan.
-    """
-
-    def __init__(self, task: SpectralTask, X, release):
-        self._task, self._X, self._release = task, X, release
-        self._mean = release_mean(release, task.rows, X)
-
-    def answer(self, topic: Topic, step: int, basis) -> tuple[tuple, np.ndarray]:
-        """Return numbers and values that answer a topic."""
-        if topic is Topic.MEAN:
-            return (), self._mean
-        if topic is Topic.POWER:
-            return self._product(step, basis)
-        if topic is Topic.COVARIANCE:
-            return self._covariance(basis)
-        return self._second_moment(topic)
-
-    def _second_moment(self, topic: Topic):
-        rank, rows = self._task.n_components, self._task.rows
-        exact = second_moment(rows, self._X, self._mean)
-        moment = self._release("second_moment", exact, overwrite=True)
-        values, vectors = _spectral.top_eigh(moment, rank)
-        others = max(rows.n_features - rank, 1)
-        bulk = (float(np.trace(moment)) - float(values.sum())) / others
-        bulk = bulk if rank < rows.n_features else 0.0
-        numbers = (self._noise_std("second_moment"), float(values[-1]), bulk)
-        if topic is Topic.MATRIX:
-            return numbers, _spectral.pack_lower(moment)
-        return numbers, vectors
-
-    def _product(self, step: int, basis):
-        rows = self._task.rows
-        before = self._task.topics.index(Topic.POWER)
-        name = f"power_{step - before + 1}"
-        product = _spectral.blocked_product(
-            self._X, lambda block: rows.for_second_moment(block, self._mean), basis
-        )
-        return (self._noise_std(name),), self._release(name, product)
-
-    def _covariance(self, basis):
-        task = self._task
-        blocks = task.rows.blocks(self._X, self._mean)
-        radius = task.projection_norm
-        released = release_projected_moment(self._release, blocks, basis.T, radius)
-        return (self._noise_std(projected_moment) * radius**2,), released
-
-    def _noise_std(self, name: str) -> float:
-        return getattr(self._release.plan[name], "noise_std", 0.0)

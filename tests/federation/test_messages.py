@@ -13,6 +13,7 @@ SESSION = bytes(range(16))
 RNG = np.random.default_rng(0)
 NUMBERS = {Topic.COMPONENTS: (0.1, 0.5, 0.01), Topic.MATRIX: (0.1, 0.5, 0.01)}
 NUMBERS |= {Topic.POWER: (0.2,), Topic.MEAN: ()}
+NUMBERS |= dict.fromkeys((Topic.SUBSPACE, Topic.PROJECTOR), (10.0, 1.0))
 
 
 def reply(topic=Topic.COMPONENTS, values=None, numbers=None, **changes):
@@ -33,6 +34,8 @@ def reply(topic=Topic.COMPONENTS, values=None, numbers=None, **changes):
 MESSAGES = {
     "components": reply(),
     "matrix": reply(Topic.MATRIX, RNG.normal(size=15)),
+    "subspace": reply(Topic.SUBSPACE),
+    "projector": reply(Topic.PROJECTOR, RNG.normal(size=15)),
     "mean": reply(Topic.MEAN, RNG.normal(size=5)),
     "power": reply(Topic.POWER, client="\u00e9t\u00e9", mu=float("inf")),
     "request": Request(SESSION, 0, Topic.COMPONENTS),

@@ -226,6 +226,24 @@ def test_matrices_and_projectors_agree_without_noise():
         assert subspace_distance(server.aggregate(replies)[0], top) < 1e-3
 
 
+@pytest.mark.parametrize("aggregation", ["matrix", "projector"])
+@pytest.mark.parametrize("numbers", [(0.1, 0.5, 0.1), (1e200, 0.5, 0.1)])
+def test_no_client_makes_a_result_overflow(aggregation, numbers):
+    """A liar may spoil a result, but not make it one of infinities."""
+    task = make_task(aggregation=aggregation)
+    server, clients = make_server(task), make_clients(task)
+    found = answers(clients, server.request())
+    topic, values = Topic.COMPONENTS, np.eye(2, 6)
+    if aggregation == "matrix":
+        topic, values = Topic.MATRIX, np.full(21, 1e300)
+    elif numbers[0] < 1.0:
+        values = 1e300 * values
+    found["b"] = forged(topic=topic, values=values, numbers=numbers)
+    with pytest.warns(UserWarning, match="'b' was rejected: its"):
+        replies = server.collect(found)
+    assert np.isfinite(server.aggregate(replies)[0]).all()
+
+
 def test_two_sessions_have_different_names():
     requests = [Server(["a"], TASK).request().session for _ in range(2)]
     assert requests[0] != requests[1]

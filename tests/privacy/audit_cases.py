@@ -231,6 +231,8 @@ class ClientCase:
         The row that differs.
     tight : bool
         Whether every round moves by its whole sensitivity.
+    company : array of shape (m, p), optional
+        The client's other rows; by default two that are zero.
     """
 
     cls: type
@@ -238,6 +240,7 @@ class ClientCase:
     row: np.ndarray
     replacement: np.ndarray
     tight: bool = True
+    company: np.ndarray | None = None
     epsilon: float = 16.0
     n_trials: int = 3_000
     power = 0.9
@@ -250,9 +253,11 @@ class ClientCase:
     def data(self):
         """Return neighbouring data sets; the other client's rows are others."""
         p = len(self.row)
-        X = np.zeros((5, 1 + p))
+        company = np.zeros((2, p)) if self.company is None else self.company
+        X = np.zeros((3 + len(company), 1 + p))
         X[2:, 0] = federated_tools.AUDITED
         X[:2, 1:] = np.eye(p)[-2:]
+        X[3:, 1:] = company
         neighbour = X.copy()
         X[2, 1:], neighbour[2, 1:] = self.row, self.replacement
         return X, neighbour
@@ -260,11 +265,16 @@ class ClientCase:
     def arguments(self, epsilon):
         """Return what `audit_epsilon` is called with."""
         X, neighbour = self.data()
+        model, data = self.make(epsilon), (X, neighbour)
+        if getattr(model, "mechanism", "gaussian") == "gaussian":
+            statistic = federated_tools.MessageRatio(*data)
+        else:
+            statistic = federated_tools.StageRatio(model, *data)
         return {
-            "factory": self.make(epsilon),
+            "factory": model,
             "X": X,
             "X_neighbour": neighbour,
-            "statistic": federated_tools.MessageRatio(X, neighbour),
+            "statistic": statistic,
         }
 
 
@@ -597,6 +607,16 @@ CASES |= {
         {"aggregation": "matrix"},
         _unit(1, 1, 0),
         _unit(1, -1, 0),
+    ),
+    # All releases of two stages at one client, far beyond every clip.
+    "federated-stages": ClientCase(
+        federated_tools.RecordedPCA,
+        _TWO_STAGE,
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        tight=False,
+        company=_ALONG_FIRST,
+        n_trials=1_000,
     ),
     # A start and three rounds that an honest server makes of what it got.
     "sparse-honest": ClientCase(

@@ -1,8 +1,10 @@
 """Audits of one client by all messages that leave it, in sessions as they are held."""
 
 import numpy as np
+from pca_tools import Replay, transcript_ratio
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
+from skdpspectral._component_releases import release_directions
 from skdpspectral._spectral import orthonormal_columns
 from skdpspectral.federation import Reply, Server, Topic
 
@@ -57,6 +59,37 @@ class RecordedSparse(_Recorded, SparseDPPCA):
 
 class MaliciousSparse(RecordedSparse):
     _recorder_class = MaliciousRecorder
+
+
+class StageRatio:
+    """Log likelihood ratio of all releases behind the messages of the audited client.
+
+    Its messages are functions of them, so that no statistic of the messages says more.
+
+    Parameters
+    ----------
+    model : FederatedDPPCA
+        With a mechanism that makes several releases.
+    X, X_neighbour : ndarray of shape (n, 1 + p)
+        Rows after the column of clients.
+    """
+
+    threshold = 0.0
+
+    def __init__(self, model, X, X_neighbour):
+        self.sides = [rows[rows[:, 0] == AUDITED][:, 1:] for rows in (X, X_neighbour)]
+        task = model._task(X.shape[1] - 1)
+        self.spec = task.component_releases(len(self.sides[0]))
+        budget = model.epsilon, model.delta, "audit", True
+        self.plan = task.plan(len(self.sides[0]), *budget)
+
+    def __call__(self, estimator, released) -> float:
+        means = []
+        for rows in self.sides:
+            replay = Replay(self.plan, released)
+            release_directions(replay, self.spec, rows)
+            means.append(replay.exact)
+        return transcript_ratio(self.plan, means, released)
 
 
 def unit_rows(X):

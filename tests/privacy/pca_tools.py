@@ -49,15 +49,19 @@ class ReleaseRatio:
             replay = Replay(self.plan, released)
             run_releases(self.model, replay, X)
             means.append(replay.exact)
-        total = 0.0
-        for name in released:
-            if not name.startswith(self.prefix):
-                continue
-            mechanism = self.plan[name]
-            low, high = (_whole(mechanism, side[name]) for side in means)
-            distance = np.vdot(high - low, released[name] - 0.5 * (low + high))
-            total += distance / mechanism.noise_std**2
-        return total
+        chosen = [name for name in released if name.startswith(self.prefix)]
+        return transcript_ratio(self.plan, means, released, chosen)
+
+
+def transcript_ratio(plan, means, released, names=None):
+    """Log likelihood ratio of releases whose means on both data sets are known."""
+    total = 0.0
+    for name in released if names is None else names:
+        mechanism = plan[name]
+        low, high = (_whole(mechanism, side[name]) for side in means)
+        distance = np.vdot(high - low, released[name] - 0.5 * (low + high))
+        total += distance / mechanism.noise_std**2
+    return total
 
 
 def _whole(mechanism, value):

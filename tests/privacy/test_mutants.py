@@ -196,7 +196,7 @@ AUDITED |= {
         "sparse-malicious",
     ),
     "a round sent without noise but for its rounding": Mutant(
-        "federation/_tasks.py",
+        "federation/_releases.py",
         "return (self._noise_std(name),), self._release(name, product)",
         "released = self._release(name, product)\n"
         "        return (self._noise_std(name),), 0.5 * (released + product)",
@@ -207,6 +207,13 @@ AUDITED |= {
         "factor = 1.0 if n_columns == 1 else math.sqrt(2.0)",
         "factor = 1.0",
         "sparse-two-columns",
+    ),
+    # Of six mechanisms, all have half of the noise.
+    "a mechanism planned for twice the client's rows": Mutant(
+        "federation/_tasks.py",
+        "releases = self.component_releases(n_samples)\n            budget",
+        "releases = self.component_releases(2 * n_samples)\n            budget",
+        "federated-stages",
     ),
     "noise that shrinks with another client's rows": Mutant(
         "sensitivity.py",
@@ -304,8 +311,8 @@ EXACT = {
         "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
     ),
     "assumption not said": Mutant(
-        "_pca.py",
-        "Assumption.SPIKED_GAUSSIAN if spiked else Assumption.NONE",
+        "_component_mechanism.py",
+        "Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE",
         "Assumption.NONE",
         "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
     ),
@@ -512,19 +519,38 @@ EXACT |= {
 }
 
 _CLIENT = "federation/test_client.py::test_"
+_MECHANISMS = "federation/test_client_mechanisms.py::test_"
 _ESTIMATOR = "test_federated_pca.py::test_"
 
 # Of clients and servers.
 EXACT |= {
     "weights from private data": Mutant(
-        "federation/_tasks.py",
+        "federation/_releases.py",
         "values, vectors = _spectral.top_eigh(moment, rank)",
         "values, vectors = _spectral.top_eigh(moment, rank)\n"
         "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
+    "variances from private rows": Mutant(
+        "federation/_releases.py",
+        "signal, noise, _ = found.scales",
+        "signal, noise = found.scales.signal, float(X.var())",
+        f"{_MECHANISMS}messages_are_functions_of_the_releases",
+    ),
+    "components of the model without noise": Mutant(
+        "_spiked_release.py",
+        "_spectral.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]",
+        "(release_noisy_projector(release, spiked, X), _exact_directions(X, rank))[1]",
+        f"{_MECHANISMS}messages_are_functions_of_the_releases",
+    ),
+    "variances of one client believed": Mutant(
+        "federation/_server.py",
+        "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
+        "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
+        f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
+    ),
     "a step that depends on exact rows": Mutant(
-        "federation/_tasks.py",
+        "federation/_releases.py",
         "self._release(name, product)",
         "self._release(name, product) / np.linalg.norm(product)",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",

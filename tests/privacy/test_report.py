@@ -21,7 +21,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import GaussianRandomProjection
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, FederatedDPPCA
 from skdpspectral.audit import privacy_report
 
 
@@ -147,3 +147,16 @@ def test_fitted_or_not_is_the_same():
     before = str(privacy_report(pipeline))
     pipeline.fit(np.eye(5, 3))
     assert str(privacy_report(pipeline)) == before
+
+
+def test_budgets_of_clients_and_models_are_said():
+    budgets = FederatedDPPCA(1, epsilon={"a": 1.0, "b": 2.0})
+    (step,) = privacy_report(budgets)
+    assert (step.verdict, step.reason) == (
+        "private",
+        "each fit spends epsilon=one a client, delta=1e-06",
+    )
+    model = {"signal_variance": 1.0, "noise_variance": 1.0}
+    for cls in (DPPCA, FederatedDPPCA):
+        (step,) = privacy_report(cls(1, mechanism="spiked", **model))
+        assert "only for rows of the model" in step.reason

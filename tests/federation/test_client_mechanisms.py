@@ -1,0 +1,429 @@
+"""DPPCA's mechanisms at clients: what is planned, sent, believed and refused."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from federation_tools import SESSION, answers, make_clients, make_server, make_task
+from federation_tools import rows_of as rows_of_client
+
+import skdpspectral._release as release_module
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral._release import record_releases
+from skdpspectral._spectral import top_eigh, unpack_lower, weighted_median
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.federation import (
+    FederationError,
+    LocalClient,
+    MessageError,
+    Reply,
+    Request,
+    Topic,
+)
+from skdpspectral.mechanisms import Alternatives, Assumption
+from skdpspectral.metrics import subspace_distance
+
+MODEL = {"mechanism": "spiked", "signal_variance": 4.0, "noise_variance": 1.0}
+TASKS = {
+    "two stages": {"mechanism": "two-stage"},
+    "two stages in a box": {"mechanism": "two-stage", "bounded": {"bounds": (-9, 9)}},
+    "two stages, clipped": {"mechanism": "two-stage", "bounded": {"clip_norm": 3.0}},
+    "two stages, one public variance": {
+        "mechanism": "two-stage",
+        "noise_variance": 1.0,
+    },
+    "two stages, covariance": {"mechanism": "two-stage", "projection_norm": 4.0},
+    "a choice": {"mechanism": "auto"},
+    "a choice in a box, covariance": {
+        "mechanism": "auto",
+        "projection_norm": 0.5,
+        "bounded": {"bounds": (-9, 9)},
+    },
+    "a choice, public variances": {
+        "mechanism": "auto",
+        "signal_variance": [5.0, 3.0],
+        "noise_variance": 1.0,
+    },
+    "model": MODEL,
+    "model, covariance": {**MODEL, "model_covariance": True},
+    "model, whole": {**MODEL, "aggregation": "matrix"},
+    "model, paper": {
+        **MODEL,
+        "signal_variance": [5.0, 3.0],
+        "calibration": "paper",
+        "sensitivity_constant": 1.0,
+    },
+}
+BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
+
+
+def talk(client, task, basis=BASIS):
+    """Hold a whole session, and return the replies."""
+    return [
+        client.respond(Request(SESSION, i, t, basis if t is Topic.COVARIANCE else ()))
+        for i, t in enumerate(task.topics)
+    ]
+
+
+def make_client(task, X=None, name="a", **parameters):
+    X = rows_of_client(0, n=200) if X is None else X
+    return LocalClient(name, X, task, **parameters)
+
+
+def planned_names(plan, released):
+    """Names that a session must release, with the branch that was taken."""
+    for mechanism in plan.mechanisms:
+        if isinstance(mechanism, Alternatives):
+            taken = [b for b in mechanism.branches if b[0].name in released]
+            assert len(taken) == 1
+            yield from (m.name for m in taken[0])
+        else:
+            yield mechanism.name
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
+def test_a_session_releases_what_was_planned_and_charged(name, epsilon):
+    if "paper" in name and epsilon > 1.0:
+        return  # the printed noise is refused there
+    task, accountant = make_task(**TASKS[name]), PrivacyAccountant()
+    client = make_client(task, accountant=accountant, epsilon=epsilon)
+    with record_releases() as released:
+        talk(client, task)
+    plan = client.plan
+    assert list(released) == list(planned_names(plan, released))
+    for key, value in released.items():
+        assert value.shape == tuple(plan[key].shape)
+        grid = plan[key].grid
+        assert np.array_equal(np.rint(value / grid) * grid, value)
+    ledger = accountant.ledger
+    assert ledger.mu[0] == plan.mu <= gaussian_mu(epsilon, 1e-6)
+    assert len(ledger) == 1
+    spiked = "model" in name
+    assert plan.assumption == ("spiked-gaussian" if spiked else "none")
+    assert ledger.assumption[0] == plan.assumption
+    assert ("not differentially private" in str(plan)) == spiked
+    if "paper" not in name:
+        assert plan.mu > 0.999999 * gaussian_mu(epsilon, 1e-6)
+
+
+def same_releases(monkeypatch):
+    """Let every release answer with the same numbers, whatever the data are."""
+    rng, fixed = np.random.default_rng(0), {}
+
+    def answer(mechanism, value, generator):
+        if mechanism.name not in fixed:
+            made = rng.standard_normal(mechanism.shape)
+            fixed[mechanism.name] = made @ made.T if mechanism.symmetric else made
+        return fixed[mechanism.name].copy()
+
+    monkeypatch.setattr(release_module, "_add_noise", answer)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_messages_are_functions_of_the_releases(name, monkeypatch):
+    """One row is exchanged; with the same releases, all bytes are the same."""
+    task = make_task(**TASKS[name])
+    X = rows_of_client(0, n=60)
+    neighbour = X.copy()
+    neighbour[3] = [50.0, -1e-9, 3.0, 1e5, -7.0, 0.0]
+    same_releases(monkeypatch)
+    sides = [talk(make_client(task, rows), task) for rows in (X, neighbour)]
+    assert [r.to_bytes() for r in sides[0]] == [r.to_bytes() for r in sides[1]]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_client_sends_what_dppca_releases(name, monkeypatch):
+    """Of the same releases, the components of one are those of the other.
+
+    A covariance takes its share of the budget, which an average of two moments knows.
+    """
+    parameters = {**TASKS[name], **TASKS[name].get("bounded", {})}
+    covariance = "covariance" in name
+    if covariance and parameters["mechanism"] == "auto":
+        return
+    for key in ("bounded", "projection_norm", "model_covariance"):
+        parameters.pop(key, None)
+    whole = parameters.pop("aggregation", "projector") == "matrix"
+    task, X = make_task(**TASKS[name]), rows_of_client(0, n=60)
+    same_releases(monkeypatch)
+    sent = talk(make_client(task, X), task)[0]
+    vectors = sent.values
+    if whole:
+        vectors = top_eigh(unpack_lower(vectors, 6), 2)[1]
+    alone = DPPCA(2, release="components", **parameters).fit(X)
+    assert np.array_equal(vectors, alone.components_)
+    if not covariance:
+        assert make_client(task, X).plan.mechanisms == alone.privacy_.mechanisms
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_repeated_request_gets_identical_bytes(name):
+    task = make_task(**TASKS[name])
+    client = make_client(task)
+    first = [reply.to_bytes() for reply in talk(client, task)]
+    with record_releases() as again:
+        assert [reply.to_bytes() for reply in talk(client, task)] == first
+    assert not again
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_components_take_few_bytes(name):
+    task = make_task(**TASKS[name])
+    reply = talk(make_client(task, name="n" * 64), task)[0]
+    n_values = 21 if task.aggregation == "matrix" else 12
+    assert len(reply.to_bytes()) <= 8 * n_values + 200
+
+
+@pytest.mark.parametrize("name", ["two stages, covariance", "model, covariance"])
+@pytest.mark.parametrize("length", [1e-300, 10.0, 1e300])
+def test_no_basis_changes_the_noise_of_a_covariance(name, length, monkeypatch):
+    """The exact statistic is that of orthonormal columns, the noise as planned."""
+    task, X = make_task(**TASKS[name]), rows_of_client(0, n=50)
+    last = "model_moment" if "model" in name else "projected_moment"
+    seen = {}
+    add = release_module._add_noise
+
+    def noted(mechanism, value, generator):
+        seen.setdefault(mechanism.name, []).append((mechanism, value.copy()))
+        return add(mechanism, value, generator)
+
+    monkeypatch.setattr(release_module, "_add_noise", noted)
+    for factor in (1.0, length):
+        client = make_client(task, X)
+        talk(client, task, factor * BASIS)
+    (first, value), (second, other) = seen[last]
+    assert first == second == client.plan[last]
+    np.testing.assert_allclose(np.tril(value), np.tril(other), rtol=1e-9)
+    with pytest.raises(MessageError):
+        talk(make_client(task, X), task, np.full((6, 2), np.nan))
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_what_is_no_step_of_the_task_is_refused_and_not_charged(name):
+    task, accountant = make_task(**TASKS[name]), PrivacyAccountant()
+    client = make_client(task, accountant=accountant)
+    wrong = [topic for topic in Topic if topic is not task.topics[0]]
+    with record_releases() as released:
+        for topic in wrong:
+            basis = BASIS if topic in (Topic.POWER, Topic.COVARIANCE) else ()
+            with pytest.raises(MessageError, match=f"asks for {task.topics[0].name}"):
+                client.respond(Request(SESSION, 0, topic, basis))
+        with pytest.raises(MessageError, match="shape"):
+            client.respond(Request(SESSION, 0, task.topics[0], BASIS))
+    assert not released
+    assert len(accountant.ledger) == 0
+
+
+def test_nothing_is_released_beyond_a_budget():
+    client = make_client(make_task(**MODEL), accountant=PrivacyAccountant(0.5))
+    with pytest.raises(PrivacyBudgetError), record_releases() as released:
+        client.respond(Request(SESSION, 0, Topic.SUBSPACE))
+    assert not released
+
+
+# -- the server ------------------------------------------------------------------------
+
+
+def forged(name="b", numbers=(4.0, 1.0), topic=Topic.SUBSPACE, **changes):
+    values = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].T
+    if topic is Topic.PROJECTOR:
+        values = np.ones(21)
+    content = {
+        "session": SESSION,
+        "step": 0,
+        "topic": topic,
+        "client": name,
+        "n_samples": 50,
+        "mu": 0.2,
+        "numbers": numbers,
+        "values": values,
+    }
+    return Reply(**{**content, **changes})
+
+
+TWO_STAGE = make_task(mechanism="two-stage")
+
+
+@pytest.mark.parametrize(
+    "numbers", [(0.0, 1.0), (-4.0, 1.0), (4.0, 0.0), (1e300, 1.0), (1.0, 1e-300)]
+)
+@pytest.mark.parametrize("topic", [Topic.SUBSPACE, Topic.PROJECTOR])
+def test_variances_that_no_rows_have_are_rejected(numbers, topic):
+    whole = {"aggregation": "matrix"} if topic is Topic.PROJECTOR else {}
+    server = make_server(make_task(**MODEL, **whole), "bc")
+    server.request()
+    good = forged("c", topic=topic)
+    with pytest.warns(UserWarning, match="client 'b' was rejected: its variances"):
+        replies = server.collect({"b": forged("b", numbers, topic), "c": good})
+    assert [reply.client for reply in replies] == ["c"]
+
+
+def test_components_must_be_orthonormal_and_the_model_the_agreed_one():
+    server = make_server(make_task(**MODEL), "bcd")
+    server.request()
+    spoilt = forged("b", values=10.0 * np.eye(2, 6))
+    other = forged("c", (4.0, 2.0))
+    with pytest.warns(UserWarning, match="was rejected"):
+        server.collect({"b": spoilt, "c": other, "d": forged("d")})
+    assert "orthonormal" in server.rejected["b"]
+    assert "agreed" in server.rejected["c"]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_weights_are_finite_whatever_clients_claim(name):
+    """Costs, rows and variances at the ends of what a reply may hold."""
+    task = make_task(**TASKS[name])
+    most = 4.0
+    for n in (1, 50, 2**63 - 1):
+        for mu in (5e-324, 1e-12, 0.2, 1e300, math.inf):
+            for signal in (1e-240, 1e-3, 1.0, 1e240):
+                for noise in (1e-240, 1.0, 1e240):
+                    error = task.squared_error(n, mu, signal, noise)
+                    assert 0.0 <= error < math.inf
+                    assert error <= most or task.aggregation == "matrix"
+
+
+def test_a_client_is_not_believed_what_it_says_of_itself_alone():
+    """Wild votes, or a lie: it counts by its rows and its budget, as others do."""
+    server = make_server(TWO_STAGE, "abc")
+    server.request()
+    sent = {
+        "a": forged("a", (4.0, 1.0), n_samples=20_000, mu=1.0),
+        "b": forged("b", (1e9, 1e-9), n_samples=10_000, mu=1.0),
+        "c": forged("c", (4.2, 1.1), n_samples=10_000, mu=1.0),
+    }
+    replies = server.collect(sent)
+    assert server.pooled_variances(replies) == (4.0, 1.0)
+    weights = server.subspace_weights(replies)
+    assert weights[1] == weights[2] < 0.3 < 0.4 < weights[0]
+
+
+def test_weights_are_one_over_the_expected_squared_error():
+    """By DPPCA's own prediction, where it is far from its largest value."""
+    sizes, budgets = {"a": 30_000, "b": 90_000}, {"a": 2.0, "b": 1.0}
+    for parameters in ({"mechanism": "two-stage"}, {"mechanism": "auto"}, MODEL):
+        task = make_task(1, **parameters)
+        server = make_server(task, "ab")
+        server.request()
+        expected = []
+        replies = []
+        for name, n in sizes.items():
+            plan = task.plan(n, budgets[name], 1e-6, "x", False)
+            vector = np.eye(1, 6)
+            sent = {"n_samples": n, "mu": plan.mu, "values": vector}
+            replies.append(forged(name, **sent))
+            pca = DPPCA(1, epsilon=budgets[name], **parameters)
+            expected.append(
+                pca.expected_error(n, 6, signal_variance=4.0, noise_variance=1.0)
+            )
+        replies = server.collect({r.client: r for r in replies})
+        expected = np.array(expected) ** -2.0
+        found = server.subspace_weights(replies)
+        assert np.allclose(found, expected / expected.sum(), rtol=1e-6)
+
+
+def test_noisy_projectors_are_averaged_whole():
+    task = make_task(**MODEL, aggregation="matrix")
+    server, clients = make_server(task), make_clients(task, epsilon=100.0)
+    request = server.request()
+    with record_releases():
+        replies = server.collect(answers(clients, request))
+    weights = server.subspace_weights(replies)
+    mean = sum(
+        w * unpack_lower(r.values, 6) for w, r in zip(weights, replies, strict=True)
+    )
+    found, _ = server.aggregate(replies)
+    assert subspace_distance(found, np.linalg.eigh(mean)[1][:, -2:].T) < 1e-6
+
+
+def test_covariances_of_the_model_are_averaged():
+    task = make_task(**MODEL, model_covariance=True)
+    server, clients = make_server(task), make_clients(task, epsilon=1e8)
+    server.collect(answers(clients, server.request()))
+    replies = server.collect(answers(clients, server.request(BASIS)))
+    found = server.aggregate_covariances(replies)
+    pooled = np.concatenate([rows_of_client(i) for i in range(3)]) @ BASIS
+    # Noise has a standard deviation below 1e-4.
+    np.testing.assert_allclose(found, pooled.T @ pooled / len(pooled), atol=2e-3)
+
+
+def test_a_server_is_told_no_eigengap():
+    with pytest.raises(ValueError, match="eigengap has no use"):
+        make_server(TWO_STAGE, eigengap=0.5)
+    server = make_server(TWO_STAGE, "b", min_clients=1)
+    server.request()
+    with (
+        pytest.warns(UserWarning, match="rejected"),
+        pytest.raises(FederationError, match="not that to step 0"),
+    ):
+        server.collect({"b": forged(topic=Topic.COMPONENTS, numbers=(0.1, 0.5, 0.1))})
+
+
+def test_weighted_medians():
+    assert weighted_median([3.0, 1.0, 2.0], [1.0, 1.0, 1.0]) == 2.0
+    assert weighted_median([3.0, 1.0, 2.0], [5.0, 1.0, 1.0]) == 3.0
+    assert weighted_median([3.0, 1.0], [0.0, 0.0]) == 1.0
+    assert weighted_median([3.0, 1.0, 2.0], [1e308, 1e300, 1e308]) == 2.0
+
+
+BAD_TASKS = {
+    "rounds": {"mechanism": "two-stage", "n_rounds": 1},
+    "mechanism='spiked' makes a start": {**MODEL, "start": False, "n_rounds": 1},
+    'aggregation="matrix" goes with': {
+        "mechanism": "two-stage",
+        "aggregation": "matrix",
+    },
+    "n_features of at most 2000": {
+        **MODEL,
+        "n_features": 2001,
+        "aggregation": "matrix",
+    },
+    "projection_norm has no use": {**MODEL, "projection_norm": 1.0},
+    "model_covariance": {"mechanism": "two-stage", "model_covariance": True},
+    "signal_variance": {"mechanism": "spiked", "noise_variance": 1.0},
+    "clip_norm has no use": {**MODEL, "bounded": {"clip_norm": 1.0}},
+    "n_components below n_features": {"mechanism": "two-stage", "n_components": 6},
+    "norm_range": {"mechanism": "auto", "norm_range": (2.0, 1.0)},
+    "calibration": {"mechanism": "auto", "calibration": "paper"},
+}
+
+
+BAD_CHOICES = [
+    ("mechanism", "paper"),
+    ("calibration", "classical"),
+    *(("sensitivity_constant", value) for value in (0.0, -1.0, np.nan, np.inf, "4")),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_CHOICES)
+@pytest.mark.parametrize("calibration", ["exact", "paper"])
+def test_a_task_checks_its_mechanism_itself(name, value, calibration):
+    """No estimator has validated these: a constant of 0 would be no noise."""
+    with pytest.raises(ValueError, match=name):
+        make_task(**{**MODEL, "calibration": calibration, name: value})
+
+
+@pytest.mark.parametrize(("says", "parameters"), BAD_TASKS.items())
+def test_bad_tasks(says, parameters):
+    with pytest.raises(ValueError, match=says):
+        make_task(**parameters)
+
+
+def test_a_model_has_a_variance_for_every_component():
+    task = make_task(**MODEL)
+    with pytest.raises(ValueError, match="signal_variance for each of the 3"):
+        dataclasses.replace(task, n_components=3)
+
+
+def test_the_printed_noise_is_refused_where_it_is_too_small():
+    paper = {**MODEL, "calibration": "paper", "model_covariance": True}
+    for epsilon, says in ((200.0, "too little noise"), (None, "finite epsilon")):
+        with pytest.raises(ValueError, match=f"calibration=.*{says}"):
+            make_client(make_task(**paper), epsilon=epsilon)
+
+
+def test_assumptions_are_words_of_the_plan():
+    plans = [make_client(make_task(**t)).plan for t in TASKS.values()]
+    assert {plan.assumption for plan in plans} == set(Assumption)
