@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sklearn
 from bad_calls_federated import CASES, IDS, SECRET, Scene
+from bad_cases import fixtures
 from sklearn.exceptions import NotFittedError
 
 from skdpspectral import FederatedDPPCA, PrivacyBudgetError, SparseDPPCA
@@ -15,26 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning
 ERRORS = (ValueError, TypeError, PrivacyBudgetError)
 
 
-@pytest.fixture
-def scene(tmp_path):
-    return Scene(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def scenes():
-    """One scene for many calls, as long as they leave it untouched."""
-    return []
-
-
-@pytest.fixture
-def stage(tmp_path_factory, scenes):
-    if not scenes:
-        scenes.append(Scene(tmp_path_factory.mktemp("stage")))
-    yield scenes[0]
-    try:
-        scenes[0].check_untouched()
-    except AssertionError:
-        scenes.clear()
+scene, scenes, stage = fixtures(Scene)
 
 
 @pytest.mark.parametrize(("call", "says"), CASES.values(), ids=CASES)
