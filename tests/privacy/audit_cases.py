@@ -9,6 +9,7 @@ copy of the package is on the path, and prints the result as JSON::
 
 import argparse
 import json
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -24,6 +25,8 @@ from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 
 CONFIDENCE = 0.99
+# Where tests run side by side, each takes one core.
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 _BACKGROUND = 3
 _OTHER_USERS, _CANARY = 2, 9
 

@@ -6,7 +6,7 @@ audits. Seeds are fixed.
 
 import numpy as np
 import pytest
-from audit_cases import CASES, UserCase, audit
+from audit_cases import CASES, JOBS, UserCase, audit
 from lrs_tools import alike, table
 from sklearn.base import BaseEstimator
 
@@ -22,7 +22,7 @@ from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]
-    result = audit(name, case.epsilon, case.n_trials, n_jobs=2)
+    result = audit(name, case.epsilon, case.n_trials, n_jobs=JOBS)
     assert not result.violated, str(result)
     assert result.epsilon <= result.claimed_epsilon <= case.epsilon
     if case.tight:
@@ -49,7 +49,7 @@ def test_audit_of_the_components_alone():
         lambda pca, released: abs(pca.components_[0, 1]) - abs(pca.components_[0, 0]),
         3000,
         random_state=0,
-        n_jobs=2,
+        n_jobs=JOBS,
     )
     assert 0.5 < result.epsilon < result.claimed_epsilon
 
@@ -59,7 +59,7 @@ USERS = [name for name, case in CASES.items() if isinstance(case, UserCase)]
 
 def test_audit_of_whole_fits():
     """The audits of users leave out the users' own models; this one does not."""
-    result = audit("lrs-joins", 30.0, 500, n_jobs=2, whole_fits=True)
+    result = audit("lrs-joins", 30.0, 500, n_jobs=JOBS, whole_fits=True)
     assert not result.violated
     assert 0.5 * result.claimed_epsilon < result.epsilon
 

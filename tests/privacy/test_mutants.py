@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from audit_cases import CASES, StageCase
+from audit_cases import CASES, JOBS, StageCase
 
 import skdpspectral
 
@@ -642,18 +642,10 @@ def run_in(folder, *arguments):
 
 
 def audit_in(folder, mutant):
-    done = run_in(
-        folder,
-        *(str(TESTS / "privacy" / "audit_cases.py"), mutant.caught_by),
-        *(
-            "--epsilon",
-            str(mutant.epsilon),
-            "--trials",
-            str(mutant.trials),
-            "--jobs",
-            "2",
-        ),
-    )
+    options = {"epsilon": mutant.epsilon, "trials": mutant.trials, "jobs": JOBS}
+    words = [word for key, value in options.items() for word in (f"--{key}", value)]
+    script = TESTS / "privacy" / "audit_cases.py"
+    done = run_in(folder, *map(str, (script, mutant.caught_by, *words)))
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert Path(report["package"]).is_relative_to(folder)
@@ -681,7 +673,7 @@ def test_exact_test_fails(name, tmp_path):
     mutant = EXACT[name]
     mutated_copy(mutant, tmp_path)
     target = str(TESTS / mutant.caught_by)
-    done = run_in(tmp_path, "-c", RUN_TESTS, "-q", "-p", "no:cacheprovider", target)
+    done = run_in(tmp_path, "-c", RUN_TESTS, "-qx", "-p", "no:cacheprovider", target)
     tested = Path(done.stdout.split("\n", 1)[0])
     assert tested.is_relative_to(tmp_path), done.stdout + done.stderr
     assert done.returncode == 1, done.stdout + done.stderr
