@@ -38,7 +38,13 @@ def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndar
 
 
 def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
-    X = np.asarray(X, dtype=np.float64)
+    # Rows are read once, and then rescaled where nobody else writes: a file or an
+    # array that changes meanwhile cannot leave the bound.
+    if out is None:
+        out = np.array(X, dtype=np.float64)
+    elif out is not X:
+        out[...] = X
+    X = out
     target = _target(clip_norm, X.shape[1])
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         # One sum a row, of the same bits in any batch of C-ordered rows.

@@ -113,6 +113,7 @@ class ComponentMechanism:
         if parameters.mechanism == "gaussian":
             # Nothing is searched for; a variance is for the covariance alone.
             public_variances(parameters, rows.unit)
+            public_range(parameters, rows.unit)
             return cls()
         return cls.of(parameters, rows.unit)
 

@@ -171,8 +171,8 @@ class DPPCA(
 
     **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
     independent Gaussian rows of mean zero and spiked covariance, or sub-Gaussian ones
-    with that covariance as variance proxy, each replaced by another such row. For
-    other data it is not private at all; ``privacy_`` says so.
+    with that covariance, which is their variance proxy too, each replaced by another
+    such row. For other data it is not private at all; ``privacy_`` says so.
 
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about

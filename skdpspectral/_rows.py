@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, column_or_1d, validate_data
 
-from ._sliced_rows import SlicedRows, sliced_rows
+from ._sliced_rows import NO_DATES, SlicedRows, sliced_rows
 from ._spectral import row_blocks, rows_per_block
 
 _DTYPES = (np.float64, np.float32)
@@ -59,7 +59,6 @@ def check_rows(
         Naming X, and quoting no value of it.
     """
     if in_blocks:
-        _refuse_dates(X)
         rows = sliced_rows(X)
         if rows is not None:
             return _checked_slices(estimator, rows, reset)
@@ -230,7 +229,4 @@ def _refuse_dates(X) -> None:
     dtypes = [getattr(X, "dtype", None)] if dtypes is None else list(dtypes)
     for dtype in dtypes:
         if re.match("datetime|timedelta|date|duration|time", str(dtype).lower()):
-            raise ValueError(
-                "X must hold numbers, not dates or durations: turn them into numbers "
-                "of a unit that you choose"
-            )
+            raise ValueError(NO_DATES)

@@ -16,6 +16,12 @@ _KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4,
 _KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
 
 
+NO_DATES = (
+    "X must hold numbers, not dates or durations: turn them into numbers of a unit "
+    "that you choose"
+)
+
+
 class SlicedRows:
     """A table of numbers of which one slice of rows is in memory at a time.
 
@@ -75,13 +81,23 @@ class SlicedRows:
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         try:
-            return np.asarray(self._source[start:stop])
+            block = self._source[start:stop]
+            masked = isinstance(block, np.ma.MaskedArray) and bool(np.any(block.mask))
+            block = None if masked else np.asarray(block)
         except MemoryError:
             raise
         except Exception as error:
             # Its own words may quote values.
-            reason = type(error).__name__
-        raise ValueError(f"X[{start}:{stop}] could not be read as an array ({reason})")
+            masked, block, reason = False, None, type(error).__name__
+        if masked:
+            raise ValueError(
+                f"X[{start}:{stop}] has masked values: drop or fill such rows"
+            )
+        if block is None:
+            raise ValueError(
+                f"X[{start}:{stop}] could not be read as an array ({reason})"
+            )
+        return block
 
 
 class MappedPages:
@@ -182,8 +198,9 @@ def _description(X):
         shape = tuple(parts[0])
     except Exception as error:
         # As files do that were closed; the words may quote anything.
-        reason = type(error).__name__
-        raise ValueError(f"X.shape or X.dtype could not be read ({reason})") from None
+        shape, reason = None, type(error).__name__
+    if shape is None:
+        raise ValueError(f"X.shape or X.dtype could not be read ({reason})")
     try:
         dtype = np.dtype(parts[1])
     except TypeError:
@@ -192,6 +209,8 @@ def _description(X):
         raise ValueError(f"Expected 2D array, got X of {len(shape)} dimensions instead")
     if not all(isinstance(size, Integral) and size >= 0 for size in shape):
         raise ValueError("X.shape must be two whole numbers that are known beforehand")
+    if dtype.kind in "mM":
+        raise ValueError(NO_DATES)
     if dtype.kind == "c":
         raise ValueError("Complex data not supported: X must hold real numbers")
     if dtype.kind not in "fiub":

@@ -236,7 +236,8 @@ def _exact_directions(X, rank: int) -> np.ndarray:
 def release_model_moment(release, X, components) -> np.ndarray:
     """Release the second moment of projections, whose rows are not clipped."""
     total = np.zeros((len(components),) * 2, order="F")
-    for rows in _spectral.row_blocks(X.shape[0]):
+    n_rows = _spectral.rows_per_block(X.shape[1])
+    for rows in _spectral.row_blocks(X.shape[0], n_rows):
         scores = np.asarray(_finite(X[rows]) @ components.T)
         total += scores.T @ scores
     return release("model_moment", total / X.shape[0])

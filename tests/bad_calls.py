@@ -7,7 +7,13 @@ import polars as pl
 from bad_cases import bad
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
-from sliced_rows import BrokenTable, ClosedTable, SlicedTable
+from sliced_rows import (
+    BrokenTable,
+    ClosedTable,
+    MaskedTable,
+    NamelessTable,
+    SlicedTable,
+)
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.metrics import captured_variance
@@ -395,6 +401,8 @@ TABLES = {
     ),
     "broken table": (lambda s: BrokenTable(s.X), "could not be read", "OSError"),
     "closed table": (lambda s: ClosedTable(s.X), "X.shape", "ZeroDivisionError"),
+    "table of no type": (lambda s: NamelessTable(s.X), "X.dtype", "RuntimeError"),
+    "masked values": (lambda s: MaskedTable(s.X), "X[0:60]", "masked"),
 }
 TYPE_ERRORS = {"mapping": TypeError}
 SAME = {

@@ -131,6 +131,7 @@ TOGETHER = [
     ({**MODEL, "calibration": "paper", "epsilon": None}, ["calibration", "epsilon"]),
     ({"mechanism": "two-stage", "release": "covariance"}, ["projection_norm"]),
     ({"mechanism": "two-stage", "norm_range": (1.0, 0.1)}, ["norm_range", "reversed"]),
+    ({"norm_range": (1.0, 0.1)}, ["norm_range", "reversed"]),
     ({"mechanism": "two-stage", "norm_range": [1.0]}, ["norm_range", "pair"]),
     ({"mechanism": "two-stage", "norm_range": (0.0, 1.0)}, ["norm_range", "positive"]),
     ({"signal_variance": 1.0}, ["signal_variance", "no use"]),

@@ -36,6 +36,27 @@ class ClosedTable(SlicedTable):
     shape = property(lambda self: 1 / 0, lambda self, value: None)
 
 
+class MaskedTable(SlicedTable):
+    """A table with a missing value, as of netCDF4."""
+
+    def __getitem__(self, rows):
+        block = np.ma.array(super().__getitem__(rows))
+        block[-1, 0] = np.ma.masked
+        return block
+
+
+class NamelessTable(SlicedTable):
+    """A table whose type of numbers cannot be read, with an error that quotes one."""
+
+    @property
+    def dtype(self):
+        raise RuntimeError("the first value is secret")
+
+    @dtype.setter
+    def dtype(self, value):
+        pass
+
+
 class ChangingTable(SlicedTable):
     """A table whose values are others after the first pass over them."""
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 
-from skdpspectral import DPPCA, PrivacyAccountant
+from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._release import record_releases
 from skdpspectral._sliced_rows import SlicedRows, sliced_rows
 
@@ -92,6 +92,32 @@ def test_values_that_change_after_the_check_are_bounded(later, parameters):
     assert np.isfinite(pca.components_).all()
     if parameters.get("mechanism") != "spiked":
         assert np.isfinite(pca.explained_variance_).all()
+
+
+@pytest.mark.parametrize("value", [1e6, np.nan, 1e200])
+@pytest.mark.parametrize("parameters", [{}, {"clip_norm": 1.0}], ids=["unit", "clip"])
+def test_a_file_that_changes_while_a_block_is_bounded(
+    value, parameters, tmp_path, monkeypatch
+):
+    """Between any two uses of a block another program writes a long row."""
+    np.save(tmp_path / "rows.npy", np.ones((100, 3)))
+    X = np.load(tmp_path / "rows.npy", mmap_mode="r")
+    written = np.load(tmp_path / "rows.npy", mmap_mode="r+")
+    inner, calls = np.vecdot, []
+
+    def vecdot(*rows):
+        result = inner(*rows)
+        written[7] = value
+        calls.append(value)
+        return result
+
+    monkeypatch.setattr(np, "vecdot", vecdot)
+    pca = DPPCA(1, epsilon=None, **parameters)
+    with pytest.warns(PrivacyLeakWarning):
+        pca.fit(X)
+    assert calls
+    assert not np.array_equal(X[7], np.ones(3))
+    assert 0.99 < pca.explained_variance_[0] <= 1.0 + 1e-12
 
 
 def test_a_table_that_fails_after_the_check_leaves_the_estimator_as_it_was():

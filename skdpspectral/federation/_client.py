@@ -69,7 +69,8 @@ class LocalClient:
     **Formal guarantee.** All answers of a client together are
     (`epsilon`, `delta`)-differentially private for one of its rows, under replacement
     of that row within the client, whatever the server asks and whatever other clients
-    and the server do with the answers. The number of rows and the name are public.
+    and the server do with the answers; with a task of ``mechanism="spiked"`` under its
+    model of the rows alone, as `plan` says. The number of rows and the name are public.
     The whole plan is charged at the first valid request, before a row is read.
     """
 

@@ -42,8 +42,8 @@ class Topic(IntEnum):
         The second moment times the request's basis, with the noise's standard
         deviation.
     ``COVARIANCE``
-        The second moment of clipped projections on the request's basis, symmetric,
-        with the noise's standard deviation.
+        The second moment of projections on the request's basis, clipped but for
+        "spiked", symmetric, with the noise's standard deviation.
     ``SUBSPACE``
         Components by any other mechanism, with the variance along them beyond the
         noise and the variance across them, released or public.

@@ -287,8 +287,8 @@ class Server:
         -------
         signal, noise : float
             Variances along the components beyond the noise, and across them: medians
-            with weights by rows and costs. A few clients with wild votes, or that lie,
-            do not move them far.
+            with weights by the rows and costs that clients state. A few clients with
+            wild votes, or that lie about these variances alone, do not move them far.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])

@@ -342,6 +342,8 @@ def make_task(
         center_clip_norm=center_clip_norm,
     )
     n_components = check_count("n_components", n_components)
+    covariance = model_covariance or projection_norm is not None
+    release = "covariance" if covariance else "components"
     return SpectralTask(
         n_components,
         rows,
@@ -355,7 +357,7 @@ def make_task(
                 bounds=bounds,
                 clip_norm=clip_norm,
                 center=center,
-                release="covariance" if model_covariance else "components",
+                release=release,
                 mechanism=mechanism,
                 signal_variance=signal_variance,
                 noise_variance=noise_variance,
