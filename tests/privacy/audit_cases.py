@@ -487,7 +487,7 @@ CASES |= {
 }
 
 CASES |= {
-    "items-joins": RatingsCase(True, epsilon=4.0, n_trials=10_000),
+    "items-joins": RatingsCase(True, epsilon=4.0, n_trials=16_000),
     "items-leaves": RatingsCase(False, epsilon=16.0, n_trials=3_000),
 }
 
