@@ -281,7 +281,7 @@ def _summation_error(bound: float, n_samples: int, n_features: int) -> float:
 
 
 def second_moment(rows: RowBounds, X, mean):
-    """Exact second moment of bounded rows about a released mean; lower triangle."""
+    """Exact second moment of bounded rows about a mean; the lower triangle counts."""
     return _spectral.blocked_second_moment(
         X, lambda block: rows.for_second_moment(block, mean)
     )

@@ -90,7 +90,7 @@ class FederatedDPPCA(FederatedEstimator):
         As in :class:`~skdpspectral.DPPCA`, the same for all clients. A private mean is
         each client's own, which removes offsets between clients.
     n_jobs : int or None, default=None
-        Clients at a time, in threads, as in joblib.
+        Clients at a time, in threads, as in joblib: a gain for clients of many rows.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to before it reads the data, one entry a
         client. None takes that of the enclosing ``with`` block, if any.

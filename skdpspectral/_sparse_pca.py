@@ -57,7 +57,7 @@ class SparseDPPCA(FederatedEstimator):
     bounds, clip_norm, center, scale_by_bounds, center_clip_norm
         As in :class:`~skdpspectral.DPPCA`, the same for all clients.
     n_jobs : int or None, default=None
-        Clients at a time, in threads, as in joblib.
+        Clients at a time, in threads, as in joblib: a gain for clients of many rows.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to before it reads the data, one entry a
         client. None takes that of the enclosing ``with`` block, if any.

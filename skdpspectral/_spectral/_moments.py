@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import blas
 from threadpoolctl import ThreadpoolController
 
 # Rows a block: small enough for the cache, large enough for the BLAS.
@@ -47,7 +46,7 @@ class SecondMoment:
     Attributes
     ----------
     total : ndarray of shape (n_features, n_features)
-        The sum; only its lower triangle is filled.
+        The sum, Fortran-ordered; its lower triangle counts.
     n_rows : int
         Number of rows in it.
     """
@@ -57,10 +56,12 @@ class SecondMoment:
         self.n_rows = 0
 
     def update(self, rows: np.ndarray) -> SecondMoment:
-        """Add rows of shape (b, n_features), float64 and C-contiguous, or sparse."""
+        """Add rows of shape (b, n_features), float64, or sparse."""
         if sparse.issparse(rows):
             return self._update_sparse(rows)
-        block = blas.dsyrk(1.0, rows.T, lower=True)
+        rows = np.ascontiguousarray(rows)
+        # A symmetric rank-k update, like scipy's but with other threads let run.
+        block = (rows.T @ rows).T
         if self.n_rows == 0:
             self.total = block
         else:
@@ -84,7 +85,7 @@ class SecondMoment:
         return self
 
     def mean(self) -> np.ndarray:
-        """Return the lower triangle of the mean outer product."""
+        """Return the mean outer product, of which the lower triangle counts."""
         return self.total / max(self.n_rows, 1)
 
 
@@ -118,7 +119,7 @@ def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarra
 def blocked_second_moment(
     X, row_map: RowMap, block_rows: int | None = None
 ) -> np.ndarray:
-    """Lower triangle of the mean outer product of mapped rows.
+    """Mean outer product of mapped rows, of which the lower triangle counts.
 
     Parameters
     ----------
@@ -132,7 +133,7 @@ def blocked_second_moment(
     Returns
     -------
     ndarray of shape (p, p)
-        Fortran-ordered, zero above the diagonal.
+        Fortran-ordered.
     """
     moment = SecondMoment(X.shape[1])
     block_rows = block_rows or rows_per_block(X.shape[1])

@@ -20,7 +20,8 @@ def same(block):
 def test_blocked_moments(n, p):
     X = np.random.default_rng(0).standard_normal((n, p))
     second = blocked_second_moment(X, same)
-    np.testing.assert_allclose(second, np.tril(X.T @ X / n), atol=1e-12)
+    np.testing.assert_allclose(np.tril(second), np.tril(X.T @ X / n), atol=1e-12)
+    assert second.flags.f_contiguous
     np.testing.assert_allclose(blocked_mean(X, same), X.mean(axis=0), atol=1e-13)
 
 
