@@ -47,7 +47,7 @@ def one_fit(t, m, start, seed):
         ridge_shared=0.0,
         ridge_sparse=0.0,
         shrink_to_mean=False,
-        random_state=seed,
+        noise_seed=seed,
     )
     with warnings.catch_warnings():
         # epsilon=None warns that nothing is private, and where recovery fails the

@@ -134,7 +134,7 @@ def low_rank(rows, intercept, rank, sparsity, shared, sparse_penalty=100.0):
         ridge_sparse=sparse_penalty,
         max_iter=15,
         tol=1e-3,
-        random_state=0,
+        noise_seed=0,
     )
     known = rows.train
     model.fit(rows.X[known], rows.y[known], users=rows.task[known])

@@ -57,7 +57,7 @@ class PrivateEstimator(BaseEstimator):
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "accountant": [PrivacyAccountant, None],
         "allow_seeded": ["boolean"],
-        "random_state": ["random_state"],
+        "noise_seed": ["random_state"],
     }
 
     # -- the way of a fit --------------------------------------------------------
@@ -86,6 +86,11 @@ class PrivateEstimator(BaseEstimator):
     def _is_private(self) -> bool:
         return self.epsilon is not None and math.isfinite(self.epsilon)
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self._is_private() and self.noise_seed is None
+        return tags
+
     def _plan_of(self, X) -> PrivacyPlan:
         """Plan a fit of X, of which nothing but the public shape is used."""
         return self.privacy_plan(*np.shape(X))
@@ -111,7 +116,7 @@ class PrivateEstimator(BaseEstimator):
         return kind(
             plan,
             self._governing_accountant(),
-            self.random_state,
+            self.noise_seed,
             allow_seeded=self.allow_seeded,
         )
 
@@ -215,7 +220,7 @@ class PrivateEstimator(BaseEstimator):
                 stacklevel=2,
             )
         parameters = self.get_params(deep=False)
-        parameters.update(accountant=None, random_state=None)
+        parameters.update(accountant=None, noise_seed=None)
         published = type(self)(**copy.deepcopy(parameters))
         published.__dict__.update(copy.deepcopy(self._public_state()))
         if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)

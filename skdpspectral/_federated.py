@@ -207,7 +207,7 @@ class FederatedEstimator(
         return self._parallel_plan(groups, self._task(table.n_features))
 
     def _parallel_plan(self, groups, task) -> ParallelPlan:
-        plans, seeded = {}, self.random_state is not None
+        plans, seeded = {}, self.noise_seed is not None
         if task.n_components > task.rows.n_features:
             raise ValueError(
                 f"n_components={task.n_components} must be at most n_features="
@@ -261,8 +261,8 @@ class FederatedEstimator(
         self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
         self._charge(plans)
         seeds = [None] * len(groups)
-        if self.random_state is not None:
-            source = check_random_state(self.random_state)
+        if self.noise_seed is not None:
+            source = check_random_state(self.noise_seed)
             seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
         members = {
             group.name: LocalClient._charged(

@@ -81,8 +81,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `random_state`.
-    random_state : int, RandomState instance or None, default=None
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
 
@@ -115,7 +115,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``random_state=None`` is
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their
     ratings, under addition or removal of that user, for any data. The number of users
     is used nowhere. A user moves the sum by a matrix of Frobenius norm at most one.
@@ -170,7 +170,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         max_ratings_per_user=None,
         accountant=None,
         allow_seeded=False,
-        random_state=None,
+        noise_seed=None,
     ):
         self.n_components = n_components
         self.user_feature = user_feature
@@ -183,7 +183,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         self.max_ratings_per_user = max_ratings_per_user
         self.accountant = accountant
         self.allow_seeded = allow_seeded
-        self.random_state = random_state
+        self.noise_seed = noise_seed
 
     # -- what a fit will release -----------------------------------------------------
 
@@ -238,7 +238,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             estimator=type(self).__name__,
             unit=Unit.USER,
             neighbours=Neighbours.ADD_REMOVE_ONE,
-            seeded=self.random_state is not None,
+            seeded=self.noise_seed is not None,
             remarks=("The catalogue of items is taken to be public.",),
         )
 

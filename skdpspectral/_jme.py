@@ -37,7 +37,7 @@ from .factorizations import NAMES
 from .mechanisms import PrivacyPlan, check_count
 
 # What may change while a stream runs: it shapes what is made of releases.
-_FREE_PARAMETERS = {"accountant", "allow_seeded", "min_eigenvalue", "random_state"}
+_FREE_PARAMETERS = {"accountant", "allow_seeded", "min_eigenvalue", "noise_seed"}
 _FREE_PARAMETERS |= {"whiten"}
 
 
@@ -146,8 +146,8 @@ class JMECovariance(
         that of the enclosing ``with`` block, if any. A stream needs one to be copied
         or pickled before it has ended.
     allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `random_state`.
-    random_state : int, RandomState instance or None, default=None
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
 
@@ -188,7 +188,7 @@ class JMECovariance(
 
     Notes
     -----
-    **Formal guarantee.** All releases of a stream with ``random_state=None``, together,
+    **Formal guarantee.** All releases of a stream with ``noise_seed=None``, together,
     are (`epsilon`, `delta`)-differentially private for one row, under replacement of
     that row, for any data, also where later rows depend on earlier releases. The
     number of rows is public.
@@ -272,7 +272,7 @@ class JMECovariance(
         on_horizon="raise",
         accountant=None,
         allow_seeded=False,
-        random_state=None,
+        noise_seed=None,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -292,7 +292,7 @@ class JMECovariance(
         self.on_horizon = on_horizon
         self.accountant = accountant
         self.allow_seeded = allow_seeded
-        self.random_state = random_state
+        self.noise_seed = noise_seed
 
     # -- what a stream will release ------------------------------------------------
 
@@ -330,7 +330,7 @@ class JMECovariance(
             delta=float(self.delta),
             mechanisms=moments.plan(mu),
             estimator=type(self).__name__,
-            seeded=self.random_state is not None,
+            seeded=self.noise_seed is not None,
         )
 
     def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:

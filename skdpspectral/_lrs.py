@@ -122,8 +122,8 @@ class LRSRegressor(
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `random_state`.
-    random_state : int, RandomState instance or None, default=None
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
     n_jobs : int or None, default=None
@@ -167,7 +167,7 @@ class LRSRegressor(
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``random_state=None`` is
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
     under addition or removal of that user (or replacement, see `neighbours`), for
     any data. It covers the public attributes and what :meth:`publish` gives. It does
@@ -266,7 +266,7 @@ class LRSRegressor(
         scale=True,
         accountant=None,
         allow_seeded=False,
-        random_state=None,
+        noise_seed=None,
         n_jobs=None,
         verbose=0,
     ):
@@ -293,7 +293,7 @@ class LRSRegressor(
         self.scale = scale
         self.accountant = accountant
         self.allow_seeded = allow_seeded
-        self.random_state = random_state
+        self.noise_seed = noise_seed
         self.n_jobs = n_jobs
         self.verbose = verbose
 
@@ -338,7 +338,7 @@ class LRSRegressor(
             estimator=type(self).__name__,
             unit=Unit.USER,
             neighbours=Neighbours(self.neighbours),
-            seeded=self.random_state is not None,
+            seeded=self.noise_seed is not None,
             remarks=(
                 "Weights, sparse parts and intercepts stay with their users: what is "
                 "predicted for a user of the fit is for that user alone (billboard "

@@ -108,8 +108,8 @@ class DPPCA(
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `random_state`.
-    random_state : int, RandomState instance or None, default=None
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone: known noise
         can be subtracted, and repeated noise cancels.
@@ -158,7 +158,7 @@ class DPPCA(
 
     Notes
     -----
-    **Formal guarantee.** Each fit with ``random_state=None`` is
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one row, under replacement of
     that row (`n_samples` is public), for any data. All fitted attributes are
     covered. What :meth:`transform` returns of a row is as private as that row.
@@ -246,7 +246,7 @@ class DPPCA(
         sensitivity_constant=4.0,
         accountant=None,
         allow_seeded=False,
-        random_state=None,
+        noise_seed=None,
     ):
         self.n_components = n_components
         self.epsilon = epsilon
@@ -266,7 +266,7 @@ class DPPCA(
         self.sensitivity_constant = sensitivity_constant
         self.accountant = accountant
         self.allow_seeded = allow_seeded
-        self.random_state = random_state
+        self.noise_seed = noise_seed
 
     # -- what a fit will release ---------------------------------------------------
 
@@ -353,7 +353,7 @@ class DPPCA(
             float(self.delta),
             mu,
             estimator=type(self).__name__,
-            seeded=self.random_state is not None,
+            seeded=self.noise_seed is not None,
         )
 
     def _releases(self, rows: RowBounds, n_samples: int):

@@ -44,12 +44,12 @@ def _bit_generator(key: int):
     return randomgen.ChaCha(key=key, rounds=20)
 
 
-def noise_generator(random_state=None) -> np.random.Generator:
+def noise_generator(noise_seed=None) -> np.random.Generator:
     """Generator of noise over a cryptographic bit generator.
 
     Parameters
     ----------
-    random_state : None, int or RandomState, default=None
+    noise_seed : None, int or RandomState, default=None
         None takes a fresh 128-bit key from the operating system. Anything else
         gives a reproducible stream, which protects nothing.
 
@@ -58,17 +58,17 @@ def noise_generator(random_state=None) -> np.random.Generator:
     numpy.random.Generator
         With a key of its own; never a jump or child of another stream.
     """
-    if random_state is None:
+    if noise_seed is None:
         return np.random.Generator(_bit_generator(secrets.randbits(128)))
-    if isinstance(random_state, np.random.RandomState):
-        random_state = random_state.randint(0, 2**32, size=4, dtype=np.uint32).tolist()
-    words = np.random.SeedSequence(random_state).generate_state(2, np.uint64)
+    if isinstance(noise_seed, np.random.RandomState):
+        noise_seed = noise_seed.randint(0, 2**32, size=4, dtype=np.uint32).tolist()
+    words = np.random.SeedSequence(noise_seed).generate_state(2, np.uint64)
     return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
 
 
-def _charge(plan: PrivacyPlan, accountant, random_state, allow_seeded: bool) -> None:
+def _charge(plan: PrivacyPlan, accountant, noise_seed, allow_seeded: bool) -> None:
     """Charge a plan, before anything else is done."""
-    if plan.seeded != (random_state is not None):
+    if plan.seeded != (noise_seed is not None):
         raise ValueError("the plan must say whether its noise is seeded")
     if accountant is not None:
         accountant.charge(plan, allow_seeded=allow_seeded)
@@ -83,7 +83,7 @@ class Release:
         Everything that will be released.
     accountant : PrivacyAccountant or None, default=None
         Ledger that is charged with the whole plan, before anything else.
-    random_state : None, int or RandomState, default=None
+    noise_seed : None, int or RandomState, default=None
         Source of noise; it must agree with ``plan.seeded``.
     allow_seeded : bool, default=False
         Passed on to the accountant.
@@ -98,17 +98,17 @@ class Release:
         self,
         plan: PrivacyPlan,
         accountant: PrivacyAccountant | None = None,
-        random_state=None,
+        noise_seed=None,
         *,
         allow_seeded: bool = False,
     ):
-        _charge(plan, accountant, random_state, allow_seeded)
+        _charge(plan, accountant, noise_seed, allow_seeded)
         self.plan = plan
         self._process = os.getpid()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
         # Names that are forgone once a name is released: the other branches'.
         self._forgone = dict(_forgone_names(plan))
-        self._generator = noise_generator(random_state)
+        self._generator = noise_generator(noise_seed)
 
     def public_normals(self, shape) -> np.ndarray:
         """Return normals that owe nothing to the data, as for a random start."""
@@ -308,7 +308,7 @@ class StreamRelease:
     plan : PrivacyPlan
         Its one mechanism is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
         or :class:`~skdpspectral.mechanisms.Exact`.
-    accountant, random_state, allow_seeded
+    accountant, noise_seed, allow_seeded
         As for :class:`Release`.
     factorization : Factorization
         The matrix that shapes the noise: `column_norm`, `max_steps` and `filter`.
@@ -323,14 +323,14 @@ class StreamRelease:
         self,
         plan: PrivacyPlan,
         accountant: PrivacyAccountant | None = None,
-        random_state=None,
+        noise_seed=None,
         *,
         factorization,
         allow_seeded: bool = False,
     ):
         (self._mechanism,) = plan.mechanisms
         _check_shaping(self._mechanism, factorization)
-        _charge(plan, accountant, random_state, allow_seeded)
+        _charge(plan, accountant, noise_seed, allow_seeded)
         self.plan = plan
         self.position = 0
         self._accountant = accountant
@@ -341,7 +341,7 @@ class StreamRelease:
         self._noise = None
         if isinstance(self._mechanism, CorrelatedGaussian):
             shaping = factorization.filter(self._mechanism.shape[0])
-            generator = noise_generator(random_state)
+            generator = noise_generator(noise_seed)
             self._noise = _ShapedNoise(self._mechanism, shaping, generator)
 
     def __getstate__(self):

@@ -62,8 +62,8 @@ class SparseDPPCA(FederatedEstimator):
         Ledger that every fit is charged to before it reads the data, one entry a
         client. None takes that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `random_state`.
-    random_state : int, RandomState instance or None, default=None
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
 
@@ -170,7 +170,7 @@ class SparseDPPCA(FederatedEstimator):
         n_jobs=None,
         accountant=None,
         allow_seeded=False,
-        random_state=None,
+        noise_seed=None,
     ):
         self.n_components = n_components
         self.epsilon = epsilon
@@ -190,7 +190,7 @@ class SparseDPPCA(FederatedEstimator):
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.allow_seeded = allow_seeded
-        self.random_state = random_state
+        self.noise_seed = noise_seed
 
     def _task(self, n_features: int) -> SpectralTask:
         self._n_kept(n_features)

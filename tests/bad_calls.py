@@ -84,7 +84,7 @@ class Scene:
 
     def _state(self):
         fitted = {k: v for k, v in vars(self.pca).items() if k.endswith("_")}
-        parameters = {**self.pca.get_params(deep=False), "random_state": None}
+        parameters = {**self.pca.get_params(deep=False), "noise_seed": None}
         return joblib.hash(fitted), joblib.hash(self.X), sorted(parameters.items())
 
     def check_untouched(self):
@@ -140,7 +140,7 @@ PARAMETERS = {
     "accountant": {"word": "ledger", "number": 1.0, "boolean": True}
     | {"mapping": {}, "class": PrivacyAccountant},
     "allow_seeded": NOT_A_FLAG,
-    "random_state": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True}
+    "noise_seed": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True}
     | {"large": 2**40, "list": [1, 2], "generator": np.random.default_rng(0)},
 }
 CASES = [
@@ -299,8 +299,8 @@ CASES += [
     bad("no limit", lambda s: s.fit(epsilon=INF), "epsilon", "number", error=REFUSED),
     bad(
         "seed with a budget",
-        lambda s: s.fit(random_state=0),
-        "random_state",
+        lambda s: s.fit(noise_seed=0),
+        "noise_seed",
         "allow_seeded=True",
         error=REFUSED,
     ),

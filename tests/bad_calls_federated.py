@@ -94,7 +94,7 @@ PARAMETERS = [
     ("scale_by_bounds", True, ["scale_by_bounds"]),
     ("n_jobs", 0, ["n_jobs"]),
     ("accountant", "ledger.db", ["accountant"]),
-    ("random_state", "seed", ["random_state"]),
+    ("noise_seed", "seed", ["noise_seed"]),
 ]
 MODEL = {"mechanism": "spiked", "signal_variance": 1.0, "noise_variance": 1.0}
 # Parameters of FederatedDPPCA that contradict each other, and what the error names.
@@ -234,7 +234,7 @@ CASES |= {
     ),
     "too much for the budget": (lambda s: s.fit(epsilon=3.0), ["epsilon=2"]),
     "one client too much": (lambda s: s.fit(epsilon=of_clients(3.0)), ["epsilon=2"]),
-    "a seed": (lambda s: s.fit(random_state=0), ["random_state", "allow_seeded"]),
+    "a seed": (lambda s: s.fit(noise_seed=0), ["noise_seed", "allow_seeded"]),
     "no privacy": (lambda s: s.fit(epsilon=None), ["epsilon"]),
     "transform of other columns": (
         lambda s: s.pca.transform(s.X[:, :3]),

@@ -72,7 +72,7 @@ class Scene:
 
     def _state(self):
         fitted = {k: v for k, v in vars(self.model).items() if k.endswith("_")}
-        parameters = {**self.model.get_params(deep=False), "random_state": None}
+        parameters = {**self.model.get_params(deep=False), "noise_seed": None}
         return joblib.hash(fitted), joblib.hash((self.X, self.y)), repr(parameters)
 
     def check_untouched(self):
@@ -101,7 +101,7 @@ PARAMETERS = {
     "max_ratings_per_user": {**NOT_A_COUNT, "zero": 0},
     "accountant": {"word": "ledger", "number": 1.0, "class": PrivacyAccountant},
     "allow_seeded": {"text": "yes", "number": 1, "None": None},
-    "random_state": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True},
+    "noise_seed": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True},
 }
 CASES = [
     bad(f"{name}: {label}", lambda s, n=name, v=value: s.fit(**{n: v}), name)
@@ -455,8 +455,8 @@ CASES += [
     bad("no limit", lambda s: s.fit(epsilon=INF), "epsilon", "number", error=REFUSED),
     bad(
         "seed with a budget",
-        lambda s: s.fit(random_state=0),
-        "random_state",
+        lambda s: s.fit(noise_seed=0),
+        "noise_seed",
         "allow_seeded=True",
         error=REFUSED,
     ),

@@ -108,7 +108,7 @@ STEPS = {"zero": 0} | SIZES
 PENALTIES = {"negative": -1.0, "NaN": NAN, "infinite": INF, "huge": 1e61, "None": None}
 PENALTIES |= NOT_A_NUMBER
 SHARES = {"zero": 0.0, "one": 1.0, "negative": -0.1, "NaN": NAN, "infinite": INF}
-SHARED = ("epsilon", "delta", "accountant", "allow_seeded", "random_state")
+SHARED = ("epsilon", "delta", "accountant", "allow_seeded", "noise_seed")
 LRS_PARAMETERS = {
     **{name: PARAMETERS[name] for name in SHARED},
     "rank": SIZES,
@@ -206,8 +206,8 @@ CASES += [
     ),
     bad(
         "seed with a budget",
-        lambda s: s.lrs.fit(random_state=0),
-        "random_state",
+        lambda s: s.lrs.fit(noise_seed=0),
+        "noise_seed",
         "allow_seeded=True",
         error=REFUSED,
     ),

@@ -94,7 +94,7 @@ PARAMETERS = [
     ({"min_eigenvalue": 2.0}, "min_eigenvalue"),
     ({"on_horizon": "stop"}, "on_horizon"),
     ({"whiten": "zca"}, "whiten"),
-    ({"random_state": "seed"}, "random_state"),
+    ({"noise_seed": "seed"}, "noise_seed"),
     ({"accountant": 1.0}, "accountant"),
 ]
 ROWS = {

@@ -40,7 +40,7 @@ FEDERATED = ("aggregation", "weights")
 
 @pytest.mark.parametrize("name", MODES)
 def test_the_subspace_is_found(name):
-    pca = FederatedDPPCA(1, epsilon=2.0, random_state=0, **MODES[name])
+    pca = FederatedDPPCA(1, epsilon=2.0, noise_seed=0, **MODES[name])
     pca.fit(X, clients=CLIENTS)
     assert subspace_distance(pca.components_, TRUTH) < 0.12
     assert pca.weights_.sum() == pytest.approx(1.0)
@@ -78,7 +78,7 @@ def test_plans_are_public_and_those_of_the_fit(name):
 
 def test_order_of_rows_and_jobs_change_nothing():
     for parameters in (TWO_STAGE, MODEL):
-        common = {"random_state": 0, **parameters}
+        common = {"noise_seed": 0, **parameters}
         plain = FederatedDPPCA(1, **common).fit(X, clients=CLIENTS)
         again = FederatedDPPCA(1, n_jobs=2, **common).fit(X, clients=list(CLIENTS))
         assert np.array_equal(plain.components_, again.components_)
@@ -135,7 +135,7 @@ def test_a_figure_of_the_federated_paper():
         clients = np.repeat(np.arange(10), 10_000)
         for name, distances in found.items():
             pca = FederatedDPPCA(1, epsilon=0.5, delta=0.1, **MODES.get(name, {}))
-            pca.set_params(random_state=seed).fit(rows, clients=clients)
+            pca.set_params(noise_seed=seed).fit(rows, clients=clients)
             distances.append(subspace_distance(pca.components_, truth))
     for name, wanted in known.items():
         assert np.mean(found[name]) == pytest.approx(wanted, rel=0.12), name
@@ -151,7 +151,7 @@ def test_two_stages_gain_where_features_are_many():
         rows, truth = make_spiked_covariance(24_000, 300, random_state=seed)
         clients = np.repeat([0, 1, 2], 8000)
         for mechanism, found in squares.items():
-            pca = FederatedDPPCA(1, mechanism=mechanism, random_state=seed)
+            pca = FederatedDPPCA(1, mechanism=mechanism, noise_seed=seed)
             pca.fit(rows, clients=clients)
             found.append(subspace_distance(pca.components_, truth) ** 2)
     assert np.mean(squares["two-stage"]) < 0.8 * np.mean(squares["gaussian"])
@@ -164,7 +164,7 @@ def test_a_client_whose_votes_are_noise_does_no_harm():
     clients = np.concatenate([CLIENTS, ["tiny"] * 10])
     budgets = {"a": 4.0, "b": 4.0, "c": 4.0, "tiny": 0.01}
     for seed in range(5):
-        pca = FederatedDPPCA(1, epsilon=budgets, random_state=seed, **TWO_STAGE)
+        pca = FederatedDPPCA(1, epsilon=budgets, noise_seed=seed, **TWO_STAGE)
         pca.fit(rows, clients=clients)
         assert pca.weights_[-1] < 0.02
         assert subspace_distance(pca.components_, TRUTH) < 0.1
@@ -190,7 +190,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
     truth = 10.0 * TRUTH.T @ TRUTH + np.eye(8)
     errors = []
     for seed in range(6):
-        pca = FederatedDPPCA(1, epsilon=4.0, random_state=seed, **parameters)
+        pca = FederatedDPPCA(1, epsilon=4.0, noise_seed=seed, **parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             pca.fit(X, clients=CLIENTS)

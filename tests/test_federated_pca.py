@@ -42,7 +42,7 @@ def table(order=slice(None)):
 @pytest.mark.parametrize("aggregation", ["projector", "matrix"])
 @pytest.mark.parametrize("weights", ["optimal", "equal"])
 def test_the_subspace_is_found(aggregation, weights):
-    pca = FederatedDPPCA(1, aggregation=aggregation, weights=weights, random_state=0)
+    pca = FederatedDPPCA(1, aggregation=aggregation, weights=weights, noise_seed=0)
     pca.fit(X, clients=CLIENTS)
     assert subspace_distance(pca.components_, TRUTH) < 0.1
     assert pca.clients_.tolist() == ["a", "b", "c"]
@@ -71,8 +71,8 @@ def test_one_client_alone_is_dppca(aggregation):
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_order_of_rows_and_jobs_change_nothing(n_components):
     order = np.random.default_rng(0).permutation(6000)
-    plain = FederatedDPPCA(n_components, random_state=0).fit(X, clients=CLIENTS)
-    again = FederatedDPPCA(n_components, random_state=0, n_jobs=2)
+    plain = FederatedDPPCA(n_components, noise_seed=0).fit(X, clients=CLIENTS)
+    again = FederatedDPPCA(n_components, noise_seed=0, n_jobs=2)
     again.fit(X, clients=list(CLIENTS))
     assert np.array_equal(plain.components_, again.components_)
     exact = FederatedDPPCA(n_components, epsilon=None)
@@ -92,14 +92,14 @@ def as_frame(kind):
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("kind", ["pandas", "polars", "first", "last"])
 def test_a_column_of_clients_is_the_same_as_ids_beside_x(cls, kind):
-    beside = cls(1, random_state=0).fit(X, clients=CLIENTS)
+    beside = cls(1, noise_seed=0).fit(X, clients=CLIENTS)
     if kind in ("pandas", "polars"):
         data, feature = as_frame(kind), "site"
     else:
         data, feature = table(), -1
         if kind == "first":
             data, feature = np.roll(data, 1, axis=1), 0
-    model = cls(1, random_state=0, client_feature=feature).fit(data)
+    model = cls(1, noise_seed=0, client_feature=feature).fit(data)
     assert np.array_equal(model.components_, beside.components_)
     assert model.n_features_in_ == 9
     assert model.components_.shape == (1, 8)
@@ -195,7 +195,7 @@ def test_a_plan_of_blocks_must_be_one_of_disjoint_names():
 
 def test_seeds_void_privacy_and_repeat_fits():
     first, second = (
-        FederatedDPPCA(1, random_state=7).fit(X, clients=CLIENTS) for _ in range(2)
+        FederatedDPPCA(1, noise_seed=7).fit(X, clients=CLIENTS) for _ in range(2)
     )
     assert np.array_equal(first.components_, second.components_)
     assert not first.privacy_.private
@@ -207,7 +207,7 @@ def test_seeds_void_privacy_and_repeat_fits():
 
 def test_clients_of_one_seed_have_noise_of_their_own():
     same = np.tile(X[:100], (2, 1))
-    pca = FederatedDPPCA(1, random_state=0, aggregation="matrix", epsilon=0.1)
+    pca = FederatedDPPCA(1, noise_seed=0, aggregation="matrix", epsilon=0.1)
     found = []
     respond = LocalClient.respond
 
@@ -231,7 +231,7 @@ def heterogeneous(seed, p=20):
     rows, truth = make_spiked_covariance(sum(sizes), p, random_state=seed)
     budgets = dict(enumerate(rng.uniform(0.1, 0.3, 10)))
     deltas = dict(enumerate(rng.uniform(0.1, 0.2, 10) * 1e-3))
-    parameters = {"epsilon": budgets, "delta": deltas, "random_state": seed}
+    parameters = {"epsilon": budgets, "delta": deltas, "noise_seed": seed}
     return rows, np.repeat(np.arange(10), sizes), truth, parameters
 
 
@@ -377,7 +377,7 @@ def test_offsets_of_sites_are_removed_by_private_means():
     shifted = rows + 8.0 * np.eye(10)[rng.permutation(10)[:3]][sites]
     distances = {}
     for center in ("none", "private"):
-        pca = FederatedDPPCA(1, bounds=(-30, 30), center=center, random_state=0)
+        pca = FederatedDPPCA(1, bounds=(-30, 30), center=center, noise_seed=0)
         pca.fit(shifted, clients=sites)
         distances[center] = subspace_distance(pca.components_, truth)
     assert distances["private"] < 0.1 < 0.5 < distances["none"]
@@ -404,7 +404,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
     truth = 10.0 * TRUTH.T @ TRUTH + np.eye(8)
     errors = []
     for seed in range(10):
-        pca = FederatedDPPCA(1, **COVARIANCE, **parameters, random_state=seed)
+        pca = FederatedDPPCA(1, **COVARIANCE, **parameters, noise_seed=seed)
         pca.fit(X, clients=CLIENTS)
         errors.append(np.linalg.norm(pca.get_covariance() - truth))
     assert np.mean(errors) < 1.2

@@ -106,7 +106,7 @@ def test_attributes_follow_from_the_second_moment():
 
 
 def test_noisy_eigenvalues_are_floored_at_zero():
-    model = DPItemEmbedding(8, items=ITEMS, epsilon=0.1, random_state=0)
+    model = DPItemEmbedding(8, items=ITEMS, epsilon=0.1, noise_seed=0)
     model.fit(*ratings())
     assert model.explained_variance_.min() == 0.0 < model.explained_variance_.max()
 
@@ -188,7 +188,7 @@ def test_the_sign_of_every_rating_counts():
 def test_the_order_of_users_is_nobodys_business():
     """Nor are rows of others between those of a user: no bit changes."""
     X, y = ratings(3)
-    model = DPItemEmbedding(3, items=ITEMS, random_state=0, max_ratings_per_user=4)
+    model = DPItemEmbedding(3, items=ITEMS, noise_seed=0, max_ratings_per_user=4)
     expected = clone(model).fit(X, y).components_
     for seed in range(5):
         users = np.random.default_rng(seed).permutation(25)
@@ -320,7 +320,7 @@ def test_large_ids_are_not_rounded_together():
         assert same.tolist() == [
             [bool(v) for v in row] for row in [[1, 0], [0, 1], [1, 0]]
         ]
-    items = DPItemEmbedding(1, items=[big, big + 1], random_state=0).fit(
+    items = DPItemEmbedding(1, items=[big, big + 1], noise_seed=0).fit(
         X[:, ::-1], [5, 4, 1]
     )
     codes = _item_catalogue.item_codes(
@@ -409,9 +409,9 @@ CATALOGUES = {
 def test_the_container_of_the_catalogue_makes_no_difference(container, kind, tmp_path):
     ids = [kind(j) for j in (3, 1, 2)]
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
-    model = DPItemEmbedding(2, items=CATALOGUES[container](ids), random_state=0)
+    model = DPItemEmbedding(2, items=CATALOGUES[container](ids), noise_seed=0)
     model.fit(X, [5, 1, 2])
-    wanted = DPItemEmbedding(2, items=ids, random_state=0).fit(X, [5, 1, 2])
+    wanted = DPItemEmbedding(2, items=ids, noise_seed=0).fit(X, [5, 1, 2])
     assert model.items_.tolist() == ids
     assert np.array_equal(model.components_, wanted.components_)
     model.save(tmp_path / "items.npz")

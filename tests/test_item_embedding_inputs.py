@@ -19,7 +19,7 @@ without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWa
 
 
 def model(**parameters):
-    return DPItemEmbedding(2, **{"items": CATALOGUE, "random_state": 0, **parameters})
+    return DPItemEmbedding(2, **{"items": CATALOGUE, "noise_seed": 0, **parameters})
 
 
 def expected_rows():

@@ -82,10 +82,10 @@ def test_without_noise_it_is_the_weighted_covariance(name):
 def test_batches_do_not_matter(name):
     """The same rows and the same seed give the same bits, however they arrive."""
     parameters, X = {"horizon": N, **SETTINGS[name]}, rows()
-    whole = JMECovariance(random_state=7, **parameters).fit(X)
-    path = list(JMECovariance(random_state=7, **parameters).release_path(X, every=7))
+    whole = JMECovariance(noise_seed=7, **parameters).fit(X)
+    path = list(JMECovariance(noise_seed=7, **parameters).release_path(X, every=7))
     for cuts in ([1, 2, 3], [33], range(1, N), [31, 32, 64, 65, 119]):
-        stream = JMECovariance(random_state=7, **parameters)
+        stream = JMECovariance(noise_seed=7, **parameters)
         for batch in np.split(X, cuts):
             stream.partial_fit(batch)
             for step, location, covariance in path:
@@ -102,7 +102,7 @@ def test_batches_do_not_matter(name):
 def test_it_finds_the_moments(name):
     """At a large budget the estimate is the truth, from all methods alike."""
     parameters, X = SETTINGS[name], rows()
-    noisy = JMECovariance(epsilon=1e6, random_state=0, **parameters).fit(X)
+    noisy = JMECovariance(epsilon=1e6, noise_seed=0, **parameters).fit(X)
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
         exact = JMECovariance(epsilon=None, **parameters).fit(X)
     assert np.allclose(noisy.location_, exact.location_, atol=0.05)
@@ -114,7 +114,7 @@ def test_covariances_are_covariances():
     """Little budget: mostly noise, yet in the set of covariances of clipped rows."""
     for c in (1e-3, 1.0, 50.0):
         for seed in range(20):
-            model = JMECovariance(epsilon=0.01, clip_norm=c, random_state=seed)
+            model = JMECovariance(epsilon=0.01, clip_norm=c, noise_seed=seed)
             model.fit(rows(20))
             values = np.linalg.eigvalsh(model.covariance_) / c**2
             assert values.min() >= 1e-6 * (1 - 1e-6)
@@ -139,15 +139,15 @@ def test_projection_is_the_nearest_point():
 
 def test_the_scale_of_the_data_does_not_matter():
     X = rows()
-    small = JMECovariance(clip_norm=2.0**-20, random_state=1).fit(X * 2.0**-20)
-    unit = JMECovariance(random_state=1).fit(X)
+    small = JMECovariance(clip_norm=2.0**-20, noise_seed=1).fit(X * 2.0**-20)
+    unit = JMECovariance(noise_seed=1).fit(X)
     assert np.allclose(small.location_ * 2.0**20, unit.location_, rtol=1e-9)
     assert np.allclose(small.covariance_ * 2.0**40, unit.covariance_, rtol=1e-6)
 
 
 def test_the_interface_of_scikit_learn():
     X = rows(4000)
-    model = JMECovariance(epsilon=50.0, random_state=0).fit(X)
+    model = JMECovariance(epsilon=50.0, noise_seed=0).fit(X)
     peer = EmpiricalCovariance().fit(X)
     peer.location_, peer.covariance_ = model.location_, model.covariance_
     peer.precision_ = np.linalg.inv(model.covariance_)
@@ -163,7 +163,7 @@ def test_the_interface_of_scikit_learn():
 
 def test_whitening_in_a_pipeline():
     X = rows(5000) @ np.array([[1.0, 0.5, 0], [0, 0.2, 0], [0, 0, 0.5]])
-    whitener = JMECovariance(epsilon=20.0, whiten=True, random_state=0)
+    whitener = JMECovariance(epsilon=20.0, whiten=True, noise_seed=0)
     white = whitener.fit_transform(X)
     assert np.allclose(np.cov(white.T), np.eye(D), atol=0.4)
     assert np.allclose(white.mean(axis=0), 0, atol=0.1)
@@ -202,7 +202,7 @@ def test_a_fit_begins_anew():
 
 def test_restarts_go_on():
     """Two blocks carry the noise of two, and the mean stays unbiased."""
-    stream = JMECovariance(horizon=10, on_horizon="restart", random_state=0)
+    stream = JMECovariance(horizon=10, on_horizon="restart", noise_seed=0)
     for batch in np.split(rows(), 12):
         stream.partial_fit(batch)
     assert stream.n_samples_seen_ == N
@@ -230,7 +230,7 @@ def test_partial_fit_is_there_where_it_can_be():
 
 def test_endless_streams():
     """Workloads that forget run for any number of steps."""
-    stream = JMECovariance(workload="window", window=20, random_state=0)
+    stream = JMECovariance(workload="window", window=20, noise_seed=0)
     for seed in range(10):
         stream.partial_fit(rows(seed=seed))
     assert stream.n_samples_seen_ == 10 * N
@@ -255,7 +255,7 @@ def test_a_path_that_is_left_leaves_no_stream():
 @pytest.mark.parametrize("method", ["jme", "pp-debiased", "ime"])
 def test_extreme_scales(clip_norm, method):
     X = rows() * clip_norm
-    model = JMECovariance(1e6, clip_norm=clip_norm, method=method, random_state=0)
+    model = JMECovariance(1e6, clip_norm=clip_norm, method=method, noise_seed=0)
     model.fit(X)
     assert np.allclose(model.location_ / clip_norm, rows().mean(axis=0), atol=0.05)
     wanted = np.cov(rows().T, bias=True)

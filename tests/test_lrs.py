@@ -165,8 +165,8 @@ def test_intercepts_are_of_the_users_and_zero_without(data):
 
 def test_a_shift_of_features_changes_intercepts_alone(data):
     X, y, users = data
-    model = LRSRegressor(random_state=0).fit(X, y, users=users)
-    moved = LRSRegressor(random_state=0).fit(X + 8.0, y - 64.0, users=users)
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    moved = LRSRegressor(noise_seed=0).fit(X + 8.0, y - 64.0, users=users)
     np.testing.assert_allclose(moved.components_, model.components_, atol=1e-9)
     np.testing.assert_allclose(
         moved.predict(X + 8.0, users=users),
@@ -189,8 +189,8 @@ def test_units_of_features_make_no_difference_without_privacy(data):
 def test_public_scales_are_units(data):
     X, y, users = data
     units = np.array([1e-3, 1.0, 1e3, 8.0, 1e-6])
-    model = LRSRegressor(random_state=0).fit(X, y, users=users)
-    other = LRSRegressor(random_state=0, scale=units).fit(X * units, y, users=users)
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, scale=units).fit(X * units, y, users=users)
     np.testing.assert_allclose(
         other.predict(X * units, users=users), model.predict(X, users=users), rtol=1e-6
     )
@@ -228,7 +228,7 @@ def test_more_sparsity_fits_better_and_shared_directions_help(data):
 def test_seeds_repeat_a_fit(data, parameters):
     X, y, users = data
     first, second = (
-        LRSRegressor(**parameters, tol=0.1, random_state=3).fit(X, y, users=users)
+        LRSRegressor(**parameters, tol=0.1, noise_seed=3).fit(X, y, users=users)
         for _ in range(2)
     )
     np.testing.assert_array_equal(
@@ -236,7 +236,7 @@ def test_seeds_repeat_a_fit(data, parameters):
     )
     if not first.privacy_.private:
         return
-    other = LRSRegressor(**parameters, random_state=4).fit(X, y, users=users)
+    other = LRSRegressor(**parameters, noise_seed=4).fit(X, y, users=users)
     assert not np.array_equal(first.components_, other.components_)
 
 
@@ -245,7 +245,7 @@ def test_seeds_repeat_a_fit(data, parameters):
 def test_threads_and_blocks_change_nothing(data, monkeypatch, parameters, kept):
     X, y, users = data
     monkeypatch.setattr(_user_rows, "_KEPT_NUMBERS", kept)
-    model = LRSRegressor(**parameters, random_state=0).fit(X, y, users=users)
+    model = LRSRegressor(**parameters, noise_seed=0).fit(X, y, users=users)
     # A block a user, and as many tasks.
     monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", 1)
     for n_jobs in (None, 2):
@@ -263,7 +263,7 @@ def test_the_order_of_rows_does_not_matter(data):
     """The sums of a private fit are exact: not even their last bit changes."""
     X, y, users = data
     order = np.argsort(users, kind="stable")
-    for parameters in ({"random_state": 0}, EXACT):
+    for parameters in ({"noise_seed": 0}, EXACT):
         one = LRSRegressor(**parameters).fit(X, y, users=users)
         two = LRSRegressor(**parameters).fit(X[order], y[order], users=users[order])
         compare = (
@@ -341,7 +341,7 @@ def test_the_default_converges(noise, shrink_to_mean):
 
 def test_a_private_fit_makes_its_releases_whatever_the_tolerance(data):
     X, y, users = data
-    model = LRSRegressor(tol=1e9, max_iter=1, n_releases=4, random_state=0)
+    model = LRSRegressor(tol=1e9, max_iter=1, n_releases=4, noise_seed=0)
     assert model.fit(X, y, users=users).n_iter_ == 4
     other = clone(model).set_params(tol=0.0, max_iter=99).fit(X, y, users=users)
     assert_same_public(model, other)
@@ -360,8 +360,8 @@ IGNORED = {
 @pytest.mark.parametrize("name", IGNORED)
 def test_parameters_of_the_exact_fit_change_no_private_one(data, name):
     X, y, users = data
-    model = LRSRegressor(random_state=0).fit(X, y, users=users)
-    other = LRSRegressor(random_state=0, **{name: IGNORED[name]})
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, **{name: IGNORED[name]})
     assert_same_public(model, other.fit(X, y, users=users))
 
 

@@ -24,7 +24,7 @@ NAMES = list("abcde")
 N_USERS, N_FEATURES, N_ROWS = 7, 5, 50
 EXACT = {"epsilon": None, "max_iter": 2}
 CHEAP = {"n_releases": 2, "clip_curvature": 50.0, "clip_gradient": 50.0}
-MODES = {"private": {**CHEAP, "random_state": 0}, "exact": EXACT}
+MODES = {"private": {**CHEAP, "noise_seed": 0}, "exact": EXACT}
 # What the layout of rows in memory may change.
 ROUNDING = {"rtol": 1e-9, "atol": 1e-9}
 
@@ -638,8 +638,8 @@ def test_extreme_clips(data, name, value):
 def test_an_extreme_start_is_a_direction_like_any_other(data, value):
     X, y, users = data
     start = np.arange(1.0, 1.0 + N_FEATURES)[None]
-    ordinary = LRSRegressor(init=start, random_state=0).fit(X, y, users=users)
-    extreme = LRSRegressor(init=start * value, random_state=0).fit(X, y, users=users)
+    ordinary = LRSRegressor(init=start, noise_seed=0).fit(X, y, users=users)
+    extreme = LRSRegressor(init=start * value, noise_seed=0).fit(X, y, users=users)
     np.testing.assert_allclose(extreme.components_, ordinary.components_, rtol=1e-9)
 
 
@@ -652,7 +652,7 @@ def test_a_start_of_too_few_directions_is_filled_up(data, start):
 
 def test_parameters_of_any_kind_of_number(data):
     X, y, users = data
-    model = LRSRegressor(random_state=0).fit(X, y, users=users)
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
     kinds = {
         "rank": np.int8(1),
         "sparsity": np.uint64(3),

@@ -48,7 +48,7 @@ def error(model, truth):
 def test_parameters_of_the_papers_setting_are_found(rank, init):
     """Appendix B.1; the largest coefficients are of size 3."""
     X, y, users, truth = tasks(75, 100, 150, rank=rank, sparsity=10, row_sparsity=5)
-    model = LRSRegressor(rank, 10, init=init, random_state=0, **EXACT, **PLAIN)
+    model = LRSRegressor(rank, 10, init=init, noise_seed=0, **EXACT, **PLAIN)
     model.fit(X, y, users=users)
     assert error(model, truth) <= 1e-10
     assert subspace_distance(model.components_, truth.components) < 1e-10
@@ -169,7 +169,7 @@ def private(seed, **parameters):
     parameters = {"rank": 1, "sparsity": 2, "fit_intercept": False, **parameters}
     return LRSRegressor(
         **{"ridge_shared": 0, "ridge_sparse": 0, **parameters}
-    ).set_params(random_state=seed)
+    ).set_params(noise_seed=seed)
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -239,7 +239,7 @@ def test_error_is_that_of_first_order_theory():
     model.set_params(init=truth.components)
     distances = [
         subspace_distance(
-            model.set_params(random_state=seed).fit(X, y, users=users).components_,
+            model.set_params(noise_seed=seed).fit(X, y, users=users).components_,
             truth.components,
         )
         for seed in range(1000, 1600)

@@ -114,7 +114,7 @@ def test_released_noise_has_the_planned_variance(parameters):
     total, count = 0.0, 0
     for seed in range(300):
         with record_releases() as released:
-            pca = DPPCA(2, random_state=seed, **parameters).fit(X)
+            pca = DPPCA(2, noise_seed=seed, **parameters).fit(X)
         noise = (released["second_moment"] - exact["second_moment"])[rows, columns]
         std = pca.privacy_["second_moment"].noise_std / math.sqrt(2)
         total += np.sum((noise / std) ** 2)
@@ -133,7 +133,7 @@ def test_error_is_that_of_first_order_theory():
     values = np.linalg.eigvalsh(normalize(X).T @ normalize(X) / len(X))[::-1]
     distances = [
         subspace_distance(
-            DPPCA(2, random_state=seed).fit(X).components_, exact.components_
+            DPPCA(2, noise_seed=seed).fit(X).components_, exact.components_
         )
         ** 2
         for seed in range(200)
@@ -149,7 +149,7 @@ def test_rows_are_clipped_about_the_private_mean():
     """Far from the midpoint, a clip norm of the size of the spread must suffice."""
     X, components = spiked(20_000, 12)
     far = X + 40.0
-    pca = DPPCA(2, epsilon=4.0, bounds=(-60, 60), clip_norm=8.0, random_state=0)
+    pca = DPPCA(2, epsilon=4.0, bounds=(-60, 60), clip_norm=8.0, noise_seed=0)
     assert subspace_distance(pca.fit(far).components_, components) < 0.1
     np.testing.assert_allclose(pca.mean_, far.mean(axis=0), atol=1.0)
     about_midpoint = pca.set_params(center="none").fit(far)
@@ -159,7 +159,7 @@ def test_rows_are_clipped_about_the_private_mean():
 def test_two_spikes_are_found():
     """The true direction is found at a modest budget; the seed is fixed."""
     X, components = spiked(20_000, 12)
-    pca = DPPCA(2, epsilon=1.0, random_state=0).fit(X)
+    pca = DPPCA(2, epsilon=1.0, noise_seed=0).fit(X)
     assert subspace_distance(pca.components_, components) < 0.2
     np.testing.assert_allclose(
         pca.components_ @ pca.components_.T, np.eye(2), atol=1e-10
@@ -171,7 +171,7 @@ def test_two_spikes_are_found():
 
 def test_noise_alone_keeps_attributes_sane():
     for seed in range(20):
-        pca = DPPCA(3, epsilon=1e-4, random_state=seed).fit(np.eye(5, 4))
+        pca = DPPCA(3, epsilon=1e-4, noise_seed=seed).fit(np.eye(5, 4))
         assert np.all(pca.explained_variance_ >= 0)
         assert np.all(pca.explained_variance_ratio_ >= 0)
         assert pca.explained_variance_ratio_.sum() <= 1 + 1e-12
@@ -181,7 +181,7 @@ def test_noise_alone_keeps_attributes_sane():
 def test_released_mean_lies_in_the_box():
     X = np.full((5, 3), 15.9)
     for seed in range(20):
-        pca = DPPCA(1, epsilon=0.01, bounds=(0, 16), random_state=seed).fit(X)
+        pca = DPPCA(1, epsilon=0.01, bounds=(0, 16), noise_seed=seed).fit(X)
         assert np.all((pca.mean_ >= 0) & (pca.mean_ <= 16))
 
 
@@ -189,9 +189,9 @@ def test_rows_in_blocks_give_the_same_as_at_once(monkeypatch):
     import skdpspectral._spectral._moments as moments
 
     X, _ = spiked(3000, 5)
-    whole = DPPCA(2, random_state=0).fit(X)
+    whole = DPPCA(2, noise_seed=0).fit(X)
     monkeypatch.setattr(moments.blocked_second_moment, "__defaults__", (100,))
-    blocked = DPPCA(2, random_state=0).fit(X)
+    blocked = DPPCA(2, noise_seed=0).fit(X)
     np.testing.assert_allclose(blocked.components_, whole.components_, atol=1e-6)
 
 
@@ -231,7 +231,7 @@ def test_expected_error_is_that_of_fits(mechanism, n, p, rank):
         X, truth = make_spiked_covariance(
             n, p, n_components=rank, signal_variance=10.0, random_state=seed
         )
-        pca = DPPCA(**model, random_state=seed).fit(X)
+        pca = DPPCA(**model, noise_seed=seed).fit(X)
         distances.append(subspace_distance(pca.components_, truth))
     assert np.mean(distances) == pytest.approx(expected, rel=0.15)
 
@@ -274,17 +274,17 @@ def test_log_likelihood_is_that_of_the_normal_law():
         {"release": "covariance", "bounds": (low, high), "scale_by_bounds": True},
         {"clip_norm": 10.0},
     ):
-        pca = DPPCA(2, epsilon=50.0, random_state=0, **parameters).fit(X)
+        pca = DPPCA(2, epsilon=50.0, noise_seed=0, **parameters).fit(X)
         law = multivariate_normal(pca.mean_, pca.get_covariance())
         np.testing.assert_allclose(pca.score_samples(X), law.logpdf(X), rtol=1e-8)
 
 
 def test_whitened_scores_have_unit_variance():
     X, _ = spiked(20_000, 8)
-    pca = DPPCA(2, epsilon=20.0, whiten=True, release="covariance", random_state=0)
+    pca = DPPCA(2, epsilon=20.0, whiten=True, release="covariance", noise_seed=0)
     scores = pca.fit_transform(X)
     np.testing.assert_allclose(np.mean(scores**2, axis=0), 1.0, atol=0.1)
-    plain = DPPCA(2, epsilon=20.0, release="covariance", random_state=0).fit(X)
+    plain = DPPCA(2, epsilon=20.0, release="covariance", noise_seed=0).fit(X)
     np.testing.assert_allclose(
         pca.inverse_transform(scores), plain.inverse_transform(plain.transform(X))
     )
@@ -297,7 +297,7 @@ def test_the_number_of_components_is_found():
             n, p, n_components=rank, signal_variance=10.0, random_state=rank
         )
         for mechanism in ("gaussian", "auto"):
-            pca = DPPCA("auto", mechanism=mechanism, random_state=rank).fit(X)
+            pca = DPPCA("auto", mechanism=mechanism, noise_seed=rank).fit(X)
             assert pca.n_components_ == rank
             assert pca.components_.shape == (rank, p)
 
@@ -308,11 +308,11 @@ def test_auto_takes_the_better_branch():
     narrow, _ = make_spiked_covariance(20_000, 20, random_state=0)
     for X, name in ((wide, "cross_moment"), (narrow, "second_moment_again")):
         with record_releases() as released:
-            DPPCA(1, mechanism="auto", random_state=0).fit(X)
+            DPPCA(1, mechanism="auto", noise_seed=0).fit(X)
         assert name in released
     errors = [
         subspace_distance(
-            DPPCA(1, mechanism=m, random_state=1).fit(wide).components_, truth
+            DPPCA(1, mechanism=m, noise_seed=1).fit(wide).components_, truth
         )
         for m in ("auto", "gaussian")
     ]

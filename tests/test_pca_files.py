@@ -41,7 +41,7 @@ def same_fit(first, second):
 
 def test_parameters_survive_a_clone(frame):
     accountant = PrivacyAccountant()
-    pca = DPPCA(**FULL, accountant=accountant, random_state=0).fit(frame)
+    pca = DPPCA(**FULL, accountant=accountant, noise_seed=0).fit(frame)
     before = pca.get_params()
     copy = clone(pca)
     assert copy.get_params().keys() == before.keys()
@@ -126,14 +126,14 @@ def traces(data, accountant):
 
 def test_what_is_published_tells_of_neither_ledger_nor_seed(frame, tmp_path):
     accountant = PrivacyAccountant(5.0)
-    pca = DPPCA(accountant=accountant, random_state=SEED, allow_seeded=True).fit(frame)
+    pca = DPPCA(accountant=accountant, noise_seed=SEED, allow_seeded=True).fit(frame)
     assert traces(pickle.dumps(pca), accountant) == {"path", "folder", "id", "seed"}
     with pytest.warns(PrivacyLeakWarning, match="came from a seed"):
         published = pca.publish()
     with pytest.warns(PrivacyLeakWarning, match="came from a seed"):
         pca.save(tmp_path / "pca.npz")
     assert published.accountant is None
-    assert published.random_state is None
+    assert published.noise_seed is None
     assert not traces(pickle.dumps(published), accountant)
     assert not traces((tmp_path / "pca.npz").read_bytes(), accountant)
 

@@ -245,7 +245,7 @@ CONTAINERS = {
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-5, 5)}, {"clip_norm": 2.0}])
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_the_container_makes_no_difference(X, tmp_path, container, parameters):
-    pca = DPPCA(random_state=0, **parameters)
+    pca = DPPCA(noise_seed=0, **parameters)
     expected = clone(pca).fit(whole_numbers())
     given = CONTAINERS[container](X, tmp_path)
     before = contents(given)
@@ -263,8 +263,8 @@ def test_the_container_makes_no_difference(X, tmp_path, container, parameters):
 def test_booleans_are_zeros_and_ones(X, kind):
     flags = X > 0
     given = table(flags, kind) if kind == "boolean" else flags
-    expected = DPPCA(random_state=0).fit(flags.astype(float))
-    pca = DPPCA(random_state=0).fit(given)
+    expected = DPPCA(noise_seed=0).fit(flags.astype(float))
+    pca = DPPCA(noise_seed=0).fit(given)
     np.testing.assert_allclose(pca.components_, expected.components_, atol=1e-6)
 
 

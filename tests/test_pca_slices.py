@@ -37,7 +37,7 @@ def rows(n=5000, p=8, seed=0):
 def released(X, **parameters):
     """Releases of a fit, and what it makes of rows."""
     with record_releases() as transcript:
-        pca = DPPCA(random_state=0, **parameters).fit(X)
+        pca = DPPCA(noise_seed=0, **parameters).fit(X)
     made = {"transform": pca.transform(X)}
     if pca._releases_variances():
         made["score_samples"] = pca.score_samples(X)
@@ -85,7 +85,7 @@ def test_values_that_change_after_the_check_are_bounded(later, parameters):
     """A file that another program writes to: releases are finite and of the plan."""
     table = ChangingTable(rows(4000), later)
     with record_releases() as transcript:
-        pca = DPPCA(random_state=0, **parameters).fit(table)
+        pca = DPPCA(noise_seed=0, **parameters).fit(table)
     assert table.n_read > len(table.values)
     for values in transcript.values():
         assert np.isfinite(values).all()
@@ -121,7 +121,7 @@ def test_a_file_that_changes_while_a_block_is_bounded(
 
 
 def test_a_table_that_fails_after_the_check_leaves_the_estimator_as_it_was():
-    table, pca = ChangingTable(rows(4000), 0.0), DPPCA(random_state=0).fit(rows())
+    table, pca = ChangingTable(rows(4000), 0.0), DPPCA(noise_seed=0).fit(rows())
     before = pca.components_
     read = type(table).__getitem__
 
@@ -241,7 +241,7 @@ def test_pages_that_cannot_be_given_back_are_kept(tmp_path, monkeypatch):
 
 def test_a_pipeline_and_fit_transform_take_slices():
     X = rows()
-    pca = DPPCA(random_state=0)
+    pca = DPPCA(noise_seed=0)
     wanted = make_pipeline(clone(pca)).fit_transform(X)
     table = SlicedTable(X)
     np.testing.assert_array_equal(make_pipeline(pca).fit_transform(table), wanted)
@@ -256,7 +256,7 @@ import numpy as np
 from skdpspectral import DPPCA
 
 warnings.simplefilter("ignore")
-pca = DPPCA(1, mechanism="two-stage", release="covariance", random_state=0)
+pca = DPPCA(1, mechanism="two-stage", release="covariance", noise_seed=0)
 X = np.load(sys.argv[1], mmap_mode="r")
 pca.fit(np.ones((3000, X.shape[1])))
 def peak():  # kB of this process; ru_maxrss begins at that of its parent

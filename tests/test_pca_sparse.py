@@ -37,7 +37,7 @@ def test_sparse_rows_release_what_dense_ones_do(kind, parameters):
     models, transcripts = [], []
     for data in (X, rows):
         with record_releases() as released:
-            models.append(DPPCA(1, random_state=0, **parameters).fit(data))
+            models.append(DPPCA(1, noise_seed=0, **parameters).fit(data))
         transcripts.append(released)
     assert transcripts[0].keys() == transcripts[1].keys()
     for name, values in transcripts[0].items():
@@ -87,9 +87,9 @@ def test_entries_at_the_same_place_are_one_number():
     for bounded in (clip_rows(X, 1.0), normalize_rows(X)):
         np.testing.assert_allclose(np.linalg.norm(bounded.toarray(), axis=1), 1.0)
     with record_releases() as released:
-        DPPCA(1, epsilon=100.0, random_state=0).fit(X)
+        DPPCA(1, epsilon=100.0, noise_seed=0).fit(X)
     with record_releases() as dense:
-        DPPCA(1, epsilon=100.0, random_state=0).fit(X.toarray())
+        DPPCA(1, epsilon=100.0, noise_seed=0).fit(X.toarray())
     np.testing.assert_allclose(released["second_moment"], dense["second_moment"])
     assert X.nnz == 52
 
@@ -114,7 +114,7 @@ def test_rows_on_a_disk_release_what_rows_in_memory_do(tmp_path, kind, parameter
     releases = []
     for data in (X, mapped):
         with record_releases() as released:
-            DPPCA(2, random_state=0, **parameters).fit(data)
+            DPPCA(2, noise_seed=0, **parameters).fit(data)
         releases.append(released)
     for name, values in releases[0].items():
         np.testing.assert_array_equal(releases[1][name], values)

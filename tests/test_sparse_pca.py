@@ -24,7 +24,7 @@ CLIENTS = np.repeat(np.arange(4), 2000)
 
 def test_few_features_are_found():
     """Components on small entries may be missed: three quarters must be found."""
-    model = SparseDPPCA(1, n_nonzero_features=6, epsilon=4.0, random_state=0)
+    model = SparseDPPCA(1, n_nonzero_features=6, epsilon=4.0, noise_seed=0)
     model.fit(X, clients=CLIENTS)
     assert model.support_.sum() == 6
     assert not model.components_[:, ~model.support_].any()
@@ -100,7 +100,7 @@ def test_noise_averages_over_clients():
         rows, found = np.zeros((len(clients), 40)), []
         rows[:, 0] = 1.0
         for seed in range(300):
-            model = SparseDPPCA(1, init=start, random_state=seed)
+            model = SparseDPPCA(1, init=start, noise_seed=seed)
             model.fit(rows, clients=clients)
             first = model.components_[0] * model.explained_variance_[0]
             found.append(first[1:] * np.sign(first[0]))

@@ -164,7 +164,7 @@ def table_success(repeats):
                 return_coef=True, random_state=seed,
             )  # fmt: skip
             for init in counts:
-                model = LRSRegressor(rank, 10, init=init, random_state=seed, **EXACT)
+                model = LRSRegressor(rank, 10, init=init, noise_seed=seed, **EXACT)
                 coef = coefficients(model.fit(X, y, users=users), t)
                 counts[init] += rmse(coef, truth) < SUCCESS
         print_row(f"{t}, {m}, {rank}, {row_sparsity}", *counts.values(), aim)

@@ -121,7 +121,7 @@ def public_features(ratings):
 
 def pipeline(ratings, n_components, epsilon, seed, rank=1):
     """Return embedding and personal models, at the same epsilon each."""
-    common = {"epsilon": epsilon, "random_state": seed}
+    common = {"epsilon": epsilon, "noise_seed": seed}
     return make_pipeline(
         DPItemEmbedding(
             n_components,

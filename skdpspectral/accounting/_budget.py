@@ -51,8 +51,8 @@ class Budget:
             )
         if plan.seeded and not allow_seeded:
             raise PrivacyBudgetError(
-                f"{plan.estimator} draws its noise from random_state, which protects "
-                "nothing and counts as an infinite spend; leave random_state=None, or "
+                f"{plan.estimator} draws its noise from noise_seed, which protects "
+                "nothing and counts as an infinite spend; leave noise_seed=None, or "
                 "set allow_seeded=True where the results are never published",
                 math.inf,
                 self.epsilon,

@@ -179,7 +179,7 @@ def _scores(estimator, data: tuple, statistic, seeds) -> list[float]:
     model = clone(estimator)
     for seed in seeds:
         if seed is not None:
-            model.set_params(random_state=int(seed))
+            model.set_params(noise_seed=int(seed))
         released = _fit_recorded(model, data)
         scores.append(float(statistic(model, released)))
     return scores

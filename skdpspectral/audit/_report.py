@@ -171,8 +171,8 @@ def _leaf(name: str, estimator, tainted: str | None) -> StepReport:
 def _private_verdict(estimator, tainted: str | None) -> tuple[str, str]:
     if not estimator._is_private():
         return LEAKS, "its noise is switched off: give epsilon a number"
-    if estimator.random_state is not None:
-        return LEAKS, "its noise comes from a seed: leave random_state=None"
+    if estimator.noise_seed is not None:
+        return LEAKS, "its noise comes from a seed: leave noise_seed=None"
     if tainted is not None:
         return (
             LEAKS,

@@ -45,8 +45,8 @@ class LocalClient:
     accountant : PrivacyAccountant or None, default=None
         The client's ledger; None takes that of an enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a `random_state`.
-    random_state : int, RandomState instance or None, default=None
+        Whether an accountant with a budget lets in a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy; anything else voids
         privacy.
     estimator : str, default="LocalClient"
@@ -84,11 +84,11 @@ class LocalClient:
         delta=1e-6,
         accountant=None,
         allow_seeded=False,
-        random_state=None,
+        noise_seed=None,
         estimator="LocalClient",
     ):
         X = check_features(X)
-        self._prepare(name, X, task, epsilon, delta, estimator, random_state)
+        self._prepare(name, X, task, epsilon, delta, estimator, noise_seed)
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise ValueError("accountant must be a PrivacyAccountant or None")
         self._accountant = default_accountant() if accountant is None else accountant
@@ -96,18 +96,18 @@ class LocalClient:
         self._warn(len(X))
 
     @classmethod
-    def _charged(cls, name, X, task, plan, random_state):
+    def _charged(cls, name, X, task, plan, noise_seed):
         """Return a client whose plan somebody has charged already."""
         client = object.__new__(cls)
         client._prepare(
-            name, X, task, plan.epsilon, plan.delta, plan.estimator, random_state
+            name, X, task, plan.epsilon, plan.delta, plan.estimator, noise_seed
         )
         if client.plan != plan:
             raise ValueError("the plan that was charged is not the client's")
         client._accountant, client._allow_seeded = None, True
         return client
 
-    def _prepare(self, name, X, task, epsilon, delta, estimator, random_state):
+    def _prepare(self, name, X, task, epsilon, delta, estimator, noise_seed):
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
         self.name = check_name(name)
@@ -122,9 +122,9 @@ class LocalClient:
                 f"client {name!r}: n_components={task.n_components} must be at most "
                 f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
             )
-        self._X, self._task, self._random_state = X, task, random_state
+        self._X, self._task, self._noise_seed = X, task, noise_seed
         self.plan = task.plan(
-            X.shape[0], epsilon, delta, estimator, random_state is not None
+            X.shape[0], epsilon, delta, estimator, noise_seed is not None
         )
         self._session = self._releases = None
         self._begun: dict[int, Request] = {}
@@ -217,7 +217,7 @@ class LocalClient:
         release = Release(
             self.plan,
             self._accountant,
-            self._random_state,
+            self._noise_seed,
             allow_seeded=self._allow_seeded,
         )
         self._session = request.session

@@ -311,6 +311,6 @@ def test_a_large_delta_is_warned_of():
 
 
 def test_seeded_clients_repeat_themselves():
-    values = [client(random_state=3).respond(first()).values for _ in range(2)]
+    values = [client(noise_seed=3).respond(first()).values for _ in range(2)]
     assert np.array_equal(*values)
     assert not np.array_equal(*(client().respond(first()).values for _ in range(2)))

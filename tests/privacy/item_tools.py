@@ -61,7 +61,7 @@ class ReleasesAlone(DPItemEmbedding):
                 super().fit(X, y)
             self._kept = X, self.privacy_, asked["second_moment"]
         _, plan, moment = self._kept
-        Release(plan, None, self.random_state)("second_moment", moment)
+        Release(plan, None, self.noise_seed)("second_moment", moment)
         return self
 
 

@@ -58,7 +58,7 @@ class ReleasesAlone(LRSRegressor):
         if getattr(self, "_fitted_to", (None,))[0] is not X:
             self._fitted_to = (X, self.privacy_plan(X.shape[1] - 1), *self._given(X, y))
         _, plan, shared, rows, rules, start = self._fitted_to
-        release = Release(plan, None, self.random_state)
+        release = Release(plan, None, self.noise_seed)
         release_directions(release, shared, rows, rules, start, None, lambda step: 0)
         return self
 

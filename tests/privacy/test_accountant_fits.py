@@ -25,7 +25,7 @@ SETTINGS = {
     "two releases": {"bounds": (-4, 4)},
     "clipped about a mean": {"bounds": (-4, 4), "clip_norm": 2.0},
     "no privacy": {"epsilon": None, "bounds": (-4, 4)},
-    "seeded": {"random_state": 0},
+    "seeded": {"noise_seed": 0},
 }
 
 
@@ -121,11 +121,11 @@ def test_opting_out_is_an_infinite_spend(epsilon):
     assert [entry["epsilon"] for entry in entries(free)] == [math.inf, 1.0]
 
 
-@pytest.mark.parametrize("random_state", [0, np.random.RandomState(0)])
-def test_seeded_fits_and_budgets(random_state):
+@pytest.mark.parametrize("noise_seed", [0, np.random.RandomState(0)])
+def test_seeded_fits_and_budgets(noise_seed):
     accountant = PrivacyAccountant(1.4547, DELTA)
-    pca = DPPCA(1, accountant=accountant, random_state=random_state)
-    with pytest.raises(PrivacyBudgetError, match="random_state") as caught:
+    pca = DPPCA(1, accountant=accountant, noise_seed=noise_seed)
+    with pytest.raises(PrivacyBudgetError, match="noise_seed") as caught:
         pca.fit(X)
     assert caught.value.requested == math.inf
     assert len(entries(accountant)) == 0
@@ -145,8 +145,8 @@ def test_seeded_fits_and_budgets(random_state):
 @pytest.mark.parametrize("budget", [(), (5.0, DELTA)])
 def test_a_check_after_a_seeded_fit_is_infinite_too(budget):
     accountant = PrivacyAccountant(*budget)
-    assert PrivacyAccountant().check(fit_plan(random_state=0)).epsilon == math.inf
-    accountant.charge(fit_plan(random_state=0), allow_seeded=True)
+    assert PrivacyAccountant().check(fit_plan(noise_seed=0)).epsilon == math.inf
+    accountant.charge(fit_plan(noise_seed=0), allow_seeded=True)
     promised = accountant.check(fit_plan())
     accountant.charge(fit_plan())
     assert accountant.spent().epsilon == math.inf
@@ -265,7 +265,7 @@ def test_sentences_are_honest():
     honest = str(fit_plan(0.5, delta=1e-7))
     assert honest.startswith("DPPCA is (0.5, 1e-07)-differentially private (mu = ")
     assert "per row under replace-one." in honest
-    for parameters in ({"epsilon": None}, {"random_state": 1}):
+    for parameters in ({"epsilon": None}, {"noise_seed": 1}):
         assert str(fit_plan(**parameters)).startswith("DPPCA gives no privacy: its")
     assumed = dataclasses.replace(fit_plan(), assumption="spiked-gaussian")
     assert "only for data that satisfy the spiked-gaussian assumption" in str(assumed)
@@ -295,7 +295,7 @@ def test_releases_follow_the_plan():
         with pytest.raises(ValueError, match="shape"):
             Release(plan)("second_moment", np.zeros(shape))
     with pytest.raises(ValueError, match="seeded"):
-        Release(plan, accountant, random_state=0)
+        Release(plan, accountant, noise_seed=0)
     with pytest.raises(LedgerError):
         Release(dataclasses.replace(plan, unit="user"), row_ledger())
     assert len(entries(accountant)) == 1

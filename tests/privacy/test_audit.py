@@ -75,7 +75,7 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
     for data in ("", "_neighbour"):
         for model in (arguments["factory"], whole["factory"]):
             with record_releases() as released:
-                model.set_params(random_state=7)
+                model.set_params(noise_seed=7)
                 model.fit(arguments[f"X{data}"], arguments[f"y{data}"])
             transcripts.append(released)
     for quick, slow in (transcripts[:2], transcripts[2:]):

@@ -254,7 +254,7 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
         transcripts = []
         for cls in (DPItemEmbedding, ReleasesAlone):
             with record_releases() as released:
-                cls(1, items=range(2), random_state=5).fit(*table(users))
+                cls(1, items=range(2), noise_seed=5).fit(*table(users))
             transcripts.append(released["second_moment"])
         assert np.array_equal(*transcripts)
 

@@ -292,7 +292,7 @@ def test_users_and_rows_in_one_ledger():
     ("parameters", "refusal"),
     [
         ({"epsilon": None, "tol": 1e9}, "epsilon=None"),
-        ({"random_state": 0}, "seed|stat"),
+        ({"noise_seed": 0}, "seed|stat"),
     ],
 )
 def test_no_privacy_and_seeds_are_entered_as_such(parameters, refusal):

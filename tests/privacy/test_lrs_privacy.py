@@ -175,7 +175,7 @@ def test_the_test_above_can_fail(tmp_path):
 def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
     """Given one transcript, to the last bit: the sum with a user is the sum without
     plus what the user would release alone; all within what is charged."""
-    model = regressor(name, random_state=0).set_params(verbose=0)
+    model = regressor(name, noise_seed=0).set_params(verbose=0)
 
     def asked_of(X, y):
         with scripted() as asked:
@@ -229,7 +229,7 @@ def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_releases):
     users = alike(8, 6, D)
     if kind == "at rest at once":
         users = {user: (rows, rows @ np.ones(D)) for user, (rows, _) in users.items()}
-    model = regressor("public clips", epsilon=1e6, random_state=0)
+    model = regressor("public clips", epsilon=1e6, noise_seed=0)
     model.set_params(n_releases=n_releases, sparsity=0, verbose=0)
     # At so little noise, U is the same again and again where it can be.
     with record_releases() as released:
@@ -253,7 +253,7 @@ def test_no_user_makes_a_private_fit_warn_or_fail(name):
         for y in values[1::2]
         for sign in (1.0, -1.0)
     ]
-    model = regressor(name, random_state=0).set_params(verbose=0)
+    model = regressor(name, noise_seed=0).set_params(verbose=0)
     for start in range(12):
         several = dict(enumerate(users[start::12], 60))
         with np.errstate(all="raise"):

@@ -330,7 +330,7 @@ EXACT = {
     ),
     "seeded fit charged as private": Mutant(
         "_pca.py",
-        "seeded=self.random_state is not None",
+        "seeded=self.noise_seed is not None",
         "seeded=False",
         "privacy/test_plan_and_charge.py::test_a_seed_is_no_privacy",
     ),

@@ -195,16 +195,16 @@ def test_clones_never_share_noise(name):
 
 
 def test_a_seed_is_no_privacy():
-    plan = DPPCA(1, random_state=0).privacy_plan(10, 3)
+    plan = DPPCA(1, noise_seed=0).privacy_plan(10, 3)
     assert plan.seeded
     assert not plan.private
     assert "no privacy" in str(plan)
     accountant = PrivacyAccountant(10.0, 1e-6)
-    with pytest.raises(PrivacyBudgetError, match="random_state"):
-        DPPCA(1, random_state=0, accountant=accountant).fit(np.eye(4, 3))
+    with pytest.raises(PrivacyBudgetError, match="noise_seed"):
+        DPPCA(1, noise_seed=0, accountant=accountant).fit(np.eye(4, 3))
     assert len(accountant.ledger) == 0
     free = PrivacyAccountant()
-    DPPCA(1, random_state=0, accountant=free).fit(np.eye(4, 3))
+    DPPCA(1, noise_seed=0, accountant=free).fit(np.eye(4, 3))
     assert free.spent().epsilon == math.inf
 
 
@@ -218,7 +218,7 @@ def test_seeded_releases_reveal_a_row_exactly():
     moments = []
     for data in (X, neighbour):
         with record_releases() as released:
-            DPPCA(1, random_state=5).fit(data)
+            DPPCA(1, noise_seed=5).fit(data)
         moments.append(released["second_moment"])
     row = X[7] / np.linalg.norm(X[7])
     np.testing.assert_allclose(
@@ -236,7 +236,7 @@ def test_components_follow_the_law_of_top_values():
 
     for seed in range(40):
         with record_releases() as released:
-            pca = DPPCA(2, epsilon=0.01, random_state=seed).fit(np.eye(6, 5))
+            pca = DPPCA(2, epsilon=0.01, noise_seed=seed).fit(np.eye(6, 5))
         vectors = np.linalg.eigh(released["second_moment"])[1]
         overlap = np.abs(pca.components_ @ vectors[:, ::-1][:, :2])
         np.testing.assert_allclose(overlap, np.eye(2), atol=1e-6)

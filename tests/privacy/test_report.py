@@ -97,7 +97,7 @@ def test_stateless_steps(harmless):
     [
         (DPPCA(epsilon=None), "switched off"),
         (DPPCA(epsilon=np.inf), "switched off"),
-        (DPPCA(random_state=0), "seed"),
+        (DPPCA(noise_seed=0), "seed"),
     ],
 )
 def test_private_estimators_that_are_not(estimator, reason):

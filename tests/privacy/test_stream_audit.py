@@ -45,7 +45,7 @@ CASES += [("jme", f, "opposite", STEPS - 1) for f in FACTORIZATIONS]
 def audit(method, factorization, rows, step, seed=0):
     parameters = {"factorization": factorization, **METHODS[method]}
     model = JMECovariance(
-        EPSILON, horizon=STEPS, on_horizon="restart", random_state=seed, **parameters
+        EPSILON, horizon=STEPS, on_horizon="restart", noise_seed=seed, **parameters
     )
     sides, exact = [], []
     for row in ROWS[rows]:
@@ -56,7 +56,7 @@ def audit(method, factorization, rows, step, seed=0):
         sides.append(released["moments"].reshape(TRIALS, -1))
         stream = model._moment_stream(STEPS, 2)
         exact.append(stream.rows.pack(X))
-        model.set_params(random_state=seed + 1)
+        model.set_params(noise_seed=seed + 1)
     C = stream.factorization.matrix(STEPS)
     direction = C.T @ C @ (exact[1] - exact[0])
     threshold = float(np.vdot(direction, 0.5 * (exact[0] + exact[1])))

@@ -46,7 +46,7 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     fixed.
     """
     rows = np.zeros((750, 5))
-    parameters = {"factorization": factorization, "random_state": 1}
+    parameters = {"factorization": factorization, "noise_seed": 1}
     if on_horizon == "restart":
         parameters |= {"horizon": 250, "on_horizon": "restart"}
         with record_releases() as released:
@@ -81,7 +81,7 @@ def test_a_row_moves_its_own_step_alone():
         moved = []
         for rows in (X, other):
             with record_releases() as released:
-                JMECovariance(random_state=0).fit(rows)
+                JMECovariance(noise_seed=0).fit(rows)
             moved.append(released["moments"])
         assert np.flatnonzero((moved[0] != moved[1]).any(axis=1)).tolist() == [step]
 
@@ -175,11 +175,11 @@ def test_a_stream_is_charged_once_and_before_it_reads(monkeypatch):
 
 def test_resumed_streams_are_identical():
     """A stream goes on from a pickle as if it had never stopped."""
-    whole = JMECovariance(horizon=100, random_state=3).partial_fit(X)
+    whole = JMECovariance(horizon=100, noise_seed=3).partial_fit(X)
     for factorization in ("blt", "sqrt", "trivial", "bisr"):
         parameters = {
             "horizon": 100,
-            "random_state": 3,
+            "noise_seed": 3,
             "factorization": factorization,
         }
         whole = JMECovariance(**parameters).partial_fit(X)
@@ -288,7 +288,7 @@ def test_a_failed_step_ends_the_stream(monkeypatch):
 
 
 def test_bad_batches_leave_the_stream_where_it_is():
-    stream = JMECovariance(horizon=30, random_state=0).partial_fit(X[:10])
+    stream = JMECovariance(horizon=30, noise_seed=0).partial_fit(X[:10])
     bad = X[10:20].copy()
     bad[3, 1] = np.nan
     for batch in (bad, X[10:20, :2], X[10:60]):
@@ -297,7 +297,7 @@ def test_bad_batches_leave_the_stream_where_it_is():
     with pytest.raises(ValueError, match="clip_norm was changed"):
         stream.set_params(clip_norm=2.0).partial_fit(X[10:20])
     stream.set_params(clip_norm=1.0).partial_fit(X[10:20])
-    whole = JMECovariance(horizon=30, random_state=0).partial_fit(X[:20])
+    whole = JMECovariance(horizon=30, noise_seed=0).partial_fit(X[:20])
     assert np.array_equal(stream.covariance_, whole.covariance_)
 
 
@@ -364,11 +364,11 @@ class Spy:
 )
 def test_callbacks_of_a_private_fit_see_that_a_step_was_made():
     rows, spy = np.tile(X, (10, 1)), Spy()
-    model = JMECovariance(random_state=0).set_callbacks(spy).fit(rows)
+    model = JMECovariance(noise_seed=0).set_callbacks(spy).fit(rows)
     assert spy.steps == 3
     assert model.n_samples_seen_ == 600
     assert np.array_equal(
-        model.covariance_, JMECovariance(random_state=0).fit(rows).covariance_
+        model.covariance_, JMECovariance(noise_seed=0).fit(rows).covariance_
     )
     estimators = [given for given in spy.given if isinstance(given, JMECovariance)]
     others = [given for given in spy.given if not isinstance(given, JMECovariance)]

@@ -138,9 +138,9 @@ def ratios(name, n_fits, seed=0):
     second = np.einsum("ti,ijk->tjk", A, products)
     exact = A @ X, second, second / T[:, None, None] - mean[:, :, None] * mean[:, None]
     errors = np.empty((n_fits, 3))
-    random_state = np.random.RandomState(seed)
+    noise_seed = np.random.RandomState(seed)
     for row in errors:
-        found = paths(model_of(parameters, random_state=random_state), X)
+        found = paths(model_of(parameters, noise_seed=noise_seed), X)
         row[:] = [((f - e) ** 2).sum() for f, e in zip(found, exact, strict=True)]
     return [
         (sample.mean() / want, sample.std() / want / n_fits**0.5)

@@ -15,22 +15,22 @@ from skdpspectral.mechanisms import Exact, Gaussian, PrivacyPlan
 COUNT = 1_000_000
 
 
-def released_noise(random_state, size=COUNT):
+def released_noise(noise_seed, size=COUNT):
     mechanism = calibrate_gaussian("m", 1.0, 0.7, (size,))
-    seeded = random_state is not None
+    seeded = noise_seed is not None
     plan = PrivacyPlan(1.0, 1e-6, (mechanism,), "test", seeded=seeded)
-    noise = Release(plan, None, random_state)("m", np.zeros(size))
+    noise = Release(plan, None, noise_seed)("m", np.zeros(size))
     return noise, mechanism
 
 
-@pytest.mark.parametrize("random_state", [0, 1, np.random.RandomState(2)])
-def test_released_noise_is_normal_of_the_planned_deviation(random_state):
+@pytest.mark.parametrize("noise_seed", [0, 1, np.random.RandomState(2)])
+def test_released_noise_is_normal_of_the_planned_deviation(noise_seed):
     """Kolmogorov-Smirnov and chi-square; false-alarm rate 3e-6 a case.
 
     A million draws have a standard error of .14 % in variance: noise 10 % low is 130
     of them away, and any constant is refused.
     """
-    noise, mechanism = released_noise(random_state)
+    noise, mechanism = released_noise(noise_seed)
     scaled = noise / mechanism.noise_std
     assert kstest(scaled, norm.cdf).pvalue > 1e-6
     total = np.sum(scaled**2)

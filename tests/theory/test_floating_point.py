@@ -71,7 +71,7 @@ def test_grid_and_summation_terms_are_charged():
 def test_every_released_number_is_a_multiple_of_its_grid(parameters):
     X = np.random.default_rng(0).uniform(-1, 1, (300, 7))
     with record_releases() as released:
-        pca = DPPCA(random_state=0, **parameters).fit(X)
+        pca = DPPCA(noise_seed=0, **parameters).fit(X)
     assert set(released) == {m.name for m in pca.privacy_.mechanisms}
     for name, value in released.items():
         steps = value / pca.privacy_[name].grid

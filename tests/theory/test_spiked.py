@@ -285,7 +285,7 @@ def test_components_and_covariance_of_spiked_rows(n, p, rank):
     signal = [9000.0, 4000.0, 2000.0][:rank]
     X = rng.standard_normal((n, p)) * np.sqrt(np.r_[signal, np.ones(p - rank)] + 1.0)
     parameters = {**MODEL, "signal_variance": signal, "release": "covariance"}
-    pca = DPPCA(rank, epsilon=1e4, random_state=0, **parameters).fit(X)
+    pca = DPPCA(rank, epsilon=1e4, noise_seed=0, **parameters).fit(X)
     exact = np.linalg.eigh(X @ X.T if p > n else X.T @ X)[0][::-1][:rank] / n
     np.testing.assert_allclose(pca.explained_variance_, exact, rtol=0.1)
     assert pca.noise_variance_ == 1.0

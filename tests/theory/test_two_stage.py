@@ -268,13 +268,13 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
     settings = {"epsilon": epsilon, "delta": delta, "release": "covariance"}
     model = {"signal_variance": signal, "noise_variance": 1.0}
-    plans = [DPPCA(rank, random_state=0, **settings).privacy_plan(n, p)]
+    plans = [DPPCA(rank, noise_seed=0, **settings).privacy_plan(n, p)]
     papers = DPPCA(
         rank,
         mechanism="spiked",
         calibration="paper",
         sensitivity_constant=1.0,
-        random_state=0,
+        noise_seed=0,
         **settings,
         **model,
     )
@@ -322,7 +322,7 @@ def test_the_clip_of_a_covariance_is_that_of_the_last_components(mechanism):
             delta=1e-5,
             mechanism=mechanism,
             release="covariance",
-            random_state=seed,
+            noise_seed=seed,
         ).fit(X)
         along = np.sum((X @ pca.components_.T) ** 2) / len(X)
         ratios.append(pca.explained_variance_.sum() / along)
