@@ -25,9 +25,12 @@ from .accounting import (
     ambient_accountant,
     gaussian_mu,
 )
+from .accounting._ambient import block_at_hand
 from .mechanisms import PrivacyPlan, read_plan
 
 _FORMAT = 1
+# How an estimator knows of a `with` block that its context does not know.
+_BROUGHT_ALONG = ("_sent_accountant", "_cloned_in")
 # What a file that is damaged, or no published estimator at all, may raise.
 _UNREADABLE = (
     AttributeError,
@@ -143,10 +146,10 @@ class PrivateEstimator(BaseEstimator):
 
     def _governing_accountant(self):
         """Return the estimator's own accountant, or that of a ``with`` block."""
-        accountant, ambient = self.accountant, self._ambient()
-        if accountant is None and ambient is not None:
-            accountant = ambient[0]
-        return accountant
+        if self.accountant is not None:
+            return self.accountant
+        ambient = self._ambient()
+        return None if ambient is None else ambient[0]
 
     @contextlib.contextmanager
     def _unchanged_on_error(self):
@@ -163,20 +166,26 @@ class PrivateEstimator(BaseEstimator):
 
     def _ambient(self):
         """Return (accountant, process) of the governing ``with`` block, or None."""
-        return ambient_accountant(getattr(self, "_sent_accountant", None))
+        sent, cloned_in = (getattr(self, name, None) for name in _BROUGHT_ALONG)
+        return ambient_accountant(sent, cloned_in)
 
     def __getstate__(self):
         state = dict(super().__getstate__())
-        state.pop("_sent_accountant", None)
-        ambient = self._ambient()
-        if ambient is not None and self.accountant is None:
+        for name in _BROUGHT_ALONG:
+            state.pop(name, None)
+        ambient = self._ambient() if self.accountant is None else None
+        if ambient is not None:
             state["_sent_accountant"] = ambient
         return state
 
     def __sklearn_clone__(self):
         clone = super().__sklearn_clone__()
-        if hasattr(self, "_sent_accountant"):
-            clone._sent_accountant = self._sent_accountant
+        for name in _BROUGHT_ALONG:
+            if hasattr(self, name):
+                setattr(clone, name, getattr(self, name))
+        block = block_at_hand()
+        if block is not None:  # for a thread that knows of no block
+            clone._cloned_in = block
         return clone
 
     # -- what may be handed on ---------------------------------------------------

@@ -17,7 +17,7 @@ from ._ids import encode_ids
 from ._rows import check_scores
 from ._sklearn_compat import Interval, StrOptions
 from ._users import CLIENTS, read_users
-from .accounting import MIN_DELTA, Part
+from .accounting import MIN_DELTA
 from .federation import InProcessSession, LocalClient, MessageError, Server
 from .mechanisms import ParallelPlan, check_count, check_real
 
@@ -292,12 +292,8 @@ class FederatedEstimator(
         accountant = self._governing_accountant()
         if accountant is None:
             return
-        partition = Part().partition
-        accountant.charge_blocks(
-            type(self).__name__,
-            {Part(partition, name, False): plan for name, plan in plans.items()},
-            allow_seeded=self.allow_seeded,
-        )
+        # That no row is in two blocks was checked where they were made.
+        accountant._charge_disjoint(type(self).__name__, plans, self.allow_seeded)
 
     @staticmethod
     def _ask_mean(server, session):

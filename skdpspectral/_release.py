@@ -13,6 +13,7 @@ import os
 import secrets
 import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import numpy as np
 import randomgen
@@ -148,7 +149,7 @@ class Release:
             raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
         self._close(name)
         released = _add_noise(mechanism, value, self._generator)
-        for transcript in _transcripts:
+        for transcript in _transcripts.get():
             transcript[name] = released.copy()
         return released
 
@@ -181,7 +182,7 @@ class Release:
         chis = np.sqrt(self._generator.chisquare(np.asarray(chi_degrees, dtype=float)))
         noise_std = getattr(mechanism, "noise_std", 0.0)
         released = kernel(noise_std, draws, chis)
-        for transcript in _transcripts:
+        for transcript in _transcripts.get():
             transcript[name] = released.copy()
         return released
 
@@ -439,7 +440,7 @@ class StreamRelease:
             if self._noise is not None:
                 self._noise.add_to(rows)
             self._claimed -= len(rows)
-        for transcript in _transcripts:
+        for transcript in _transcripts.get():
             earlier = transcript.get(name, rows)[:before]
             transcript[name] = np.concatenate([earlier, rows])
         return rows
@@ -514,12 +515,15 @@ class _ShapedNoise:
         self._drawn += count
 
 
-_transcripts: list[dict[str, np.ndarray]] = []
+# Of this context alone: other threads and tasks release meanwhile.
+_transcripts: ContextVar[tuple[dict[str, np.ndarray], ...]] = ContextVar(
+    "skdpspectral_transcripts", default=()
+)
 
 
 @contextlib.contextmanager
 def record_releases() -> Iterator[dict[str, np.ndarray]]:
-    """Collect what is released in this process, after its noise, for audits.
+    """Collect what is released in this context, after its noise, for audits.
 
     Yields
     ------
@@ -527,8 +531,9 @@ def record_releases() -> Iterator[dict[str, np.ndarray]]:
         Filled as releases happen; a later release of a name replaces an earlier.
     """
     transcript: dict[str, np.ndarray] = {}
-    _transcripts.append(transcript)
+    _transcripts.set((*_transcripts.get(), transcript))
     try:
         yield transcript
     finally:
-        _transcripts[:] = [entry for entry in _transcripts if entry is not transcript]
+        others = (other for other in _transcripts.get() if other is not transcript)
+        _transcripts.set(tuple(others))

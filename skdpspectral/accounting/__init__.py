@@ -11,13 +11,11 @@ from ._gaussian import (
     gaussian_epsilon,
     gaussian_mu,
 )
-from ._ledger import Part
 from ._reports import Spent
 
 __all__ = [
     "MIN_DELTA",
     "LedgerError",
-    "Part",
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",

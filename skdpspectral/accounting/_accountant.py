@@ -7,15 +7,17 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from ..mechanisms import PrivacyPlan, check_count
+from ..mechanisms import PrivacyPlan, Unit, check_count, shown
 from ._ambient import close_block, open_block
-from ._arguments import check_budget, check_plans, check_relation
+from ._arguments import check_budget, check_division, check_plans, check_relation
 from ._budget import Budget
 from ._errors import LedgerError
-from ._ledger import Ledger, Part, Transaction, conversion_factor
+from ._ledger import Ledger, Transaction, conversion_factor
+from ._ledger_file import create
+from ._parts import Part, asserted_block, checked_blocks, whole
 from ._reports import LedgerReports, Spent
 from ._streams import advance_stream, open_stream
 
@@ -118,7 +120,7 @@ class PrivacyAccountant(LedgerReports):
             self._budget = Budget(meta["epsilon"], meta["delta"])
         self._check_agreement(meta, budget, relation)
         self._label = None
-        self._disjoint_within = None
+        self._division: tuple[str, Unit] | None = None
 
     def _check_agreement(self, meta, budget, relation) -> None:
         """Refuse to reopen a ledger under another budget or relation."""
@@ -180,7 +182,13 @@ class PrivacyAccountant(LedgerReports):
         """File of the ledger."""
         return self._path
 
-    def named(self, label: str, *, disjoint_within: str | None = None):
+    def named(
+        self,
+        label: str,
+        *,
+        disjoint_within: str | None = None,
+        disjoint_unit: str | None = None,
+    ):
         """Return a handle of the same ledger whose entries carry a label.
 
         A label is only a label: entries under different labels compose one after
@@ -191,11 +199,17 @@ class PrivacyAccountant(LedgerReports):
         label : str
             Written into each entry.
         disjoint_within : str or None, default=None
-            Name of a division of the rows of which `label` is one block. Giving
-            it **asserts** that no row lies in two blocks of that division, that
-            rows never change blocks, and that the blocks were fixed without
-            looking at the private values; entries then cost what the dearest
-            block costs, and ledger and statement say that this was asserted.
+            Name of a division of the data of which `label` is one block. Giving
+            it **asserts** that no row (or no user, see `disjoint_unit`) lies in two
+            blocks of that division, that none ever changes blocks, and that the
+            blocks were fixed without looking at the private values; entries then
+            cost what the dearest block costs, and ledger and statement say that
+            this was asserted.
+        disjoint_unit : {"row", "user"} or None, default=None
+            What is asserted to lie in no two blocks; None means rows. Of "user",
+            a person with all of that person's rows. A ledger that protects users
+            accepts nothing less: a user may have rows in two blocks although no row
+            is in both.
 
         Returns
         -------
@@ -207,26 +221,43 @@ class PrivacyAccountant(LedgerReports):
                 raise ValueError(f"{name} must be a string, got {value!r}")
         handle = object.__new__(type(self))
         handle.__dict__.update(self.__dict__)
-        handle._label, handle._disjoint_within = label, disjoint_within
+        handle._label = label
+        handle._division = check_division(disjoint_within, disjoint_unit)
         return handle
+
+    def backup(self, path) -> None:
+        """Copy the ledger to a new file, whole, while it is in use.
+
+        Never copy the file of a ledger by other means while a process uses it: the
+        copy may be torn. The copy is the same ledger with the same budget. Put
+        it in the place of a ledger that was lost, never beside one that is in use,
+        and count what was spent since as spent.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to make; one that exists is never replaced.
+
+        Raises
+        ------
+        LedgerError
+            If there is a file at `path`, or none can be made.
+        """
+        if not isinstance(path, (str, os.PathLike)):
+            raise TypeError(f"path must name a file, got {shown(path)}")
+        self._ledger().back_up(Path(path).absolute())
 
     # -- spending --------------------------------------------------------------
 
-    def charge(
-        self,
-        plan: PrivacyPlan,
-        *,
-        part: Part | None = None,
-        allow_seeded: bool = False,
-    ) -> None:
+    def charge(self, plan: PrivacyPlan, *, allow_seeded: bool = False) -> None:
         """Enter a plan, or refuse it; to be called before any data are read.
+
+        Once this returns, the entry is on the disk.
 
         Parameters
         ----------
         plan : PrivacyPlan
             What will be released.
-        part : Part or None, default=None
-            Block of a partition that the library has seen to be disjoint.
         allow_seeded : bool, default=False
             Whether a budget accepts noise from a seed, at its face value.
 
@@ -238,37 +269,39 @@ class PrivacyAccountant(LedgerReports):
             If the ledger cannot be used, or does not state the plan's relation.
         """
         (plan,) = check_plans([plan])
-        if part is None:
-            part = self._own_part()
-        if not isinstance(part, Part):
-            raise TypeError(f"part must be a Part, got {part!r}; leave it None")
-        self.charge_blocks(plan.estimator, {part: plan}, allow_seeded=allow_seeded)
+        self._enter(plan.estimator, [(self._own_part(), plan)], allow_seeded)
 
-    def charge_blocks(
-        self,
-        name: str,
-        plans: Mapping[Part, PrivacyPlan],
-        *,
-        allow_seeded: bool = False,
+    def _charge_disjoint(
+        self, name: str, plans: Mapping[str, PrivacyPlan], allow_seeded: bool = False
     ) -> None:
-        """Enter several plans at once, all or none.
+        """Enter the plans of blocks of rows at once, all or none.
+
+        For estimators that have seen themselves that no row lies in two blocks; the
+        word of anybody else goes through :meth:`named`.
 
         Parameters
         ----------
         name : str
             What asks, for error messages.
-        plans : mapping of Part to PrivacyPlan
-            The entries.
+        plans : mapping of str to PrivacyPlan
+            The plan of each block.
         allow_seeded : bool, default=False
             As for :meth:`charge`.
         """
-        for plan in plans.values():
+        parts = checked_blocks(plans)
+        entries = [(parts[block], plan) for block, plan in plans.items()]
+        self._enter(name, entries, allow_seeded)
+
+    def _enter(
+        self, name: str, entries: Sequence[tuple[Part, PrivacyPlan]], allow_seeded: bool
+    ) -> None:
+        for _, plan in entries:
             check_plans(plan)
             if self._budget is not None:
                 self._budget.refuse_unlimited(plan, allow_seeded)
         with self._ledger().transaction() as transaction:
             before = transaction.total_mu()
-            for part, plan in plans.items():
+            for part, plan in entries:
                 self._append(transaction, plan, part)
             if self._budget is not None:
                 # An error here rolls the transaction back.
@@ -345,9 +378,10 @@ class PrivacyAccountant(LedgerReports):
         advance_stream(self._ledger(), name, position, steps)
 
     def _own_part(self) -> Part:
-        if self._disjoint_within is None:
-            return Part()
-        return Part(f"asserted: {self._disjoint_within}", self._label, True)
+        if self._division is None:
+            return whole()
+        division, unit = self._division
+        return asserted_block(division, self._label, unit)
 
     def _append(
         self, transaction: Transaction, plan: PrivacyPlan, part: Part, times: int = 1
@@ -357,6 +391,7 @@ class PrivacyAccountant(LedgerReports):
             relation = (plan.unit, plan.neighbours)
             transaction.fix_relation(*relation)
         factor = conversion_factor(plan, relation) * math.sqrt(times)
+        part.check_unit(relation[0])
         transaction.append(plan, factor, part, self._label)
 
 
@@ -366,4 +401,4 @@ def _create(file: Path, budget: Budget | None, relation) -> None:
     unit, neighbours = map(str, relation) if relation else (None, None)
     epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
     meta = {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours}
-    Ledger.create(file, meta)
+    create(file, meta)

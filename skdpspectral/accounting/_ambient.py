@@ -1,104 +1,189 @@
-"""Accountants of ``with`` blocks, and how they follow estimators into workers.
+"""Accountants of ``with`` blocks: which of them a fit is charged to.
 
-A block serves the thread that opened it, and the threads that have none of their own.
-An estimator that is pickled inside takes the block's handle along, and uses it in any
-other process; back in the process that it was sent from, the block's own end counts.
+A block belongs to the context (:mod:`contextvars`) that opened it, so to one task of
+asyncio and to one thread, and to what is started with a copy of that context inside
+of it: tasks, ``asyncio.to_thread``, ``copy_context().run``. The value of the variable
+is immutable; a copy never sees blocks that are opened or closed elsewhere.
+
+Threads as such begin with an empty context (before Python 3.14), also those of joblib
+and of executors: nothing says who started them, and a fit must not go uncharged for
+that. So where a context has no block, those of others count, if they leave no doubt;
+otherwise the fit is refused. The rules, in this order:
+
+1. the innermost open block of this context, opened here or before it was copied;
+2. the block in which the estimator was cloned, while that is open;
+3. what the estimator brought along from another process, where it was pickled;
+4. a block of this context that a fork has inherited;
+5. a block in which this context was copied and that has ended since (what began inside
+   is charged to it), and the open blocks of other contexts: the innermost, if all are
+   of one ledger, or if one flow of control has opened them; otherwise an error;
+6. the same for blocks of other contexts that a fork has inherited.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import uuid
+import weakref
+from contextvars import ContextVar
 
 from ._errors import LedgerError
 
-# (handle, name of the process, thread that opened the block), innermost last.
-_blocks: list[tuple[object, str, int]] = []
 _names: dict[int, str] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_names.clear)
 
 
 def process_name() -> str:
     """Name of this process that no other process has, forks and hosts included."""
-    pid = os.getpid()
-    if pid not in _names:  # a fork inherits its parent's entry under another pid
-        _names.clear()
-        _names[pid] = uuid.uuid4().hex
-    return _names[pid]
+    name = _names.get(os.getpid())
+    return name or _names.setdefault(os.getpid(), uuid.uuid4().hex)
+
+
+def _flow() -> tuple:
+    """Return what opens blocks in an order of its own: a thread, and a task in it."""
+    task = None
+    if "asyncio" in sys.modules:
+        with contextlib.suppress(AttributeError, RuntimeError):
+            task = sys.modules["asyncio"].current_task()
+    return threading.get_ident(), task
+
+
+class _Block:
+    """One run of a ``with`` statement, compared by identity.
+
+    Parameters
+    ----------
+    handle : PrivacyAccountant or None
+        What it charges; None charges nothing.
+    """
+
+    def __init__(self, handle):
+        self.handle, self.process, self.flow = handle, process_name(), _flow()
+        self.open = True
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process has opened it, and no fork inherited it."""
+        return self.process == process_name()
+
+
+# Blocks of this context, innermost last.
+_blocks: ContextVar[tuple[_Block, ...]] = ContextVar("skdpspectral_blocks", default=())
+# Open blocks of all contexts, oldest first. Only single operations of a dict touch it:
+# they need no lock, which a fork could inherit.
+_everywhere: dict[_Block, None] = {}
 
 
 def open_block(handle) -> None:
-    """Make a handle the default, of this thread and of those that have none."""
-    _blocks.append((handle, process_name(), threading.get_ident()))
+    """Make a handle the default of this context, and of copies that are made of it."""
+    block = _Block(handle)
+    _everywhere[block] = None
+    _blocks.set((*_blocks.get(), block))
 
 
 def close_block(handle) -> None:
-    """End the innermost block of this very handle."""
-    position = max(i for i, block in enumerate(_blocks) if block[0] is handle)
-    del _blocks[position]
+    """End the innermost block of this very handle.
+
+    Another context may do so than the one that opened it: a generator or a fixture may
+    be resumed elsewhere. Then the newest block of the handle ends.
+    """
+    own = [block for block in _blocks.get() if block.handle is handle]
+    others = [block for block in list(_everywhere) if block.handle is handle]
+    for candidates in ([block for block in own if block.open], others, own):
+        if candidates:
+            return _end(candidates[-1])
+
+
+def _end(block: _Block) -> None:
+    block.open = False
+    _everywhere.pop(block, None)
+    _blocks.set(tuple(other for other in _blocks.get() if other is not block))
 
 
 @contextlib.contextmanager
 def without_accountant():
-    """Charge no ledger of a ``with`` block, for fits on made-up data."""
-    nobody = _Nobody()
-    open_block(nobody)
+    """Charge no ledger of a ``with`` block in this context, for made-up data.
+
+    It ends for copies of the context, too. Threads that are started inside, and bring
+    no context along, know nothing of it.
+    """
+    nobody = _Block(None)
+    _blocks.set((*_blocks.get(), nobody))
     try:
         yield
     finally:
-        close_block(nobody)
+        _end(nobody)
 
 
-class _Nobody:
-    """Stands for no accountant at all."""
+def _own_block(ours: bool) -> _Block | None:
+    """Return the innermost open block of this context, ours or inherited by a fork."""
+    found = [b for b in _blocks.get() if b.open and b.ours is ours]
+    return found[-1] if found else None
 
 
-def _innermost(blocks):
-    """Return the block that governs the calling thread, or None."""
-    here = threading.get_ident()
-    own = [block for block in blocks if block[2] == here]
-    if own:
-        return own[-1]
-    if len({block[2] for block in blocks}) > 1:
+def _block_elsewhere(ours: bool) -> _Block | None:
+    """Return the block that governs a context without an open one, or raise."""
+    ended = [b for b in _blocks.get() if b.handle is not None and b.ours is ours]
+    opened = [b for b in list(_everywhere) if b.ours is ours]
+    candidates = ended[-1:] + opened
+    ledgers = {block.handle._id for block in candidates}
+    flows = {block.flow for block in candidates}
+    if len(ledgers) > 1 and (ended or len(flows) > 1):
         raise LedgerError(
-            "several threads have opened an accountant with `with`, and this thread "
-            "none: give the estimator its accountant as a parameter"
+            "several threads or tasks have opened accountants with `with`, and this "
+            "one none: give the estimator its accountant as a parameter, or run it in "
+            "a copy of the right context (contextvars.copy_context)"
         )
-    return blocks[-1] if blocks else None
+    return candidates[-1] if candidates else None
 
 
 def default_accountant():
-    """Return the accountant of the innermost open ``with`` block, or None."""
-    block = _innermost(_blocks)
-    return None if block is None or isinstance(block[0], _Nobody) else block[0]
+    """Return the accountant of the ``with`` block that governs here, or None."""
+    governing = ambient_accountant()
+    return None if governing is None else governing[0]
 
 
-def ambient_accountant(sent=None) -> tuple[object, str] | None:
+def block_at_hand():
+    """Return a weak reference to the open block of this context, or None."""
+    block = _own_block(ours=True)
+    return None if block is None else weakref.ref(block)
+
+
+def ambient_accountant(sent=None, cloned_in=None) -> tuple[object, str] | None:
     """Find the block that governs an estimator.
 
     Parameters
     ----------
     sent : tuple (handle or None, process name) or None, default=None
         What the estimator brought along when it was unpickled.
+    cloned_in : weakref or None, default=None
+        What :func:`block_at_hand` returned where the estimator was cloned.
 
     Returns
     -------
     tuple (handle or None, process name) or None
-        A block that this process opened; else what came along from another
-        process; else a block that was inherited by a fork. The handle is None
-        under :func:`without_accountant`.
+        By the rules of this module. The handle is None under
+        :func:`without_accountant`.
 
     Raises
     ------
     LedgerError
-        If several threads have blocks, and the calling one has none.
+        If blocks of several ledgers are in question, and none is this context's.
     """
-    here = process_name()
-    opened = [block for block in _blocks if block[1] == here]
-    if not opened and sent is not None and sent[1] != here:
+    block = _own_block(ours=True)
+    if block is None and cloned_in is not None:
+        block = cloned_in()
+        block = block if block is not None and block.open and block.ours else None
+    if block is None and sent is not None and sent[1] != process_name():
         return sent
-    block = _innermost(opened or _blocks)
-    if block is None:
-        return None
-    return None if isinstance(block[0], _Nobody) else block[0], block[1]
+    for find, ours in (
+        (_own_block, False),
+        (_block_elsewhere, True),
+        (_block_elsewhere, False),
+    ):
+        block = find(ours) if block is None else block
+    return None if block is None else (block.handle, block.process)

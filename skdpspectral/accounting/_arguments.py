@@ -48,6 +48,19 @@ def check_relation(unit, neighbours) -> tuple[Unit, Neighbours] | None:
         raise ValueError(f"unit or neighbours: {error}; known: {choices}") from None
 
 
+def check_division(division: str | None, unit) -> tuple[str, Unit] | None:
+    """Return a division and what it divides; None for none."""
+    if division is None:
+        if unit is not None:
+            raise ValueError("disjoint_unit needs disjoint_within: the division's name")
+        return None
+    if unit is None:
+        return division, Unit.ROW
+    if not (isinstance(unit, str) and unit in list(Unit)):
+        raise ValueError(f"disjoint_unit must be 'row' or 'user', got {shown(unit)}")
+    return division, Unit(unit)
+
+
 def check_plans(plan) -> list[PrivacyPlan]:
     """Return one or several plans as a list."""
     plans = [plan]

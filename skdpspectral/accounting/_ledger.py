@@ -10,47 +10,16 @@ import contextlib
 import math
 import os
 import sqlite3
-import struct
-import tempfile
-import threading
 import time
-import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..mechanisms import Neighbours, PrivacyPlan, Unit
+from . import _ledger_file as _file
 from ._composition import relation_factor
 from ._errors import LedgerError
-
-APPLICATION_ID = 0x534B4450  # "SKDP"
-SCHEMA_VERSION = 1
-_BUSY_SECONDS = 120.0
-_MAGIC = b"SQLite format 3\x00"
-
-_COLUMNS = {
-    "id": "INTEGER PRIMARY KEY",
-    "time": "REAL NOT NULL",
-    "estimator": "TEXT NOT NULL",
-    "label": "TEXT",
-    "partition": "TEXT NOT NULL",
-    "block": "TEXT NOT NULL",
-    "asserted": "INTEGER NOT NULL",
-    "epsilon": "REAL NOT NULL",
-    "delta": "REAL NOT NULL",
-    "mu": "REAL NOT NULL",
-    "ledger_mu": "REAL NOT NULL",
-    "unit": "TEXT NOT NULL",
-    "neighbours": "TEXT NOT NULL",
-    "assumption": "TEXT NOT NULL",
-    "seeded": "INTEGER NOT NULL",
-    "plan": "TEXT NOT NULL",
-}
-ENTRY_COLUMNS = tuple(_COLUMNS)
-_SCHEMA = f"""
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
-"""
+from ._locks import PATIENCE, Use, locked, turn
+from ._parts import Part
 
 # A partition costs its dearest block; partitions compose.
 _TOTAL = """
@@ -61,57 +30,6 @@ SELECT SUM(dearest) FROM (
     ) GROUP BY partition
 )
 """
-
-
-_META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbours"})
-_threads = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """Give a forked child a lock that no thread of its parent holds."""
-    global _threads
-    _threads = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    with _threads:
-        yield
-
-
-def _new_name() -> str:
-    return uuid.uuid4().hex
-
-
-@dataclass(frozen=True)
-class Part:
-    """Where an entry stands among disjoint blocks of rows.
-
-    Parameters
-    ----------
-    partition : str or None, default=None
-        Name of a division of the rows into disjoint blocks; None for a fresh one,
-        which nothing else is a part of.
-    block : str, default="all rows"
-        Name of the block.
-    asserted : bool or None, default=None
-        Whether disjointness is only somebody's word: so it is of any partition
-        that is given by name, unless what checked it says False.
-    """
-
-    partition: str | None = None
-    block: str = "all rows"
-    asserted: bool | None = None
-
-    def __post_init__(self) -> None:
-        if self.asserted is None:
-            object.__setattr__(self, "asserted", self.partition is not None)
-        if self.partition is None:
-            object.__setattr__(self, "partition", _new_name())
 
 
 class Ledger:
@@ -129,116 +47,43 @@ class Ledger:
         self.path = Path(path)
         self.ledger_id = ledger_id
 
-    @classmethod
-    def create(cls, path, meta: dict) -> None:
-        """Make a new ledger file at `path`, atomically; keep one that is there."""
-        path = Path(path)
-        if os.path.exists(f"{path}-wal") and not path.exists():
-            raise LedgerError(
-                f"{path}-wal is what is left of another ledger at {path}: put that "
-                "ledger back, or move the rest of it away too"
-            )
-        try:
-            handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".draft")
-        except OSError as error:
-            raise LedgerError(f"no ledger can be made at {path}: {error}") from None
-        os.close(handle)
-        try:
-            with contextlib.closing(sqlite3.connect(draft)) as connection:
-                connection.executescript(_SCHEMA)
-                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-                rows = {"ledger_id": _new_name(), **meta}.items()
-                connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
-                connection.commit()
-                connection.execute("PRAGMA journal_mode = WAL")
-            with contextlib.suppress(FileExistsError):
-                os.link(draft, path)
-        except (OSError, sqlite3.Error) as error:
-            raise LedgerError(
-                f"no ledger can be made at {path}: {error}; it needs a local disk"
-            ) from error
-        finally:
-            os.unlink(draft)
-
-    def _check_header(self) -> None:
-        """Refuse a foreign file before SQLite may touch it."""
-        try:
-            with open(self.path, "rb") as file:
-                header = file.read(100)
-        except FileNotFoundError:
-            raise LedgerError(
-                f"there is no ledger at {self.path}: a pickled accountant opens the "
-                "ledger that it came from and never creates one. Give the estimator "
-                "another accountant, or put the file back"
-            ) from None
-        except OSError as error:
-            raise LedgerError(
-                f"the ledger {self.path} can't be read: {error}"
-            ) from None
-        if len(header) < 100 or not header.startswith(_MAGIC):
-            raise LedgerError(f"{self.path} is not a privacy ledger; it was left as is")
-        page, pages = header[16:18], header[28:32]
-        version, application = header[60:64], header[68:72]
-        if struct.unpack(">I", application)[0] != APPLICATION_ID:
-            raise LedgerError(
-                f"{self.path} is a database of another program; it was left as is"
-            )
-        if struct.unpack(">I", version)[0] != SCHEMA_VERSION:
-            raise LedgerError(
-                f"the ledger {self.path} has schema version "
-                f"{struct.unpack('>I', version)[0]}, this release reads version "
-                f"{SCHEMA_VERSION}; it was left as is"
-            )
-        page = struct.unpack(">H", page)[0]
-        page = 65536 if page == 1 else page
-        # A write-ahead log may hold pages that the header already counts. The order
-        # matters: once the log is gone, the file has what an earlier header counted.
-        if os.path.exists(f"{self.path}-wal"):
-            return
-        if self.path.stat().st_size < page * struct.unpack(">I", pages)[0]:
-            raise LedgerError(f"the ledger {self.path} is truncated; it was left as is")
+    @contextlib.contextmanager
+    def _connect(self) -> Iterator[_Connection]:
+        """Open the file, as the only thread of the only process that does."""
+        real = os.path.realpath(self.path)
+        with turn(real):
+            # Before the lock: beside a foreign file nothing is made.
+            _file.check_header(self.path)
+            mode = _file.stat_of(self.path).st_mode & 0o666
+            with locked(real, mode) as used:
+                opened = _file.check_only_name(Path(real))
+                with self._opened(real, used) as connection:
+                    yield connection
+                if connection.written is not None:
+                    _file.check_in_place(Path(real), opened)
+                    _file.remember(connection.ledger_id, connection.written)
 
     @contextlib.contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
-        # Closing any descriptor of a file drops all of a process's locks on it: one
-        # thread at a time may touch a ledger.
-        with _one_thread():
-            yield from self._connected()
-
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        self._check_header()
+    def _opened(self, real: str, used: Use) -> Iterator[_Connection]:
         try:
             # mode=rw never creates a file.
-            uri = f"{self.path.resolve().as_uri()}?mode=rw"
-            connection = sqlite3.connect(
-                uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None
+            uri = f"{Path(real).as_uri()}?mode=rw"
+            database = sqlite3.connect(
+                uri, uri=True, timeout=PATIENCE, isolation_level=None
             )
-            with contextlib.closing(connection):
-                connection.execute("PRAGMA synchronous = FULL")
-                self._check_identity(connection)
-                yield connection
+            try:
+                database.execute("PRAGMA synchronous = FULL")
+                yield _Connection(self, database, used)
+            finally:
+                if used.inherited:
+                    _keep_for_ever(database)
+                else:
+                    database.close()
         except sqlite3.Error as error:
             raise LedgerError(
                 f"the ledger {self.path} can't be used ({error}). It must lie on a "
                 "local disk of this host, be writable, and be whole"
             ) from error
-
-    def _check_identity(self, connection: sqlite3.Connection) -> None:
-        found = self._read_meta(connection).get("ledger_id")
-        if self.ledger_id is not None and found != self.ledger_id:
-            raise LedgerError(
-                f"{self.path} now holds another ledger than the one that this "
-                "accountant was made for"
-            )
-
-    def _read_meta(self, connection: sqlite3.Connection) -> dict:
-        meta = dict(connection.execute("SELECT key, value FROM meta"))
-        if not meta.keys() >= _META_KEYS:
-            # A lost budget must not pass for no budget.
-            missing = sorted(_META_KEYS - meta.keys())
-            raise LedgerError(f"the ledger {self.path} is damaged: it lost {missing}")
-        return meta
 
     def meta(self) -> dict:
         """Return identity, budget, unit and neighbours, after a check of the file."""
@@ -246,14 +91,19 @@ class Ledger:
             verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
             if verdict != "ok":
                 raise LedgerError(f"the ledger {self.path} is damaged: {verdict}")
-            return self._read_meta(connection)
+            return _file.read_meta(connection.database, self.path)
 
     def entries(self) -> list[dict]:
         """Return all entries, oldest first."""
         with self._connect() as connection:
-            connection.row_factory = sqlite3.Row
             rows = connection.execute("SELECT * FROM entries ORDER BY id")
-            return [dict(row) for row in rows]
+            names = [column[0] for column in rows.description]
+            return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def back_up(self, path: Path) -> None:
+        """Copy the ledger to a new file, as it stands."""
+        with self._connect() as connection:
+            _file.back_up(connection.database, path)
 
     @contextlib.contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
@@ -268,17 +118,73 @@ class Ledger:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 yield Transaction(self, connection)
-                connection.execute("COMMIT" if keep else "ROLLBACK")
+                connection.end(keep)
             except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                connection.abort()
                 raise
+
+
+class _Connection:
+    """An open ledger whose identity and history were checked.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Whose file it is.
+    database : sqlite3.Connection
+        The open file.
+    used : Use
+        The stretch of time in which it may be used.
+    """
+
+    def __init__(self, ledger: Ledger, database: sqlite3.Connection, used: Use):
+        self.database, self._used = database, used
+        self.written: _file.Mark | None = None
+        self.ledger_id = _file.read_meta(database, ledger.path)["ledger_id"]
+        if ledger.ledger_id not in (None, self.ledger_id):
+            raise LedgerError(
+                f"{ledger.path} now holds another ledger than the one that this "
+                "accountant was made for"
+            )
+        mark = _file.check_mark(database, self.ledger_id, ledger.path)
+        _file.remember(self.ledger_id, mark)
+        self._changes = database.total_changes
+
+    def execute(self, statement: str, values: tuple = ()) -> sqlite3.Cursor:
+        """Run a statement, unless a fork took the connection over."""
+        self._used.check()
+        return self.database.execute(statement, values)
+
+    def end(self, keep: bool) -> None:
+        """Commit, or roll back."""
+        self._used.check()
+        mark = None
+        if keep and self.database.total_changes > self._changes:
+            _file.count_write(self.database)
+            mark = _file.read_mark(self.database)
+        self.execute("COMMIT" if keep else "ROLLBACK")
+        self.written = mark
+
+    def abort(self) -> None:
+        """Roll back what is open, if it is this process's."""
+        if not self._used.inherited and self.database.in_transaction:
+            self.database.execute("ROLLBACK")
+
+
+def _keep_for_ever(database: sqlite3.Connection) -> None:
+    """Never close a connection that a fork took over from a thread's own charge.
+
+    Closing it would write an old state of the log over what the parent wrote since.
+    """
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
 
 class Transaction:
     """What may be done while the ledger is locked."""
 
-    def __init__(self, ledger: Ledger, connection: sqlite3.Connection):
+    def __init__(self, ledger: Ledger, connection: _Connection):
         self._ledger = ledger
         self._connection = connection
 
@@ -288,7 +194,7 @@ class Transaction:
 
     def relation(self) -> tuple[Unit, Neighbours] | None:
         """Return the ledger's unit and neighbours, once fixed."""
-        meta = self._ledger._read_meta(self._connection)
+        meta = _file.read_meta(self._connection.database, self._ledger.path)
         if meta.get("unit") is None:
             return None
         return Unit(meta["unit"]), Neighbours(meta["neighbours"])
@@ -296,7 +202,8 @@ class Transaction:
     def fix_relation(self, unit: Unit, neighbours: Neighbours) -> None:
         """Fix the unit and neighbours that all entries are converted to."""
         rows = [("unit", str(unit)), ("neighbours", str(neighbours))]
-        self._connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+        for row in rows:
+            self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
     def total_mu(self) -> float:
         """Return the composed cost of all entries, seeded ones at face value."""

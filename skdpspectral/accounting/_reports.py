@@ -7,10 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..mechanisms import Unit
 from ._arguments import DEFAULT_DELTA
 from ._budget import Budget
 from ._gaussian import gaussian_delta, gaussian_epsilon
-from ._ledger import ENTRY_COLUMNS, Ledger, Transaction
+from ._ledger import Ledger, Transaction
+from ._ledger_file import ENTRY_COLUMNS
+from ._parts import division_of
+
+_CLAIMS = {
+    Unit.ROW: "the user's word that these divisions of the rows are disjoint",
+    Unit.USER: "somebody's word that no person is in two blocks of these divisions",
+}
 
 
 class Spent(NamedTuple):
@@ -115,13 +123,11 @@ class LedgerReports:
 def _conditions(entries: list[dict]) -> list[str]:
     """Sentences about what a total rests on."""
     sentences = []
-    asserted = sorted({e["partition"] for e in entries if e["asserted"]})
-    if asserted:
-        names = ", ".join(name.removeprefix("asserted: ") for name in asserted)
-        sentences.append(
-            "This rests on the user's word that these divisions of the rows are "
-            f"disjoint: {names}."
-        )
+    asserted = {division_of(e["partition"]) for e in entries if e["asserted"]}
+    for unit, claim in _CLAIMS.items():
+        names = sorted(name for divided, name in asserted if divided is unit)
+        if names:
+            sentences.append(f"This rests on {claim}: {', '.join(names)}.")
     models = sorted({e["assumption"] for e in entries} - {"none"})
     if models:
         sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")

@@ -8,7 +8,8 @@ advance is a compare-and-swap on the position that the ledger holds.
 from __future__ import annotations
 
 from ._errors import LedgerError
-from ._ledger import Ledger, _new_name
+from ._ledger import Ledger
+from ._parts import new_name
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
@@ -18,7 +19,7 @@ _TABLE = (
 
 def open_stream(ledger: Ledger) -> str:
     """Enter a stream at position 0 and return its id."""
-    name = _new_name()
+    name = new_name()
     with ledger.transaction() as transaction:
         transaction.execute(_TABLE)
         transaction.execute("INSERT INTO streams VALUES (?, 0)", (name,))

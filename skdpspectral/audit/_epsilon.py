@@ -123,7 +123,8 @@ def mu_lower_bound(
 
 
 def _fit_recorded(estimator, data: tuple) -> dict[str, np.ndarray]:
-    with record_releases() as released:
+    """Fit made-up data; of this context alone, whatever other threads fit meanwhile."""
+    with without_accountant(), record_releases() as released:
         estimator.fit(*data)
     return released
 
@@ -271,12 +272,11 @@ def audit_epsilon(
     if not math.isfinite(plan.mu):
         raise ValueError("an estimator with epsilon=None claims nothing to audit")
     check_neighbours(estimator, plan, data, other)
-    with without_accountant():
-        if statistic is None:
-            statistic = _LikelihoodRatio(estimator, plan, data, other)
-        scores = _all_scores(
-            estimator, (data, other), statistic, n_trials, n_jobs, random_state
-        )
+    if statistic is None:
+        statistic = _LikelihoodRatio(estimator, plan, data, other)
+    scores = _all_scores(
+        estimator, (data, other), statistic, n_trials, n_jobs, random_state
+    )
     threshold = getattr(statistic, "threshold", None)
     mu = mu_lower_bound(*scores, threshold=threshold, confidence=confidence)
     delta = plan.delta if delta is None else delta

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import copy_context
 
 from joblib import Parallel, delayed
 
@@ -42,8 +43,12 @@ class InProcessSession:
         """
         request = self._server.request(basis).to_bytes()
         names = self._server.clients
+        # A thread knows this context's accountants and transcripts by a copy alone.
         answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(
-            delayed(_answer)(self._clients[name], request) for name in names
+            [
+                delayed(copy_context().run)(_answer, self._clients[name], request)
+                for name in names
+            ]
         )
         return self._server.collect(dict(zip(names, answers, strict=True)))
 

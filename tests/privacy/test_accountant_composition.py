@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from ledger_tools import DELTA, X, entries, fit_plan, plan_with_mu
 
+import skdpspectral
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import (
-    Part,
     Spent,
     compose_mu,
     gaussian_delta,
@@ -16,6 +16,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     parallel_mu,
 )
+from skdpspectral.accounting._parts import whole
 
 MU = gaussian_mu(1.0, DELTA)
 
@@ -93,42 +94,101 @@ def test_names_are_strings(arguments):
         PrivacyAccountant().named(arguments[0], **keywords)
 
 
-def checked(partition, block):
-    """Name a block whose disjointness was checked, as the library does."""
-    return Part(partition, str(block), asserted=False)
-
-
 def test_blocks_that_the_library_made():
     accountant = PrivacyAccountant(1.4547, DELTA)
-    plans = {checked("clients", i): fit_plan(1.0 / (i + 1)) for i in range(3)}
-    accountant.charge_blocks("DPPCA", plans)
+    plans = {str(i): fit_plan(1.0 / (i + 1)) for i in range(3)}
+    accountant._charge_disjoint("DPPCA", plans)
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
     assert not any(entry["asserted"] for entry in entries(accountant))
     assert "word" not in str(accountant)
     # The next fit is a partition of its own: it comes on top, or not at all.
-    plans = {checked("again", i): fit_plan(1.0 + i / 5) for i in range(2)}
+    plans = {str(i): fit_plan(1.0 + i / 5) for i in range(2)}
     assert_uncharged(
         accountant,
-        lambda: accountant.charge_blocks("DPPCA", plans),
+        lambda: accountant._charge_disjoint("DPPCA", plans),
         PrivacyBudgetError,
         "nothing was charged",
     )
-    accountant.charge_blocks("DPPCA", {checked("again", 0): fit_plan()})
+    accountant._charge_disjoint("DPPCA", {"0": fit_plan()})
     assert round(epsilon_of(accountant), 3) == 1.455
 
 
-def test_parts_named_by_anyone_else_are_asserted():
+def test_nobody_else_can_say_that_blocks_were_checked():
+    """A partition has a name that the library alone knows, and is closed at once."""
     accountant = PrivacyAccountant()
-    for block in ("a", "b", "c"):
-        accountant.charge(fit_plan(), part=Part("rows", block))
+    accountant._charge_disjoint("DPPCA", {"a": fit_plan()})
+    (entry,) = entries(accountant)
+    with pytest.raises(TypeError, match="part"):
+        accountant.charge(fit_plan(), part=entry["partition"])
+    handle = accountant.named("b", disjoint_within=entry["partition"])
+    handle.charge(fit_plan())
+    accountant._charge_disjoint("DPPCA", {"b": fit_plan()})
+    assert [entry["asserted"] for entry in entries(accountant)] == [0, 1, 0]
+    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
+    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
+    assert not {"Part", "whole", "checked_blocks"} & set(dir(skdpspectral.accounting))
+
+
+# -- what is asserted: rows, or users ---------------------------------------------------
+
+
+@pytest.mark.parametrize("fixed", ["constructor", "first entry"])
+def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
+    """Two halves without a common row may have every user in both."""
+    relation = {"unit": "user", "neighbours": "add-remove-one"}
+    accountant = PrivacyAccountant(**relation if fixed == "constructor" else {})
+    plan = plan_with_mu(MU, *relation.values())
+    for unit in (None, "row"):
+        handle = accountant.named("a", disjoint_within="site", disjoint_unit=unit)
+        for call in (handle.charge, handle.check):
+            assert_uncharged(
+                accountant, lambda f=call: f(plan), LedgerError, "disjoint_unit"
+            )
+    for label in ("a", "b"):
+        accountant.named(label, disjoint_within="site", disjoint_unit="user").charge(
+            plan
+        )
+    assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-5)
+    says = "somebody's word that no person is in two blocks of these divisions: site."
+    assert says in str(accountant)
+    # Without any word, the same two fits compose one after another.
+    for label in ("a", "b"):
+        accountant.named(label).charge(plan)
+    expected = gaussian_epsilon(3**0.5 * MU, DELTA)
+    assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_ledger_of_users_takes_no_rows_that_were_checked():
+    accountant = PrivacyAccountant(unit="user", neighbours="add-remove-one")
+    plan = plan_with_mu(MU, "user", "add-remove-one")
+    assert_uncharged(
+        accountant,
+        lambda: accountant._charge_disjoint("Estimator", {"a": plan, "b": plan}),
+        LedgerError,
+        "ledger of rows",
+    )
+
+
+def test_disjoint_users_have_disjoint_rows():
+    accountant = PrivacyAccountant(unit="row", neighbours="replace-one")
+    for label in ("a", "b"):
+        accountant.named(label, disjoint_within="site", disjoint_unit="user").charge(
+            fit_plan()
+        )
     assert epsilon_of(accountant) == pytest.approx(1.0, rel=1e-9)
-    assert all(entry["asserted"] for entry in entries(accountant))
-    assert "user's word" in str(accountant)
-    assert "disjoint: rows." in str(accountant)
+    # A division of the rows is another one, whatever its name.
+    accountant.named("c", disjoint_within="site").charge(fit_plan())
+    assert round(epsilon_of(accountant), 3) == 1.455
+    assert "of the rows are disjoint: site." in str(accountant)
+    assert "no person is in two blocks of these divisions: site." in str(accountant)
 
 
-def test_parts_of_different_fits_never_meet():
-    assert len({Part().partition for _ in range(100)}) == 100
+@pytest.mark.parametrize("unit", ["person", 3, "", ["row"]])
+def test_bad_units_of_divisions(unit):
+    with pytest.raises(ValueError, match="disjoint_unit must be"):
+        PrivacyAccountant().named("a", disjoint_within="site", disjoint_unit=unit)
+    with pytest.raises(ValueError, match="needs disjoint_within"):
+        PrivacyAccountant().named("a", disjoint_unit="row")
 
 
 def test_random_ledgers_match_the_formula():
@@ -138,7 +198,7 @@ def test_random_ledgers_match_the_formula():
         for _ in range(12):
             name, block = generator.choice(list("pqr")), generator.choice(list("xyz"))
             plan = plan_with_mu(generator.uniform(0.01, 3.0))
-            accountant.charge(plan, part=Part(name, block))
+            accountant.named(block, disjoint_within=name).charge(plan)
             partitions.setdefault(name, {}).setdefault(block, []).append(plan.mu)
             expected = gaussian_epsilon(parallel_mu(partitions), DELTA)
             assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-12)
@@ -213,14 +273,14 @@ def test_relations_that_do_not_follow_are_refused(relation, kept, how):
 def test_a_refused_first_entry_fixes_nothing():
     accountant = PrivacyAccountant(1.0, DELTA)
     dear = plan_with_mu(2 * MU, *USER_ADD)
-    mixed = {
-        Part("p", "a"): plan_with_mu(0.1 * MU, *USER_ADD),
-        Part("p", "b"): plan_with_mu(0.1 * MU, *ROW_REPLACE),
-    }
+    mixed = [
+        (whole(), plan_with_mu(0.1 * MU, *USER_ADD)),
+        (whole(), plan_with_mu(0.1 * MU, *ROW_REPLACE)),
+    ]
     with pytest.raises(PrivacyBudgetError):
         accountant.charge(dear)
     with pytest.raises(LedgerError, match="does not imply"):
-        accountant.charge_blocks("mixed", mixed)
+        accountant._enter("mixed", mixed, False)
     assert entries(accountant) == []
     accountant.check(plan_with_mu(0.5 * MU, *USER_ADD))
     accountant.charge(plan_with_mu(0.5 * MU, *ROW_REPLACE))
@@ -249,7 +309,8 @@ def test_a_budget_of_k_fits_lets_exactly_k_in(epsilon, delta, source):
     wrong = []
     for k in range(1, 11):
         accountant = PrivacyAccountant(gaussian_epsilon(k**0.5 * mu, delta), delta)
-        accountant.charge_blocks("most", {Part(): plan for _ in range(k - 1)})
+        for _ in range(k - 1):
+            accountant.charge(plan)
         outcome = [refuses(accountant.charge, plan) for _ in range(2)]
         if outcome != [False, True]:
             wrong.append(k)

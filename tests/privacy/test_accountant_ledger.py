@@ -150,7 +150,8 @@ def test_handles_by_path_share(tmp_path, monkeypatch, name):
         handle.charge(fit_plan(0.1))
     monkeypatch.chdir("/")
     assert [len(entries(handle)) for handle in (first, relative, linked)] == [3] * 3
-    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(["link", name])
+    expected = sorted(["link", name, f"{name}-lock"])
+    assert sorted(file.name for file in tmp_path.iterdir()) == expected
 
 
 def test_a_ledger_at_a_path_outlives_its_handles(tmp_path):
@@ -167,7 +168,8 @@ def test_simultaneous_creation_gives_one_ledger(tmp_path):
     assert len(set(identities)) == 1
     accountant = PrivacyAccountant(2.0, DELTA, path=tmp_path / "ledger.db")
     assert len(entries(accountant)) == 6
-    assert [file.name for file in tmp_path.iterdir()] == ["ledger.db"]
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == ["ledger.db", "ledger.db-lock"]
 
 
 def test_another_budget_is_refused(tmp_path):

@@ -577,9 +577,9 @@ EXACT |= {
         f"{_CLIENT}nothing_is_read_before_the_charge",
     ),
     "fits of the same rows in one partition": Mutant(
-        "_federated.py",
-        "partition = Part().partition",
-        'partition = "clients"',
+        "accounting/_parts.py",
+        "    partition = new_name()",
+        '    partition = "clients"',
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
     "clients not charged": Mutant(

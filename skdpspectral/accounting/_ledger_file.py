@@ -1,0 +1,258 @@
+"""The file of a ledger: its schema, how it is made and copied, what it must be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from ._errors import LedgerError
+from ._locks import locked, turn
+from ._parts import new_name
+
+APPLICATION_ID = 0x534B4450  # "SKDP"
+SCHEMA_VERSION = 1
+_MAGIC = b"SQLite format 3\x00"
+
+_COLUMNS = {
+    "id": "INTEGER PRIMARY KEY",
+    "time": "REAL NOT NULL",
+    "estimator": "TEXT NOT NULL",
+    "label": "TEXT",
+    "partition": "TEXT NOT NULL",
+    "block": "TEXT NOT NULL",
+    "asserted": "INTEGER NOT NULL",
+    "epsilon": "REAL NOT NULL",
+    "delta": "REAL NOT NULL",
+    "mu": "REAL NOT NULL",
+    "ledger_mu": "REAL NOT NULL",
+    "unit": "TEXT NOT NULL",
+    "neighbours": "TEXT NOT NULL",
+    "assumption": "TEXT NOT NULL",
+    "seeded": "INTEGER NOT NULL",
+    "plan": "TEXT NOT NULL",
+}
+ENTRY_COLUMNS = tuple(_COLUMNS)
+_SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
+"""
+_META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbours"})
+
+
+# -- making and copying ----------------------------------------------------------------
+
+
+def create(path: Path, meta: dict) -> None:
+    """Make a new ledger file at `path`, atomically; keep one that is there."""
+    if path.is_symlink():
+        raise LedgerError(f"there is no ledger at {path}, a link that leads nowhere")
+    real = os.path.realpath(path)
+    with turn(real), locked(real):
+        if os.path.exists(real):
+            return
+        if os.path.exists(f"{real}-wal"):
+            raise LedgerError(
+                f"{path}-wal is what is left of another ledger at {path}: put that "
+                "ledger back, or move the rest of it away too"
+            )
+        with _published(Path(real), "ledger") as connection:
+            connection.executescript(_SCHEMA)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            rows = {"ledger_id": new_name(), **meta}.items()
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            connection.commit()
+            connection.execute("PRAGMA journal_mode = WAL")
+
+
+def back_up(connection: sqlite3.Connection, path: Path) -> None:
+    """Copy the ledger of a connection to a new file, whole or not at all."""
+    with _published(path, "backup") as copy:
+        connection.backup(copy)
+
+
+@contextlib.contextmanager
+def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
+    """Yield a database that appears at `path` once it is complete."""
+    try:
+        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=_draft_suffix(path))
+    except OSError as error:
+        raise LedgerError(f"no {what} can be made at {path}: {error}") from None
+    os.close(handle)
+    try:
+        with contextlib.closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+        os.link(draft, path)  # unlike a rename, this replaces nothing
+    except FileExistsError:
+        raise LedgerError(
+            f"no {what} can be made at {path}: there is a file of that name, which was "
+            "left as it is; choose another name"
+        ) from None
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(
+            f"no {what} can be made at {path}: {error}; it needs a local disk"
+        ) from error
+    finally:
+        for left in (draft, f"{draft}-journal", f"{draft}-wal", f"{draft}-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(left)
+
+
+def _draft_suffix(path: Path) -> str:
+    return f".{path.name}.draft"
+
+
+# -- what a file must be ---------------------------------------------------------------
+
+
+def check_header(path: Path) -> None:
+    """Refuse a foreign file before SQLite may touch it."""
+    try:
+        with open(path, "rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise LedgerError(
+            f"there is no ledger at {path}: a pickled accountant opens the ledger that "
+            "it came from and never creates one. Give the estimator another "
+            "accountant, or put the file back"
+        ) from None
+    except OSError as error:
+        raise LedgerError(f"the ledger {path} can't be read: {error}") from None
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        raise LedgerError(f"{path} is not a privacy ledger; it was left as is")
+    page, pages = header[16:18], header[28:32]
+    version, application = header[60:64], header[68:72]
+    if struct.unpack(">I", application)[0] != APPLICATION_ID:
+        raise LedgerError(f"{path} is a database of another program; it was left as is")
+    if struct.unpack(">I", version)[0] != SCHEMA_VERSION:
+        raise LedgerError(
+            f"the ledger {path} has schema version {struct.unpack('>I', version)[0]}, "
+            f"this release reads version {SCHEMA_VERSION}; it was left as is"
+        )
+    page = struct.unpack(">H", page)[0]
+    page = 65536 if page == 1 else page
+    # A write-ahead log may hold pages that the header already counts. The order
+    # matters: once the log is gone, the file has what an earlier header counted.
+    if os.path.exists(f"{path}-wal"):
+        return
+    if stat_of(path).st_size < page * struct.unpack(">I", pages)[0]:
+        raise LedgerError(f"the ledger {path} is truncated; it was left as is")
+
+
+def check_only_name(path: Path) -> os.stat_result:
+    """Refuse a file with two names, whose logs and locks would differ; return its stat.
+
+    To be called under the ledger's lock: a ledger that is being made has two.
+    """
+    found = stat_of(path)
+    if found.st_nlink > 1:
+        _remove_draft(path, found)
+        found = stat_of(path)
+    if found.st_nlink > 1:
+        raise LedgerError(
+            f"the ledger {path} has {found.st_nlink} names (hard links): under another "
+            "name it would be written without regard to this one, and charges would "
+            "be lost. Remove the other names; PrivacyAccountant.backup makes copies, "
+            "and symbolic links are followed"
+        )
+    return found
+
+
+def stat_of(path: Path) -> os.stat_result:
+    """Return what the file system says of a ledger."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise LedgerError(f"the ledger {path} can't be read: {error}") from None
+
+
+def _remove_draft(path: Path, found: os.stat_result) -> None:
+    """Finish what a process began that was killed while it made this ledger."""
+    for name in os.listdir(path.parent):
+        draft = path.parent / name
+        with contextlib.suppress(OSError):
+            if name.endswith(_draft_suffix(path)) and os.path.samestat(
+                os.lstat(draft), found
+            ):
+                draft.unlink()
+
+
+def check_in_place(path: Path, opened: os.stat_result) -> None:
+    """Refuse to call something written that went to a file which is not there now."""
+    if not os.path.samestat(stat_of(path), opened):
+        raise LedgerError(
+            f"the ledger {path} was replaced while it was written to: what was just "
+            "entered is not in the file that is there now"
+        )
+
+
+def read_meta(connection: sqlite3.Connection, path: Path) -> dict:
+    """Return the terms of a ledger, all of them."""
+    meta = dict(connection.execute("SELECT key, value FROM meta"))
+    if not meta.keys() >= _META_KEYS:
+        # A lost budget must not pass for no budget.
+        missing = sorted(_META_KEYS - meta.keys())
+        raise LedgerError(f"the ledger {path} is damaged: it lost {missing}")
+    return meta
+
+
+# -- what this process has seen of a ledger --------------------------------------------
+
+
+class Mark(NamedTuple):
+    """How far a ledger has come: writes so far, and the last entry."""
+
+    generation: int
+    entry: tuple | None
+
+
+_LAST_ENTRY = "SELECT id, partition, time FROM entries ORDER BY id DESC LIMIT 1"
+_ENTRY = "SELECT id, partition, time FROM entries WHERE id = ?"
+_NEXT_GENERATION = """
+INSERT INTO meta VALUES ('generation', 1)
+ON CONFLICT (key) DO UPDATE SET value = value + 1
+"""
+_GENERATION = "SELECT value FROM meta WHERE key = 'generation'"
+# By the identity of the ledger, for all handles of this process: pickles of a handle
+# must not change with what was spent.
+_seen: dict[str, Mark] = {}
+
+
+def count_write(connection: sqlite3.Connection) -> None:
+    """Move a ledger on, in the transaction that changes something else in it."""
+    connection.execute(_NEXT_GENERATION)
+
+
+def read_mark(connection: sqlite3.Connection) -> Mark:
+    """Return how far a ledger has come."""
+    generation = connection.execute(_GENERATION).fetchone()
+    entry = connection.execute(_LAST_ENTRY).fetchone()
+    return Mark(0 if generation is None else generation[0], entry)
+
+
+def check_mark(connection: sqlite3.Connection, ledger_id: str, path: Path) -> Mark:
+    """Refuse a ledger that lacks what this process has seen in it."""
+    now, seen = read_mark(connection), _seen.get(ledger_id)
+    if seen is not None:
+        entry = seen.entry and connection.execute(_ENTRY, seen.entry[:1]).fetchone()
+        if now.generation < seen.generation or entry != seen.entry:
+            raise LedgerError(
+                f"the ledger {path} lacks what this process has seen in it: an older "
+                "copy was put in its place, or another copy is in use elsewhere. Put "
+                "the newest file back; what a copy lacks was spent all the same"
+            )
+    return now
+
+
+def remember(ledger_id: str, mark: Mark) -> None:
+    """Note how far a ledger has come, once that is on the disk."""
+    seen = _seen.get(ledger_id)
+    if seen is None or seen.generation <= mark.generation:
+        _seen[ledger_id] = mark

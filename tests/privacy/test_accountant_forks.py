@@ -1,0 +1,191 @@
+"""A fork never falls into a charge: what is acknowledged is written, and nobody hangs.
+
+Each race is run twenty times, for a short while each.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+
+import pytest
+from ledger_tools import entries, fit_plan, ignore_fork_warning, needs_fork
+
+from skdpspectral import LedgerError, PrivacyAccountant
+from skdpspectral.accounting import _locks
+
+pytestmark = [needs_fork, ignore_fork_warning]
+PLAN = fit_plan(0.1)
+PATIENCE = 60.0
+
+
+def child_of(function):
+    """Fork; in the child, call and leave with 0, or with 1 after an error."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended_well(child):
+    """Wait for a child, kill it if it hangs; whether its function returned."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    pytest.fail("a child hangs")
+
+
+@contextlib.contextmanager
+def charging_threads(accountants):
+    """Charge each from a thread of its own; yield the acknowledged, and errors."""
+    stop, acknowledged, errors = threading.Event(), [], []
+
+    def charge(accountant):
+        while not stop.is_set():
+            try:
+                accountant.charge(PLAN)
+                acknowledged.append(accountant)
+            except Exception as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=charge, args=(a,)) for a in accountants]
+    for thread in threads:
+        thread.start()
+    try:
+        yield acknowledged, errors
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("repetition", range(20))
+def test_forks_while_threads_charge(repetition):
+    """Two threads on one ledger and one on another; children on both, at any moment."""
+    one, other = PrivacyAccountant(), PrivacyAccountant()
+    with charging_threads([one, one, other]) as (acknowledged, errors):
+        children = []
+        for accountant in [one, other] * 3:
+            time.sleep(0.002)
+            children.append(child_of(lambda a=accountant: a.charge(PLAN)))
+        assert all([ended_well(child) for child in children])
+    assert errors == []
+    for accountant in (one, other):
+        assert len(entries(accountant)) == acknowledged.count(accountant) + 3
+
+
+def test_children_fork_and_charge_in_threads_too():
+    accountant = PrivacyAccountant()
+
+    def charge_and_fork():
+        with charging_threads([accountant, accountant]) as (_, errors):
+            child = child_of(lambda: accountant.charge(PLAN))
+            assert ended_well(child)
+        assert errors == []
+
+    with charging_threads([accountant]):
+        assert ended_well(child_of(charge_and_fork))
+    assert len(entries(accountant)) >= 1
+
+
+def test_a_fork_waits_for_a_charge_and_not_for_another_process(tmp_path):
+    """A thread that waits for a lock of another process keeps no fork waiting."""
+    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
+    ready, go = os.pipe(), os.pipe()
+
+    def hold():
+        with accountant._ledger().transaction():
+            os.write(ready[1], b".")
+            os.read(go[0], 1)
+
+    holder = child_of(hold)
+    os.read(ready[0], 1)
+    thread = threading.Thread(target=accountant.charge, args=(PLAN,))
+    thread.start()
+    time.sleep(0.05)
+    start = time.monotonic()
+    assert ended_well(child_of(lambda: None))
+    assert time.monotonic() - start < 10.0
+    assert thread.is_alive()
+    os.write(go[1], b".")
+    assert ended_well(holder)
+    thread.join(PATIENCE)
+    assert len(entries(accountant)) == 1
+
+
+def test_a_child_of_the_charging_thread_itself_is_refused():
+    """As a handler of signals may fork: the charge is the parent's alone."""
+    accountant = PrivacyAccountant()
+
+    def charge_on_both_sides():
+        with accountant._ledger().transaction() as transaction:
+            child = os.fork()
+            accountant._append(transaction, PLAN, accountant._own_part())
+        return child
+
+    receiver, sender = os.pipe()
+    try:
+        child = charge_on_both_sides()
+        assert child != 0
+    except LedgerError as error:
+        # The child, which may go on with a charge of its own.
+        text = str(error)
+        accountant.charge(PLAN)
+        os.write(sender, text.encode())
+        os._exit(0)
+    except BaseException:
+        os._exit(1)
+    assert ended_well(child)
+    assert "forked in the middle of a charge" in os.read(receiver, 1000).decode()
+    assert len(entries(accountant)) == 2
+    accountant.charge(PLAN)
+    assert len(entries(accountant)) == 3
+
+
+def test_a_charge_within_a_charge_is_refused_and_does_not_hang():
+    accountant, other = PrivacyAccountant(), PrivacyAccountant()
+    with accountant._ledger().transaction():
+        with pytest.raises(LedgerError, match="by this very thread"):
+            accountant.charge(PLAN)
+        other.charge(PLAN)
+    accountant.charge(PLAN)
+    assert (len(entries(accountant)), len(entries(other))) == (1, 1)
+
+
+def test_a_fork_that_python_does_not_see():
+    """What a child finds of its parent's threads is thrown away."""
+    accountant = PrivacyAccountant()
+    before = _locks._state
+    stale = _locks._State()
+    stale.process, stale.waiting_forks = -1, 1
+    stale.turns[accountant.path] = _locks.Use()
+    try:
+        _locks._state = stale
+        accountant.charge(PLAN)
+        assert _locks._state is not stale
+    finally:
+        _locks._state = before
+    assert len(entries(accountant)) == 1
+
+
+@pytest.mark.parametrize("repetition", range(20))
+def test_a_killed_process_gives_its_lock_back(repetition):
+    accountant = PrivacyAccountant()
+    child = child_of(lambda: [accountant.charge(PLAN) for _ in range(1000)])
+    time.sleep(0.004 * repetition)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    before = len(entries(accountant))
+    accountant.charge(PLAN)
+    assert len(entries(accountant)) == before + 1
