@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,23 +13,10 @@ from ._arguments import check_budget, check_division, check_plans, check_relatio
 from ._budget import Budget
 from ._errors import LedgerError
 from ._ledger import Ledger, Transaction, conversion_factor
-from ._ledger_file import create
+from ._ledger_file import TemporaryFolder, create
 from ._parts import Part, asserted_block, checked_blocks, whole
 from ._reports import LedgerReports, Spent
 from ._streams import advance_stream, open_stream
-
-
-class _TemporaryFolder:
-    """A folder that its creating process deletes when nobody holds it any more."""
-
-    def __init__(self):
-        self.name = tempfile.mkdtemp(prefix="skdpspectral-")
-        weakref.finalize(self, self._remove, self.name, os.getpid())
-
-    @staticmethod
-    def _remove(name: str, owner: int) -> None:
-        if os.getpid() == owner:
-            shutil.rmtree(name, ignore_errors=True)
 
 
 class PrivacyAccountant(LedgerReports):
@@ -83,10 +67,11 @@ class PrivacyAccountant(LedgerReports):
     processes too. Unpickling never creates a ledger. SQLite's write-ahead log
     works on one host only, not over a network file system.
 
-    Used in a ``with`` statement, it serves every estimator of this process that
-    has no accountant of its own, and takes those that are sent to worker processes
-    along. An estimator that is *made* in a worker knows of no block: give it the
-    accountant as a parameter.
+    A ``with`` block serves the estimators of its thread or asyncio task that have no
+    accountant of their own, and takes those that are sent to workers along. A thread
+    without a block is charged to the only ledger open in the process, or refused if
+    there are several. An estimator that is *made* in a worker process knows of no
+    block: give it the accountant as a parameter.
 
     Examples
     --------
@@ -108,7 +93,7 @@ class PrivacyAccountant(LedgerReports):
         relation = check_relation(unit, neighbours)
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
-        self._keeper = None if path is not None else _TemporaryFolder()
+        self._keeper = None if path is not None else TemporaryFolder()
         file = Path(self._keeper.name) / "ledger.db" if path is None else Path(path)
         self._path = str(file.absolute())
         if not file.exists():

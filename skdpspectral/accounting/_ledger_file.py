@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import struct
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +45,19 @@ CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
 """
 _META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbours"})
+
+
+class TemporaryFolder:
+    """A folder that its creating process deletes when nobody holds it any more."""
+
+    def __init__(self):
+        self.name = tempfile.mkdtemp(prefix="skdpspectral-")
+        weakref.finalize(self, self._remove, self.name, os.getpid())
+
+    @staticmethod
+    def _remove(name: str, owner: int) -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(name, ignore_errors=True)
 
 
 # -- making and copying ----------------------------------------------------------------

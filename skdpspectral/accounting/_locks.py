@@ -30,6 +30,11 @@ except ImportError:  # Windows, where closing a file ends no other handle's lock
 
 PATIENCE = 120.0  # seconds
 _SUFFIX = "-lock"
+_FORKED = (
+    "this process was forked in the middle of a charge, by the very thread that "
+    "charged: the charge is the parent's, and this process can't use that ledger any "
+    "more"
+)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
 
 
@@ -44,10 +49,7 @@ class Use:
     def check(self) -> None:
         """Refuse to go on in a child that was forked in the middle."""
         if self.inherited:
-            raise LedgerError(
-                "this process was forked in the middle of a charge, by the very thread "
-                "that charged: the charge belongs to the parent process"
-            )
+            raise LedgerError(_FORKED)
 
     @property
     def inherited(self) -> bool:
@@ -65,6 +67,8 @@ class _State:
         self.turns: dict[str, Use] = {}
         self.uses: set[Use] = set()
         self.waiting_forks = 0
+        # Ledgers that SQLite takes to be open for ever in this process.
+        self.lost: set[str] = set()
 
     def used_by_others(self) -> bool:
         here = threading.get_ident()
@@ -102,6 +106,8 @@ def turn(path: str) -> Iterator[None]:
         If this thread has the turn already, as in the handler of a signal.
     """
     state, mine = _current(), Use()
+    if path in state.lost:
+        raise LedgerError(_FORKED)
     try:
         with state.changed:
             holder = state.turns.get(path)
@@ -210,7 +216,8 @@ def _give_back(used: Use) -> None:
         return
     # Explicitly: a child that was forked around Python holds the same open file.
     if not used.inherited:
-        fcntl.flock(used.lock, fcntl.LOCK_UN)
+        with contextlib.suppress(OSError):
+            fcntl.flock(used.lock, fcntl.LOCK_UN)
     os.close(used.lock)
     used.lock = None
 
@@ -238,11 +245,15 @@ def _after_in_parent() -> None:
 def _after_in_child() -> None:
     """Begin anew: no other thread came along, and nothing is held."""
     global _state
-    for used in _state.uses:
+    before, _state = _state, _State()
+    _state.lost |= before.lost
+    for used in before.uses:  # this very thread's
+        _state.lost |= {
+            path for path, t in before.turns.items() if t.thread == used.thread
+        }
         if used.lock is not None:  # closing leaves the parent's lock alone
             os.close(used.lock)
             used.lock = None
-    _state = _State()
 
 
 if hasattr(os, "register_at_fork"):

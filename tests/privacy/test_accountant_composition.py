@@ -129,7 +129,7 @@ def test_nobody_else_can_say_that_blocks_were_checked():
     assert not {"Part", "whole", "checked_blocks"} & set(dir(skdpspectral.accounting))
 
 
-# -- what is asserted: rows, or users ---------------------------------------------------
+# -- what is asserted: rows, or users ------------------------------------------
 
 
 @pytest.mark.parametrize("fixed", ["constructor", "first entry"])

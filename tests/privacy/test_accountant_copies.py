@@ -54,6 +54,7 @@ def other_process(tmp_path_factory):
     yield accountant, process
     process.stdin.close()
     assert process.wait(PATIENCE) == 0
+    process.stdout.close()
 
 
 @needs_flock

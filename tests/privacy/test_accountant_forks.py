@@ -79,7 +79,7 @@ def test_forks_while_threads_charge(repetition):
         for accountant in [one, other] * 3:
             time.sleep(0.002)
             children.append(child_of(lambda a=accountant: a.charge(PLAN)))
-        assert all([ended_well(child) for child in children])
+        assert list(map(ended_well, children)) == [True] * 6
     assert errors == []
     for accountant in (one, other):
         assert len(entries(accountant)) == acknowledged.count(accountant) + 3
@@ -139,18 +139,22 @@ def test_a_child_of_the_charging_thread_itself_is_refused():
         child = charge_on_both_sides()
         assert child != 0
     except LedgerError as error:
-        # The child, which may go on with a charge of its own.
-        text = str(error)
-        accountant.charge(PLAN)
-        os.write(sender, text.encode())
+        # The child, in which SQLite takes the ledger to be open for ever.
+        try:
+            accountant.charge(PLAN)
+        except LedgerError as again:
+            os.write(sender, f"{error}\n{again}".encode())
+        PrivacyAccountant().charge(PLAN)
         os._exit(0)
     except BaseException:
         os._exit(1)
     assert ended_well(child)
-    assert "forked in the middle of a charge" in os.read(receiver, 1000).decode()
-    assert len(entries(accountant)) == 2
+    first, second = os.read(receiver, 1000).decode().split("\n")
+    assert "forked in the middle of a charge" in first
+    assert second == first
+    assert len(entries(accountant)) == 1
     accountant.charge(PLAN)
-    assert len(entries(accountant)) == 3
+    assert len(entries(accountant)) == 2
 
 
 def test_a_charge_within_a_charge_is_refused_and_does_not_hang():

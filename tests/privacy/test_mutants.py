@@ -602,6 +602,44 @@ EXACT |= {
     ),
 }
 
+_CONTEXTS = "privacy/test_accountant_contexts.py::test_"
+_COPIES = "privacy/test_accountant_copies.py::test_"
+
+# Of the ledger, among threads, tasks, copies and users.
+EXACT |= {
+    "threads without a context not charged": Mutant(
+        "accounting/_ambient.py",
+        "    candidates = ended[-1:] + opened\n",
+        "    candidates = []\n",
+        f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
+    ),
+    "made-up data for all threads": Mutant(
+        "accounting/_ambient.py",
+        "    nobody = _Block(None)\n",
+        "    nobody = _Block(None)\n    _everywhere.clear()\n",
+        f"{_CONTEXTS}audits_and_fits_of_other_threads",
+    ),
+    "an older copy of a ledger accepted": Mutant(
+        "accounting/_ledger_file.py",
+        "if now.generation < seen.generation or entry != seen.entry:",
+        "if False:",
+        f"{_COPIES}an_older_copy",
+    ),
+    "a second name of a ledger accepted": Mutant(
+        "accounting/_ledger_file.py",
+        "            _remove_draft(path, found)\n        found = stat_of(path)\n",
+        "            _remove_draft(path, found)\n        return stat_of(path)\n",
+        f"{_COPIES}hard_links_are_refused",
+    ),
+    "disjoint rows taken for disjoint users": Mutant(
+        "accounting/_accountant.py",
+        "        part.check_unit(relation[0])\n",
+        "",
+        "privacy/test_accountant_composition.py::"
+        "test_a_ledger_of_users_takes_no_word_about_rows",
+    ),
+}
+
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     EXACT["callbacks given the data"] = Mutant(
         "_progress.py",
