@@ -17,7 +17,7 @@ from ._budget import Budget
 from ._errors import LedgerError
 from ._ledger import Ledger, Part, Transaction, conversion_factor
 from ._reports import LedgerReports, Spent
-from ._streams import advance_stream, open_stream
+from ._streams import advance_stream, open_stream, stream_position
 
 
 class _TemporaryFolder:
@@ -343,6 +343,10 @@ class PrivacyAccountant(LedgerReports):
             If the ledger has the stream elsewhere; nothing is changed.
         """
         advance_stream(self._ledger(), name, position, steps)
+
+    def stream_position(self, name: str) -> int:
+        """Return how many steps a stream has made, in whichever copy."""
+        return stream_position(self._ledger(), name)
 
     def _own_part(self) -> Part:
         if self._disjoint_within is None:

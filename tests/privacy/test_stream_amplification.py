@@ -102,11 +102,11 @@ def test_column_norms_of_tiny_arrays_do_not_underflow():
 
 
 def test_a_norm_that_is_no_number_is_refused():
-    from skdpspectral._release import _check_shaping
+    from skdpspectral._stream_release import check_shaping
 
     mechanism = CorrelatedGaussian("x", 1.0, 1.0, (1,))
     factorization = factorize(Prefix(), "trivial")
-    _check_shaping(mechanism, factorization)
+    check_shaping(mechanism, factorization)
     factorization.column_norm = float("nan")
     with pytest.raises(ValueError, match="column norm"):
-        _check_shaping(mechanism, factorization)
+        check_shaping(mechanism, factorization)

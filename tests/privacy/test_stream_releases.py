@@ -15,7 +15,8 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._release import StreamRelease, record_releases
+from skdpspectral._release import record_releases
+from skdpspectral._stream_release import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
 from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import PrivacyPlan
