@@ -53,13 +53,14 @@ class GappedGain:
         if endless and not isinstance(workload, Custom):
             kind = _Recursion
         self._variance = kind(workload, factorization, block_steps)
-        self._variance.count(step)
+        self._variance.reach(step)
 
     def skip(self, n_steps: int) -> None:
         """Pass over the steps of a gap."""
         self._gain.skip(n_steps)
-        self._step += n_steps
+        self._variance.reach(self._step)
         self._variance.skip(n_steps)
+        self._step += n_steps
         self._resumed = self._step
 
     def push(self, n_steps: int) -> tuple[Variances, np.ndarray]:
@@ -129,9 +130,9 @@ class _Recursion:
         # Of the sum, then of the buffers.
         self._covariance = np.zeros((1 + len(self._decay),) * 2)
 
-    def count(self, n_steps: int) -> None:
-        """Go on by steps whose rows the sums have."""
-        self._move(n_steps, 1.0)
+    def reach(self, step: int) -> None:
+        """Go on to a step; the sums have the rows up to there."""
+        self._move(step - self._step, 1.0)
 
     def skip(self, n_steps: int) -> None:
         """Go on by steps whose rows the sums do not have."""
@@ -141,7 +142,7 @@ class _Recursion:
 
     def at(self, step: int) -> float:
         """Return the variance at a step that is not behind."""
-        self.count(step - self._step)
+        self.reach(step)
         return float(self._covariance[0, 0])
 
     def _move(self, n_steps: int, counted: float) -> None:
@@ -186,9 +187,9 @@ class _Weighed:
         self._step = 0
         self._gaps: list[tuple[int, int]] = []
 
-    def count(self, n_steps: int) -> None:
-        """Go on by steps whose rows the sums have."""
-        self._step += n_steps
+    def reach(self, step: int) -> None:
+        """Go on to a step; the sums have the rows up to there."""
+        self._step = step
 
     def skip(self, n_steps: int) -> None:
         """Go on by steps whose rows the sums do not have."""
