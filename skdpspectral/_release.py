@@ -387,7 +387,7 @@ def record_release(name: str, released: np.ndarray) -> None:
 
 
 def record_rows(name: str, before: int, rows: np.ndarray) -> None:
-    """Tell audits of rows of a stream, which follow after so many others."""
+    """Tell audits of rows of a stream, which follow after `before` others."""
     for transcript in _transcripts:
-        earlier = transcript.get(name, rows)[:before]
+        earlier = transcript.get(name, rows[:0])[:before]
         transcript[name] = np.concatenate([earlier, rows])

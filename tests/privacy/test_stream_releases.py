@@ -283,7 +283,7 @@ def test_a_failed_step_ends_the_stream(monkeypatch):
                 stream.partial_fit(X[10:20])
         assert stream._stream._release.position == 20
         assert stream.n_samples_seen_ == 10
-        with pytest.raises((RuntimeError, LedgerError), match="step of it failed|newest"):
+        with pytest.raises((RuntimeError, LedgerError), match="step of it"):
             stream.partial_fit(X[10:20])
 
 
