@@ -161,7 +161,7 @@ def test_what_cannot_be_resumed(tmp_path, monkeypatch):
         patch.setattr(type(stream._stream._sums), "push", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             stream.partial_fit(np.tile(X[10:20], (30, 1))[:80])
-    with pytest.raises((RuntimeError, ValueError), match="90 steps|horizon"):
+    with pytest.raises((RuntimeError, ValueError), match="steps"):
         stream.partial_fit(X[:1])
     resumed = pickle.loads(kept).resume()
     assert resumed.n_samples_lost_ == 80
