@@ -158,7 +158,9 @@ class PrivateEstimator(BaseEstimator):
         try:
             yield
         except BaseException:
-            self.__dict__.clear()
+            # Never empty: another thread may be reading parameters.
+            for name in self.__dict__.keys() - before.keys():
+                self.__dict__.pop(name, None)
             self.__dict__.update(before)
             raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from numbers import Integral, Real
@@ -9,21 +10,21 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
 from ._base import PrivateEstimator
 from ._covariance_model import CovarianceModel
+from ._moment_run import MomentRun
 from ._moment_stream import (
     BLOCK_STEPS,
-    Moments,
     MomentStream,
-    MomentSums,
     count_steps,
     make_factorization,
     make_workload,
 )
+from ._moment_sums import Moments
 from ._progress import FitProgress
-from ._release import StreamRelease
 from ._rows import check_rows
 from ._sklearn_compat import (
     CALLBACK_LEVELS,
@@ -32,13 +33,17 @@ from ._sklearn_compat import (
     StrOptions,
     with_callbacks,
 )
-from ._spectral import project_covariance, row_blocks
+from ._spectral import project_covariance
+from ._stream_release import StreamRelease, check_shaping
 from .factorizations import NAMES
 from .mechanisms import PrivacyPlan, check_count
 
 # What may change while a stream runs: it shapes what is made of releases.
 _FREE_PARAMETERS = {"accountant", "allow_seeded", "min_eigenvalue", "noise_seed"}
 _FREE_PARAMETERS |= {"whiten"}
+_FEATURES = ("n_features_in_", "feature_names_in_")
+# Counts beyond are not exact in float64.
+_MOST_STEPS = 2**53
 
 
 class MomentRelease(NamedTuple):
@@ -167,6 +172,9 @@ class JMECovariance(
         Weighted sum of outer products, not projected.
     n_samples_seen_ : int
         Number of steps so far, public under replace-one.
+    n_samples_lost_ : int
+        Number of these steps that the moments leave out; 0 but for streams that were
+        resumed by :meth:`resume`.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -230,7 +238,7 @@ class JMECovariance(
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
-        "horizon": [Interval(Integral, 1, None, closed="left"), None],
+        "horizon": [Interval(Integral, 1, _MOST_STEPS, closed="both"), None],
         "workload": [
             StrOptions({"average", "prefix", "exponential", "window"}),
             "array-like",
@@ -241,7 +249,7 @@ class JMECovariance(
             StrOptions({"free", "trace-split"}),
             Interval(Real, 1e-60, 1e60, closed="both"),
         ],
-        "window": [Interval(Integral, 1, None, closed="left"), None],
+        "window": [Interval(Integral, 1, _MOST_STEPS, closed="both"), None],
         "decay": [Interval(Real, 0, 1, closed="neither"), None],
         "second_moment": [StrOptions({"full", "diag"})],
         "assume_centered": ["boolean"],
@@ -320,15 +328,19 @@ class JMECovariance(
         self._check_parameters()
         if n_samples is not None:
             n_samples = check_count("n_samples", n_samples)
+            if n_samples > _MOST_STEPS:
+                raise ValueError("n_samples must be at most 2**53")
         n_features = check_count("n_features", n_features)
         return self._plan(self._moment_stream(n_samples, n_features))
 
     def _plan(self, moments: MomentStream) -> PrivacyPlan:
         epsilon, mu = self._budget()
+        mechanisms = moments.plan(mu)
+        check_shaping(*mechanisms, moments.factorization)
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=moments.plan(mu),
+            mechanisms=mechanisms,
             estimator=type(self).__name__,
             seeded=self.noise_seed is not None,
         )
@@ -407,17 +419,20 @@ class JMECovariance(
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            X = check_rows(self, X)
+            X, features = self._read(X)
             n_blocks = len(range(0, len(X), BLOCK_STEPS))
             private = self._is_private()
             with FitProgress(
                 self, n_blocks, private=private, verbose=False
             ) as progress:
-                self._begin(X.shape[0], X.shape[1], 1 + CALLBACK_LEVELS)
+                run = self._begin(len(X), features, 1 + CALLBACK_LEVELS)
                 progress.begin(X, y)
-                for number, _ in enumerate(self._advance(X), 1):
-                    progress.step(number)
-                self._end()
+                with contextlib.closing(run):
+                    for number, moments in enumerate(run.path(X), 1):
+                        last = moments
+                        progress.step(number)
+                self._keep(run, last)
+                self.__dict__.pop("_stream", None)
                 progress.end()
         return self
 
@@ -449,30 +464,79 @@ class JMECovariance(
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         LedgerError
-            If a copy of this stream has gone further.
+            If a copy of this stream has gone further; if that one is lost, see
+            :meth:`resume`.
+        RuntimeError
+            If the stream has ended, a step of it failed, or this is a forked copy.
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            begun = hasattr(self, "_stream")
-            X = check_rows(self, X, reset=not begun)
-            if not begun:
+            run = getattr(self, "_stream", None)
+            X, features = self._read(X, run)
+            if run is None:
                 self._check_first_batch(X)
-                self._begin(None, X.shape[1])
-            self._check_unchanged()
-            self._check_horizon(self._sums.stream.n_steps, self._sums.step, X.shape[0])
-            for _ in self._advance(X):
-                pass
+                run = self._stream = self._begin(None, features)
+            self._check_unchanged(run)
+            self._check_horizon(run.n_steps, run.step, len(X))
+            self._latest = object()
+            moments, n_lost = run.push(X)
+            self._keep(run, moments, n_lost)
         return self
 
     def _check_first_batch(self, X) -> None:
         moments = self._moment_stream(None, X.shape[1])
         self._check_horizon(moments.n_steps, 0, X.shape[0])
 
+    @available_if(_can_stream)
+    def resume(self):
+        """Go on with a stream of which a later copy is lost, where that one ended.
+
+        For a pickle that is older than the last batch, as after a crash. The noise of
+        the steps since then was used, or may have been: it is drawn and thrown away.
+        What was released at these steps is not in this copy, so that moments are
+        those of the other rows from then on, `n_samples_lost_` fewer than there were
+        steps; moments of a window begin anew. **The rows of these steps must not be
+        given again**: they have had their step. The next row is that of step
+        ``n_samples_seen_ + 1``.
+
+        Returns
+        -------
+        self : object
+            The estimator, with the same moments; `n_samples_seen_` and
+            `n_samples_lost_` are those of the ledger.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger is behind this copy, or does not know the stream.
+        NotFittedError
+            If no stream was begun, or it was ended by :meth:`fit`.
+        RuntimeError
+            If a step of this very copy failed: load a pickle.
+        ValueError
+            If there is no accountant, parameters were changed since the stream began,
+            or a workload given as an array weighs the rows of the gap alone.
+        """
+        run = getattr(self, "_stream", None)
+        if run is None:
+            raise NotFittedError(
+                "there is no stream to resume: partial_fit begins one, and a pickle of "
+                "the estimator keeps it"
+            )
+        with self._unchanged_on_error():
+            self._check_unchanged(run)
+            run.resume()
+            self._latest = object()
+            counts = {"n_samples_seen_": run.step, "n_samples_lost_": run.n_lost}
+            self.__dict__.update(counts)
+        return self
+
     def release_path(self, X, *, every=1) -> Iterator[MomentRelease]:
         """Fit, and return the moments at every step, or at some of them.
 
-        The budget is charged by the call; the estimator is fitted once the iterator
-        is exhausted.
+        The budget is charged by the call. The path has a stream of its own: the
+        estimator is as before until the iterator is exhausted, and takes over the last
+        moments then, unless another fit, batch or path was begun meanwhile.
 
         Parameters
         ----------
@@ -496,56 +560,57 @@ class JMECovariance(
         every = check_count("every", every)
         with self._unchanged_on_error():
             self._check_parameters()
-            X = check_rows(self, X)
-            self._begin(X.shape[0], X.shape[1])
-        return self._path(X, every, self._stream)
+            X, features = self._read(X)
+            run = self._begin(len(X), features)
+            self._latest = mark = object()
+        return self._path(X, every, run, mark)
 
-    def _path(self, X, every: int, stream) -> Iterator[MomentRelease]:
-        try:
-            if getattr(self, "_stream", None) is not stream:
-                raise RuntimeError("this path was left when another fit began")
-            for moments in self._advance(X):
+    def _path(self, X, every: int, run, mark) -> Iterator[MomentRelease]:
+        """Walk along a stream of its own; `mark` says whether it is the latest fit."""
+        with contextlib.closing(run):
+            for moments in run.path(X):
                 due = (moments.steps % every == 0) | (moments.steps == len(X))
                 places = np.flatnonzero(due)
                 if len(places):
                     _, _, means, covariances = self._moments_at(moments, places)
                     steps = moments.steps[places].tolist()
                     yield from map(MomentRelease, steps, means, covariances)
-        finally:
-            stream.close()
-            if getattr(self, "_stream", None) is stream:
-                self._end()
+        if getattr(self, "_latest", None) is mark:
+            self._keep(run, moments)
+            self.__dict__.pop("_stream", None)
 
-    def _begin(self, n_samples: int | None, n_features: int, levels: int = 1) -> None:
+    # -- a stream under way ------------------------------------------------------------
+
+    def _read(self, X, run: MomentRun | None = None) -> tuple[np.ndarray, dict]:
+        """Check rows, of a new fit or of a stream under way; change nothing.
+
+        Fits on one object may overlap, and a path may be left: what belongs to a fit
+        comes into the estimator at its end, all at once.
+        """
+        reader = object.__new__(type(self))
+        reader.__dict__.update(self.__dict__)
+        for name in _FEATURES:
+            reader.__dict__.pop(name, None)
+        if run is not None:
+            reader.__dict__.update(run.features)
+        X = check_rows(reader, X, reset=run is None)
+        found = vars(reader)
+        return X, {name: found[name] for name in _FEATURES if name in found}
+
+    def _begin(
+        self, n_samples: int | None, features: dict, levels: int = 0
+    ) -> MomentRun:
         """Plan and charge a stream; nothing of the data but its width is used."""
-        moments = self._moment_stream(n_samples, n_features)
+        moments = self._moment_stream(n_samples, features["n_features_in_"])
         plan = self._plan(moments)
-        self._stream = self._start_release(
+        release = self._start_release(
             plan,
             moments.n_steps,
             functools.partial(StreamRelease, factorization=moments.factorization),
-            levels,
+            1 + levels,
         )
-        noise_std = getattr(plan.mechanisms[0], "noise_std", 0.0)
-        self._sums = MomentSums(moments, noise_std)
-        self._begun_with = self._fixed_parameters()
-
-    def _end(self) -> None:
-        """Forget the state of the noise."""
-        self._stream.close()
-        del self._stream, self._sums, self._begun_with
-
-    def _advance(self, X) -> Iterator[Moments]:
-        """Release the next rows, block by block, and take over the last moments."""
-        stream, sums = self._stream, self._sums
-        stream.claim(sums.step, len(X))
-        for rows in row_blocks(len(X), BLOCK_STEPS):
-            moments = sums.push(stream(sums.stream.vectors(X[rows])))
-            yield moments
-        self._set_moments(moments)
-        self.privacy_ = stream.plan
-        if sums.step == sums.stream.n_steps and not sums.stream.renewed:
-            stream.close()
+        self._latest = object()
+        return MomentRun(moments, release, features, self._fixed_parameters())
 
     def _moments_at(self, moments: Moments, places) -> tuple[np.ndarray, ...]:
         """Return moments of chosen steps, with covariances that are covariances."""
@@ -554,20 +619,30 @@ class JMECovariance(
         floor = float(self.min_eigenvalue) * unit
         return first, second, mean, project_covariance(covariance, floor, unit)
 
-    def _set_moments(self, moments: Moments) -> None:
+    def _keep(self, run: MomentRun, moments: Moments, n_lost: int = 0) -> None:
+        """Take over what a stream gave last, all of it at once."""
         first, second, mean, covariance = self._moments_at(moments, [-1])
-        self.first_moment_, self.second_moment_ = first[0], second[0]
-        self.location_, self.covariance_ = mean[0], covariance[0]
-        self.n_samples_seen_ = int(moments.steps[-1])
+        if "feature_names_in_" not in run.features:
+            self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.update(
+            run.features,
+            first_moment_=first[0],
+            second_moment_=second[0],
+            location_=mean[0],
+            covariance_=covariance[0],
+            n_samples_seen_=int(moments.steps[-1]),
+            n_samples_lost_=n_lost,
+            privacy_=run.plan,
+        )
 
     def _fixed_parameters(self) -> dict:
         parameters = self.get_params(deep=False)
         return {k: v for k, v in parameters.items() if k not in _FREE_PARAMETERS}
 
-    def _check_unchanged(self) -> None:
+    def _check_unchanged(self, run: MomentRun) -> None:
         """Refuse parameters that differ from those that the stream was charged with."""
         for name, value in self._fixed_parameters().items():
-            if not np.array_equal(value, self._begun_with[name]):
+            if not np.array_equal(value, run.parameters[name]):
                 raise ValueError(
                     f"{name} was changed while the stream runs; set it back, or clone "
                     "the estimator to begin a new stream"

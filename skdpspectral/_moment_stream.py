@@ -16,7 +16,6 @@ from .factorizations import (
     Custom,
     Exponential,
     Factorization,
-    NoiseGain,
     Prefix,
     Window,
     Workload,
@@ -24,11 +23,13 @@ from .factorizations import (
     factorize,
     needs_steps,
 )
-from .mechanisms import Exact
+from .mechanisms import GRID_BITS, Exact
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
 _NAME = "moments"
+# Squares of weights must not underflow beside those of other rows.
+_LEAST_SHARE = 1e-60
 
 
 def make_workload(workload, window, decay) -> Workload:
@@ -64,10 +65,16 @@ def make_workload(workload, window, decay) -> Workload:
 
 def _custom(weights) -> Workload:
     weights = check_triangular("workload", weights, singular=True)
-    if np.any(weights < 0.0) or np.any(weights.sum(axis=1) <= 0.0):
+    largest = weights.max(axis=1)
+    if np.any(weights < 0.0) or not largest.min() > 0.0:
         raise ValueError(
             "workload must hold weights of at least 0, not all of a row 0: a mean and "
             "a covariance are made with them"
+        )
+    if largest.min() < _LEAST_SHARE * largest.max():
+        raise ValueError(
+            "workload must have rows of similar scale: the largest weight of a row is "
+            f"below {_LEAST_SHARE:g} times that of another; scale its rows"
         )
     return Custom(weights)
 
@@ -198,7 +205,9 @@ class MomentStream:
                     "moment_weight must be 'free' with assume_centered=True or with a "
                     "method that releases one moment: there is nothing to weigh"
                 )
-            return (1.0, None, 2.0) if self.centred else (None, None, 4.0)
+            if self.centred:
+                return 1.0, None, sensitivity.second_moment_ratio(d)
+            return None, None, 4.0
         if self.method == "jme":
             if split:
                 return 0.5, sensitivity.free_trace_weight(d), 4.0
@@ -224,6 +233,8 @@ class MomentStream:
         shape = (self.rows.width,)
         if not math.isfinite(mu):
             return (Exact(_NAME, shape),)
+        # No grid is coarser than this, or the columns may be beyond float64.
+        self.factorization.check_precision(2.0**GRID_BITS)
         error = sensitivity.summation_error(self._norm, self._terms, self._terms)
         mechanism = calibrate_gaussian(
             _NAME,
@@ -237,6 +248,7 @@ class MomentStream:
                 "factorization": self.factorization.name,
                 "max_steps": self.n_steps,
                 "renewed": self.renewed,
+                "amplification": self.factorization.amplification,
             },
         )
         return (mechanism,)
@@ -245,106 +257,3 @@ class MomentStream:
         """Return what is released of rows, exactly: nothing else is made of them."""
         block = np.array(block, dtype=np.float64, order="C")
         return self.rows.pack(clip_rows(block, self.clip_norm, out=block))
-
-
-class MomentSums:
-    """Weighted sums of released vectors, and what is known of their noise.
-
-    All of it is post-processing: there is nothing private in here.
-
-    Parameters
-    ----------
-    stream : MomentStream
-        What the vectors are.
-    noise_std : float
-        Standard deviation of the entries of Z; 0 without noise.
-    """
-
-    def __init__(self, stream: MomentStream, noise_std: float):
-        self.stream, self.noise_std = stream, noise_std
-        self.step = 0
-        self._sums = stream.workload.sums(stream.rows.width)
-        self._squares = None
-        if stream.method.startswith("pp"):
-            d = stream.rows.n_features
-            self._square_rows = MomentRows(
-                d, 1.0, diagonal=stream.diagonal, first=False
-            )
-            self._squares = stream.workload.sums(self._square_rows.width)
-        block_steps = stream.n_steps if stream.renewed else None
-        self._gain = NoiseGain(stream.workload, stream.factorization, block_steps)
-
-    def push(self, vectors: np.ndarray) -> Moments:
-        """Add released vectors, overwriting them; return the sums of each step."""
-        n = len(vectors)
-        steps = np.arange(self.step + 1, self.step + n + 1)
-        self.step += n
-        squares = None
-        if self._squares is not None:
-            squares = self._squares.push(self._square_rows.pack(vectors))
-        gain = self._gain.push(n) if self.noise_std else (np.zeros(n), np.zeros(n))
-        return Moments(self, steps, self._sums.push(vectors), squares, gain)
-
-
-class Moments:
-    """Sums of consecutive steps, from which the moments of any of them follow.
-
-    Parameters
-    ----------
-    sums : MomentSums
-        What they are of.
-    steps : ndarray of shape (b,)
-        Numbers of the steps, from 1.
-    vectors, squares : ndarray of shape (b, width)
-        Weighted sums of released vectors, and of outer products of noisy rows.
-    gain : tuple of ndarray
-        Variances of the sums for unit noise, as :class:`NoiseGain` gives them.
-    """
-
-    def __init__(self, sums, steps, vectors, squares, gain):
-        self.sums, self.steps = sums, steps
-        self._vectors, self._squares, self._gain = vectors, squares, gain
-
-    def at(self, places) -> tuple[np.ndarray, ...]:
-        """Return the moments of chosen steps.
-
-        Parameters
-        ----------
-        places : sequence of int
-            Places among `steps`.
-
-        Returns
-        -------
-        first : ndarray of shape (m, d)
-            Released sums of rows.
-        second : ndarray of shape (m, d, d)
-            Released sums of outer products.
-        mean : ndarray of shape (m, d)
-            Weighted means.
-        covariance : ndarray of shape (m, d, d)
-            Weighted covariances, unbiased but for "pp", not yet projected.
-        """
-        stream, places = self.sums.stream, np.asarray(places)
-        first, second = stream.rows.unpack(self._vectors[places])
-        core, squares = (part[places] for part in self._gain)
-        variance = self.sums.noise_std**2
-        unit = np.eye(first.shape[1])
-        if self._squares is not None:
-            second = self.sums._square_rows.unpack(self._squares[places])[1]
-            if stream.method == "pp-debiased":
-                second -= (variance * squares)[:, None, None] * unit
-        totals = stream.workload.totals(self.steps[places])
-        mean = first / totals[:, None]
-        covariance = second / totals[:, None, None]
-        if not stream.centred:
-            squared = mean[:, :, None] * mean[:, None, :]
-            if stream.diagonal:
-                squared = squared * unit
-            covariance = covariance - squared
-            if stream.method != "pp":
-                # The noise of the mean, squared, was taken off: give it back.
-                bias = variance * core / totals**2
-                covariance += bias[:, None, None] * unit
-        divisors = stream.workload.divisors(self.steps[places])
-        first, second = first / divisors[:, None], second / divisors[:, None, None]
-        return first, second, mean, covariance

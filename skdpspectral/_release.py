@@ -1,7 +1,8 @@
 """The only place where noise is drawn: charge the plan, then release by name.
 
 It knows neither data nor statistics: it adds what a plan says to the arrays that
-it is handed, each planned name once.
+it is handed, each planned name once. Noise belongs to one object in one process: a
+release that is forked or copied raises, and threads take turns.
 """
 
 from __future__ import annotations
@@ -19,16 +20,12 @@ import numpy as np
 import randomgen
 
 from .accounting import PrivacyAccountant
-from .mechanisms import Alternatives, CorrelatedGaussian, Exact, Gaussian, PrivacyPlan
+from .mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 
 # Draws in chunks that stay in the cache.
 _CHUNK = 1 << 13
 # Columns of a symmetric matrix that are released together.
 _PANEL = 64
-# Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
-# unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
-# at most 2**-6 of a step.
-_LARGEST_AMPLIFICATION = 2.0**39
 # Integers up to here leave room for the noise below 2**52.
 _LARGEST_INTEGER = 2.0**51
 
@@ -67,7 +64,7 @@ def noise_generator(noise_seed=None) -> np.random.Generator:
     return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
 
 
-def _charge(plan: PrivacyPlan, accountant, noise_seed, allow_seeded: bool) -> None:
+def charge(plan: PrivacyPlan, accountant, noise_seed, allow_seeded: bool) -> None:
     """Charge a plan, before anything else is done."""
     if plan.seeded != (noise_seed is not None):
         raise ValueError("the plan must say whether its noise is seeded")
@@ -75,8 +72,62 @@ def _charge(plan: PrivacyPlan, accountant, noise_seed, allow_seeded: bool) -> No
         accountant.charge(plan, allow_seeded=allow_seeded)
 
 
-class Release:
+# Of this process alone: a forked child gets another one, whatever its number.
+_process_mark = object()
+
+
+def _renew_process_mark() -> None:
+    global _process_mark
+    _process_mark = object()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_process_mark)
+
+
+class NoiseOwner:
+    """What holds noise: in the process that made it, one thread at a time."""
+
+    def __init__(self):
+        self._settle()
+
+    def _settle(self) -> None:
+        """Belong to this process from now on."""
+        self._home, self._lock = (os.getpid(), _process_mark), threading.Lock()
+
+    def is_forked(self) -> bool:
+        """Whether another process made this object, and may use its noise."""
+        return self._home != (os.getpid(), _process_mark)
+
+    def check_process(self) -> None:
+        """Refuse a forked copy: to be asked before any lock, which nobody may free.
+
+        Raises
+        ------
+        RuntimeError
+            If the process was forked since this object was made.
+        """
+        if self.is_forked():
+            raise RuntimeError(
+                "this release is a forked copy: both processes would draw the same "
+                "noise, whose difference shows the data; begin a new fit, or send a "
+                "stream with an accountant to another process by a pickle"
+            )
+
+    @contextlib.contextmanager
+    def _drawing(self) -> Iterator[None]:
+        """Hold the noise; whatever draws does it in here."""
+        self.check_process()
+        with self._lock:
+            self.check_process()
+            yield
+
+
+class Release(NoiseOwner):
     """Charge a plan, then let its releases out, each name once.
+
+    A name is released once, whatever threads ask for it. Copies and pickles are
+    refused, and so is a forked child: they would draw the same noise.
 
     Parameters
     ----------
@@ -103,9 +154,9 @@ class Release:
         *,
         allow_seeded: bool = False,
     ):
-        _charge(plan, accountant, noise_seed, allow_seeded)
+        charge(plan, accountant, noise_seed, allow_seeded)
         self.plan = plan
-        self._process = os.getpid()
+        super().__init__()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
         # Names that are forgone once a name is released: the other branches'.
         self._forgone = dict(_forgone_names(plan))
@@ -113,7 +164,14 @@ class Release:
 
     def public_normals(self, shape) -> np.ndarray:
         """Return normals that owe nothing to the data, as for a random start."""
-        return self._generator.standard_normal(shape)
+        with self._drawing():
+            return self._generator.standard_normal(shape)
+
+    def __getstate__(self):
+        raise TypeError(
+            "a release is not copied or pickled: two copies would draw the same noise, "
+            "whose difference shows the data"
+        )
 
     def __call__(self, name: str, value, *, overwrite: bool = False) -> np.ndarray:
         """Return a planned statistic with its noise.
@@ -138,6 +196,8 @@ class Release:
         ------
         KeyError
             If the name is not planned, or was released already.
+        RuntimeError
+            If this is a forked copy.
         ValueError
             If the shape is not the planned one.
         """
@@ -147,10 +207,10 @@ class Release:
         )
         if value.shape != tuple(mechanism.shape):
             raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
-        self._close(name)
-        released = _add_noise(mechanism, value, self._generator)
-        for transcript in _transcripts.get():
-            transcript[name] = released.copy()
+        with self._drawing():
+            self._close(name)
+            released = _add_noise(mechanism, value, self._generator)
+        record_release(name, released)
         return released
 
     def sample(self, name: str, kernel, *, normals=(), chi_degrees=()) -> np.ndarray:
@@ -177,21 +237,18 @@ class Release:
             What the kernel returns.
         """
         mechanism = self._planned(name)
-        self._close(name)
-        draws = [self._generator.standard_normal(shape) for shape in normals]
-        chis = np.sqrt(self._generator.chisquare(np.asarray(chi_degrees, dtype=float)))
-        noise_std = getattr(mechanism, "noise_std", 0.0)
+        noise_std = 0.0 if isinstance(mechanism, Exact) else mechanism.noise_std
+        degrees = np.asarray(chi_degrees, dtype=float)
+        with self._drawing():
+            self._close(name)
+            draws = [self._generator.standard_normal(shape) for shape in normals]
+            chis = np.sqrt(self._generator.chisquare(degrees))
         released = kernel(noise_std, draws, chis)
-        for transcript in _transcripts.get():
-            transcript[name] = released.copy()
+        record_release(name, released)
         return released
 
     def _planned(self, name: str):
-        if self._process != os.getpid():
-            raise RuntimeError(
-                "this release is a forked copy: both processes would draw the same "
-                "noise, whose difference shows the data; begin a new fit"
-            )
+        self.check_process()
         mechanism = self._pending.get(name)
         if mechanism is None:
             raise KeyError(f"{name!r} is not a pending release of this plan")
@@ -199,7 +256,8 @@ class Release:
 
     def _close(self, name: str) -> None:
         """Take a name off the plan, with the names of branches not taken."""
-        del self._pending[name]
+        if self._pending.pop(name, None) is None:  # another thread was faster
+            raise KeyError(f"{name!r} is not a pending release of this plan")
         for other in self._forgone.get(name, ()):
             self._pending.pop(other, None)
 
@@ -237,7 +295,14 @@ def grid_noise(out: np.ndarray, steps: float, generator) -> None:
         np.rint(chunk, out=chunk)
 
 
-def _round_to_integers(value: np.ndarray, grid: float) -> None:
+def scaled_normals(shape, scale: float, generator) -> np.ndarray:
+    """Return normals of a deviation, not rounded: what is to be shaped."""
+    normals = generator.standard_normal(shape)
+    normals *= scale
+    return normals
+
+
+def round_to_integers(value: np.ndarray, grid: float) -> None:
     """Replace values by their grid numbers, clamped: a 1-Lipschitz rounding."""
     value /= grid
     np.rint(value, out=value)
@@ -253,7 +318,7 @@ def _release_entries(mechanism: Gaussian, flat: np.ndarray, generator) -> None:
         value = flat[start : start + _CHUNK]
         draws = noise[: value.size]
         grid_noise(draws, mechanism.noise_std / mechanism.grid, generator)
-        _round_to_integers(value, mechanism.grid)
+        round_to_integers(value, mechanism.grid)
         value += draws
         value *= mechanism.grid
 
@@ -274,7 +339,7 @@ def _release_symmetric(mechanism: Gaussian, matrix: np.ndarray, generator) -> No
         diagonal = np.empty(width)
         grid_noise(diagonal, steps, generator)
         np.fill_diagonal(noise, diagonal)
-        _round_to_integers(panel, mechanism.grid)
+        round_to_integers(panel, mechanism.grid)
         panel += noise
         panel *= mechanism.grid
         _mirror_panel(columns, start, width)
@@ -294,225 +359,6 @@ def _mirror_lower(matrix: np.ndarray) -> np.ndarray:
     for start in range(0, len(matrix), _PANEL):
         _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
     return matrix
-
-
-class StreamRelease:
-    """Charge the plan of a whole stream, then let its rows out, step by step.
-
-    Noise is made when it is needed, in blocks that are counted from the first step,
-    so that rows get the same noise in any batches. It is used once: where a copy of
-    the stream has gone further, the ledger refuses this one; a stream without a
-    ledger has no copies.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        Its one mechanism is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
-        or :class:`~skdpspectral.mechanisms.Exact`.
-    accountant, noise_seed, allow_seeded
-        As for :class:`Release`.
-    factorization : Factorization
-        The matrix that shapes the noise: `column_norm`, `max_steps` and `filter`.
-
-    Attributes
-    ----------
-    position : int
-        Number of steps so far.
-    """
-
-    def __init__(
-        self,
-        plan: PrivacyPlan,
-        accountant: PrivacyAccountant | None = None,
-        noise_seed=None,
-        *,
-        factorization,
-        allow_seeded: bool = False,
-    ):
-        (self._mechanism,) = plan.mechanisms
-        _check_shaping(self._mechanism, factorization)
-        _charge(plan, accountant, noise_seed, allow_seeded)
-        self.plan = plan
-        self.position = 0
-        self._accountant = accountant
-        self._id = None if accountant is None else accountant.open_stream()
-        self._process = os.getpid()
-        self._claimed, self._closed = 0, False
-        self._lock = threading.Lock()
-        self._noise = None
-        if isinstance(self._mechanism, CorrelatedGaussian):
-            shaping = factorization.filter(self._mechanism.shape[0])
-            generator = noise_generator(noise_seed)
-            self._noise = _ShapedNoise(self._mechanism, shaping, generator)
-
-    def __getstate__(self):
-        if self._noise is not None and self._accountant is None:
-            raise TypeError(
-                "a stream without an accountant can't be copied or pickled before it "
-                "has ended: two copies would use the same noise, which shows the rows. "
-                "Give the estimator an accountant, whose ledger lets the newest copy "
-                "alone go on; publish() gives what was released so far"
-            )
-        with self._lock:
-            state = self.__dict__.copy()
-        if state["_claimed"] and not state["_closed"]:
-            raise TypeError(
-                "a stream can't be copied or pickled between the steps of a batch: "
-                "both copies would use the noise that this one has claimed"
-            )
-        del state["_lock"]
-        return state
-
-    def __setstate__(self, state):
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-
-    def close(self) -> None:
-        """End the stream: no noise can be drawn any more."""
-        self._noise, self._closed = None, True
-
-    def claim(self, position: int, steps: int) -> None:
-        """Claim the next steps, before anything of them is computed.
-
-        Parameters
-        ----------
-        position : int
-            Number of steps that the caller has the results of.
-        steps : int
-            Rows that will be handed over next, in one call or in several.
-
-        Raises
-        ------
-        LedgerError
-            If a copy of this stream has gone further.
-        RuntimeError
-            If the stream has ended or a step of it failed, or this is a forked copy
-            without a ledger.
-        ValueError
-            If the steps are more than were planned.
-        """
-        mechanism = self._mechanism
-        last = getattr(mechanism, "max_steps", None)
-        endless = last is None or mechanism.renewed
-        with self._lock:
-            if not endless and self.position + steps > last:
-                raise ValueError(f"only {last} steps were planned")
-            forked = self._accountant is None and self._process != os.getpid()
-            failed = self._claimed or position != self.position
-            if self._closed or failed or forked:
-                raise RuntimeError(
-                    "this stream can't go on: it has ended, or a step of it failed, or "
-                    "it is a forked copy, whose noise another process may use; clone "
-                    "the estimator to begin a new stream"
-                )
-            if self._accountant is not None:
-                self._accountant.advance_stream(self._id, self.position, steps)
-            self.position += steps
-            self._claimed = steps
-
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows, of steps that were claimed, with their noise.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (b, k)
-            Exact rows of the next b steps; overwritten.
-
-        Returns
-        -------
-        ndarray of shape (b, k)
-            Every entry is a multiple of the mechanism's grid.
-
-        Raises
-        ------
-        ValueError
-            If the rows have another shape, or were not claimed.
-        """
-        rows = np.ascontiguousarray(rows, dtype=np.float64)
-        name, shape = self._mechanism.name, tuple(self._mechanism.shape)
-        if rows.shape[1:] != shape:
-            raise ValueError(f"rows of {name!r} have shape {shape}")
-        with self._lock:
-            if len(rows) > self._claimed:
-                raise ValueError(f"{len(rows)} steps, but {self._claimed} were claimed")
-            before = self.position - self._claimed
-            if self._noise is not None:
-                self._noise.add_to(rows)
-            self._claimed -= len(rows)
-        for transcript in _transcripts.get():
-            earlier = transcript.get(name, rows)[:before]
-            transcript[name] = np.concatenate([earlier, rows])
-        return rows
-
-
-def _check_shaping(mechanism, factorization) -> None:
-    """Refuse a matrix whose columns are longer than what was planned."""
-    if isinstance(mechanism, Exact):
-        return
-    if not isinstance(mechanism, CorrelatedGaussian):
-        raise TypeError(f"{type(mechanism).__name__} is no mechanism of a stream")
-    limit = factorization.max_steps
-    enough = limit is None or (mechanism.max_steps or math.inf) <= limit
-    if not (factorization.column_norm <= mechanism.column_norm and enough):
-        raise ValueError("the plan must state the column norm of the factorization")
-    steps = mechanism.noise_std / mechanism.grid
-    if not factorization.amplification * steps <= _LARGEST_AMPLIFICATION:
-        raise ValueError(
-            f'factorization="{factorization.name}" of this workload amplifies rounding '
-            "errors until the noise is coarser than its grid, which would show the "
-            'rows: take "trivial" or "blt", or a matrix whose inverse does not grow'
-        )
-
-
-class _ShapedNoise:
-    """Correlated noise on the grid, made in blocks of steps.
-
-    Parameters
-    ----------
-    mechanism : CorrelatedGaussian
-        Scale, grid, and number of steps before the noise begins anew.
-    shaping : filter
-        Rows of Z in, rows of the shaped noise out.
-    generator : numpy.random.Generator
-        Source of Z.
-    """
-
-    def __init__(self, mechanism: CorrelatedGaussian, shaping, generator):
-        self._grid = mechanism.grid
-        self._steps = mechanism.noise_std / mechanism.grid
-        self._max_steps = mechanism.max_steps
-        self._shaping, self._generator = shaping, generator
-        self._ready = np.empty((0, mechanism.shape[0]))
-        self._drawn = 0
-
-    def add_to(self, rows: np.ndarray) -> None:
-        """Add the noise of the next steps, in place."""
-        _round_to_integers(rows, self._grid)
-        start = 0
-        while start < len(rows):
-            if not len(self._ready):
-                self._draw()
-            part = self._ready[: len(rows) - start]
-            rows[start : start + len(part)] += part
-            self._ready = self._ready[len(part) :]
-            start += len(part)
-        rows *= self._grid
-
-    def _draw(self) -> None:
-        """Draw and shape the noise of the next block, rounded to the grid."""
-        if self._drawn == self._max_steps:
-            self._shaping.reset()
-            self._drawn = 0
-        count = self._shaping.block
-        if self._max_steps is not None:
-            count = min(count, self._max_steps - self._drawn)
-        noise = np.empty((count, self._shaping.width))
-        self._generator.standard_normal(out=noise)
-        noise *= self._steps
-        shaped = self._shaping.push(noise)
-        self._ready = np.rint(shaped, out=np.empty_like(shaped))
-        self._drawn += count
 
 
 # Of this context alone: other threads and tasks release meanwhile.
@@ -537,3 +383,16 @@ def record_releases() -> Iterator[dict[str, np.ndarray]]:
     finally:
         others = (other for other in _transcripts.get() if other is not transcript)
         _transcripts.set(tuple(others))
+
+
+def record_release(name: str, released: np.ndarray) -> None:
+    """Tell audits of a release."""
+    for transcript in _transcripts.get():
+        transcript[name] = released.copy()
+
+
+def record_rows(name: str, before: int, rows: np.ndarray) -> None:
+    """Tell audits of rows of a stream, which follow after `before` others."""
+    for transcript in _transcripts.get():
+        earlier = transcript.get(name, rows[:0])[:before]
+        transcript[name] = np.concatenate([earlier, rows])

@@ -65,6 +65,25 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
 
+def second_moment_ratio(n_features: int) -> float:
+    r"""Squared diameter of the outer products of rows in the unit ball.
+
+    Parameters
+    ----------
+    n_features : int
+        Dimension d of the rows.
+
+    Returns
+    -------
+    float
+        The supremum of :math:`\|xx' - yy'\|_F^2`, and of that of the diagonals: 1 for
+        one feature, where :math:`x^2` is in [0, 1], and 2 for more.
+    """
+    if n_features < 1:
+        raise ValueError(f"n_features must be at least 1, got {n_features}")
+    return 1.0 if n_features == 1 else 2.0
+
+
 def power_product_sensitivity(
     clip_norm: float, n_samples: int, n_columns: int
 ) -> float:

@@ -18,6 +18,7 @@ PURE |= {"factorizations", "_sliced_rows"}
 USERS = {"_id_index", "_users", "_personal_models"}
 USERS |= {"_ratings_tables", "_item_catalogue"}
 BELOW_BASE = PURE | {"_progress", "sensitivity", "accounting", "_release"}
+BELOW_BASE |= {"_stream_release"}
 # Parts of an estimator: what it releases, and what it predicts.
 PARTS = {"_bounded_moments", "_lrs_private", "_lrs_prediction"}
 # Mechanisms of principal components, and what runs them in order.
@@ -26,7 +27,7 @@ COMPONENT_PARTS |= {"_projected_moment", "_spiked_release"}
 COMPONENT_PARTS |= {"_component_releases", "_pca_parameters", "_spiked_covariance"}
 COMPONENT_PARTS |= {"_component_mechanism"}
 PARTS |= COMPONENT_PARTS
-PARTS |= {"_moment_stream", "_covariance_model"}
+PARTS |= {"_moment_stream", "_moment_sums", "_moment_run", "_covariance_model"}
 BELOW_ESTIMATORS = BELOW_BASE | USERS | PARTS | {"_base"}
 # What estimators over clients share; they alone see the federation.
 FEDERATED = {"_federated_pca", "_sparse_pca"}
@@ -40,6 +41,7 @@ ALLOWED = {
     "sensitivity": {"mechanisms"},
     "accounting": {"mechanisms"},
     "_release": {"mechanisms", "accounting"},
+    "_stream_release": {"mechanisms", "accounting", "_release"},
     "_base": {"mechanisms", "accounting", "_release", "_sklearn_compat"},
     "_progress": {"_sklearn_compat"},
     "_id_index": {"_ids"},
@@ -54,7 +56,9 @@ ALLOWED = {
     "_pca_parameters": set(),
     "_lrs_private": BELOW_BASE,
     # No noise is drawn where rows are weighed.
-    "_moment_stream": BELOW_BASE - {"_release"},
+    "_moment_stream": BELOW_BASE - {"_release", "_stream_release"},
+    "_moment_sums": {"_moment_stream", "_spectral", "factorizations"},
+    "_moment_run": {"_moment_stream", "_moment_sums", "_spectral", "mechanisms"},
     "_covariance_model": {"_rows"},
     # No release is made from what belongs to users.
     "_lrs_prediction": PURE | USERS | {"accounting"},

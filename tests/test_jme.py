@@ -237,18 +237,81 @@ def test_endless_streams():
     assert stream.privacy_.mechanisms[0].max_steps is None
 
 
-def test_a_path_that_is_left_leaves_no_stream():
+def test_a_path_that_is_left_leaves_nothing():
     X = rows(600)
     model = JMECovariance()
     path = model.release_path(X)
     assert next(path).step == 1
     path.close()
     assert not hasattr(model, "_stream")
-    first, second = model.release_path(X), model.release_path(X)
-    with pytest.raises(RuntimeError, match="another fit"):
-        next(first)
-    assert [release.step for release in second][-1] == 600
-    assert model.n_samples_seen_ == 600
+    assert not hasattr(model, "covariance_")
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_the_latest_path_comes_into_the_estimator():
+    X = rows(600)
+    model = JMECovariance()
+    first, second = model.release_path(X), model.release_path(X[:500])
+    # Both were charged, and both go on; the estimator is that of the latest.
+    assert [release.step for release in second][-1] == 500
+    assert model.n_samples_seen_ == 500
+    assert [release.step for release in first][-1] == 600
+    assert model.n_samples_seen_ == 500
+
+
+PATHS = {"before it is begun": 0, "in its first block": 1, "further on": 300}
+
+
+@pytest.mark.parametrize("n_read", PATHS.values(), ids=PATHS)
+def test_a_fit_beside_an_open_path(n_read):
+    """Neither mixes with the other, nor comes back: other widths, other rows."""
+    A, B = rows(600), rows(400, d=2, seed=1)
+    model = JMECovariance(noise_seed=0)
+    path = model.release_path(A)
+    found = [next(path) for _ in range(n_read)]
+    model.fit(B)
+    kept = dict(vars(model))
+    found += list(path)
+    assert vars(model) == kept
+    assert model.n_features_in_ == 2
+    alone = JMECovariance(noise_seed=0).fit(B)
+    assert np.array_equal(model.covariance_, alone.covariance_)
+    wanted = JMECovariance(noise_seed=0).release_path(A)
+    for mine, other in zip(found, wanted, strict=True):
+        assert mine.step == other.step
+        assert np.array_equal(mine.covariance, other.covariance)
+
+
+@pytest.mark.parametrize("n_read", PATHS.values(), ids=PATHS)
+@pytest.mark.parametrize("begun", [False, True])
+def test_batches_beside_an_open_path(n_read, begun):
+    A, B = rows(600), rows(400, seed=1)
+    model = JMECovariance(noise_seed=0, horizon=1000)
+    if begun:
+        model.partial_fit(B[:100])
+    path = model.release_path(A)
+    found = [next(path) for _ in range(n_read)]
+    model.partial_fit(B[100:300] if begun else B[:300])
+    found += list(path)
+    model.partial_fit(B[300:])
+    alone = JMECovariance(noise_seed=0, horizon=1000).partial_fit(B)
+    assert model.n_samples_seen_ == 400
+    assert np.array_equal(model.covariance_, alone.covariance_)
+    wanted = list(JMECovariance(noise_seed=0, horizon=1000).release_path(A))
+    assert len(found) == 600
+    assert np.array_equal(found[-1].covariance, wanted[-1].covariance)
+
+
+def test_an_open_path_changes_no_attribute():
+    model = JMECovariance().fit(rows(d=2))
+    before = {name: value for name, value in vars(model).items() if name[0] != "_"}
+    path = model.release_path(rows(600))
+    next(path)
+    for name, value in before.items():
+        assert vars(model)[name] is value
+    model.transform(rows(d=2))
+    list(path)
+    model.transform(rows())
 
 
 @pytest.mark.parametrize("clip_norm", [1e-60, 1e-20, 1e20, 1e60])

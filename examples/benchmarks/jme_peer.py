@@ -18,7 +18,8 @@ WEIGHT = [0.2788845, 0.1406596, 0.0475893, 0.0226058]
 
 def ours(steps, width):
     """Return a function that makes all noise, on the grid."""
-    from skdpspectral._release import _ShapedNoise, noise_generator
+    from skdpspectral._release import noise_generator
+    from skdpspectral._stream_release import _ShapedNoise
     from skdpspectral.factorizations import Buffers
     from skdpspectral.factorizations._factorizations import BufferedToeplitz
     from skdpspectral.mechanisms import CorrelatedGaussian
@@ -30,7 +31,7 @@ def ours(steps, width):
 
     def run():
         noise = _ShapedNoise(mechanism, matrix.filter(width), noise_generator())
-        noise.add_to(np.zeros((steps, width)))
+        noise.add_to(np.zeros((steps, width)), 0)
 
     return run
 

@@ -16,7 +16,7 @@ from ._ledger import Ledger, Transaction, conversion_factor
 from ._ledger_file import TemporaryFolder, create
 from ._parts import Part, asserted_block, checked_blocks, whole
 from ._reports import LedgerReports, Spent
-from ._streams import advance_stream, open_stream
+from ._streams import advance_stream, open_stream, stream_position
 
 
 class PrivacyAccountant(LedgerReports):
@@ -361,6 +361,10 @@ class PrivacyAccountant(LedgerReports):
             If the ledger has the stream elsewhere; nothing is changed.
         """
         advance_stream(self._ledger(), name, position, steps)
+
+    def stream_position(self, name: str) -> int:
+        """Return how many steps a stream has made, in whichever copy."""
+        return stream_position(self._ledger(), name)
 
     def _own_part(self) -> Part:
         if self._division is None:

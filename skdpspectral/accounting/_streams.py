@@ -2,7 +2,8 @@
 
 A stream that is copied, or read back from a file, would draw the noise of its next
 steps a second time; the difference of the two releases would show the rows. So every
-advance is a compare-and-swap on the position that the ledger holds.
+advance is a compare-and-swap on the position that the ledger holds. A copy that is
+behind may take over at that position, with noise that no copy has used.
 """
 
 from __future__ import annotations
@@ -54,7 +55,40 @@ def advance_stream(ledger: Ledger, name: str, position: int, steps: int) -> None
         if moved.rowcount != 1:
             raise LedgerError(
                 "this stream was continued elsewhere, or a step of it failed: the "
-                f"ledger {ledger.path} has it past step {position}. Its noise must not "
-                "be drawn twice; go on with the newest copy, or clone the estimator to "
-                "begin a new stream"
+                f"ledger {ledger.path} does not have it at step {position}. Its noise "
+                "must not be drawn twice; go on with the newest copy. If that one is "
+                "lost, resume() goes on where the ledger is, without the rows between; "
+                "or clone the estimator to begin a new stream"
             )
+
+
+def stream_position(ledger: Ledger, name: str) -> int:
+    """Return how many steps a stream has made, in whichever copy.
+
+    Parameters
+    ----------
+    ledger : Ledger
+        Where the stream was entered.
+    name : str
+        Id of the stream.
+
+    Returns
+    -------
+    int
+        Its position.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger does not know the stream.
+    """
+    with ledger.transaction(keep=False) as transaction:
+        transaction.execute(_TABLE)
+        query = "SELECT position FROM streams WHERE id = ?"
+        row = transaction.execute(query, (name,)).fetchone()
+    if row is None:
+        raise LedgerError(
+            f"the ledger {ledger.path} does not know this stream: it is an older copy "
+            "of the ledger; clone the estimator to begin a new stream"
+        )
+    return int(row[0])

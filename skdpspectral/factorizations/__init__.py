@@ -10,6 +10,7 @@ from ._factorizations import (
     needs_steps,
     run_filter,
 )
+from ._gaps import GappedGain
 from ._optimal import optimal_matrix
 from ._workloads import Average, Custom, Exponential, Prefix, Window, Workload
 
@@ -20,6 +21,7 @@ __all__ = [
     "Custom",
     "Exponential",
     "Factorization",
+    "GappedGain",
     "NoiseGain",
     "Prefix",
     "Window",

@@ -1,4 +1,8 @@
-"""Weighted sums of rows that arrive in batches, the same for any batching."""
+"""Weighted sums of rows that arrive in batches, the same for any batching.
+
+Each accumulator has ``skip(n)``: the next n rows are not to be had, and count as zeros;
+sums over windows begin anew after them.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,9 @@ class RunningSums:
         self._total = sums[-1].copy()
         return sums
 
+    def skip(self, n_rows: int) -> None:
+        """Go on after rows that are not to be had."""
+
 
 class ExponentialSums:
     """Sums whose old rows fade by a factor a step.
@@ -55,6 +62,10 @@ class ExponentialSums:
         )
         return sums
 
+    def skip(self, n_rows: int) -> None:
+        """Go on after rows that are not to be had."""
+        self._state = self._state * self._decay**n_rows
+
 
 class WindowSums:
     """Sums of the last k rows: differences of running sums.
@@ -68,10 +79,13 @@ class WindowSums:
     """
 
     def __init__(self, width: int, length: int):
-        self._running = RunningSums(width)
+        self._width, self._length = width, length
+        self._begin()
+
+    def _begin(self) -> None:
+        self._running = RunningSums(self._width)
         # Running sums of the last k steps, oldest first.
-        self._past = np.zeros((1, width))
-        self._length = length
+        self._past = np.zeros((1, self._width))
 
     def push(self, rows: np.ndarray) -> np.ndarray:
         """Return the sums after each row, of shape (b, width)."""
@@ -83,6 +97,10 @@ class WindowSums:
         sums = known[n_past:] - known[np.maximum(before, 0)]
         self._past = known[-min(self._length, len(known)) :].copy()
         return sums
+
+    def skip(self, n_rows: int) -> None:
+        """Begin anew after rows that are not to be had."""
+        self._begin()
 
 
 class DenseSums:
@@ -111,3 +129,7 @@ class DenseSums:
             sums[offset] = self._weights[step, : step + 1] @ self._rows[: step + 1]
         self._step = stop
         return sums
+
+    def skip(self, n_rows: int) -> None:
+        """Go on after rows that are not to be had."""
+        self._step += n_rows

@@ -96,6 +96,12 @@ class Buffers:
         shares = np.linalg.solve(vectors.astype(complex), ones.astype(complex))
         return (self.weight @ vectors) * shares, roots
 
+    def inverse_norm(self) -> float:
+        """Return the 2-norm of the first column of the inverse, over all steps."""
+        r, roots = self.inverse_parts()
+        total = 1.0 + np.real(r @ (1.0 / (1.0 - np.outer(roots, roots))) @ r)
+        return math.sqrt(max(float(total), 1.0))
+
     def prefix_error(self, n: int) -> float:
         r"""Return :math:`|C| \, \|E_1 C^{-1}\|_F / \sqrt n` in closed form."""
         r, roots = self.inverse_parts()

@@ -10,6 +10,8 @@ from scipy.linalg import solve_triangular
 from ._factorizations import Factorization
 from ._workloads import Workload
 
+_CHUNK = 4096
+
 
 class NoiseGain:
     """Variances of shaped noise, step by step, for independent unit noise Z.
@@ -70,6 +72,26 @@ class NoiseGain:
         squares : ndarray of shape (n_steps,)
             The core's sum of the variances of single rows.
         """
+        both = self._advance(n_steps)
+        return both[:, 0], self._squares.push(both[:, 1:].copy())[:, 0]
+
+    def skip(self, n_steps: int) -> None:
+        """Pass over steps whose rows no sum of `squares` has.
+
+        The variances of the core are those of sums over all steps nevertheless; see
+        :class:`GappedGain`.
+
+        Parameters
+        ----------
+        n_steps : int
+            How many steps.
+        """
+        for start in range(0, n_steps, _CHUNK):
+            self._advance(min(_CHUNK, n_steps - start))
+        self._squares.skip(n_steps)
+
+    def _advance(self, n_steps: int) -> np.ndarray:
+        """Return variances of the core and of single rows, a row a step."""
         pieces = []
         while n_steps:
             if self._place == self._block_steps:
@@ -81,8 +103,7 @@ class NoiseGain:
             n_steps -= count
             self._place += count
             self._last = tuple(pieces[-1][-1])
-        both = np.concatenate(pieces)
-        return both[:, 0], self._squares.push(both[:, 1:].copy())[:, 0]
+        return np.concatenate(pieces)
 
     def _next(self, count: int) -> np.ndarray:
         if self._rows is not None:

@@ -2,7 +2,8 @@ r"""Factorizations A = B C of workloads: C shapes the noise, its columns bound i
 
 A stream of rows x is released as :math:`C x + Z` with independent noise Z, from which
 :math:`x + C^{-1} Z` and every weighted sum of it follow. A row moves :math:`C x` by at
-most its own change times :math:`|C|`, the largest norm of a column of C.
+most its own change times :math:`|C|`, the largest norm of a column of C. The scale of C
+is arbitrary: here it is such that noise of single steps is not smaller than Z.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from scipy.linalg import solve_triangular
 from ._buffers import Buffers, faded_buffers, prefix_buffers
 from ._filters import Buffered, Convolution, Identity, Triangular
 from ._optimal import optimal_matrix
-from ._series import binomial_series, inverse_series, toeplitz_matrix
+from ._series import (
+    binomial_series,
+    inverse_series,
+    scale_to_unit,
+    toeplitz_matrix,
+)
 from ._workloads import Workload
 
 # Norms are evaluated in float64: rounded up by more than any of them is off.
@@ -21,6 +27,12 @@ _ROUND_UP = 1.0 + 1e-9
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
 # Dense matrices and their history are held in memory.
 LARGEST_DENSE = 5000
+# So are the columns of Toeplitz matrices, and the rows of noise that "sqrt" keeps.
+LARGEST_BANDED = 10**7
+# Errors of the noise stay below 2**-6 of a step of its grid, and 16 standard deviations
+# of it below 2**51 steps, where float64 holds integers and their sums exactly.
+_MOST_AMPLIFIED_STEPS = 2.0**39
+_MOST_NOISE_STEPS = 2.0**47
 
 
 class Factorization:
@@ -36,14 +48,46 @@ class Factorization:
         Upper bound on the largest 2-norm of a column over these steps.
     amplification : float
         How many times an error in :math:`C^{-1} Z`, relative to the terms that it is
-        summed from, is larger in Z: about 1 for identities and recursions that fade,
-        the largest row sum of :math:`|C| |C^{-1}|`, or a bound on it, for others.
+        summed from, is larger in Z: 0 for identities, which make none, about 1 for
+        recursions that fade, the largest row sum of :math:`|C| |C^{-1}|`, or a bound
+        on it, for others.
+    noise_gain : float
+        Upper bound on the standard deviation of :math:`C^{-1} Z` at any step, in units
+        of that of Z.
     """
 
     name = "trivial"
     max_steps: int | None = None
     column_norm = 1.0
-    amplification = 1.0
+    amplification = 0.0
+    noise_gain = 1.0
+
+    def check_precision(self, steps: float) -> None:
+        """Refuse a matrix whose noise float64 can't hold on its grid.
+
+        Parameters
+        ----------
+        steps : float
+            Standard deviation of Z in steps of the grid.
+
+        Raises
+        ------
+        ValueError
+            If rounding errors, or the noise itself, are too large.
+        """
+        if not self.amplification * steps <= _MOST_AMPLIFIED_STEPS:
+            raise ValueError(
+                f'factorization="{self.name}" of this workload amplifies rounding '
+                "errors until the noise is coarser than its grid, which would show the "
+                'rows: take "trivial" or "blt", or a matrix whose inverse does not grow'
+            )
+        if not self.noise_gain * steps <= _MOST_NOISE_STEPS:
+            raise ValueError(
+                f'factorization="{self.name}" makes the noise of some steps '
+                f"{self.noise_gain:.1e} times larger than float64 can hold beside that "
+                'of others: take "trivial" or "blt", or a matrix whose diagonal is '
+                "closer to the norms of its columns"
+            )
 
     def filter(self, width: int):
         """Return a filter of rows of a width: Z in, :math:`C^{-1} Z` out."""
@@ -68,9 +112,9 @@ class Banded(Factorization):
     name : str
         How it was made.
     inverse : ndarray of shape (m,)
-        The column; zero beyond.
+        The column, which begins with 1; zero beyond.
     column : ndarray of shape (n,)
-        First column of C over all steps.
+        First column of C over all steps, which begins with 1.
     """
 
     def __init__(self, name: str, inverse: np.ndarray, column: np.ndarray):
@@ -79,6 +123,7 @@ class Banded(Factorization):
         self.column_norm = _ROUND_UP * float(np.linalg.norm(column))
         with np.errstate(over="ignore"):
             sums = [float(np.abs(part).sum()) for part in (column, inverse)]
+            self.noise_gain = _ROUND_UP * float(np.linalg.norm(inverse))
         self.amplification = sums[0] * sums[1]
 
     def filter(self, width):
@@ -104,10 +149,12 @@ class BufferedToeplitz(Factorization):
     """
 
     name = "blt"
+    amplification = 1.0
 
     def __init__(self, buffers: Buffers, n: int | None):
         self.buffers, self.max_steps = buffers, n
         self.column_norm = _ROUND_UP * buffers.column_norm(n)
+        self.noise_gain = _ROUND_UP * buffers.inverse_norm()
 
     def filter(self, width):
         """Return a filter in constant memory."""
@@ -119,24 +166,23 @@ class BufferedToeplitz(Factorization):
 
 
 class Dense(Factorization):
-    """Any lower-triangular matrix.
+    """Any lower-triangular matrix, divided by the largest norm of its columns.
 
     Parameters
     ----------
     name : str
         How it was made.
     matrix : ndarray of shape (n, n)
-        C, with a diagonal without zeros.
+        C, of any scale, with a diagonal without zeros.
     """
 
     def __init__(self, name: str, matrix: np.ndarray):
         self.name, self.max_steps = name, len(matrix)
-        self._matrix = np.array(matrix, dtype=np.float64)
-        # By a power of two, so that no square that matters underflows.
-        unit = 2.0 ** np.frexp(np.abs(self._matrix).max())[1]
-        norms = np.linalg.norm(self._matrix / unit, axis=0)
-        self.column_norm = _ROUND_UP * float(norms.max()) * unit
-        self.amplification = _row_sums_of_products(self._matrix / unit)
+        matrix = scale_to_unit(np.array(matrix, dtype=np.float64))[0]
+        self._matrix = matrix / np.linalg.norm(matrix, axis=0).max()
+        norms = np.linalg.norm(self._matrix, axis=0)
+        self.column_norm = _ROUND_UP * float(norms.max())
+        self.amplification, self.noise_gain = _error_bounds(self._matrix)
 
     def filter(self, width):
         """Return a filter that keeps the shaped noise of all steps."""
@@ -151,13 +197,17 @@ class Dense(Factorization):
         return None
 
 
-def _row_sums_of_products(matrix: np.ndarray) -> float:
-    """Largest row sum of |C| |C^-1|; infinite where it is beyond float64."""
+def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:
+    """Return the largest row sum of |C| |C^-1|, and the largest row norm of C^-1.
+
+    They are infinite where they are beyond float64.
+    """
     with np.errstate(all="ignore"):
         inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
         sums = np.abs(matrix) @ np.abs(inverse).sum(axis=1)
-    largest = float(sums.max())
-    return largest if np.isfinite(largest) else np.inf
+        norms = _ROUND_UP * np.linalg.norm(inverse, axis=1)
+    largest = [float(values.max()) for values in (sums, norms)]
+    return tuple(value if np.isfinite(value) else np.inf for value in largest)
 
 
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
@@ -230,6 +280,12 @@ def factorize(
         return Factorization()
     if name == "blt":
         return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
+    if name in ("bisr", "sqrt") and n_steps > LARGEST_BANDED:
+        raise ValueError(
+            f'factorization="{name}" holds a number for each step: at most '
+            f"{LARGEST_BANDED} steps; choose a smaller horizon, or take "
+            '"blt", which needs constant memory'
+        )
     if name == "bisr":
         band = _bisr_column(workload, min(bandwidth, n_steps))
         return Banded(name, band, inverse_series(band, n_steps))
@@ -246,7 +302,12 @@ def _square_root(workload: Workload, n: int) -> Factorization:
     if not workload.toeplitz:
         raise ValueError(
             'factorization="sqrt" needs a workload whose weights depend on the age of '
-            'a row alone; take "optimal" for other arrays'
+            'row alone; take "optimal" for other arrays'
+        )
+    if not workload.column(1)[0] > 0.0:
+        raise ValueError(
+            'factorization="sqrt" needs a workload that counts the newest row: its '
+            'diagonal must not be 0; take "trivial"'
         )
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 
@@ -268,8 +329,8 @@ def _buffers(workload: Workload, n: int | None) -> Buffers:
 def _check_dense(n: int) -> None:
     if n > LARGEST_DENSE:
         raise ValueError(
-            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps, got '
-            f'{n}; take "blt" or "sqrt"'
+            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; choose '
+            'a smaller horizon, or take "blt" or "sqrt"'
         )
 
 

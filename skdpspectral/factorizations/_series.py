@@ -27,6 +27,26 @@ def toeplitz_matrix(column) -> np.ndarray:
     return toeplitz(column, np.zeros_like(column))
 
 
+def scale_to_unit(values: np.ndarray) -> tuple[np.ndarray, float]:
+    """Scale an array by a power of two, exactly, so that its largest modulus is near 1.
+
+    Parameters
+    ----------
+    values : ndarray
+        Finite numbers, not all of them zero.
+
+    Returns
+    -------
+    scaled : ndarray
+        With a largest modulus in [1, 2), or less where it was below 1e-301.
+    exponent : int
+        ``values`` are ``scaled * 2**exponent``.
+    """
+    # Not beyond what a float can undo.
+    exponent = max(int(np.frexp(np.abs(values).max())[1]) - 1, -1000)
+    return np.ldexp(values, -exponent), exponent
+
+
 def multiply_series(first, second, n: int) -> np.ndarray:
     """First n coefficients of a product of two power series."""
     first, second = first[:n], second[:n]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ._accumulators import DenseSums, ExponentialSums, RunningSums, WindowSums
@@ -10,6 +12,7 @@ from ._series import (
     inverse_series,
     multiply_series,
     root_series,
+    scale_to_unit,
     spread_series,
     toeplitz_matrix,
 )
@@ -32,12 +35,15 @@ class Workload:
     growing : bool
         Whether weights of old rows do not fade, so that no factorization but the
         trivial one has column norms that are bounded for all lengths.
+    normalised : bool
+        Whether it is of means: the core is divided by the sum of its weights.
     """
 
     name = "prefix"
     max_steps: int | None = None
     toeplitz = True
     growing = True
+    normalised = False
 
     def column(self, n: int) -> np.ndarray:
         """Return the first n weights of the core, of the newest row first."""
@@ -53,7 +59,7 @@ class Workload:
 
     def divisors(self, steps) -> np.ndarray:
         """Return what the core is divided by at steps 1, 2, ..."""
-        return np.ones(len(steps))
+        return self.totals(steps) if self.normalised else np.ones(len(steps))
 
     def fade(self, steps) -> np.ndarray:
         """Return what is left of a sum after so many steps without new rows."""
@@ -66,6 +72,10 @@ class Workload:
     def matrix(self, n: int) -> np.ndarray:
         """Return the workload as a matrix of shape (n, n)."""
         return self.core_matrix(n) / self.divisors(np.arange(1, n + 1))[:, None]
+
+    def weights_at(self, step: int) -> np.ndarray:
+        """Return the core's weights of rows 1..step at a step."""
+        return self.column(step)[::-1]
 
     def sums(self, width: int):
         """Return an accumulator that weighs rows of a width, step by step."""
@@ -83,10 +93,7 @@ class Average(Workload):
     """Means of all rows so far."""
 
     name = "average"
-
-    def divisors(self, steps):
-        """Return the number of rows so far."""
-        return np.asarray(steps, dtype=np.float64)
+    normalised = True
 
 
 class Exponential(Workload):
@@ -140,6 +147,7 @@ class Window(Workload):
 
     name = "window"
     growing = False
+    normalised = True
 
     def __init__(self, length: int):
         self.length = int(length)
@@ -158,10 +166,6 @@ class Window(Workload):
         """Return the number of rows in the window."""
         return np.minimum(np.asarray(steps, dtype=np.float64), self.length)
 
-    def divisors(self, steps):
-        """Return the number of rows in the window."""
-        return self.totals(steps)
-
     def sums(self, width):
         """Return an accumulator."""
         return WindowSums(width, self.length)
@@ -173,6 +177,9 @@ class Window(Workload):
 class Custom(Workload):
     """Weights given as a lower-triangular array.
 
+    The core is scaled by a power of two, so that no square of a weight that matters
+    is beyond float64.
+
     Parameters
     ----------
     weights : array-like of shape (n, n)
@@ -182,7 +189,8 @@ class Custom(Workload):
     name = "custom"
 
     def __init__(self, weights):
-        self.weights = np.asarray(weights, dtype=np.float64)
+        weights = np.asarray(weights, dtype=np.float64)
+        self.weights, self._exponent = scale_to_unit(weights)
         self.max_steps = len(self.weights)
         same = toeplitz_matrix(self.weights[:, 0])
         self.toeplitz = bool(np.array_equal(self.weights, same))
@@ -192,11 +200,17 @@ class Custom(Workload):
         return self.weights[:n, 0]
 
     def root(self, n, power=0.5):
-        """Return n coefficients of a power of a Toeplitz core."""
-        root = root_series(self.column(n))
+        """Return n coefficients of a power of a Toeplitz core over its diagonal."""
+        column = self.column(n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            root = root_series(column / column[0])
         if power > 0:
             return root
         return inverse_series(root)
+
+    def divisors(self, steps):
+        """Return what the weights were scaled by."""
+        return np.full(len(steps), math.ldexp(1.0, -self._exponent))
 
     def totals(self, steps):
         """Return the sums of the rows of weights."""
@@ -205,6 +219,10 @@ class Custom(Workload):
     def core_matrix(self, n):
         """Return the leading block of the weights."""
         return self.weights[:n, :n]
+
+    def weights_at(self, step):
+        """Return a row of weights."""
+        return self.weights[step - 1, :step]
 
     def sums(self, width):
         """Return an accumulator."""

@@ -6,13 +6,14 @@ release. It holds no data, draws no noise and derives no sensitivity.
 
 from ._alternatives import Alternatives
 from ._correlated import CorrelatedGaussian
-from ._gaussian import Exact, Gaussian, Mechanism
+from ._gaussian import GRID_BITS, Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
 from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbours, Unit
 
 __all__ = [
+    "GRID_BITS",
     "Alternatives",
     "Assumption",
     "CorrelatedGaussian",

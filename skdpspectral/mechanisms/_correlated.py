@@ -6,7 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._gaussian import Gaussian
+from ._gaussian import GRID_BITS, MAX_GRID_BITS, Gaussian
+
+# Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
+# unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
+# at most 2**-6 of a step.
+AMPLIFIED_BITS = 39
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,9 @@ class CorrelatedGaussian(Gaussian):
         Where C is from, for reports.
     max_steps : int or None, default=None
         Number of steps that `column_norm` holds for; None for any number.
+    amplification : float, default=0.0
+        How many times rounding errors of the shaped noise are larger in Z; the grid is
+        so coarse that they stay far below a step of it.
     renewed : bool, default=False
         Whether fresh noise takes over after `max_steps`: C is then one block of a
         block-diagonal matrix.
@@ -57,13 +65,22 @@ class CorrelatedGaussian(Gaussian):
     factorization: str = "trivial"
     max_steps: int | None = None
     renewed: bool = False
+    amplification: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0.0 < self.column_norm < math.inf:
             raise ValueError(f"column_norm of {self.name!r} must be positive, finite")
+        if not 0.0 <= self.amplification < math.inf:
+            raise ValueError(f"amplification of {self.name!r} must be at least 0")
         if self.symmetric or len(self.shape) != 1:
             raise ValueError(f"rows of {self.name!r} must be vectors")
+
+    @property
+    def _most_grid_bits(self) -> int:
+        # A step of the grid is up to twice as fine as its bits say.
+        amplified = math.frexp(max(self.amplification, 1e-300))[1]
+        return max(GRID_BITS, min(MAX_GRID_BITS, AMPLIFIED_BITS - 1 - amplified))
 
     @property
     def charged_sensitivity(self) -> float:

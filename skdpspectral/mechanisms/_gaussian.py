@@ -104,9 +104,14 @@ class Gaussian:
         return math.prod(self.shape)
 
     @property
+    def _most_grid_bits(self) -> int:
+        """Logarithm of the finest grid below the noise."""
+        return MAX_GRID_BITS
+
+    @property
     def grid(self) -> float:
         """Spacing of the grid that every released number lies on."""
-        finest = math.ldexp(self.noise_std, -MAX_GRID_BITS)
+        finest = math.ldexp(self.noise_std, -self._most_grid_bits)
         usual = math.ldexp(self.noise_std, -GRID_BITS)
         cheap = GRID_SHARE * self.sensitivity / math.sqrt(math.prod(self.shape))
         exact = math.ldexp(self.magnitude, -MAX_INTEGER_BITS)

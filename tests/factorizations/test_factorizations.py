@@ -8,6 +8,7 @@ from skdpspectral.factorizations import (
     Average,
     Custom,
     Exponential,
+    GappedGain,
     NoiseGain,
     Prefix,
     Window,
@@ -99,6 +100,97 @@ def test_gain_over_restarts(workload, name):
     gain = NoiseGain(workload, factorize(workload, name, size), size)
     found = np.concatenate([gain.push(steps)[0] for steps in (3, 10, 8)])
     assert np.allclose(found, core, rtol=1e-9)
+
+
+GAPPED = [Prefix(), Average(), Exponential(0.9), Window(10), TOEPLITZ]
+GAPPED += [Custom(WEIGHTS)]
+
+
+@pytest.mark.parametrize("workload", GAPPED, ids=label)
+@pytest.mark.parametrize("name", [*NAMES, "optimal", "array"])
+@pytest.mark.parametrize("block", [None, 13])
+def test_gain_of_sums_with_gaps(workload, name, block):
+    """Against the dense matrix, with zeros for the weights of two gaps."""
+    n, first, second = 60, (20, 27), (40, 41)
+    if workload.name == "custom":
+        workload = Custom(workload.weights[:n, :n])
+    if block and (workload.name in ("custom", "window") or name == "array"):
+        pytest.skip("noise of these is not renewed")
+    if name == "sqrt" and not workload.toeplitz:
+        pytest.skip("no square root")
+    if name == "array":
+        name = np.tril(np.random.default_rng(0).uniform(0, 0.3, (n, n))) + np.eye(n)
+    factorization = factorize(workload, name, block or n)
+    C = factorization.matrix(block or n)
+    if block:
+        C = np.kron(np.eye(5), C)[:n, :n]
+    inverse = np.linalg.inv(C)
+    plain = NoiseGain(workload, factorization, block)
+    plain.push(20)
+    gain = GappedGain(workload, factorization, block, plain, 20)
+    gain.skip(7)
+    found = [gain.push(5), gain.push(8)]
+    core = [*found[0][0][[1, 4]], *found[1][0][[-1]]]
+    gain.skip(1)
+    found.append(gain.push(19))
+    core += [*found[2][0][[0, 8, 9, 10, -1]]]
+    for step, value in zip((29, 32, 40, 42, 50, 51, 52, 60), core, strict=True):
+        weights = workload.core_matrix(n)[step - 1].copy()
+        for start, stop in (first, second):
+            begun = 0 if workload.name == "window" else start
+            weights[begun : stop if step > stop else begun] = 0.0
+        assert value == pytest.approx(((weights @ inverse) ** 2).sum(), rel=1e-9)
+        if step in (40, 60):
+            squares = found[1 if step == 40 else 2][1][-1]
+            wanted = weights @ (inverse**2).sum(axis=1)
+            assert squares == pytest.approx(wanted, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["trivial", "blt"])
+def test_gaps_of_long_streams_cost_no_time(name):
+    """Steps are passed over by doubling: 10**12 of them are as quick as ten."""
+    workload = Exponential(0.99)
+    factorization = factorize(workload, name)
+    plain = NoiseGain(workload, factorization)
+    plain.push(5000)
+    gain = GappedGain(workload, factorization, None, plain, 5000)
+    before = gain._variance.at(5000)
+    gain._variance.skip(10**12)
+    assert gain._variance.at(5000 + 10**12) == 0.0
+    # Where the gap is forgotten, it is as if there had been none.
+    assert gain._variance.at(10_000 + 10**12) == pytest.approx(before, rel=1e-9)
+
+
+def test_the_scale_of_arrays_is_arbitrary():
+    """The same matrix to the last bit, by powers of two, and nearly so by others."""
+    rng = np.random.default_rng(0)
+    C = np.tril(rng.uniform(0.1, 1.0, (20, 20))) + np.eye(20)
+    unit = factorize(Prefix(), C)
+    assert 1.0 <= unit.column_norm <= 1 + 1e-8
+    assert np.linalg.norm(unit.matrix(20), axis=0).max() <= unit.column_norm
+    for power in (-1000, -40, 40, 1000):
+        other = factorize(Prefix(), np.ldexp(C, power))
+        assert np.array_equal(other.matrix(20), unit.matrix(20))
+    for scale in (1e-300, 1e-18, 1e12, 1e300):
+        other = factorize(Prefix(), scale * C)
+        assert np.allclose(other.matrix(20), unit.matrix(20), rtol=1e-12)
+    weights = np.tril(rng.uniform(0.5, 1.0, (20, 20)))
+    for name in ("sqrt", "optimal", "bisr", "blt"):
+        core = np.tril(np.ones((20, 20))) if name == "sqrt" else weights
+        for scale in (1e-300, 1e-18, 1e300):
+            other = factorize(Custom(scale * core), name)
+            whole = factorize(Custom(core), name)
+            assert np.allclose(other.matrix(20), whole.matrix(20), rtol=1e-6)
+            assert 1.0 <= other.column_norm < 10.0
+
+
+@pytest.mark.parametrize("name", ["trivial", "blt", "sqrt", "bisr", "optimal"])
+def test_bounds_of_the_noise_of_a_step(name):
+    workload = Prefix()
+    factorization = factorize(workload, name, 200)
+    inverse = np.linalg.inv(factorization.matrix(200))
+    largest = np.linalg.norm(inverse, axis=1).max()
+    assert largest * (1 - 1e-12) <= factorization.noise_gain <= largest * 1.01
 
 
 @pytest.mark.parametrize(
@@ -203,7 +295,7 @@ def test_arrays_are_checked():
             check_triangular("C", bad)
     with pytest.raises(ValueError, match="age"):
         factorize(Custom(WEIGHTS), "sqrt")
-    singular = np.tril(np.random.default_rng(5).uniform(0.1, 1.0, (250, 250)))
+    singular = np.tril(np.random.default_rng(1).uniform(0.1, 1.0, (250, 250)))
     with pytest.raises(ValueError, match="singular"):
         factorize(Custom(singular), "optimal")
     with pytest.raises(ValueError, match="at most"):

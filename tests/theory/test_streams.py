@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from skdpspectral import JMECovariance
 from skdpspectral._spectral import MomentRows
 from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import CorrelatedGaussian
@@ -13,6 +14,7 @@ from skdpspectral.sensitivity import (
     free_moment_weight,
     free_trace_weight,
     joint_moment_ratio,
+    second_moment_ratio,
     separate_moments_ratio,
 )
 
@@ -52,6 +54,17 @@ def test_packed_rows_move_by_the_joint_sensitivity(nu, d, diagonal):
     if not diagonal:
         assert moved >= bound * (1 - 1e-5)
     assert bound <= separate_moments_ratio(nu) <= concatenated_moments_ratio(nu)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_products_alone_move_by_their_ratio(d, diagonal):
+    """No pair of rows moves them further, and some pair as far."""
+    rows = MomentRows(d, 1.0, diagonal=diagonal, first=False)
+    moved, bound = largest_move(rows, d), second_moment_ratio(d)
+    assert bound * (1 - 1e-5) <= moved <= bound * (1 + 1e-12)
+    plan = JMECovariance(assume_centered=True, clip_norm=3.0).privacy_plan(10, d)
+    assert plan["moments"].sensitivity == pytest.approx(3.0 * math.sqrt(bound))
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
