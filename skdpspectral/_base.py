@@ -116,6 +116,7 @@ class PrivateEstimator(BaseEstimator):
         There are `levels` further calls between this one and the user's.
         """
         self._warn_beforehand(n_public, self.delta, levels)
+        self._warn_of_weaker(plan, self.epsilon, levels)
         return kind(
             plan,
             self._governing_accountant(),
@@ -143,6 +144,18 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyLeakWarning,
                 stacklevel=level,
             )
+
+    def _warn_of_weaker(self, plan: PrivacyPlan, epsilon, levels: int = 0) -> bool:
+        """Warn, and return True, if a plan claims less than was asked for."""
+        if epsilon is None or not plan.epsilon > epsilon:
+            return False
+        warnings.warn(
+            f"{type(self).__name__} is private with epsilon={plan.epsilon:.4g}, not "
+            f"{epsilon:g}: that is what holds of the noise that its parameters ask for",
+            PrivacyLeakWarning,
+            stacklevel=4 + self._levels_around_fit + levels,
+        )
+        return True
 
     def _governing_accountant(self):
         """Return the estimator's own accountant, or that of a ``with`` block."""

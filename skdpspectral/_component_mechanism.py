@@ -31,8 +31,8 @@ class ComponentMechanism:
         Public range of private lengths.
     calibration : {"exact", "paper"}, default="exact"
         How noise is made from a budget; "paper" is for "spiked".
-    constant : float, default=4.0
-        Constant of the sensitivities of "spiked".
+    constant : float, default=1.0
+        Constant of the papers' formulas, for "paper".
     """
 
     name: str = "gaussian"
@@ -40,7 +40,7 @@ class ComponentMechanism:
     noise: float | None = None
     norm_range: tuple[float, float] = (1e-6, 1e6)
     calibration: str = "exact"
-    constant: float = 4.0
+    constant: float = 1.0
 
     def __post_init__(self) -> None:
         chosen = {"mechanism": (self.name, _NAMES)}
@@ -79,12 +79,13 @@ class ComponentMechanism:
         name, more = parameters.mechanism, {}
         if name != "spiked":  # whose model has no private lengths
             more["norm_range"] = public_range(parameters, unit)
+        if parameters.sensitivity_constant is not None:
+            more["constant"] = check_real(_CONSTANT, parameters.sensitivity_constant)
         return cls(
             name,
             signal,
             noise,
             calibration=parameters.calibration,
-            constant=check_real(_CONSTANT, parameters.sensitivity_constant),
             **more,
         )
 
@@ -149,8 +150,9 @@ class ComponentMechanism:
                 rows.n_features,
                 self.signal,
                 self.noise,
-                self.constant,
                 covariance,
+                self.calibration,
+                self.constant,
             )
         return ComponentReleases(
             rows=rows,
@@ -183,17 +185,25 @@ class ComponentMechanism:
         Returns
         -------
         PrivacyPlan
-            Which says what the guarantee rests on.
+            Which says what the guarantee rests on. Its epsilon may be larger than the
+            one that was asked for with the noise of the papers alone.
+
+        Raises
+        ------
+        ValueError
+            If the model of "spiked" has no bound for so many rows.
         """
-        if self.calibration == "paper":
-            mechanisms = releases.paper_mechanisms(epsilon, delta, mu)
+        if not self.spiked:
+            mechanisms, remarks = releases.mechanisms(mu), releases.remarks()
         else:
-            mechanisms = releases.mechanisms(mu)
+            asked = epsilon
+            mechanisms, epsilon = releases.plan(asked, delta)
+            remarks = releases.remarks(asked, delta, epsilon)
         return PrivacyPlan(
             epsilon=epsilon,
             delta=delta,
             mechanisms=mechanisms,
             assumption=Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE,
-            remarks=releases.remarks(),
+            remarks=remarks,
             **more,
         )

@@ -227,7 +227,8 @@ class FederatedEstimator(
                 )
             if group.name in plans:
                 raise ValueError(f"two clients have the name {group.name!r}")
-            plan = task.plan(group.n_rows, *budget, type(self).__name__, seeded)
+            name = type(self).__name__
+            plan = task.plan_of(group.name, group.n_rows, *budget, name, seeded)
             plans[group.name] = plan
         return ParallelPlan.of(plans)
 
@@ -259,6 +260,10 @@ class FederatedEstimator(
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
         self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
+        budgets = [epsilon for epsilon, _ in self._client_budgets(groups)]
+        for group, epsilon in zip(groups, budgets, strict=True):
+            if self._warn_of_weaker(plans[group.name], epsilon):
+                break
         self._charge(plans)
         seeds = [None] * len(groups)
         if self.noise_seed is not None:
@@ -270,9 +275,10 @@ class FederatedEstimator(
                 np.ascontiguousarray(table.features(group.rows)),
                 task,
                 plans[group.name],
+                epsilon,
                 seed,
             )
-            for group, seed in zip(groups, seeds, strict=True)
+            for group, epsilon, seed in zip(groups, budgets, seeds, strict=True)
         }
         self.n_samples_ = len(table.X)
         self.privacy_ = plan

@@ -73,10 +73,14 @@ class FederatedDPPCA(FederatedEstimator):
         Public range in which lengths of rows, along and across the components, are
         searched for private medians; in units of the data.
     calibration : {"exact", "paper"}, default="exact"
-        "paper" is for ``mechanism="spiked"``: the classical bound, with epsilon and
-        delta halved, as the papers print it.
-    sensitivity_constant : float, default=4.0
-        Constant of the sensitivities of ``mechanism="spiked"``.
+        "paper" is for figures with ``mechanism="spiked"``: the classical bound, with
+        epsilon and delta halved, and sensitivities to first order, as the papers print
+        them. ``privacy_`` and the ledger say what a theorem shows of that noise, which
+        is often a larger epsilon: then a :class:`~skdpspectral.PrivacyLeakWarning`
+        says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
     eigengap : float or None, default=None
         Public gap between the r-th and the next eigenvalue of the bounded rows' second
         moment, for the weights of "gaussian". None takes it from the released
@@ -158,10 +162,11 @@ class FederatedDPPCA(FederatedEstimator):
     person with rows at two clients is protected by the root of the sum of both
     squared :math:`\mu` alone.
 
-    **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
-    independent Gaussian rows of mean zero and spiked covariance, each replaced by
-    another such row. For other data it is not private at all; ``privacy_`` says so, as
-    a whole and for every client, and so does the ledger.
+    **With** ``mechanism="spiked"`` the guarantee is for independent Gaussian rows of
+    mean zero whose covariance is the spiked one that is stated, one of them replaced by
+    another such row (:ref:`theorem-spiked-projector`); clients with too few rows for it
+    are refused by name. For other data it is not private at all; ``privacy_`` says so,
+    as a whole and for every client, and so does the ledger.
 
     Client j of the default sends the top r eigenvectors :math:`U_j` of its noisy
     second moment, by value; the server takes the top r of :math:`\sum w_j U_j U_j'`
@@ -211,7 +216,7 @@ class FederatedDPPCA(FederatedEstimator):
         "noise_variance": [Real, None],
         "norm_range": [tuple, list, np.ndarray],
         "calibration": [StrOptions({"exact", "paper"})],
-        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither")],
+        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither"), None],
         "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
     }
     _array_parameters: ClassVar[tuple[str, ...]] = (
@@ -235,7 +240,7 @@ class FederatedDPPCA(FederatedEstimator):
         noise_variance=None,
         norm_range=(1e-6, 1e6),
         calibration="exact",
-        sensitivity_constant=4.0,
+        sensitivity_constant=None,
         eigengap=None,
         client_feature=None,
         min_clients=1,

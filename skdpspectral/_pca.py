@@ -100,10 +100,14 @@ class DPPCA(
         Public range in which lengths of rows, along and across the components, are
         searched for private medians; in units of the data.
     calibration : {"exact", "paper"}, default="exact"
-        "paper" is for ``mechanism="spiked"``: the classical bound, with epsilon and
-        delta halved, as the papers print it.
-    sensitivity_constant : float, default=4.0
-        Constant of the sensitivities of ``mechanism="spiked"``.
+        "paper" is for figures with ``mechanism="spiked"``: the classical bound, with
+        epsilon and delta halved, and sensitivities to first order, as the papers print
+        them. ``privacy_`` and the ledger say what a theorem shows of that noise, which
+        is often a larger epsilon: then a :class:`~skdpspectral.PrivacyLeakWarning`
+        says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads the data. None takes
         that of the enclosing ``with`` block, if any.
@@ -169,10 +173,12 @@ class DPPCA(
     sensitivity :math:`2 R / n` for rows in a ball of radius R.
     The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
 
-    **With** ``mechanism="spiked"`` the noise suffices, with high probability, for
-    independent Gaussian rows of mean zero and spiked covariance, or sub-Gaussian ones
-    with that covariance, which is their variance proxy too, each replaced by another
-    such row. For other data it is not private at all; ``privacy_`` says so.
+    **With** ``mechanism="spiked"`` the guarantee is for independent Gaussian rows of
+    mean zero whose covariance is the spiked one that is stated, one of them replaced by
+    another such row. A theorem bounds what that changes, outside an event whose
+    probability `delta` includes (:ref:`theorem-spiked-projector`); where it knows no
+    bound, as with few rows or a weak signal, the fit is refused. For other data it is
+    not private at all; ``privacy_`` says so.
 
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about
@@ -217,7 +223,7 @@ class DPPCA(
         "noise_variance": [Real, None],
         "norm_range": [tuple, list, np.ndarray],
         "calibration": [StrOptions({"exact", "paper"})],
-        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither")],
+        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither"), None],
     }
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "bounds",
@@ -243,7 +249,7 @@ class DPPCA(
         noise_variance=None,
         norm_range=(1e-6, 1e6),
         calibration="exact",
-        sensitivity_constant=4.0,
+        sensitivity_constant=None,
         accountant=None,
         allow_seeded=False,
         noise_seed=None,

@@ -68,11 +68,18 @@ def check_mechanism(pca, n_features: int) -> None:
             'calibration="paper" is for mechanism="spiked" alone: elsewhere it would '
             "only add noise"
         )
+    if pca.sensitivity_constant is not None and pca.calibration != "paper":
+        raise ValueError(
+            'sensitivity_constant is for calibration="paper" alone: other noise needs '
+            "no constant; leave it None"
+        )
     staged = mechanism in ("two-stage", "spiked")
-    if staged and rank != "auto" and rank >= n_features:
+    least = 1 if rank == "auto" else rank
+    if staged and least >= n_features:
         raise ValueError(
             f"mechanism={mechanism!r} needs n_components below n_features, got "
-            f'n_components={rank} for n_features={n_features}; use mechanism="gaussian"'
+            f"n_components={rank!r} for n_features={n_features}; use "
+            'mechanism="gaussian"'
         )
     _check_use(pca)
 

@@ -1,7 +1,8 @@
 """Releases whose guarantee rests on a spiked Gaussian model of the rows.
 
-The sensitivities are bounds that hold with high probability for rows of such a law,
-after Cai, Xia and Zha (2024), algorithm 1. For other rows they are no bounds.
+Noise on the projector, and on the covariance, after Cai, Xia and Zha (2024), algorithm
+1. What one row moves is bounded by a theorem for rows of such a law, outside an event
+of small probability. For other rows it is no bound.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from scipy import sparse
 from . import _spectral, sensitivity
 from ._clipping import clip_rows
 from ._components import Components
-from .accounting import calibrate_gaussian, split_mu
+from .accounting import (
+    MIN_DELTA,
+    calibrate_gaussian,
+    gaussian_epsilon,
+    gaussian_mu,
+    split_mu,
+)
 from .mechanisms import Exact, Gaussian
 
 # From so many features on, the noisy projector is never formed.
@@ -24,6 +31,14 @@ WHOLE_ORDER = 2000
 _LONGEST = 1e60
 # Shares of mu**2 of projector and covariance under exact calibration.
 _SHARES = (0.5, 0.5)
+# Share of delta for rows and replacements that are further apart than the bounds.
+_FAILURE_SHARE = 0.1
+# What it is taken to be where delta is not known: for the weights of clients.
+_USUAL_FAILURE = 1e-7
+# Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
+_ROUNDING = 2.0**-44
+# What noise of the papers may cost; beyond, it hides nothing.
+_LARGEST_MU = 1e3
 
 
 @dataclass(frozen=True)
@@ -38,75 +53,160 @@ class SpikedReleases:
         Variances along the components beyond the noise, largest first.
     noise : float
         Noise variance.
-    constant : float
-        Constant of both sensitivities.
     covariance : bool
         Whether the covariance within the components is released too.
+    calibration : {"exact", "paper"}, default="exact"
+        Noise by the theorem and the budget, or by the papers' formulas.
+    constant : float, default=1.0
+        Constant of these formulas.
     """
 
     n_samples: int
     n_features: int
     signal: tuple[float, ...]
     noise: float
-    constant: float
     covariance: bool
+    calibration: str = "exact"
+    constant: float = 1.0
 
-    def _targets(self) -> list[tuple[str, float, int, float]]:
-        """Name, sensitivity, order and size of entries of each release."""
-        public = (
-            self.signal,
-            self.noise,
-            self.n_samples,
-            self.n_features,
-            self.constant,
-        )
-        change = sensitivity.spiked_projector_sensitivity(*public)
-        targets = [("projector", change, self.n_features, 2.0)]
+    @property
+    def _model(self) -> tuple:
+        return self.signal, self.noise, self.n_samples, self.n_features
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("projector", "model_moment") if self.covariance else ("projector",)
+
+    def _sensitivities(self, failure: float) -> tuple[float, ...]:
+        """What the theorem allows for each release; together they may fail so often."""
+        each = failure / len(self._names)
+        changes = (sensitivity.spiked_projector_sensitivity(*self._model, each),)
         if self.covariance:
-            change = sensitivity.spiked_moment_sensitivity(*public)
-            size = 2.0**10 * (max(self.signal) + self.noise)
-            targets.append(("model_moment", change, len(self.signal), size))
-        return targets
+            changes += (sensitivity.spiked_moment_sensitivity(*self._model, each),)
+        return changes
 
-    def mechanisms(self, mu: float) -> tuple:
-        """Plan the releases at a total cost of mu, by exact calibration."""
-        targets = self._targets()
-        if not math.isfinite(mu):
-            return tuple(
-                Exact(name, (order, order), symmetric=True)
-                for name, _, order, _ in targets
-            )
-        shares = _SHARES if self.covariance else (1.0,)
-        return tuple(
-            calibrate_gaussian(
-                name, change, cost, (order, order), symmetric=True, magnitude=size
-            )
-            for (name, change, order, size), cost in zip(
-                targets, split_mu(mu, shares), strict=True
-            )
-        )
+    def _largest_distance(self) -> float:
+        """How far any two projectors are apart at most, whatever the rows are."""
+        rank = len(self.signal)
+        return math.sqrt(2.0 * min(rank, self.n_features - rank))
 
-    def paper_mechanisms(self, epsilon: float, delta: float, mu: float) -> tuple:
-        """Plan the releases with the noise of the paper.
+    def _charged(self, failure: float) -> tuple[float, ...]:
+        """As `_sensitivities`, with the largest distance where there is no bound."""
+        projector, *moment = self._sensitivities(failure)
+        return (min(projector, self._largest_distance()), *moment)
 
-        Each gets half of epsilon and of delta, the projector alone too, by the
-        classical bound: variances of 8 D^2 log(2.5 / delta) / epsilon^2 off the
-        diagonal. `mu` is what epsilon and delta allow in truth; where the bound
-        claims more than it keeps, a ValueError is raised.
+    def _printed(self) -> tuple[float, ...]:
+        """What the papers print for each release."""
+        model = *self._model, self.constant
+        changes = (sensitivity.paper_projector_sensitivity(*model),)
+        if self.covariance:
+            changes += (sensitivity.paper_moment_sensitivity(*model),)
+        return changes
+
+    def _entries(self, name: str) -> tuple[tuple[int, int], dict]:
+        """Shape of a release, and what float64 arithmetic needs to know of it."""
+        if name == "projector":
+            condition = (max(self.signal) + self.noise) / min(self.signal)
+            error = _ROUNDING * self.n_features * condition
+            return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
+        size = 2.0**10 * (max(self.signal) + self.noise)
+        return (len(self.signal),) * 2, {"magnitude": size}
+
+    def plan(self, epsilon: float, delta: float) -> tuple[tuple, float]:
+        """Plan the releases within a budget.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget; an infinite epsilon for no noise.
+
+        Returns
+        -------
+        mechanisms : tuple
+            What is released.
+        epsilon : float
+            What holds of it at this delta: the budget, or more where the noise is the
+            papers' and the theorem does not show as much as they claim.
+
+        Raises
+        ------
+        ValueError
+            If the model has no bound for so few rows or so little signal, or the
+            papers' noise hides nothing.
         """
         if not math.isfinite(epsilon):
-            raise ValueError('calibration="paper" needs a finite epsilon')
-        factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
-        plan = tuple(
-            Gaussian(name, change, factor * change, (order, order), True, 0.0, size)
-            for name, change, order, size in self._targets()
-        )
-        if math.hypot(*(mechanism.mu for mechanism in plan)) > mu:
+            if self.calibration == "paper":
+                raise ValueError('calibration="paper" needs a finite epsilon')
+            shapes = [(name, self._entries(name)[0]) for name in self._names]
+            return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
+        failure = _FAILURE_SHARE * delta
+        if delta - failure < MIN_DELTA:
             raise ValueError(
-                'calibration="paper" gives too little noise at this epsilon and delta: '
-                'its bound holds for small epsilon alone; use calibration="exact"'
+                f'delta={delta:g} is too small for mechanism="spiked", which keeps a '
+                f"tenth of it for rows beyond its bounds; choose at least "
+                f"{2 * MIN_DELTA:g}"
             )
-        return plan
+        if self.calibration == "paper":
+            return self._plan_paper(epsilon, delta, failure)
+        self._check_bound(failure)
+        changes = self._charged(failure)
+        mu = gaussian_mu(epsilon, delta)
+        # Noise for what is left of delta; costs, and sensitivities, that count both.
+        raised = mu / gaussian_mu(epsilon, delta - failure)
+        costs = split_mu(mu, _SHARES if self.covariance else (1.0,))
+        mechanisms = []
+        for name, change, cost in zip(self._names, changes, costs, strict=True):
+            shape, more = self._entries(name)
+            mechanism = calibrate_gaussian(
+                name, raised * change, cost, shape, symmetric=True, **more
+            )
+            mechanisms.append(mechanism)
+        return tuple(mechanisms), epsilon
+
+    def _check_bound(self, failure: float) -> None:
+        """Refuse what the theorem says nothing of."""
+        if self._sensitivities(failure)[0] < math.inf:
+            return
+        raise ValueError(
+            f'mechanism="spiked" has no bound for n_samples={self.n_samples}, '
+            f"n_features={self.n_features}, n_components={len(self.signal)}, "
+            f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
+            f"at this delta: so few rows, or so little signal, may have any leading "
+            "eigenvectors. It needs more rows, a larger signal_variance or a larger "
+            'delta; mechanism="gaussian" has no such limit'
+        )
+
+    def _plan_paper(self, epsilon: float, delta: float, failure: float):
+        """Plan the noise of the papers, at what it costs in truth.
+
+        Each release gets half of epsilon and of delta, the projector alone too, by the
+        classical bound: variances of 8 D^2 log(2.5 / delta) / epsilon^2 off the
+        diagonal, with D as printed. The costs are those of the theorem's bounds.
+        """
+        factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
+        changes = self._charged(failure)
+
+        def mechanisms(raised: float) -> tuple:
+            parts = zip(self._names, changes, self._printed(), strict=True)
+            made = []
+            for name, change, printed in parts:
+                shape, more = self._entries(name)
+                noise = factor * printed
+                made.append(Gaussian(name, raised * change, noise, shape, True, **more))
+            return tuple(made)
+
+        mu = math.hypot(*(mechanism.mu for mechanism in mechanisms(1.0)))
+        if not mu <= _LARGEST_MU:
+            raise ValueError(
+                f'calibration="paper" hides nothing at epsilon={epsilon:g} and '
+                f"sensitivity_constant={self.constant:g}: its noise is below a "
+                f"{_LARGEST_MU:g}-th of what one row may change; raise "
+                "sensitivity_constant or lower epsilon"
+            )
+        left = delta - failure
+        claimed = max(epsilon, gaussian_epsilon(mu, left))
+        raised = gaussian_mu(claimed, delta) / gaussian_mu(claimed, left)
+        return mechanisms(raised), claimed
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
         """Expected projection distance under the model, to first order."""
@@ -132,24 +232,44 @@ class SpikedReleases:
         """
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
-        # Both calibrations give all releases equal parts of mu**2.
-        targets = self._targets()
-        private = targets[0][1] / (mu / math.sqrt(len(targets)))
+        changes = self._charged(_USUAL_FAILURE)
+        # Noise is in these proportions, and costs mu in all.
+        scales = self._printed() if self.calibration == "paper" else changes
+        costs = [change / scale for change, scale in zip(changes, scales, strict=True)]
+        private = scales[0] * math.hypot(*costs) / mu
         rank = len(signal)
         return (self.n_features - rank) * (
             2.0 * sampling / self.n_samples + rank * private * private
         )
 
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences about what the guarantee rests on."""
+    def remarks(self, epsilon: float, delta: float, claimed: float) -> tuple[str, ...]:
+        """Sentences about what the guarantee rests on.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget that was asked for.
+        claimed : float
+            The epsilon that :meth:`plan` returned.
+        """
         sentences = (
-            "The noise suffices with high probability for independent Gaussian rows "
-            "of mean zero with a spiked covariance of the stated variances (or "
-            "sub-Gaussian rows with that covariance, which is their variance proxy "
-            "too), each replaced by another such row; for other data it is not "
-            "differentially private: a single long row can be seen in the result.",
-            "The constant of the sensitivities is a choice: no theorem gives it.",
+            "The noise suffices for independent Gaussian rows of mean zero with the "
+            "stated spiked covariance, of which one is replaced by another such row; "
+            "for other data it is not differentially private: a single long row can "
+            "be seen in the result.",
         )
+        if math.isfinite(epsilon):
+            sentences += (
+                "The sensitivities are those of a theorem, for rows and replacements "
+                f"outside an event of probability {_FAILURE_SHARE * delta:g}, which "
+                "delta includes; where several such fits are composed, or delta is "
+                "taken smaller, that probability is to be added.",
+            )
+        if claimed > epsilon:
+            sentences += (
+                f"The papers' formulas claim epsilon = {epsilon:g} for this noise; "
+                "what the theorem shows of it is the weaker guarantee above.",
+            )
         if self.n_features > WHOLE_ORDER:
             sentences += (
                 "The noisy projector is sampled without forming it, and so is not "

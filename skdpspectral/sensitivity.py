@@ -11,6 +11,12 @@ import math
 
 import numpy as np
 
+from ._spiked_sensitivity import (  # noqa: F401 - lemmas of a model, told apart
+    paper_moment_sensitivity,
+    paper_projector_sensitivity,
+    spiked_moment_sensitivity,
+    spiked_projector_sensitivity,
+)
 from .mechanisms import Neighbours
 
 # Below this weight of the second moment, releasing it costs nothing beside the
@@ -440,74 +446,3 @@ def cross_moment_sensitivity(
     """
     _check_rows(n_samples)
     return 2.0 * clip_norm * other_clip_norm / n_samples
-
-
-def spiked_projector_sensitivity(
-    signal_variance, noise_variance: float, n_samples: int, n_features: int, constant
-) -> float:
-    r"""Bound on the change of PCA's projector **under a model of the data**.
-
-    :math:`\Delta_1 = C \bigl(\frac{\sigma^2}{\lambda_r}
-    + \sqrt{\frac{\kappa \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with
-    :math:`\kappa = \lambda_1 / \lambda_r > 1`, and for :math:`\kappa = 1` the smaller
-    :math:`C \sqrt{\frac{\sigma^2}{\lambda} (\frac{\sigma^2}{\lambda} + 1)}
-    \frac{\sqrt{p (r + \ln n)}}n`.
-
-    Parameters
-    ----------
-    signal_variance : array-like of shape (r,)
-        Variances :math:`\lambda_1 \ge \dots \ge \lambda_r > 0` beyond the noise.
-    noise_variance : float
-        :math:`\sigma^2`, positive.
-    n_samples, n_features : int
-        n and p.
-    constant : float
-        :math:`C`, which theory leaves open.
-
-    Returns
-    -------
-    float
-        A bound that holds with high probability for rows of a spiked Gaussian law,
-        replaced by others of that law. **For other rows it is no bound at all.**
-
-    References
-    ----------
-    Cai, Xia and Zha (2024), lemma 3 and corollary 1.
-    """
-    _check_rows(n_samples)
-    signal = np.asarray(signal_variance, dtype=np.float64)
-    largest, smallest = float(signal.max()), float(signal.min())
-    ratio = noise_variance / smallest
-    if largest > smallest:
-        scale = ratio + math.sqrt(largest / smallest * ratio)
-    else:
-        scale = math.sqrt(ratio * (ratio + 1.0))
-    size = n_features * (signal.size + math.log(n_samples))
-    return constant * scale * math.sqrt(size) / n_samples
-
-
-def spiked_moment_sensitivity(
-    signal_variance, noise_variance: float, n_samples: int, n_features: int, constant
-) -> float:
-    r"""Bound on the change of the second moment **under a model of the data**.
-
-    :math:`\Delta_2 = C (\lambda_1 (r + \ln n) + \sigma^2 p) / n`.
-
-    Parameters
-    ----------
-    signal_variance, noise_variance, n_samples, n_features, constant
-        As in :func:`spiked_projector_sensitivity`.
-
-    Returns
-    -------
-    float
-        As there, of the Frobenius norm.
-
-    References
-    ----------
-    Cai, Xia and Zha (2024), lemma 4 and corollary 1.
-    """
-    _check_rows(n_samples)
-    signal = np.asarray(signal_variance, dtype=np.float64)
-    spread = float(signal.max()) * (signal.size + math.log(n_samples))
-    return constant * (spread + noise_variance * n_features) / n_samples

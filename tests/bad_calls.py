@@ -128,7 +128,6 @@ PARAMETERS = {
     "whiten": NOT_A_FLAG,
     "calibration": {"unknown": "classical", "None": None, "number": 2},
     "sensitivity_constant": {"zero": 0, "negative": -1.0, "NaN": NAN, "infinite": INF}
-    | {"None": None}
     | NOT_A_NUMBER,
     "bounds": {"scalar": 5.0, "mapping": {"a": 0, "b": 1}, "set": {-1, 1}, "word": "ab"}
     | {"table": pd.DataFrame([ROW, ROW + 1]), "series": pd.Series([-1.0, 1.0])},
@@ -217,11 +216,27 @@ MECHANISMS = {
         "center",
         "mean zero",
     ),
+    "signal below the noise": (SPIKED, "signal_variance", "n_samples", "n_features"),
+    "constant without the paper": (
+        {**SPIKED, "sensitivity_constant": 4.0},
+        "sensitivity_constant",
+        "paper",
+    ),
+    "constant that hides nothing": (
+        {**SPIKED, "calibration": "paper", "sensitivity_constant": 1e-50},
+        "sensitivity_constant",
+        "raise",
+    ),
+    "delta that the model cannot share": (
+        {**SPIKED, "signal_variance": 1e9, "delta": 1e-15},
+        "delta",
+        "at least",
+    ),
     "noise of the paper elsewhere": ({"calibration": "paper"}, "calibration"),
     "noise of the paper for large epsilon": (
-        {**SPIKED, "calibration": "paper", "epsilon": 500.0},
+        {**SPIKED, "calibration": "paper", "epsilon": 1e6},
         "calibration",
-        "exact",
+        "sensitivity_constant",
     ),
     "noise of the paper without privacy": (
         {**SPIKED, "calibration": "paper", "epsilon": None},

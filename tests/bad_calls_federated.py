@@ -103,7 +103,7 @@ TOGETHER = [
     ({"mechanism": "auto", "aggregation": "matrix"}, ["aggregation", "mechanism"]),
     ({"mechanism": "two-stage", "n_components": 4}, ["n_components", "n_features"]),
     ({"mechanism": "two-stage", "eigengap": 0.1}, ["eigengap", "no use"]),
-    ({**MODEL, "eigengap": 0.1}, ["eigengap", "no use"]),
+    ({**MODEL, "signal_variance": 1e9, "eigengap": 0.1}, ["eigengap", "no use"]),
     ({"mechanism": "two-stage", "calibration": "paper"}, ["calibration", "spiked"]),
     ({"calibration": "paper"}, ["calibration", "spiked"]),
     ({"mechanism": "spiked"}, ["signal_variance", "public"]),
@@ -116,6 +116,8 @@ TOGETHER = [
     ({**MODEL, "clip_norm": 1.0}, ["clip_norm", "no use"]),
     ({**MODEL, "center": "private"}, ["center"]),
     ({**MODEL, "n_components": 4}, ["n_components", "n_features"]),
+    (MODEL, ["client", "n_samples", "signal_variance"]),
+    ({**MODEL, "sensitivity_constant": 4.0}, ["sensitivity_constant", "paper"]),
     ({**MODEL, "sensitivity_constant": 0.0}, ["sensitivity_constant"]),
     ({**MODEL, "sensitivity_constant": INF}, ["sensitivity_constant"]),
     (
@@ -125,8 +127,8 @@ TOGETHER = [
     ({**MODEL, "projection_norm": 1.0}, ["projection_norm", "no use"]),
     ({**MODEL, "calibration": "classical"}, ["calibration"]),
     (
-        {**MODEL, "calibration": "paper", "epsilon": 200.0, "release": "covariance"},
-        ["calibration", "too little noise"],
+        {**MODEL, "calibration": "paper", "epsilon": 1e6, "release": "covariance"},
+        ["calibration", "hides nothing"],
     ),
     ({**MODEL, "calibration": "paper", "epsilon": None}, ["calibration", "epsilon"]),
     ({"mechanism": "two-stage", "release": "covariance"}, ["projection_norm"]),

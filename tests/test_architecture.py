@@ -13,7 +13,7 @@ ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
-PURE |= {"factorizations", "_sliced_rows"}
+PURE |= {"factorizations", "_sliced_rows", "_spiked_sensitivity"}
 # Tables of users and what belongs to each; they know nothing of privacy.
 USERS = {"_id_index", "_users", "_personal_models"}
 USERS |= {"_ratings_tables", "_item_catalogue"}
@@ -38,7 +38,7 @@ ALLOWED = {
     **{layer: set() for layer in PURE},
     **{layer: {"_ids"} for layer in ("metrics", "model_selection")},
     "_rows": {"_sliced_rows", "_spectral"},
-    "sensitivity": {"mechanisms"},
+    "sensitivity": {"mechanisms", "_spiked_sensitivity"},
     "accounting": {"mechanisms"},
     "_release": {"mechanisms", "accounting"},
     "_stream_release": {"mechanisms", "accounting", "_release"},

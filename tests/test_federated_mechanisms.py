@@ -36,6 +36,8 @@ MODES = {
     "reference": {**PAPER, "aggregation": "matrix", "weights": "equal"},
 }
 FEDERATED = ("aggregation", "weights")
+# What is asked for of "paper" and what holds differ: a test of its own says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the noise")
 
 
 @pytest.mark.parametrize("name", MODES)
@@ -70,7 +72,8 @@ def test_plans_are_public_and_those_of_the_fit(name):
         alone = DPPCA(2, epsilon=pca.epsilon[client], **parameters)
         assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
         asked = gaussian_mu(pca.epsilon[client], 1e-6)
-        assert part.mu <= asked
+        assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
+        assert part.epsilon == pca.epsilon[client] or pca.calibration == "paper"
         if pca.calibration == "exact":
             assert part.mu == pytest.approx(asked, rel=1e-6)
     assert ParallelPlan.from_json(plan.to_json()) == plan
@@ -107,18 +110,18 @@ def test_what_a_model_covers_is_said_everywhere():
 
 
 def test_budgets_of_clients_decide_the_noise_and_the_weights():
-    parameters = {**MODEL, "sensitivity_constant": 1.0}
-    pca = FederatedDPPCA(1, epsilon=BUDGETS, **parameters).fit(X, clients=CLIENTS)
+    pca = FederatedDPPCA(1, epsilon=BUDGETS, **MODEL).fit(X, clients=CLIENTS)
     noise = [part["projector"].noise_std for _, part in pca.privacy_.blocks]
     assert noise[0] > 3 * noise[1] > 9 * noise[2]
     errors = [
-        DPPCA(1, epsilon=BUDGETS[client], **parameters).expected_error(
+        DPPCA(1, epsilon=BUDGETS[client], **MODEL).expected_error(
             n, 8, signal_variance=10.0
         )
         for client, n in SIZES.items()
     ]
     expected = np.array(errors) ** -2.0
-    assert np.allclose(pca.weights_, expected / expected.sum(), rtol=1e-4)
+    # The server takes the model's bounds for the usual share of delta.
+    assert np.allclose(pca.weights_, expected / expected.sum(), rtol=0.02)
 
 
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -193,6 +196,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
         pca = FederatedDPPCA(1, epsilon=4.0, noise_seed=seed, **parameters)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", ".*that is what holds of the noise")
             pca.fit(X, clients=CLIENTS)
         errors.append(np.linalg.norm(pca.get_covariance() - truth))
     assert np.mean(errors) < 0.8
@@ -225,6 +229,35 @@ def test_without_noise():
             pca.fit(X, clients=CLIENTS)
         assert subspace_distance(pca.components_, TRUTH) < 0.05
         assert not pca.privacy_.private
+
+
+def test_what_holds_of_the_papers_noise_is_said_and_charged():
+    """The papers claim 1 for each client: a theorem shows less, and more for many."""
+    pca = FederatedDPPCA(1, **PAPER)
+    with (
+        PrivacyAccountant() as accountant,
+        pytest.warns(PrivacyLeakWarning, match=r"epsilon=\d\.\d+, not 1:"),
+    ):
+        pca.fit(X, clients=CLIENTS)
+    parts = dict(pca.privacy_.blocks)
+    claims = [parts[client].epsilon for client in SIZES]
+    assert claims[0] > claims[1] > claims[2] > 1.0
+    assert pca.privacy_.epsilon == claims[0]
+    assert "The papers' formulas claim epsilon = 1" in str(pca.privacy_)
+    assert accountant.ledger.epsilon.tolist() == claims
+    assert accountant.spent(1e-6).epsilon == pytest.approx(claims[0], rel=1e-6)
+
+
+def test_a_client_of_few_rows_is_refused_by_name():
+    """Nothing is charged, for others neither; without the model it may take part."""
+    rows, clients = np.concatenate([X, X[:20]]), np.append(CLIENTS, ["few"] * 20)
+    with (
+        PrivacyAccountant() as accountant,
+        pytest.raises(ValueError, match=r"client 'few': .*n_samples=20,"),
+    ):
+        FederatedDPPCA(1, **MODEL).fit(rows, clients=clients)
+    assert len(accountant.ledger) == 0
+    FederatedDPPCA(1).fit(rows, clients=clients)
 
 
 def test_a_budget_is_checked_before_any_client_answers():

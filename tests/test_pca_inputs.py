@@ -62,7 +62,7 @@ SETTINGS = {
     "released rank": {"release": "covariance", "n_components": "auto"},
     "spiked": {
         "mechanism": "spiked",
-        "signal_variance": 2.0,
+        "signal_variance": 1e6,
         "noise_variance": 1.0,
         "release": "covariance",
     },

@@ -4,10 +4,11 @@
                                                  [--only 4] [--grid]
 
 The first table repeats the settings of the papers' figures; "paper" has their noise and
-a constant of 1; ``--only`` takes the numbers of its rows, from 0, and none with
-``--only`` alone. ``--grid`` compares mechanism="auto" with the better of the two that
-it chooses from. New data and new noise every repeat; the unit is the Frobenius norm of
-``UU' - VV'``; sigma^2 = 1, delta = 1e-5.
+a constant of 1, which costs what its plan says and not epsilon; ``--only`` takes the
+numbers of its rows, from 0, and none with ``--only`` alone. ``--grid`` compares
+mechanism="auto" with the better of the two that it chooses from. New data and new noise
+every repeat; the unit is the Frobenius norm of ``UU' - VV'``; sigma^2 = 1,
+delta = 1e-5.
 """
 
 import argparse

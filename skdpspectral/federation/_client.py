@@ -96,12 +96,10 @@ class LocalClient:
         self._warn(len(X))
 
     @classmethod
-    def _charged(cls, name, X, task, plan, noise_seed):
-        """Return a client whose plan somebody has charged already."""
+    def _charged(cls, name, X, task, plan, epsilon, noise_seed):
+        """Return a client whose plan, for this epsilon, somebody has charged."""
         client = object.__new__(cls)
-        client._prepare(
-            name, X, task, plan.epsilon, plan.delta, plan.estimator, noise_seed
-        )
+        client._prepare(name, X, task, epsilon, plan.delta, plan.estimator, noise_seed)
         if client.plan != plan:
             raise ValueError("the plan that was charged is not the client's")
         client._accountant, client._allow_seeded = None, True
@@ -123,8 +121,9 @@ class LocalClient:
                 f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
             )
         self._X, self._task, self._noise_seed = X, task, noise_seed
-        self.plan = task.plan(
-            X.shape[0], epsilon, delta, estimator, noise_seed is not None
+        self._epsilon = epsilon
+        self.plan = task.plan_of(
+            name, X.shape[0], epsilon, delta, estimator, noise_seed is not None
         )
         self._session = self._releases = None
         self._begun: dict[int, Request] = {}
@@ -138,7 +137,16 @@ class LocalClient:
                 PrivacyLeakWarning,
                 stacklevel=3,
             )
-        elif self.plan.delta >= 1.0 / n_samples:
+            return
+        if self.plan.epsilon > self._epsilon:
+            warnings.warn(
+                f"client {self.name!r} is private with epsilon="
+                f"{self.plan.epsilon:.4g}, not {self._epsilon:g}: that is what holds "
+                'of the noise of calibration="paper"',
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        if self.plan.delta >= 1.0 / n_samples:
             warnings.warn(
                 f"client {self.name!r}: delta={self.plan.delta:g} is at least "
                 f"1 / n_samples = {1 / n_samples:g}; choose a smaller delta",

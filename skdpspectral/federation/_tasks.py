@@ -176,7 +176,12 @@ class SpectralTask:
         )
 
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
-        """Plan all releases at a total cost of mu, from public numbers alone."""
+        """Plan all releases at a total cost of mu, from public numbers alone.
+
+        Not for ``"spiked"``, whose noise depends on delta too: use :meth:`plan`.
+        """
+        if self.mechanism.spiked:
+            raise ValueError('mechanism="spiked" is planned with its delta, by plan')
         if not self.second_moment:
             return self.component_releases(n_samples).mechanisms(mu)
         mean_mu, rest = mean_budget(self.rows, mu)
@@ -237,6 +242,13 @@ class SpectralTask:
             remarks=self.rows.remarks(),
             **common,
         )
+
+    def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
+        """Return :meth:`plan`, with errors that name the client."""
+        try:
+            return self.plan(n_samples, *budget)
+        except ValueError as error:
+            raise ValueError(f"client {client!r}: {error}") from None
 
     def squared_error(
         self, n_samples: int, mu: float, signal: float, noise: float
@@ -305,7 +317,7 @@ def make_task(
     noise_variance=None,
     norm_range=(1e-6, 1e6),
     calibration="exact",
-    sensitivity_constant=4.0,
+    sensitivity_constant=None,
     model_covariance=False,
 ) -> SpectralTask:
     """Return a task from the parameters of an estimator.

@@ -19,9 +19,10 @@ def rows_of(seed, n=50, p=6):
     return rng.normal(size=(n, p)) * np.linspace(3, 1, p)
 
 
-def make_clients(task, names="abc", **parameters):
+def make_clients(task, names="abc", n=50, **parameters):
+    p = task.rows.n_features
     return {
-        name: LocalClient(name, rows_of(i, p=task.rows.n_features), task, **parameters)
+        name: LocalClient(name, rows_of(i, n, p), task, **parameters)
         for i, name in enumerate(names)
     }
 

@@ -9,7 +9,12 @@ from federation_tools import SESSION, answers, make_clients, make_server, make_t
 from federation_tools import rows_of as rows_of_client
 
 import skdpspectral._release as release_module
-from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import (
+    DPPCA,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
 from skdpspectral._release import record_releases
 from skdpspectral._spectral import top_eigh, unpack_lower, weighted_median
 from skdpspectral.accounting import gaussian_mu
@@ -55,6 +60,10 @@ TASKS = {
         "sensitivity_constant": 1.0,
     },
 }
+# The model knows no bound for fewer rows.
+N_ROWS = 700
+# What is asked for and what holds differ: a test of its own says so.
+pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the noise")
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
 
 
@@ -67,7 +76,7 @@ def talk(client, task, basis=BASIS):
 
 
 def make_client(task, X=None, name="a", **parameters):
-    X = rows_of_client(0, n=200) if X is None else X
+    X = rows_of_client(0, n=N_ROWS) if X is None else X
     return LocalClient(name, X, task, **parameters)
 
 
@@ -85,8 +94,6 @@ def planned_names(plan, released):
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
 def test_a_session_releases_what_was_planned_and_charged(name, epsilon):
-    if "paper" in name and epsilon > 1.0:
-        return  # the printed noise is refused there
     task, accountant = make_task(**TASKS[name]), PrivacyAccountant()
     client = make_client(task, accountant=accountant, epsilon=epsilon)
     with record_releases() as released:
@@ -98,7 +105,8 @@ def test_a_session_releases_what_was_planned_and_charged(name, epsilon):
         grid = plan[key].grid
         assert np.array_equal(np.rint(value / grid) * grid, value)
     ledger = accountant.ledger
-    assert ledger.mu[0] == plan.mu <= gaussian_mu(epsilon, 1e-6)
+    assert ledger.mu[0] == plan.mu <= gaussian_mu(plan.epsilon, 1e-6)
+    assert plan.epsilon == epsilon or "paper" in name
     assert len(ledger) == 1
     spiked = "model" in name
     assert plan.assumption == ("spiked-gaussian" if spiked else "none")
@@ -125,7 +133,7 @@ def same_releases(monkeypatch):
 def test_messages_are_functions_of_the_releases(name, monkeypatch):
     """One row is exchanged; with the same releases, all bytes are the same."""
     task = make_task(**TASKS[name])
-    X = rows_of_client(0, n=60)
+    X = rows_of_client(0, n=N_ROWS)
     neighbour = X.copy()
     neighbour[3] = [50.0, -1e-9, 3.0, 1e5, -7.0, 0.0]
     same_releases(monkeypatch)
@@ -146,7 +154,7 @@ def test_a_client_sends_what_dppca_releases(name, monkeypatch):
     for key in ("bounded", "projection_norm", "model_covariance"):
         parameters.pop(key, None)
     whole = parameters.pop("aggregation", "projector") == "matrix"
-    task, X = make_task(**TASKS[name]), rows_of_client(0, n=60)
+    task, X = make_task(**TASKS[name]), rows_of_client(0, n=N_ROWS)
     same_releases(monkeypatch)
     sent = talk(make_client(task, X), task)[0]
     vectors = sent.values
@@ -180,7 +188,7 @@ def test_components_take_few_bytes(name):
 @pytest.mark.parametrize("length", [1e-300, 10.0, 1e300])
 def test_no_basis_changes_the_noise_of_a_covariance(name, length, monkeypatch):
     """The exact statistic is that of orthonormal columns, the noise as planned."""
-    task, X = make_task(**TASKS[name]), rows_of_client(0, n=50)
+    task, X = make_task(**TASKS[name]), rows_of_client(0, n=N_ROWS)
     last = "model_moment" if "model" in name else "projected_moment"
     seen = {}
     add = release_module._add_noise
@@ -321,12 +329,15 @@ def test_weights_are_one_over_the_expected_squared_error():
         replies = server.collect({r.client: r for r in replies})
         expected = np.array(expected) ** -2.0
         found = server.subspace_weights(replies)
-        assert np.allclose(found, expected / expected.sum(), rtol=1e-6)
+        # The server takes a model's bounds for the usual share of delta.
+        exact = parameters is not MODEL
+        wanted = expected / expected.sum()
+        np.testing.assert_allclose(found, wanted, rtol=1e-6 if exact else 1e-3)
 
 
 def test_noisy_projectors_are_averaged_whole():
     task = make_task(**MODEL, aggregation="matrix")
-    server, clients = make_server(task), make_clients(task, epsilon=100.0)
+    server, clients = make_server(task), make_clients(task, n=N_ROWS, epsilon=100.0)
     request = server.request()
     with record_releases():
         replies = server.collect(answers(clients, request))
@@ -340,11 +351,11 @@ def test_noisy_projectors_are_averaged_whole():
 
 def test_covariances_of_the_model_are_averaged():
     task = make_task(**MODEL, model_covariance=True)
-    server, clients = make_server(task), make_clients(task, epsilon=1e8)
+    server, clients = make_server(task), make_clients(task, n=N_ROWS, epsilon=1e8)
     server.collect(answers(clients, server.request()))
     replies = server.collect(answers(clients, server.request(BASIS)))
     found = server.aggregate_covariances(replies)
-    pooled = np.concatenate([rows_of_client(i) for i in range(3)]) @ BASIS
+    pooled = np.concatenate([rows_of_client(i, N_ROWS) for i in range(3)]) @ BASIS
     # Noise has a standard deviation below 1e-4.
     np.testing.assert_allclose(found, pooled.T @ pooled / len(pooled), atol=2e-3)
 
@@ -417,11 +428,35 @@ def test_a_model_has_a_variance_for_every_component():
         dataclasses.replace(task, n_components=3)
 
 
-def test_the_printed_noise_is_refused_where_it_is_too_small():
+def test_the_printed_noise_is_refused_where_it_hides_nothing():
     paper = {**MODEL, "calibration": "paper", "model_covariance": True}
-    for epsilon, says in ((200.0, "too little noise"), (None, "finite epsilon")):
-        with pytest.raises(ValueError, match=f"calibration=.*{says}"):
+    for epsilon, says in ((1e6, "hides nothing"), (None, "finite epsilon")):
+        with pytest.raises(ValueError, match=f"client 'a': calibration=.*{says}"):
             make_client(make_task(**paper), epsilon=epsilon)
+
+
+@pytest.mark.filterwarnings("default:.*that is what holds of the noise")
+def test_a_client_is_told_what_holds_of_the_printed_noise():
+    paper = {**MODEL, "calibration": "paper"}
+    with pytest.warns(PrivacyLeakWarning, match="client 'a' .*, not 1:.*paper"):
+        client = make_client(make_task(**paper), epsilon=1.0)
+    assert client.plan.epsilon > 1.0
+    accountant = PrivacyAccountant(1.0)
+    client = make_client(make_task(**paper), epsilon=1.0, accountant=accountant)
+    with pytest.raises(PrivacyBudgetError), record_releases() as released:
+        client.respond(Request(SESSION, 0, Topic.SUBSPACE))
+    assert not released
+
+
+@pytest.mark.parametrize("n", [2, 50, 400])
+def test_a_client_of_few_rows_is_refused_by_name(n):
+    """The model's bound needs 463 rows here; at its end, noise drowns everything."""
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=rf"client 'a': .*n_samples={n},"):
+        make_client(make_task(**MODEL), rows_of_client(0, n), accountant=accountant)
+    assert len(accountant.ledger) == 0
+    mechanism = make_client(make_task(**MODEL), rows_of_client(0, 500)).plan.mechanisms
+    assert mechanism[0].sensitivity > 0.1
 
 
 def test_assumptions_are_words_of_the_plan():

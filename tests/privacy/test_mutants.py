@@ -316,6 +316,34 @@ EXACT = {
         "Assumption.NONE",
         "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
     ),
+    "rows beyond a model's bound not counted": Mutant(
+        "_spiked_release.py",
+        "raised = mu / gaussian_mu(epsilon, delta - failure)",
+        "raised = 1.0",
+        "theory/test_spiked_bounds.py::"
+        "test_delta_includes_the_probability_of_failure[1.0-1e-06-components]",
+    ),
+    "one row's part of a model's bound": Mutant(
+        "_spiked_sensitivity.py",
+        "half = (1.0 - angles**2) * along / _SQRT2",
+        "half = (1.0 - angles**2) * along / 2.0",
+        "theory/test_spiked_bounds.py::"
+        "test_the_bound_for_very_many_rows[50-signal1-1e-06]",
+    ),
+    "a model's gap for that of its rows": Mutant(
+        "_spiked_sensitivity.py",
+        "gaps = least - most",
+        "gaps = least",
+        "theory/test_spiked_bounds.py::"
+        "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
+    ),
+    "noise of the papers charged as they claim": Mutant(
+        "_spiked_release.py",
+        "claimed = max(epsilon, gaussian_epsilon(mu, left))",
+        "claimed = epsilon",
+        "theory/test_spiked_bounds.py::"
+        "test_the_noise_of_the_papers_is_charged_by_the_theorem[1000-components]",
+    ),
     "duplicate entries squared one by one": Mutant(
         "_clipping.py",
         "X.sum_duplicates()",

@@ -160,3 +160,8 @@ def test_budgets_of_clients_and_models_are_said():
     for cls in (DPPCA, FederatedDPPCA):
         (step,) = privacy_report(cls(1, mechanism="spiked", **model))
         assert "only for rows of the model" in step.reason
+        assert "papers' claim" not in step.reason
+        (step,) = privacy_report(
+            cls(1, mechanism="spiked", calibration="paper", **model)
+        )
+        assert "papers' claim" in step.reason

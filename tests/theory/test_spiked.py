@@ -11,8 +11,8 @@ from skdpspectral._spectral import top_eigh
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.sensitivity import (
-    spiked_moment_sensitivity,
-    spiked_projector_sensitivity,
+    paper_moment_sensitivity,
+    paper_projector_sensitivity,
 )
 
 MODEL = {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0}
@@ -21,12 +21,12 @@ MODEL = {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0}
 def test_formulas_of_the_papers():
     n, p = 1000, 50
     size = math.sqrt(p * (1 + math.log(n))) / n
-    one = spiked_projector_sensitivity([10.0], 1.0, n, p, 4.0)
+    one = paper_projector_sensitivity([10.0], 1.0, n, p, 4.0)
     assert one == pytest.approx(4 * math.sqrt(0.1 * 1.1) * size)
     size = math.sqrt(p * (2 + math.log(n))) / n
-    two = spiked_projector_sensitivity([20.0, 5.0], 1.0, n, p, 1.0)
+    two = paper_projector_sensitivity([20.0, 5.0], 1.0, n, p, 1.0)
     assert two == pytest.approx((0.2 + math.sqrt(4.0 * 0.2)) * size)
-    moment = spiked_moment_sensitivity([20.0, 5.0], 2.0, n, p, 3.0)
+    moment = paper_moment_sensitivity([20.0, 5.0], 2.0, n, p, 3.0)
     assert moment == pytest.approx(3 * (20 * (2 + math.log(n)) + 100) / n)
 
 
@@ -76,7 +76,7 @@ def replacement_ratios(n, p, signal, n_repeats, rng, law=gaussian, spread=None):
     new = law((n_repeats, p), rng) * spread
     moment = X.T @ X
     before = top_eigh(moment, 1)[1][0]
-    bound = spiked_projector_sensitivity([signal], 1.0, n, p, 1.0)
+    bound = paper_projector_sensitivity([signal], 1.0, n, p, 1.0)
     ratios = []
     for row, old in zip(new, X[:n_repeats], strict=True):
         changed = moment + np.outer(row, row) - np.outer(old, old)
@@ -108,10 +108,12 @@ def test_first_order_law_of_a_replacement():
         assert np.quantile(found, level) == pytest.approx(wanted, rel=0.05)
 
 
-def test_the_default_constant_covers_the_largest_of_a_thousand_replacements():
+def test_the_theorem_covers_the_largest_of_a_thousand_replacements():
     rng = np.random.default_rng(3)
     found, _ = replacement_ratios(5000, 30, 10.0, 1000, rng)
-    assert 1.0 < found.max() < DPPCA().sensitivity_constant
+    planned = DPPCA(1, **MODEL).privacy_plan(5000, 30)["projector"]
+    needed = planned.sensitivity / paper_projector_sensitivity([10.0], 1.0, 5000, 30, 1)
+    assert 1.0 < found.max() < needed < 5.0
 
 
 @pytest.mark.parametrize("law", [signs, uniform, sphere, two_scales])
@@ -130,7 +132,7 @@ def first_order_squares(n, p, rng, law):
     spread = np.sqrt(np.r_[11.0, np.ones(p - 1)])
     x, y = (law((n, p), rng) * spread for _ in range(2))
     change = y[:, :1] * y[:, 1:] - x[:, :1] * x[:, 1:]
-    scale = spiked_projector_sensitivity([10.0], 1.0, n, p, 1.0) ** 2 * (10.0 * n) ** 2
+    scale = paper_projector_sensitivity([10.0], 1.0, n, p, 1.0) ** 2 * (10.0 * n) ** 2
     return 2.0 * np.vecdot(change, change) / scale * p * (1 + math.log(n))
 
 
@@ -199,7 +201,7 @@ def test_first_order_and_needed_constant_for_signals_that_differ():
     ]
     first_order = math.sqrt(2.0) * np.linalg.norm(parts[0] - parts[1], axis=(1, 2)) / n
     np.testing.assert_allclose(found, first_order, atol=0.05 * first_order.max())
-    bound = spiked_projector_sensitivity(signal, 1.0, n, p, 1.0)
+    bound = paper_projector_sensitivity(signal, 1.0, n, p, 1.0)
     assert 0.3 < first_order.max() / bound < 1.5
 
 
@@ -228,7 +230,7 @@ def test_a_proxy_is_not_enough():
     found, _ = replacement_ratios(
         5000, 30, proxy, 500, rng, rows_of_rare_signals, np.ones(30)
     )
-    assert found.max() > 3.0 * DPPCA().sensitivity_constant
+    assert found.max() > 12.0
 
 
 def test_a_long_row_moves_the_projector_beyond_the_bound():
@@ -265,20 +267,21 @@ def test_noise_of_the_papers(release):
     parameters = {**MODEL, "calibration": "paper", "sensitivity_constant": 1.0}
     pca = DPPCA(1, epsilon=epsilon, delta=delta, release=release, **parameters)
     plan = pca.privacy_plan(n, p)
-    assert plan.mu < 0.7 * gaussian_mu(epsilon, delta)
-    for mechanism in plan.mechanisms:
-        variance = 8 * mechanism.sensitivity**2 * math.log(2.5 / delta) / epsilon**2
+    printed = (paper_projector_sensitivity, paper_moment_sensitivity)
+    for mechanism, formula in zip(plan.mechanisms, printed, strict=False):
+        size = formula([10.0], 1.0, n, p, 1.0)
+        variance = 8 * size**2 * math.log(2.5 / delta) / epsilon**2
         assert mechanism.noise_std**2 / 2 == pytest.approx(variance, rel=1e-12)
     assert len(plan.mechanisms) == (1 if release == "components" else 2)
 
 
-def test_noise_of_the_papers_is_refused_where_it_is_too_small():
-    pca = DPPCA(1, epsilon=200.0, calibration="paper", release="covariance", **MODEL)
-    with pytest.raises(ValueError, match=r"calibration=.*too little noise"):
+def test_noise_of_the_papers_is_refused_where_it_hides_nothing():
+    pca = DPPCA(1, epsilon=1e6, calibration="paper", release="covariance", **MODEL)
+    with pytest.raises(ValueError, match=r"calibration=.*hides nothing"):
         pca.privacy_plan(1000, 50)
 
 
-@pytest.mark.parametrize(("n", "p", "rank"), [(400, 30, 2), (50, 2200, 3)])
+@pytest.mark.parametrize(("n", "p", "rank"), [(400, 30, 2), (300, 2200, 3)])
 def test_components_and_covariance_of_spiked_rows(n, p, rank):
     """Below and above the order from which the noisy projector is never formed."""
     rng = np.random.default_rng(5)
