@@ -7,25 +7,29 @@ import pytest
 from scipy import stats
 
 from skdpspectral import datasets
+from skdpspectral.datasets import _archives as archives
+from skdpspectral.datasets import _gordon as gordon
 from skdpspectral.datasets import _real as real
 from skdpspectral.datasets import (
     load_adult,
     load_coil2000,
     load_digits,
+    load_gordon2002,
     load_jester,
     load_kddcup99,
     make_spiked_covariance,
 )
 
-HAS_DATA = bool(os.environ.get(real.DATA_HOME_VARIABLE))
+HAS_DATA = bool(os.environ.get(archives.DATA_HOME_VARIABLE))
 needs_data = pytest.mark.skipif(
-    not HAS_DATA, reason=f"{real.DATA_HOME_VARIABLE} does not name a data folder"
+    not HAS_DATA, reason=f"{archives.DATA_HOME_VARIABLE} does not name a data folder"
 )
 LOADERS = {
     "adult": load_adult,
     "kddcup99-10pct": load_kddcup99,
     "jester-1": load_jester,
     "coil2000-insurance": load_coil2000,
+    "gordon2002": load_gordon2002,
 }
 # Every statistical test below has this two-sided false-alarm rate over seeds.
 FALSE_ALARM_RATE = 1e-6
@@ -309,15 +313,47 @@ def test_coil_bounds_come_from_the_names(tmp_path):
     np.testing.assert_array_equal(bunch.data, [low, high])  # codes beyond are clipped
 
 
+def gordon_arrays(n_probes=gordon.N_GORDON_PROBES):
+    expression = np.full((2, n_probes), 1000, np.int32)
+    expression[0, :5] = [-31340, 0, 100, 160_000, 923_773]
+    return {
+        "x10": expression,
+        "y": np.array([1, 0], np.uint8),
+        "sample_name": np.array(["meso1", "CL1"]),
+        "probe_id": np.array([f"{i}_at" for i in range(n_probes)]),
+    }
+
+
+def test_gordon_values_are_clipped_logarithms(tmp_path):
+    bunch = load_gordon2002(data_home=save(tmp_path, "gordon2002", **gordon_arrays()))
+    low, high = bunch.bounds
+    assert (low, high) == (np.log2(10), np.log2(16_000))
+    assert bunch.data[0, :5].tolist() == [low, low, low, high, high]
+    np.testing.assert_allclose(bunch.data[1], np.log2(100.0), rtol=1e-15)
+    assert bunch.target.tolist() == [1, 0]
+    assert bunch.sample_names.tolist() == ["meso1", "CL1"]
+    assert bunch.feature_names[:2] == ["0_at", "1_at"]
+    frame = load_gordon2002(data_home=tmp_path, as_frame=True)
+    np.testing.assert_array_equal(frame.data["3_at"], bunch.data[:, 3])
+    assert frame.target.name == "is_mesothelioma"
+
+
+def test_gordon_refuses_a_choice_of_probe_sets(tmp_path):
+    # Somebody looked at the rows to choose: the bounds are public, the columns not.
+    home = save(tmp_path, "gordon2002", **gordon_arrays(n_probes=251))
+    with pytest.raises(OSError, match="number of probe sets: found 251"):
+        load_gordon2002(data_home=home)
+
+
 @pytest.mark.parametrize("name", LOADERS)
 def test_loaders_name_the_remedy_when_there_is_no_file(name, tmp_path, monkeypatch):
     load = LOADERS[name]
-    monkeypatch.delenv(real.DATA_HOME_VARIABLE, raising=False)
+    monkeypatch.delenv(archives.DATA_HOME_VARIABLE, raising=False)
     with pytest.raises(FileNotFoundError, match=r"No data folder.*SKDPSPECTRAL_DATA"):
         load()
     with pytest.raises(FileNotFoundError, match=rf"no file .*pass data_home.*{name}"):
         load(data_home=tmp_path / "absent")
-    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(archives.DATA_HOME_VARIABLE, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"no file .*{name}.npz: pass"):
         load()
 
@@ -325,7 +361,7 @@ def test_loaders_name_the_remedy_when_there_is_no_file(name, tmp_path, monkeypat
 def test_loaders_read_the_environment_variable(tmp_path, monkeypatch):
     ratings = np.array([[9900, 100]], np.int16)
     save(tmp_path, "jester-1", rating_x100=ratings)
-    monkeypatch.setenv(real.DATA_HOME_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(archives.DATA_HOME_VARIABLE, str(tmp_path))
     np.testing.assert_array_equal(load_jester().data, [[0.0, 1.0]])
 
 
@@ -495,7 +531,9 @@ def test_jester():
     bunch = load_jester()
     assert bunch.data.shape == (24_983, 100)
     assert_within_bounds(bunch)
-    raw = np.load(real._locate("jester-1", None), allow_pickle=False)["rating_x100"]
+    raw = np.load(archives.locate_archive("jester-1", None), allow_pickle=False)[
+        "rating_x100"
+    ]
     missing = raw == 9900
     assert (~missing).sum() == 1_810_455
     assert (bunch.data[missing] == 0).all()
@@ -510,6 +548,23 @@ def test_coil2000():
     assert bunch.target[~bunch.is_test].sum() == 348
     assert bunch.target[bunch.is_test].sum() == 238
     assert bunch.is_test.sum() == 4_000
-    path = real._locate("coil2000-insurance", None)
+    path = archives.locate_archive("coil2000-insurance", None)
     raw = np.load(path, allow_pickle=False)["x"]
     np.testing.assert_array_equal(bunch.data, raw)  # no range clips a code
+
+
+@needs_data
+def test_gordon2002():
+    bunch = load_gordon2002()
+    assert bunch.data.shape == (181, 12_533)
+    assert_within_bounds(bunch)
+    assert bunch.target.sum() == 31
+    mesothelioma = [name.startswith("meso") for name in bunch.sample_names]
+    np.testing.assert_array_equal(bunch.target, mesothelioma)
+    raw = np.load(archives.locate_archive("gordon2002", None), allow_pickle=False)
+    expression = raw["x10"] / 10
+    inside = (expression > 10) & (expression < 16_000)
+    np.testing.assert_allclose(2 ** bunch.data[inside], expression[inside], rtol=1e-13)
+    low, high = bunch.bounds
+    assert (bunch.data[expression <= 10] == low).all()
+    assert (bunch.data[expression >= 16_000] == high).all()

@@ -1,6 +1,7 @@
 """Generators of the papers' models, and real data sets with public bounds."""
 
 from skdpspectral.datasets._generators import make_spiked_covariance
+from skdpspectral.datasets._gordon import load_gordon2002
 from skdpspectral.datasets._movielens import fetch_movielens
 from skdpspectral.datasets._ratings import make_ratings
 from skdpspectral.datasets._real import (
@@ -17,6 +18,7 @@ __all__ = [
     "load_adult",
     "load_coil2000",
     "load_digits",
+    "load_gordon2002",
     "load_jester",
     "load_kddcup99",
     "make_low_rank_sparse_tasks",

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
+from skdpspectral.datasets._archives import DATA_HOME_VARIABLE, expect, read_archive
 from skdpspectral.datasets._ratings import ratings_bunch, ratings_to_pandas
-from skdpspectral.datasets._real import DATA_HOME_VARIABLE, _expect, _read
 
 URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
 # SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip
@@ -331,8 +331,8 @@ def _prepared(path, names, items, variant):
     columns = ["id", "gender", "age", "occupation"]
     names = [*names.split(), *(f"users_{column}" for column in columns)]
     names += [*(f"{items}_{column}" for column in ("id", "title", "genre"))]
-    raw = _read(variant, [*names, "genre_names"], path.parent.parent)
-    _expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
+    raw = read_archive(variant, [*names, "genre_names"], path.parent.parent)
+    expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
     return raw
 
 

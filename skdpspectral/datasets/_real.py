@@ -7,22 +7,18 @@ fixed here, from the data's documentation: taken from the rows themselves, it wo
 be a release that nothing accounts for.
 """
 
-import inspect
-import os
-import zipfile
-import zlib
-from pathlib import Path
-
 import numpy as np
 from sklearn import datasets as sklearn_datasets
-from sklearn.utils import Bunch
 
-DATA_HOME_VARIABLE = "SKDPSPECTRAL_DATA"
+from skdpspectral.datasets._archives import (
+    as_bunch,
+    expect,
+    read_archive,
+    to_pandas,
+)
+
 MISSING_LEVEL = 255
 MISSING_RATING = 9900
-# What numpy raises on a file of another kind, a damaged one, or a missing array.
-_WRONG_KIND = (AttributeError, EOFError, KeyError, TypeError, ValueError)
-NOT_THE_ARCHIVE = (*_WRONG_KIND, zipfile.BadZipFile, zlib.error)
 
 ADULT_CAPS = {
     "age": 100,  # years
@@ -129,18 +125,20 @@ def load_adult(*, data_home=None, as_frame=False):
     """
     levels = [f"levels_{name}" for name in ADULT_LEVELS]
     columns = ["numeric", "numeric_names", "categorical", "categorical_names"]
-    raw = _read("adult", [*columns, *levels, "income_gt_50k", "is_test"], data_home)
-    _expect("numeric_names", raw["numeric_names"].tolist(), list(ADULT_CAPS))
-    _expect("categorical_names", raw["categorical_names"].tolist(), list(ADULT_LEVELS))
+    raw = read_archive(
+        "adult", [*columns, *levels, "income_gt_50k", "is_test"], data_home
+    )
+    expect("numeric_names", raw["numeric_names"].tolist(), list(ADULT_CAPS))
+    expect("categorical_names", raw["categorical_names"].tolist(), list(ADULT_LEVELS))
     blocks = [_divide_by_caps(raw["numeric"], ADULT_CAPS, np.float64)]
     names = list(ADULT_CAPS)
     for column, (name, n_levels) in enumerate(ADULT_LEVELS.items()):
-        _expect(f"number of levels of {name}", len(raw[f"levels_{name}"]), n_levels)
+        expect(f"number of levels of {name}", len(raw[f"levels_{name}"]), n_levels)
         blocks.append(_one_hot(raw["categorical"][:, column], n_levels, np.float64))
         names += [f"{name}={level}" for level in raw[f"levels_{name}"]]
-    bunch = _bunch(load_adult, np.hstack(blocks), names, (0.0, 1.0))
+    bunch = as_bunch(load_adult, np.hstack(blocks), names, (0.0, 1.0))
     bunch.update(target=raw["income_gt_50k"], is_test=raw["is_test"].astype(bool))
-    return _to_pandas(bunch, "income_gt_50k") if as_frame else bunch
+    return to_pandas(bunch, "income_gt_50k") if as_frame else bunch
 
 
 def load_kddcup99(*, data_home=None, as_frame=False):
@@ -187,9 +185,9 @@ def load_kddcup99(*, data_home=None, as_frame=False):
     columns = ["counts", "counts_names", "rate_x100", "rate_names"]
     for name in [*KDD_LEVELS, "label"]:
         columns += [f"code_{name}", f"levels_{name}"]
-    raw = _read("kddcup99-10pct", columns, data_home)
-    _expect("counts_names", raw["counts_names"].tolist(), list(KDD_CAPS))
-    _expect("number of rates", len(raw["rate_names"]), 15)
+    raw = read_archive("kddcup99-10pct", columns, data_home)
+    expect("counts_names", raw["counts_names"].tolist(), list(KDD_CAPS))
+    expect("number of rates", len(raw["rate_names"]), 15)
     blocks = [
         _divide_by_caps(raw["counts"], KDD_CAPS, np.float32),
         np.minimum(raw["rate_x100"] / np.float32(100), np.float32(1)),
@@ -199,9 +197,9 @@ def load_kddcup99(*, data_home=None, as_frame=False):
         codes = _recode(raw[f"code_{name}"], raw[f"levels_{name}"], vocabulary)
         blocks.append(_one_hot(codes, len(vocabulary), np.float32))
         names += [f"{name}={level}" for level in vocabulary]
-    bunch = _bunch(load_kddcup99, np.hstack(blocks), names, (0.0, 1.0))
+    bunch = as_bunch(load_kddcup99, np.hstack(blocks), names, (0.0, 1.0))
     bunch.target = raw["levels_label"][raw["code_label"]]
-    return _to_pandas(bunch, "label") if as_frame else bunch
+    return to_pandas(bunch, "label") if as_frame else bunch
 
 
 def load_jester(*, data_home=None, as_frame=False):
@@ -238,11 +236,11 @@ def load_jester(*, data_home=None, as_frame=False):
     K. Goldberg, T. Roeder, D. Gupta and C. Perkins (2001), Eigentaste: a constant
     time collaborative filtering algorithm, Information Retrieval 4(2), 133-151.
     """
-    ratings = _read("jester-1", ["rating_x100"], data_home)["rating_x100"]
+    ratings = read_archive("jester-1", ["rating_x100"], data_home)["rating_x100"]
     data = np.where(ratings == MISSING_RATING, 0.0, np.clip(ratings / 100.0, -10, 10))
     names = [f"joke_{number}" for number in range(1, data.shape[1] + 1)]
-    bunch = _bunch(load_jester, data, names, (-10.0, 10.0))
-    return _to_pandas(bunch) if as_frame else bunch
+    bunch = as_bunch(load_jester, data, names, (-10.0, 10.0))
+    return to_pandas(bunch) if as_frame else bunch
 
 
 def load_coil2000(*, data_home=None, as_frame=False):
@@ -284,15 +282,17 @@ def load_coil2000(*, data_home=None, as_frame=False):
     Insurance Company Case, Sentient Machine Research, Amsterdam; LIACS Technical
     Report 2000-09.
     """
-    raw = _read("coil2000-insurance", ["x", "names", "caravan", "is_test"], data_home)
+    raw = read_archive(
+        "coil2000-insurance", ["x", "names", "caravan", "is_test"], data_home
+    )
     initials = "".join(name[:1] for name in raw["names"])
-    _expect("initials of the names", initials, "M" * 43 + "P" * 21 + "A" * 21)
+    expect("initials of the names", initials, "M" * 43 + "P" * 21 + "A" * 21)
     ranges = [COIL_RANGES.get(name) or COIL_RANGES[name[0]] for name in raw["names"]]
     low, high = np.array(ranges, dtype=np.float64).T
     data = np.clip(raw["x"].astype(np.float64), low, high)
-    bunch = _bunch(load_coil2000, data, raw["names"], (low, high))
+    bunch = as_bunch(load_coil2000, data, raw["names"], (low, high))
     bunch.update(target=raw["caravan"], is_test=raw["is_test"].astype(bool))
-    return _to_pandas(bunch, "caravan") if as_frame else bunch
+    return to_pandas(bunch, "caravan") if as_frame else bunch
 
 
 def load_digits(*, as_frame=False):
@@ -321,41 +321,6 @@ def load_digits(*, as_frame=False):
     return bunch
 
 
-def _locate(name, data_home):
-    remedy = (
-        f"pass data_home, or set the environment variable {DATA_HOME_VARIABLE}, to a "
-        f"folder that holds {name}/{name}.npz (the loader's docstring lists its arrays)"
-    )
-    root = os.environ.get(DATA_HOME_VARIABLE) if data_home is None else data_home
-    if not root:
-        raise FileNotFoundError(f"No data folder is named: {remedy}")
-    path = Path(root).expanduser() / name / f"{name}.npz"
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}: {remedy}")
-    return path
-
-
-def _read(name, arrays, data_home):
-    path = _locate(name, data_home)
-    try:
-        # A pickle could run code: only plain arrays are read.
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {array: archive[array] for array in arrays}
-    except NOT_THE_ARCHIVE as error:
-        raise OSError(
-            f"{path} is not the archive that the loader's docstring describes "
-            f"({error}): build it again from the original data"
-        ) from error
-
-
-def _expect(what, found, expected):
-    if found != expected:
-        raise OSError(
-            f"The archive's {what}: found {found}, but the public bounds are for "
-            f"{expected}: build it again from the original data"
-        )
-
-
 def _divide_by_caps(counts, caps, dtype):
     scaled = counts / np.array(list(caps.values()), dtype=np.float64)
     return np.clip(scaled, 0.0, 1.0).astype(dtype)
@@ -364,7 +329,7 @@ def _divide_by_caps(counts, caps, dtype):
 def _recode(codes, levels, vocabulary):
     """Turn codes of the archive's levels into codes of a fixed vocabulary."""
     levels = levels.tolist()
-    _expect("levels outside the format", sorted(set(levels) - set(vocabulary)), [])
+    expect("levels outside the format", sorted(set(levels) - set(vocabulary)), [])
     lookup = np.full(MISSING_LEVEL + 1, MISSING_LEVEL, dtype=np.uint8)
     lookup[: len(levels)] = [vocabulary.index(level) for level in levels]
     return lookup[codes]
@@ -376,24 +341,3 @@ def _one_hot(codes, n_levels, dtype):
     rows = np.flatnonzero(codes < n_levels)
     block[rows, codes[rows]] = 1
     return block
-
-
-def _bunch(loader, data, names, bounds):
-    return Bunch(
-        data=data,
-        target=None,
-        feature_names=[str(name) for name in names],
-        bounds=bounds,
-        DESCR=inspect.cleandoc(loader.__doc__ or ""),
-    )
-
-
-def _to_pandas(bunch, target_name=None):
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("as_frame=True needs pandas: pip install pandas") from error
-    bunch.data = pd.DataFrame(bunch.data, columns=bunch.feature_names)
-    if target_name is not None:
-        bunch.target = pd.Series(bunch.target, name=target_name)
-    return bunch
