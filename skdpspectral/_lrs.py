@@ -55,8 +55,8 @@ class LRSRegressor(
         With 0, every user has a sparse model alone and nothing is released.
     sparsity : int, default=3
         Largest number k of nonzeros of a user's sparse part, at least 0; capped at the
-        number of features, and at half of the rows of a user that U leaves over. With
-        0 this is representation learning.
+        number of features, and at half of the rows of a user that U leaves over. It
+        costs no budget. With 0 this is representation learning.
     epsilon : float or None, default=1.0
         Privacy budget of one fit, positive. None (or infinity) switches privacy off,
         with a :class:`~skdpspectral.PrivacyLeakWarning`, and fits with everything

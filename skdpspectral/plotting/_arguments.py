@@ -13,7 +13,7 @@ def pyplot_or_error():
         from matplotlib import pyplot
     except ImportError as error:
         raise ImportError(
-            "plotting needs matplotlib: pip install 'skdpspectral[plot]'"
+            "plotting needs matplotlib: pip install matplotlib"
         ) from error
     return pyplot
 
