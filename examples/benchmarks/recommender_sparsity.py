@@ -27,7 +27,7 @@ EPSILONS = (1.0, None)
 RANKS = (1, 2)
 SPARSITIES = (0, 1, 2, 5)
 # Components of the embedding; the features of movies are joined to them.
-COMPONENTS = {"jester": (5, 20), "ml-100k": (1, 5), "ml-1m": (1, 5)}
+COMPONENTS = {"jester": (5, 20), "ml-100k": (1, 5), "ml-1m": (1,)}
 WIDTHS = 17
 
 
