@@ -107,6 +107,10 @@ def watch(stage: Stage, pulses: dict) -> None:
             stage.log.failure("watch", f"hangs: {', '.join(sorted(late))}")
             with open(Path(stage.folder) / "hung crowd", "w") as file:
                 faulthandler.dump_traceback(file, all_threads=True)
+            # Forked children say where they are; others are ended by it.
+            for child in set(others_of(os.getpid())) - {os.getpid()}:
+                os.kill(child, signal.SIGUSR1)
+                time.sleep(0.2)
             os._exit(3)
 
 
@@ -114,7 +118,12 @@ def crowd(folder, seconds, patience, repeat, blocks, left_out) -> None:
     """Let all actors play at once, in this process."""
     warnings.simplefilter("ignore")
     sys.setswitchinterval(5e-4)
-    faulthandler.enable(open(Path(folder) / "hung by a crash", "w"))  # noqa: SIM115
+    stacks = [
+        open(Path(folder) / f"hung {what}", "a")  # noqa: SIM115
+        for what in ("crash", "forks")
+    ]
+    faulthandler.enable(stacks[0])
+    faulthandler.register(signal.SIGUSR1, stacks[1], all_threads=True)
     stage = make_stage(folder, seconds, patience, blocks)
     end, pulses = time.monotonic() + seconds, {}
     threading.Thread(target=watch, args=(stage, pulses), daemon=True).start()
