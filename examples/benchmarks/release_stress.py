@@ -89,6 +89,7 @@ def play(stage: Stage, scenes, end: float, pulses: dict) -> None:
             place = traceback.extract_tb(error.__traceback__)[-1].name
             message = f"{type(error).__name__} in {place}: {error}"
             stage.log.failure(scene.__name__, message.replace(stage.folder, "")[:160])
+            time.sleep(0.05)
         else:
             stage.log.count(scene.__name__, "scenes")
     del pulses[name]
@@ -109,7 +110,8 @@ def watch(stage: Stage, pulses: dict) -> None:
                 faulthandler.dump_traceback(file, all_threads=True)
             # Forked children say where they are; others are ended by it.
             for child in set(others_of(os.getpid())) - {os.getpid()}:
-                os.kill(child, signal.SIGUSR1)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGUSR1)
                 time.sleep(0.2)
             os._exit(3)
 
@@ -234,6 +236,7 @@ def main(arguments=None):
         return 0
     with contextlib.ExitStack() as stack:
         folder = options.folder or stack.enter_context(tempfile.TemporaryDirectory())
+        folder = Path(folder).absolute()
         report = run(folder, options)
     print(report)
     return 1 if report.faults else 0
