@@ -275,7 +275,13 @@ def fork_in_path(stage: Stage) -> None:
     handle = None if ledger is None else stage.labelled("fork_in_path", ledger)
     where = (None, "fork_in_path/") if ledger is None else (handle.path, handle._label)
     model = make_stream(handle)
-    path = model.release_path(STREAM)
+    try:
+        path = model.release_path(STREAM)
+    except LedgerError as error:
+        if ledger is None:  # others have blocks: what is meant has to be said
+            stage.log.count("fork_in_path", f"refused: {str(error)[:60]}")
+            return
+        raise
     head = [next(path).location for _ in range(random.randrange(1, N_STEPS // 2))]
 
     def child():
