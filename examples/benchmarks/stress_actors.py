@@ -323,6 +323,8 @@ def _play_in_child(stage: Stage, actor: str, scene) -> None:
 
 def _in_fork(stage: Stage, actor: str, scene) -> None:
     """Fork, and play a scene in the child."""
+    if not stage.forks:
+        return
     child = os.fork()
     if child == 0:
         try:
@@ -380,7 +382,8 @@ def child_of_context(stage: Stage, method: str, pca) -> None:
 
 def start_children(stage: Stage) -> None:
     """Start processes by each method of `multiprocessing`."""
-    method = _turn(multiprocessing.get_all_start_methods())
+    methods = multiprocessing.get_all_start_methods()
+    method = _turn([m for m in methods if stage.forks or m != "fork"])
     actor = f"children_by_{method}"
     handle = stage.labelled(actor, stage.ledgers["open"])
     pca = LoggedPCA(stage.log.path, handle._label, handle.path)
@@ -399,23 +402,27 @@ def start_children(stage: Stage) -> None:
         stage.log.failure(actor, f"a child ended with {child.exitcode}")
 
 
-def kill_children(stage: Stage) -> None:
-    """Kill a process in the middle of its fits."""
+def fit_for_ever(stage: Stage) -> None:
+    """Fit until killed."""
 
-    def fit_for_ever():
+    def scene():
         while True:
             stage.fit("kill_children", stage.ledgers["open"], _turn(tuple(FITS)))
 
-    child = os.fork()
-    if child == 0:
-        try:
-            _play_in_child(stage, "kill_children", fit_for_ever)
-        finally:
-            os._exit(0)
-    time.sleep(random.uniform(0.0, 0.4))
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    for file in Path(stage.folder).glob(f"hung kill_children {child}"):
+    _play_in_child(stage, "kill_children", scene)
+
+
+def kill_children(stage: Stage) -> None:
+    """Kill a process in the middle of its fits."""
+    method = "fork" if stage.forks else "forkserver"
+    child = multiprocessing.get_context(method).Process(
+        target=fit_for_ever, args=(stage,)
+    )
+    child.start()
+    time.sleep(random.uniform(0.0, 0.4 if stage.forks else 6.0))
+    child.kill()
+    child.join()
+    for file in Path(stage.folder).glob(f"hung kill_children {child.pid}"):
         file.unlink()
 
 
@@ -428,7 +435,7 @@ def _fit_job(stage: Stage, actor: str, ledger, kind: str) -> None:
 
 def search(stage: Stage) -> None:
     """Search over a grid, and fit jobs, with each backend."""
-    backend = _turn(["threading", "loky", "multiprocessing"])
+    backend = _turn(["threading", "loky", "multiprocessing"][: 2 + stage.forks])
     actor = f"search_{backend}"
     handle = stage.labelled(actor, stage.ledgers[_turn(["open", "tasks"])])
     pca = LoggedPCA(stage.log.path, handle._label, handle.path)

@@ -103,6 +103,8 @@ class Stage:
         Seconds after which somebody who does not go on is taken to hang.
     blocks : bool, default=True
         Whether accountants are given by ``with`` blocks, or always as parameters.
+    forks : bool, default=True
+        Whether the process with the threads is forked.
     """
 
     folder: str
@@ -112,6 +114,7 @@ class Stage:
     start: float
     patience: float
     blocks: bool = True
+    forks: bool = True
 
     @contextlib.contextmanager
     def block(self, handle: PrivacyAccountant):
