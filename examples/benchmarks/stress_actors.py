@@ -8,18 +8,12 @@ one process, beside each other; some scenes have processes of their own.
 import asyncio
 import contextvars
 import copy
-import faulthandler
 import functools
-import itertools
-import multiprocessing
-import os
 import pickle
 import random
 import shutil
-import signal
 import threading
 import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,25 +34,24 @@ from stress_fits import (
     make_stream,
     path_noise,
 )
+from stress_processes import (
+    fork_children,
+    in_fork,
+    kill_children,
+    start_children,
+    turn,
+)
 
 from skdpspectral import DPPCA, LedgerError, PrivacyBudgetError
 from skdpspectral.audit import audit_epsilon
 
 _TARGETS = np.arange(len(ROWS)) // 3 % 2
-_turns = itertools.count()
-
-
-def _turn(choices):
-    """Return one of several choices after another."""
-    return choices[next(_turns) % len(choices)]
-
-
 # -- threads -------------------------------------------------------------------
 
 
 def charge(stage: Stage) -> None:
     """Fit one estimator after another."""
-    stage.fit("charge", stage.ledgers["open"], _turn(tuple(FITS)))
+    stage.fit("charge", stage.ledgers["open"], turn(tuple(FITS)))
 
 
 def spend_budget(stage: Stage) -> None:
@@ -85,7 +78,7 @@ def read_ledger(stage: Stage) -> None:
 
 def copy_ledger(stage: Stage) -> None:
     """Read and copy files of ledgers, as a backup by other programs would."""
-    source = Path(_turn(list(stage.ledgers.values())).path)
+    source = Path(turn(list(stage.ledgers.values())).path)
     target = Path(stage.folder) / f"copy {threading.get_ident()}"
     target.mkdir(exist_ok=True)
     for file in source.parent.glob(f"{source.name}*"):
@@ -99,7 +92,7 @@ def copy_ledger(stage: Stage) -> None:
 
 def back_up_ledger(stage: Stage) -> None:
     """Make a backup that is whole, where there is a way to."""
-    source = _turn(list(stage.ledgers.values()))
+    source = turn(list(stage.ledgers.values()))
     if not hasattr(source, "backup"):
         time.sleep(0.5)
         return
@@ -187,8 +180,8 @@ def share_stream(stage: Stage) -> None:
     A call that another one has taken the stream from may raise; what is returned must
     have its noise.
     """
-    ledger = _turn([stage.ledgers["open"], None])
-    factorization = _turn(["trivial", "blt"])
+    ledger = turn([stage.ledgers["open"], None])
+    factorization = turn(["trivial", "blt"])
     handle = None if ledger is None else stage.labelled("share_stream", ledger)
     model = make_stream(handle, factorization)
     where = (None, "share_stream/") if ledger is None else (handle.path, handle._label)
@@ -261,7 +254,7 @@ def resume_stream(stage: Stage) -> None:
         )
 
     def in_child():
-        _in_fork(stage, "resume_stream", lambda: go_on(model))
+        in_fork(stage, "resume_stream", lambda: go_on(model))
 
     _at_once(stage, "resume_stream", [go_on, go_on, lambda: go_on(model), in_child])
 
@@ -271,7 +264,7 @@ def fork_in_path(stage: Stage) -> None:
 
     Beyond a block of steps, for releases of a block leave together.
     """
-    ledger = _turn([stage.ledgers["open"], None])
+    ledger = turn([stage.ledgers["open"], None])
     handle = None if ledger is None else stage.labelled("fork_in_path", ledger)
     where = (None, "fork_in_path/") if ledger is None else (handle.path, handle._label)
     model = make_stream(handle)
@@ -297,133 +290,9 @@ def fork_in_path(stage: Stage) -> None:
                     "fork_in_path", *where, [noise.ravel()], law="normal", entries=0
                 )
 
-    _in_fork(stage, "fork_in_path", child)
+    in_fork(stage, "fork_in_path", child)
     noise = path_noise(model, [*head, *(step.location for step in path)])
     stage.log.release("fork_in_path", *where, [noise.ravel()], law="normal")
-
-
-# -- processes -------------------------------------------------------------------
-
-
-def _play_in_child(stage: Stage, actor: str, scene) -> None:
-    """Play a scene in a child, which must come to its end."""
-    file = open(Path(stage.folder) / f"hung {actor} {os.getpid()}", "w")  # noqa: SIM115
-    faulthandler.dump_traceback_later(stage.patience / 2, exit=True, file=file)
-    try:
-        scene()
-    except (LedgerError, RuntimeError) as error:
-        stage.log.count(actor, f"child refused: {str(error)[:60]}")
-    except BaseException:
-        stage.log.failure(actor, "child: " + traceback.format_exc()[-300:])
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        file.close()
-        Path(file.name).unlink()
-
-
-def _in_fork(stage: Stage, actor: str, scene) -> None:
-    """Fork, and play a scene in the child."""
-    if not stage.forks:
-        return
-    child = os.fork()
-    if child == 0:
-        try:
-            _play_in_child(stage, actor, scene)
-        finally:
-            os._exit(0)
-    _reap(stage, actor, child)
-
-
-def _reap(stage: Stage, actor: str, child: int) -> None:
-    """Wait for a forked child, but not for ever."""
-    end = time.monotonic() + stage.patience
-    while time.monotonic() < end:
-        if os.waitpid(child, os.WNOHANG)[0]:
-            return
-        time.sleep(0.005)
-    stage.log.failure(actor, "a child hung, and could not even say where")
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-
-
-def fork_children(stage: Stage) -> None:
-    """Fork, wherever the other threads are, and fit in the child."""
-
-    def scene():
-        stage.fit("fork_children", stage.ledgers["open"], _turn(tuple(FITS)))
-        stage.fit("fork_children", stage.ledgers["tasks"])
-        try:
-            last = max(name for name in stage.ledgers if name.startswith("budget"))
-            stage.fit("spend_budget", stage.ledgers[last])
-        except PrivacyBudgetError:
-            stage.log.count("spend_budget", "refused for want of budget")
-
-    handle = stage.labelled("fork_children", stage.ledgers["tasks"])
-
-    def in_block():
-        scene()
-        stage.fit_labelled("fork_children", handle, parameter)
-
-    with stage.block(handle) as parameter:
-        _in_fork(stage, "fork_children", in_block)
-
-
-def child_of_context(stage: Stage, method: str, pca) -> None:
-    """Fit what was sent to a process that was started by any method."""
-    actor = f"children_by_{method}"
-
-    def scene():
-        pca.fit(ROWS)
-        stage.fit(actor, stage.ledgers["open"])
-        stage.fit(actor, stage.ledgers["tasks"], "stream")
-
-    _play_in_child(stage, actor, scene)
-
-
-def start_children(stage: Stage) -> None:
-    """Start processes by each method of `multiprocessing`."""
-    methods = multiprocessing.get_all_start_methods()
-    method = _turn([m for m in methods if stage.forks or m != "fork"])
-    actor = f"children_by_{method}"
-    handle = stage.labelled(actor, stage.ledgers["open"])
-    pca = LoggedPCA(stage.log.path, handle._label, handle.path)
-    with stage.block(handle) as parameter:
-        pca = pickle.loads(pickle.dumps(pca.set_params(accountant=parameter)))
-        child = multiprocessing.get_context(method).Process(
-            target=child_of_context, args=(stage, method, pca)
-        )
-        child.start()
-    child.join(stage.patience)
-    if child.exitcode is None:
-        stage.log.failure(actor, "a child hung")
-        child.kill()
-        child.join()
-    elif child.exitcode:
-        stage.log.failure(actor, f"a child ended with {child.exitcode}")
-
-
-def fit_for_ever(stage: Stage) -> None:
-    """Fit until killed."""
-
-    def scene():
-        while True:
-            stage.fit("kill_children", stage.ledgers["open"], _turn(tuple(FITS)))
-
-    _play_in_child(stage, "kill_children", scene)
-
-
-def kill_children(stage: Stage) -> None:
-    """Kill a process in the middle of its fits."""
-    method = "fork" if stage.forks else "forkserver"
-    child = multiprocessing.get_context(method).Process(
-        target=fit_for_ever, args=(stage,)
-    )
-    child.start()
-    time.sleep(random.uniform(0.0, 0.4 if stage.forks else 6.0))
-    child.kill()
-    child.join()
-    for file in Path(stage.folder).glob(f"hung kill_children {child.pid}"):
-        file.unlink()
 
 
 # -- joblib, in the main thread: its backends of processes are for that one alone --
@@ -435,9 +304,9 @@ def _fit_job(stage: Stage, actor: str, ledger, kind: str) -> None:
 
 def search(stage: Stage) -> None:
     """Search over a grid, and fit jobs, with each backend."""
-    backend = _turn(["threading", "loky", "multiprocessing"][: 2 + stage.forks])
+    backend = turn(["threading", "loky", "multiprocessing"][: 2 + stage.forks])
     actor = f"search_{backend}"
-    handle = stage.labelled(actor, stage.ledgers[_turn(["open", "tasks"])])
+    handle = stage.labelled(actor, stage.ledgers[turn(["open", "tasks"])])
     pca = LoggedPCA(stage.log.path, handle._label, handle.path)
     steps = [("pca", pca), ("classify", LogisticRegression())]
     grid = GridSearchCV(
