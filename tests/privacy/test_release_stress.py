@@ -32,7 +32,7 @@ def test_a_short_stress_finds_no_fault():
     environment |= {"OPENBLAS_NUM_THREADS": "1"}
     script = str(BENCHMARKS / "release_stress.py")
     done = subprocess.run(
-        [sys.executable, script, "--seconds", "6", "--patience", "60"],
+        [sys.executable, script, "--seconds", "5", "--patience", "60"],
         env=environment,
         capture_output=True,
         text=True,
