@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -93,7 +92,7 @@ class ComponentReleases:
         """Whether there is a second stage."""
         return self.mechanism != "gaussian"
 
-    @cached_property
+    @property
     def scales(self) -> ScaleReleases:
         """The private scales along and across the first components."""
         needed = self.staged or self._unclipped
@@ -107,7 +106,7 @@ class ComponentReleases:
             self._unclipped and not self.staged,
         )
 
-    @cached_property
+    @property
     def reach(self) -> ScaleReleases:
         """The clip of projections on components that a second stage makes.
 
@@ -123,7 +122,7 @@ class ComponentReleases:
         public = self.rows.clip is not None or self.radius is not None
         return self.covariance and not public
 
-    @cached_property
+    @property
     def step(self) -> PowerStep:
         """The second stage."""
         return PowerStep(self.n_samples, self.n_features, self.width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -145,8 +146,24 @@ def blocked_second_moment(
 
 
 _limit_lock = threading.Lock()
-# The limit, and one entry for each fit that needs it.
+# The limit, and the threads whose fits need it.
 _limits: list = []
+
+
+def _keep_own_limit() -> None:
+    """Forget in a forked child the threads that stayed with its parent."""
+    _limits[1:] = [thread for thread in _limits[1:] if thread == threading.get_ident()]
+    _limit_lock.release()
+
+
+# A child inherits locks as they are: it must not fork off while another thread has this
+# one, which nobody would ever release there.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_limit_lock.acquire,
+        after_in_parent=_limit_lock.release,
+        after_in_child=_keep_own_limit,
+    )
 
 
 @functools.cache
@@ -167,11 +184,11 @@ def _blas_threads(n_features: int):
     with _limit_lock:
         if not _limits:
             _limits.append(_threadpools().limit(limits=1, user_api="blas"))
-        _limits.append(None)
+        _limits.append(threading.get_ident())
     try:
         yield
     finally:
         with _limit_lock:
-            _limits.pop()
+            _limits.remove(threading.get_ident())
             if len(_limits) == 1:
                 _limits.pop().restore_original_limits()
