@@ -184,15 +184,19 @@ def _sum_of_users(release, name: str, rows, contributions: Callable, n_jobs):
 
     def part(block):
         return sum(
-            # C order: norms of rows must not depend on how many rows there are.
-            lrs.sum_on_grid(clip_rows(np.ascontiguousarray(vectors), 1.0), grid)
-            for vectors in contributions(block)
+            lrs.sum_on_grid(_clipped(vectors), grid) for vectors in contributions(block)
         )
 
     total = np.zeros(release.plan[name].shape)
     for steps in rows.map(part, n_jobs):
         total += steps
     return release(name, total * grid, overwrite=True)
+
+
+def _clipped(vectors: np.ndarray) -> np.ndarray:
+    """Clip each user's vector to norm 1, with the same bits whoever else is there."""
+    vectors = lrs.stacked(vectors)
+    return clip_rows(vectors, 1.0, out=vectors)
 
 
 def _release_start(release, shared: SharedReleases, rows, n_jobs):
@@ -216,7 +220,7 @@ def _release_moments(release, name: str, clips, rows, rules, U, n_jobs):
 
     def contributions(block):
         for curvature, gradient in _answers(block, rows, rules, U):
-            yield np.concatenate([curvature / clips[0], gradient / clips[1]], axis=1)
+            yield lrs.joined([curvature / clips[0], gradient / clips[1]])
 
     total = _sum_of_users(release, name, rows, contributions, n_jobs)
     size = lrs.n_curvature(U.shape[1], len(U))

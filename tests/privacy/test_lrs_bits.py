@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from lrs_tools import alike
 
-from skdpspectral._clipping import clip_rows
+from skdpspectral._lrs_private import _clipped
 from skdpspectral._spectral import _lrs_moments, _user_rows, lrs
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
@@ -70,15 +70,15 @@ def numbers_of(rows, code, rules, U):
     fit = lrs.thresholding_pursuit(block, scores, squares, rules, 10)
     cold = lrs.cold_fit(block, scores, squares, rules, 15, 3)
     parts = list(lrs.user_moments(block, scores, fit))
-    joined = [np.concatenate([a / 3.0, v / 7.0], axis=1) for a, v in parts]
+    joined = [lrs.joined([a / 3.0, v / 7.0]) for a, v in parts]
     arrays = {
         "start": start,
-        "clipped start": clip_rows(start, 1.0),
+        "clipped start": _clipped(start),
         "curvature": np.concatenate([a for a, _ in parts]),
         "gradient": np.concatenate([v for _, v in parts]),
         "norm of curvature": np.concatenate([lrs.row_norms(a) for a, _ in parts]),
         "norm of gradient": np.concatenate([lrs.row_norms(v) for _, v in parts]),
-        "clipped moments": np.concatenate([clip_rows(part, 1.0) for part in joined]),
+        "clipped moments": np.concatenate([_clipped(part) for part in joined]),
         "squares": squares,
         **{f"pursuit {name}": value for name, value in vars(fit).items()},
         **{f"cold {name}": value for name, value in vars(cold).items()},
