@@ -195,8 +195,7 @@ def _sum_of_users(release, name: str, rows, contributions: Callable, n_jobs):
 
 def _clipped(vectors: np.ndarray) -> np.ndarray:
     """Clip each user's vector to norm 1, with the same bits whoever else is there."""
-    vectors = lrs.stacked(vectors)
-    return clip_rows(vectors, 1.0, out=vectors)
+    return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))
 
 
 def _release_start(release, shared: SharedReleases, rows, n_jobs):
@@ -220,7 +219,7 @@ def _release_moments(release, name: str, clips, rows, rules, U, n_jobs):
 
     def contributions(block):
         for curvature, gradient in _answers(block, rows, rules, U):
-            yield lrs.joined([curvature / clips[0], gradient / clips[1]])
+            yield np.concatenate([curvature / clips[0], gradient / clips[1]], axis=1)
 
     total = _sum_of_users(release, name, rows, contributions, n_jobs)
     size = lrs.n_curvature(U.shape[1], len(U))

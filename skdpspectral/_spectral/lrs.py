@@ -13,7 +13,7 @@ from ._lrs_moments import (
 )
 from ._lrs_shared import positive_qr
 from ._lrs_solver import Alternation, UserParameters, fit_users
-from ._per_user import joined, stacked
+from ._per_user import empty_stack
 from ._user_rows import Block, UserRows, column_scales
 
 __all__ = [
@@ -24,8 +24,8 @@ __all__ = [
     "UserRows",
     "cold_fit",
     "column_scales",
+    "empty_stack",
     "fit_users",
-    "joined",
     "leading_directions",
     "n_curvature",
     "n_packed",
@@ -33,7 +33,6 @@ __all__ = [
     "row_norms",
     "shared_scores",
     "solve_moments",
-    "stacked",
     "start_moments",
     "sum_on_grid",
     "thresholding_pursuit",

@@ -70,7 +70,7 @@ def numbers_of(rows, code, rules, U):
     fit = lrs.thresholding_pursuit(block, scores, squares, rules, 10)
     cold = lrs.cold_fit(block, scores, squares, rules, 15, 3)
     parts = list(lrs.user_moments(block, scores, fit))
-    joined = [lrs.joined([a / 3.0, v / 7.0]) for a, v in parts]
+    joined = [np.concatenate([a / 3.0, v / 7.0], axis=1) for a, v in parts]
     arrays = {
         "start": start,
         "clipped start": _clipped(start),
