@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
+from ._spectral import totals
+
 # Squared lengths in this range suffer neither overflow nor harmful underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280
 
@@ -29,7 +31,7 @@ def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndar
     exponents = np.frexp(largest[good])[1]
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.ldexp(rows[good], -exponents[:, None])
-        lengths = np.sqrt(np.vecdot(scaled, scaled))
+        lengths = np.sqrt(totals(np.square(scaled)))
         out[good] = scaled * (target / lengths)[:, None]
         if only_longer:
             short = lengths <= np.ldexp(target, -exponents)
@@ -47,7 +49,7 @@ def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
     X = out
     target = _target(clip_norm, X.shape[1])
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        # One sum a row, of the same bits in any batch of C-ordered rows.
+        # One sum a row, of the same bits in any batch of rows that are laid out alike.
         squares = np.vecdot(X, X)
         # NaN compares false: such rows are not safe.
         safe = (squares > _SAFE_LOW) & (squares < _SAFE_HIGH)

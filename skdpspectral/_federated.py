@@ -115,6 +115,12 @@ class FederatedEstimator(
 
     # -- budgets, of all clients or of each --------------------------------------------
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # A column of ids: whole numbers, or strings.
+        tags.input_tags.categorical = self.client_feature is not None
+        return tags
+
     def _is_private(self) -> bool:
         return isinstance(self.epsilon, Mapping) or super()._is_private()
 

@@ -2,37 +2,13 @@
 
 from __future__ import annotations
 
-from numbers import Number
-
 import numpy as np
 
-from ._ids import as_array, encode_ids
+from ._ids import check_exact, encode_ids, id_array, kinds_of
 
-_SORTABLE = "biuf"
+_SORTABLE = "biufmM"
 # Codes of users are held in so many bits.
 _MOST_IDS = 2**32
-
-
-def _as_ids(ids) -> np.ndarray:
-    if isinstance(ids, (list, tuple)):
-        # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
-        ids = np.fromiter(ids, dtype=object, count=len(ids))
-    ids = as_array(ids)
-    return ids.astype(object) if ids.dtype.kind in "SUT" else ids
-
-
-def _kinds(ids: np.ndarray) -> frozenset:
-    """Kinds of ids: 1 and 1.0 are numbers, "1" is a string."""
-    if ids.dtype.kind in _SORTABLE:
-        return frozenset({"numbers"})
-    return frozenset(_kind(cls) for cls in set(map(type, ids.tolist())))
-
-
-def _kind(cls: type) -> str:
-    for kind, base in (("strings", str), ("numbers", (Number, np.bool_))):
-        if issubclass(cls, base):
-            return kind
-    return f"ids of type {cls.__name__}"
 
 
 def _is_exact(ids: np.ndarray, numbers: np.ndarray) -> bool:
@@ -40,6 +16,10 @@ def _is_exact(ids: np.ndarray, numbers: np.ndarray) -> bool:
     if numbers.dtype.kind in "biu":
         return True
     return numbers.dtype.kind == "f" and all(isinstance(k, float) for k in ids.tolist())
+
+
+def _same_signs(keys: np.ndarray, ids: np.ndarray):
+    return True if ids.dtype.kind in "mM" else (keys < 0) == (ids < 0)
 
 
 class IdIndex:
@@ -52,6 +32,13 @@ class IdIndex:
     name : str
         What errors call them; they quote no id.
 
+    Raises
+    ------
+    ValueError
+        If ids are missing, not exact, or of several kinds. One kind a table is a rule
+        that lookups need: an index says of every other kind that it does not hold it,
+        whoever is in it.
+
     Attributes
     ----------
     codes : ndarray of shape (n_rows,)
@@ -59,9 +46,17 @@ class IdIndex:
     """
 
     def __init__(self, ids, name: str):
-        ids = _as_ids(ids)
-        self._name, self._kinds = name, _kinds(ids)
+        ids = id_array(ids, name)
+        self._name = name
         self.codes, n_ids = encode_ids(ids, name)
+        check_exact(ids, name)
+        self._kinds = kinds_of(ids)
+        if len(self._kinds) > 1:
+            raise ValueError(
+                f"{name} must hold ids of one kind, got "
+                f"{', '.join(sorted(self._kinds))}: 1 and '1' are different ids; "
+                "convert them to one type"
+            )
         if n_ids > _MOST_IDS:
             raise ValueError(f"{name} must hold at most 2**32 different ids")
         first = np.full(n_ids, len(ids), dtype=np.intp)
@@ -90,7 +85,8 @@ class IdIndex:
     @property
     def first(self):
         """The id that was seen first."""
-        return self._keys[:1].tolist()[0]
+        # Of times in ns, tolist makes integers.
+        return self._keys[0] if self._table is None else self._keys.tolist()[0]
 
     def without_codes(self) -> IdIndex:
         """Forget the rows that the index was made from."""
@@ -105,9 +101,9 @@ class IdIndex:
         ValueError
             If ids are missing, or of a kind that the index does not hold.
         """
-        ids = _as_ids(ids)
+        ids = id_array(ids, name)
         encode_ids(ids, name)  # refuses what cannot be an id
-        unseen = _kinds(ids) - self._kinds
+        unseen = kinds_of(ids) - self._kinds
         if unseen and len(ids):
             known = "in fit it held" if name == self._name else f"{self._name} holds"
             raise ValueError(
@@ -115,6 +111,8 @@ class IdIndex:
                 f"{', '.join(sorted(self._kinds))}: 1 and '1' are different ids; "
                 "convert one to the type of the other"
             )
+        if self._keys.dtype.kind in "mM":  # of one kind and unit, as the ids are
+            return self._find_sorted(ids)
         if self._table is None:
             numbers = ids if ids.dtype != object else np.asarray(ids.tolist())
             if ids.dtype != object or _is_exact(ids, numbers):
@@ -128,18 +126,21 @@ class IdIndex:
         with np.errstate(all="ignore"):
             keys = ids.astype(self._keys.dtype)
             # The signs tell where unsigned integers wrapped around.
-            exact = (keys.astype(ids.dtype) == ids) & ((keys < 0) == (ids < 0))
+            exact = (keys.astype(ids.dtype) == ids) & _same_signs(keys, ids)
         place = np.searchsorted(self._keys, keys, sorter=self._order)
         code = self._order[np.minimum(place, len(self._order) - 1)]
         return np.where(exact & (self._keys[code] == keys), code, -1)
 
     def with_id(self, key) -> IdIndex:
         """Return an index that also holds one more id."""
-        keys = np.append(self._keys.astype(object), np.array([None], dtype=object))
-        keys[-1] = key
+        added = id_array([key], self._name)
+        if added.dtype != self._keys.dtype or added.dtype.kind not in "mM":
+            added = added.astype(object)
+        keys = self._keys if added.dtype != object else self._keys.astype(object)
         new = object.__new__(IdIndex)
         new._name, new.codes = self._name, None
-        new._kinds = self._kinds | _kinds(_as_ids([key]))
-        new._keys = keys
+        new._kinds = self._kinds
+        new._keys = np.append(keys, np.empty(1, keys.dtype))
+        new._keys[-1] = added[0]
         new._build()
         return new

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import numbers
 
 import numpy as np
@@ -9,6 +10,8 @@ from scipy import sparse
 
 # From these on, neighbouring whole numbers are one and the same float.
 _LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
+# The unit in which times and durations are compared.
+_UNIT = "[ns]"
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
 
@@ -41,7 +44,7 @@ def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
     TypeError
         If an id is not hashable.
     """
-    ids = _one_dimensional(ids, name)
+    ids = id_array(ids, name)
     if ids.dtype.kind in _SORTABLE:
         return _encode_sortable(ids, name)
     return _encode_hashable(ids, name)
@@ -91,33 +94,139 @@ def check_feature(feature, name: str) -> None:
 
 
 def as_array(column) -> np.ndarray:
-    """Return a column as numpy holds it best: strings of polars stay whole."""
+    """Return a column as numpy holds it best: strings of polars stay whole.
+
+    Raises
+    ------
+    ValueError
+        If entries are masked: what lies under a mask is no value.
+    """
+    refuse_masked(column, "a column")
     if type(column).__module__.startswith("polars"):
         # Of the buffer numpy would make fixed-width strings without trailing NULs.
         return column.to_numpy()
     return np.asarray(column)
 
 
-def check_exact(ids: np.ndarray, name: str) -> None:
-    """Refuse float ids that may stand for several at once."""
-    largest = _LARGEST_ID.get(ids.dtype)
+def refuse_masked(values, name: str) -> None:
+    """Refuse arrays of numpy.ma in which anything is masked."""
+    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
+        raise ValueError(f"{name} has masked values: drop or fill such rows first")
+
+
+def check_exact(ids, name: str) -> None:
+    """Refuse numbers that cannot be ids, or may stand for several at once.
+
+    Read are the type of the ids and, of floats, whether each is whole and below the
+    first one that is not exact. All of a user's ids must be so, and none is compared to
+    others': a table is refused for rows that stand for no user, as for a missing value,
+    and never for who else is there. No id is quoted.
+    """
+    refuse_masked(ids, name)
+    ids = np.asarray(ids)
+    owners = name.replace("_feature", "s")  # the argument beside the parameter
+    if ids.dtype == np.float16:
+        raise ValueError(
+            f"{name}: float16 holds no whole number beyond 2048 exactly, so that "
+            f"several {owners} may have become one; use integers or strings"
+        )
+    if ids.dtype == object:
+        scalars = (key for key in ids.flat if isinstance(key, (float, np.floating)))
+        for key in scalars:
+            _check_float(np.asarray(key), name, owners)
+    elif ids.dtype.kind == "f":
+        _check_float(ids, name, owners)
+
+
+def _check_float(ids: np.ndarray, name: str, owners: str) -> None:
+    largest = _LARGEST_ID.get(ids.dtype, 2.0**11 if ids.dtype == np.float16 else None)
     if largest is not None and np.any(np.abs(ids) >= largest):
-        owners = name.replace("_feature", "s")  # the argument beside the parameter
         raise ValueError(
             f"{name}: ids from {largest:g} on are not exact in {ids.dtype}, so that "
             f"several {owners} may have become one; use integers or strings, or pass "
             f"such ids by {owners}=..."
         )
+    # NaN is no id either, but a missing one, of which others tell.
+    if np.any((ids != np.trunc(ids)) & (ids == ids)):
+        raise ValueError(
+            f"{name}: numbers that are not whole cannot be ids. If columns were moved "
+            "or scaled before, name the column of ids: keep names by "
+            'set_output(transform="pandas"), and leave that column as it is'
+        )
 
 
-def _one_dimensional(ids, name):
+def id_array(ids, name: str) -> np.ndarray:
+    """Return ids as an array: numbers, times and durations in ns, or objects.
+
+    Raises
+    ------
+    ValueError
+        If there is not one id a row, one is masked, or a time is beyond what
+        nanoseconds hold.
+    """
+    refuse_masked(ids, name)
     if isinstance(ids, (list, tuple)):
         # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
         ids = np.fromiter(ids, dtype=object, count=len(ids))
     ids = as_array(ids)
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
+    if ids.dtype == object:
+        ids = _times_of_objects(ids)
+    if ids.dtype.kind in "mM":
+        return _in_nanoseconds(ids, name)
+    return ids.astype(object) if ids.dtype.kind in "SUT" else ids
+
+
+def _times_of_objects(ids: np.ndarray) -> np.ndarray:
+    """Return times, or durations, that are objects as those of numpy."""
+    types = set(map(type, ids.tolist()))
+    for base, code in (
+        ((np.datetime64, datetime.date), "M"),
+        ((np.timedelta64, datetime.timedelta), "m"),
+    ):
+        if types and all(issubclass(kind, base) for kind in types):
+            if any(getattr(key, "tzinfo", None) is not None for key in ids.tolist()):
+                return ids  # instants: equal where they are the same, in any zone
+            method = "to_datetime64" if code == "M" else "to_timedelta64"
+            exact = [getattr(key, method, lambda key=key: key)() for key in ids]
+            return np.array([np.array(key, code + "8") for key in exact])
     return ids
+
+
+def _in_nanoseconds(ids: np.ndarray, name: str) -> np.ndarray:
+    kind = f"{ids.dtype.kind}8{_UNIT}"
+    if np.datetime_data(ids.dtype)[0] == "generic":
+        return ids.astype(kind)  # NaT alone: missing
+    out = ids.astype(kind)
+    if not np.array_equal(out.astype(ids.dtype), ids, equal_nan=True):
+        raise ValueError(
+            f"{name}: times must be whole nanoseconds between 1678 and 2262; turn "
+            "others into strings"
+        )
+    return out
+
+
+def kinds_of(ids: np.ndarray) -> frozenset:
+    """Kinds of the ids of :func:`id_array`: 1 and 1.0 are numbers, "1" is a string."""
+    if ids.dtype.kind in "biuf":
+        return frozenset({"numbers"})
+    if ids.dtype.kind in "mM":
+        return frozenset({"times" if ids.dtype.kind == "M" else "durations"})
+    return frozenset(_kind(cls) for cls in set(map(type, ids.tolist())))
+
+
+def _kind(cls: type) -> str:
+    bases = (
+        ("strings", str),
+        ("ids of type bytes", bytes),
+        ("numbers", (numbers.Number, np.bool_)),
+        ("times with a zone", datetime.datetime),
+    )
+    for kind, base in bases:
+        if issubclass(cls, base):
+            return kind
+    return f"ids of type {cls.__name__}"
 
 
 def _encode_sortable(ids, name):
@@ -167,6 +276,10 @@ def position_of(feature, columns, name):
     """Return where a column is that a parameter names."""
     if isinstance(feature, str):
         positions = [i for i, column in enumerate(columns) if column == feature]
+        if not positions:
+            # As ColumnTransformer and FeatureUnion write it: remainder__user_id.
+            behind = [str(column).endswith(f"__{feature}") for column in columns]
+            positions = [i for i, ends in enumerate(behind) if ends]
         if len(positions) != 1:
             problem = "no column" if not positions else "several columns"
             raise ValueError(f"{name}={feature!r}, but X has {problem} of that name")

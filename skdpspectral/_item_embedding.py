@@ -444,6 +444,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.categorical = True  # ids of users and items
         return tags
 
 

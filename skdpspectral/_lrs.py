@@ -66,7 +66,11 @@ class LRSRegressor(
     user_feature : int, str or None, default=None
         Position or name of the column of X that says whose row it is. That column is
         no feature. It lets scorers, searches and pipelines predict each user by their
-        own model, for which ``users=`` would have to be routed otherwise.
+        own model, for which ``users=`` would have to be routed otherwise. Prefer the
+        name: a position is another column behind a step that moves columns, a name is
+        followed through ``set_output(transform="pandas")`` or ``"polars"``, also where
+        a :class:`~sklearn.compose.ColumnTransformer` has written
+        ``remainder__user_id`` for ``"user_id"``.
     unknown_user : {"shared", "raise"}, default="shared"
         What predictions do with users that were not in the fit. "shared": the model
         of all users (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone:
@@ -402,7 +406,8 @@ class LRSRegressor(
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None
-            Hashable ids, one a row. With neither `users` nor `user_feature` all rows
+            Hashable ids, one a row, all of one kind: numbers (whole, and exact in
+            their type; never float16), strings, times, or others of one type. With neither `users` nor `user_feature` all rows
             are those of one user.
 
         Returns
@@ -571,6 +576,8 @@ class LRSRegressor(
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
         tags.target_tags.single_output = True
+        # A column of ids: whole numbers, or strings.
+        tags.input_tags.categorical = self.user_feature is not None
         return tags
 
 

@@ -184,15 +184,18 @@ def _sum_of_users(release, name: str, rows, contributions: Callable, n_jobs):
 
     def part(block):
         return sum(
-            # C order: norms of rows must not depend on how many rows there are.
-            lrs.sum_on_grid(clip_rows(np.ascontiguousarray(vectors), 1.0), grid)
-            for vectors in contributions(block)
+            lrs.sum_on_grid(_clipped(vectors), grid) for vectors in contributions(block)
         )
 
     total = np.zeros(release.plan[name].shape)
     for steps in rows.map(part, n_jobs):
         total += steps
     return release(name, total * grid, overwrite=True)
+
+
+def _clipped(vectors: np.ndarray) -> np.ndarray:
+    """Clip each user's vector to norm 1, with the same bits whoever else is there."""
+    return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))
 
 
 def _release_start(release, shared: SharedReleases, rows, n_jobs):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ._id_index import IdIndex
+from ._spectral import combined_columns
 
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
@@ -57,7 +58,9 @@ class PersonalModels:
 
     def coef(self, code: int, components: np.ndarray) -> np.ndarray:
         """U w + b of one user."""
-        coef = self.weights[code] @ components
+        coef = np.zeros(components.shape[1])
+        for weight, component in zip(self.weights[code], components, strict=True):
+            coef += weight * component
         np.add.at(coef, self.support[code], self.sparse[code])
         return coef
 
@@ -73,7 +76,7 @@ class PersonalModels:
         )
 
     def predict(self, features, codes: np.ndarray, components: np.ndarray):
-        """Predict rows of several users.
+        """Predict rows of several users, each with the bits that it has alone.
 
         Parameters
         ----------
@@ -98,11 +101,19 @@ class PersonalModels:
         size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
         for start in range(0, len(codes), size):
             rows = slice(start, start + size)
-            X, own = features(rows), codes[rows]
-            shared = (X @ components.T) * self.weights[own]
-            chosen = np.take_along_axis(X, self.support[own], axis=1)
-            sparse = chosen * self.sparse[own]
-            out[rows] = shared.sum(axis=1) + sparse.sum(axis=1) + self.intercepts[own]
+            out[rows] = self._predicted_part(features(rows), codes[rows], components)
+        return out
+
+    def _predicted_part(self, X, own, components) -> np.ndarray:
+        # Entry by entry, one term after another: no sum over an axis, whose order
+        # would be numpy's choice.
+        out = self.intercepts[own]
+        shared = combined_columns(X, components.T)
+        for scores, weights in zip(shared, self.weights.T, strict=True):
+            out += scores * weights[own]
+        each = np.arange(len(X))
+        for features, values in zip(self.support.T, self.sparse.T, strict=True):
+            out += X[each, features[own]] * values[own]
         return out
 
     def updated(self, user, model: PersonalModels) -> PersonalModels:

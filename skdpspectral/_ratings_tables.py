@@ -105,6 +105,7 @@ def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
     _check_columns(columns)
     user, item = find_columns(estimator, names, len(columns))
     check_exact(columns[user], "user_feature")
+    check_exact(columns[item], "item_feature")
     if reset and names is not None:
         _warn_of_places(estimator, names)
     return RatingsTable(columns, names, user, item, given)

@@ -153,6 +153,7 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
         )
     if sparse.issparse(y):
         raise ValueError("y must be a dense array: sparse targets are not supported")
+    _refuse_masked(y, "y")
     try:
         given = np.asarray(y)
         # A text in a list would turn all other numbers into their texts.
@@ -195,6 +196,7 @@ def check_scores(X, n_components: int) -> np.ndarray:
 
 
 def _checked(X, validate) -> np.ndarray:
+    _refuse_masked(X, "X")
     _refuse_dates(X)
     try:
         # Sums of extreme values overflow: a warning would tell of them.
@@ -219,6 +221,12 @@ def _without_values(message: str) -> str:
     if not re.search(r"\bX\b", line):
         line = f"X: {line}"
     return f"{line}. {_RESHAPE}" if "Reshape your data" in message else line
+
+
+def _refuse_masked(values, name: str) -> None:
+    """Refuse what lies under a mask, and would be taken for a value."""
+    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
+        raise ValueError(f"{name} has masked values: drop or fill such rows first")
 
 
 def _refuse_dates(X) -> None:

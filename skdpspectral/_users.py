@@ -9,7 +9,14 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from ._ids import as_array, check_exact, column_names, position_of, read_column
+from ._ids import (
+    as_array,
+    check_exact,
+    column_names,
+    position_of,
+    read_column,
+    refuse_masked,
+)
 from ._rows import check_features, check_rows
 
 
@@ -108,6 +115,7 @@ def _check_length(users, n_rows: int, name: str):
         raise ValueError(f"{name} must be an array of one id a row of X")
     if n_users != n_rows:
         raise ValueError(f"{name} must hold as many ids as X has rows")
+    refuse_masked(users, name)
     if hasattr(users, "__array__"):
         check_exact(as_array(users), name)
     return users
@@ -134,6 +142,7 @@ def _split_array(estimator, X, user_feature, reset, parameter) -> UserTable:
         columns = _other_columns(int(user_feature) % X.shape[1], X.shape[1], parameter)
         return UserTable(X, columns, users)
     users = read_column(X, user_feature, parameter)
+    check_exact(users, parameter)
     position = int(user_feature) % X.shape[1]
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     rest = np.delete(X, position, axis=1)

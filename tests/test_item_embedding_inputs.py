@@ -191,13 +191,10 @@ def test_ids_may_be_words(container, items):
         assert np.array_equal(fitted.components_, model().fit(IDS, RATINGS).components_)
 
 
-def test_one_and_its_word_are_different_users():
+def test_one_and_its_word_are_not_taken_together():
     rows = [[1, 10], ["1", 11], [1, 10], [1.0, 12]]
-    same = [["a", 10], ["b", 11], ["a", 10], ["a", 12]]
-    found = model().fit(rows, [5, 4, 1, 2])
-    assert np.array_equal(
-        found.components_, model().fit(same, [5, 4, 1, 2]).components_
-    )
+    with pytest.raises(ValueError, match="user_feature must hold ids of one kind"):
+        model().fit(rows, [5, 4, 1, 2])
 
 
 # -- which columns ---------------------------------------------------------------------

@@ -24,6 +24,7 @@ from ._moments import (
     row_blocks,
     rows_per_block,
 )
+from ._per_user import combined_columns, totals
 from ._power_step import (
     floor_eigenvalues,
     leading_first,
@@ -48,6 +49,7 @@ __all__ = [
     "blocked_mean",
     "blocked_product",
     "blocked_second_moment",
+    "combined_columns",
     "flip_signs",
     "floor_eigenvalues",
     "inverse_variance_weights",
@@ -71,6 +73,7 @@ __all__ = [
     "top_eigh",
     "top_of_projectors",
     "top_right_vectors",
+    "totals",
     "truncated_basis",
     "unit_row_moments",
     "unpack_lower",

@@ -4,8 +4,7 @@ User i has rows X_i (m x d), targets y_i, and a model y = X_i (U w_i + b_i) with
 (d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Every function here
 works on a :class:`Block`, without a loop over users, and computes each user's numbers
 from that user's rows and U alone, with the same bits in whatever block it stands:
-only elementwise operations, reductions along axes of the user's own, and stacks of
-matrix products and solutions, one a user, are allowed.
+only the kernels of ``_per_user`` sum.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import _per_user as per_user
 from ._user_rows import Block
 
 # Relative ridge that keeps collinear columns from dividing by zero.
 _JITTER = 1e-13
 # Columns that keep less than this share of their square beside XU are not chosen.
 _COLLINEAR = 1e-9
-# Up to this order, elimination over all users at once is faster than LAPACK.
-_SMALL = 12
-# Up to so many nonzeros, repeated maxima are faster than a partial sort.
+# Up to so many nonzeros, repeated maxima are faster than a sort.
 _FEW = 8
 
 
@@ -106,7 +104,7 @@ class LocalFit:
 
 def shared_scores(block: Block, U: np.ndarray) -> np.ndarray:
     """(X U)' of shape (n_users, rank, height)."""
-    return U.T @ block.Xt
+    return per_user.products(U.T, block.X, transpose_right=True)
 
 
 def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -134,38 +132,25 @@ def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
     scaled = np.where(np.isfinite(scaled), scaled, 0.0)
     q = np.arange(gram.shape[1])
     scaled[:, q, q] = 1.0 + _JITTER
-    solved = _solve_stack(scaled, inverse[:, :, None] * right)
+    solved = _eliminate(scaled, inverse[:, :, None] * right)
     return inverse[:, :, None] * solved
 
 
 def _inverse_grams(columns: np.ndarray) -> np.ndarray:
     """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
-    gram = columns @ columns.transpose(0, 2, 1)
+    gram = per_user.products(columns, columns, transpose_right=True)
     if gram.shape[1] == 1:
         usable = np.isfinite(gram) & (gram > np.finfo(float).tiny)
         return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
     return solve_each(gram, np.broadcast_to(np.eye(gram.shape[1]), gram.shape))
 
 
-def _solve_stack(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve positive definite systems of unit diagonal, one a user."""
-    if gram.shape[1] <= _SMALL:
-        return _eliminate(gram, right)
-    try:
-        return np.linalg.solve(gram, right)
-    except np.linalg.LinAlgError:  # one singular matrix must spoil no other
-        if len(gram) == 1:
-            return np.zeros_like(right)
-        half = len(gram) // 2
-        parts = (slice(None, half), slice(half, None))
-        return np.concatenate([_solve_stack(gram[p], right[p]) for p in parts])
-
-
 def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Gaussian elimination along the first axes, elementwise over users.
+    """Solve positive definite systems of unit diagonal, elementwise over users.
 
-    Pivots of positive definite matrices need no exchange; one that rounding has made
-    zero or negative marks a column that the others explain, and is left out.
+    Gaussian elimination along the first axes. Pivots of positive definite matrices
+    need no exchange; one that rounding has made zero or negative marks a column that
+    the others explain, and is left out.
     """
     size = gram.shape[1]
     A = gram.transpose(1, 2, 0).copy()
@@ -211,19 +196,18 @@ def least_squares(
     target, free = block.y, rank
     if rules.fixed:
         target, free = target - _combine(scores, rules.prior), 0
-    gram = columns @ columns.transpose(0, 2, 1)
-    right = (columns @ target[:, :, None])[:, :, 0]
+    gram = per_user.products(columns, columns, transpose_right=True)
+    right = per_user.products(columns, target[:, :, None])[:, :, 0]
     penalty = np.repeat((rules.ridge_shared, rules.ridge_sparse), (free, sparsity))
     q = np.arange(free + sparsity)
     gram[:, q, q] += penalty
     right[:, :free] += rules.ridge_shared * rules.prior[:free]
     solution = solve_each(gram, right[:, :, None])[:, :, 0]
-    residual = target - (solution[:, None, :] @ columns)[:, 0]
+    residual = target - per_user.products(solution[:, None, :], columns)[:, 0]
     weights, sparse = solution[:, :free], solution[:, free:] * used
     if rules.fixed:
         weights = np.broadcast_to(rules.prior, (len(block), rank)).copy()
-    loss = np.square(residual).sum(axis=1)
-    loss += _penalty(weights, sparse, rules)
+    loss = per_user.totals(np.square(residual)) + _penalty(weights, sparse, rules)
     return LocalFit(weights, support, sparse, loss, residual, allowed)
 
 
@@ -232,18 +216,19 @@ def _columns(block, scores, support, used, rules: LocalRules) -> np.ndarray:
     users = np.arange(len(block))[:, None]
     columns = block.X[users, :, support] * used[:, :, None]
     parts = [columns] if rules.fixed else [scores, columns]
-    return np.concatenate(parts, axis=1)
+    return per_user.joined(parts)
 
 
 def _combine(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """X U w, of shape (n_users, height)."""
     weights = np.broadcast_to(weights, (len(scores), scores.shape[1]))
-    return (weights[:, None, :] @ scores)[:, 0]
+    return per_user.products(weights[:, None, :], scores)[:, 0]
 
 
 def _penalty(weights, sparse, rules: LocalRules) -> np.ndarray:
-    shared = rules.ridge_shared * np.square(weights - rules.prior).sum(axis=1)
-    return shared + rules.ridge_sparse * np.square(sparse).sum(axis=1)
+    shared = per_user.totals(np.square(weights - rules.prior))
+    own = per_user.totals(np.square(sparse))
+    return rules.ridge_shared * shared + rules.ridge_sparse * own
 
 
 def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
@@ -251,8 +236,8 @@ def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
     users = np.arange(len(block))[:, None]
     columns = block.X[users, :, support]
     residual = block.y - _combine(scores, weights)
-    residual -= (sparse[:, None, :] @ columns)[:, 0]
-    loss = np.square(residual).sum(axis=1) + _penalty(weights, sparse, rules)
+    residual -= per_user.products(sparse[:, None, :], columns)[:, 0]
+    loss = per_user.totals(np.square(residual)) + _penalty(weights, sparse, rules)
     n_used = rules.allowed(block.counts)
     return LocalFit(weights, support, sparse, loss, residual, n_used)
 
@@ -279,20 +264,19 @@ def gradient_and_squares(block, columns, residual, squares):
         diag(G) - diag(X'H (H'H)^-1 H'X) for the columns H; infinite for features
         that they explain, so that those are never worth it.
     """
-    both = np.concatenate([residual[:, None], columns], axis=1) @ block.X
+    both = per_user.products(per_user.joined([residual[:, None], columns]), block.X)
     gradient, rest = both[:, 0], squares
     if columns.shape[1]:
         cross = both[:, 1:]
-        rest = squares - ((_inverse_grams(columns) @ cross) * cross).sum(axis=1)
+        solved = per_user.products(_inverse_grams(columns), cross)
+        rest = squares - per_user.totals(solved * cross)
     return gradient, np.where(rest > _COLLINEAR * squares, rest, np.inf)
 
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
     """Indices of the k largest values of each row, largest first."""
     if k > _FEW:
-        top = np.argpartition(-values, k - 1, axis=1)[:, :k]
-        order = np.argsort(-np.take_along_axis(values, top, 1), axis=1, kind="stable")
-        return np.take_along_axis(top, order, 1)
+        return np.argsort(-values, axis=1, kind="stable")[:, :k]
     values, rows = values.copy(), np.arange(len(values))
     out = np.empty((len(values), k), dtype=np.intp)
     for j in range(k):
@@ -339,9 +323,8 @@ def local_step(block, scores, squares, fit, step, rules):
     tried = np.flatnonzero((features != fit.features).any(axis=1))
     if not len(tried):
         return fit, step, tried
-    new = least_squares(
-        block.take(tried), scores[tried], support[tried], allowed[tried], rules
-    )
+    part, own = block.take(tried), per_user.take(scores, tried)
+    new = least_squares(part, own, support[tried], allowed[tried], rules)
     better = new.loss < fit.loss[tried]
     step = step.copy()
     step[tried[~better]] *= 0.5
@@ -387,7 +370,8 @@ def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
         if not len(tried):
             break
         moving, block, current = moving[tried], block.take(tried), current.take(tried)
-        scores, squares, step = scores[tried], squares[tried], step[tried]
+        scores = per_user.take(scores, tried)
+        squares, step = squares[tried], step[tried]
     return fit
 
 

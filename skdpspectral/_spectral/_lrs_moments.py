@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from . import _lrs_local as local
+from . import _per_user as per_user
 from ._lrs_shared import (
     curvature_matrix,
     packed_grams,
@@ -48,9 +49,9 @@ def start_moments(block: Block) -> np.ndarray:
         Vectors of unit norm, or zero.
     """
     with np.errstate(all="ignore"):  # 0 / 0 of a user without correlations
-        s = (block.y[:, None] @ block.X)[:, 0]
+        s = per_user.products(block.y[:, None], block.X)[:, 0]
         s = s / np.abs(s).max(axis=1, initial=0.0, keepdims=True)
-        s = s / np.sqrt(np.vecdot(s, s))[:, None]
+        s = s / per_user.norms(s)[:, None]
     return packed_outer(np.where(np.isfinite(s), s, 0.0))
 
 
@@ -94,15 +95,16 @@ def _moments(block: Block, scores: np.ndarray, fit: local.LocalFit):
     grams = packed_grams(block) / counts
     curvature = packed_outer(fit.weights)[:, :, None] * grams[:, None, :]
     # y - X b = residual + X U w
-    target = fit.residual + (fit.weights[:, None, :] @ scores)[:, 0]
-    right = (target[:, None] @ block.X)[:, 0] / counts
+    shared = per_user.products(fit.weights[:, None, :], scores)[:, 0]
+    target = fit.residual + shared
+    right = per_user.products(target[:, None], block.X)[:, 0] / counts
     gradient = fit.weights[:, :, None] * right[:, None, :]
     return curvature.reshape(n_users, -1), gradient.reshape(n_users, -1)
 
 
 def row_norms(vectors: np.ndarray) -> np.ndarray:
     """Norm of each row; infinite where it is beyond float64."""
-    norms = np.sqrt(np.vecdot(vectors, vectors))
+    norms = per_user.norms(vectors)
     return np.where(np.isnan(norms), np.inf, norms)
 
 

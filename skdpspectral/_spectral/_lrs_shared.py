@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 from scipy import linalg
 
+from . import _per_user as per_user
 from ._user_rows import Block, UserRows
 
 # Relative ridge of the curvature, for directions that no user's rows see.
@@ -65,7 +66,8 @@ def packed_outer(weights: np.ndarray) -> np.ndarray:
 
 def packed_grams(block: Block) -> np.ndarray:
     """Packed X'X of each user, of shape (n_users, d (d + 1) / 2)."""
-    return pack_symmetric(block.Xt @ block.X)
+    grams = per_user.products(block.X, block.X, transpose_left=True)
+    return pack_symmetric(grams)
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:

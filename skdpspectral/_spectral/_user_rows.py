@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from joblib import Parallel, delayed
 
+from . import _per_user as per_user
+
 # Numbers a block: small enough for the cache, large enough to drown the overhead.
 _BLOCK_NUMBERS = 1 << 19
 # Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
@@ -56,7 +58,10 @@ class Block:
     def take(self, chosen) -> Block:
         """Return a block of some of the users."""
         return Block(
-            self.X[chosen], self.y[chosen], self.counts[chosen], self.users[chosen]
+            per_user.take(self.X, chosen),
+            self.y[chosen],
+            self.counts[chosen],
+            self.users[chosen],
         )
 
 
@@ -150,8 +155,8 @@ class UserRows:
         for height, users in self._members:
             block = self._load(height, users)
             counts = np.maximum(block.counts, 1)
-            X_means[users] = block.X.sum(axis=1) / counts[:, None]
-            y_means[users] = block.y.sum(axis=1) / counts
+            X_means[users] = per_user.totals(block.X) / counts[:, None]
+            y_means[users] = per_user.totals(block.y) / counts
         self.X_means, self.y_means = X_means, y_means
 
     def _load(self, height: int, users: np.ndarray) -> Block:
@@ -169,19 +174,19 @@ class UserRows:
             rows = np.minimum(starts[:, None] + np.arange(height), last).ravel()
             rows = rows if self._order is None else self._order[rows]
         shape = (len(users), height)
-        X = np.asarray(self._X[rows][:, self._columns], dtype=np.float64)
-        X = X.reshape(*shape, self.n_features)
+        X = per_user.empty_stack(*shape, self.n_features)
+        X[...] = self._X[rows][:, self._columns].reshape(X.shape)
         y = self._y[rows].reshape(shape)
         if self.X_means is not None:
-            X = X - self.X_means[users][:, None]
+            X -= self.X_means[users][:, None]
             y = y - self.y_means[users][:, None]
         if self._scale is not None:
-            X = X / self._scale
+            X /= self._scale
         if not full:
             beyond = np.arange(height) >= counts[:, None]
-            X, y = X.copy(), y.copy()
+            y = y.copy()
             X[beyond], y[beyond] = 0.0, 0.0
-        return Block(np.ascontiguousarray(X), y, counts, users)
+        return Block(X, y, counts, users)
 
     def blocks(self) -> Iterator[Block]:
         """Yield all blocks."""
@@ -204,13 +209,13 @@ class UserRows:
         """Sums of squares of each user's features, of shape (n_users, n_features)."""
         if self._kept is None:
             # Rows of this many users are read anew; so are their squares.
-            return np.square(block.X).sum(axis=1)
+            return per_user.totals(np.square(block.X))
         if self._squares is None:
             self._squares = np.full((self.n_users, self.n_features), np.nan)
         own = block.own
         known = self._squares[own]
         if np.isnan(known[:, :1]).any():
-            known = np.square(block.X).sum(axis=1)
+            known = per_user.totals(np.square(block.X))
             self._squares[own] = known
         return known
 

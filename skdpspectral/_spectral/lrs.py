@@ -13,6 +13,7 @@ from ._lrs_moments import (
 )
 from ._lrs_shared import positive_qr
 from ._lrs_solver import Alternation, UserParameters, fit_users
+from ._per_user import empty_stack
 from ._user_rows import Block, UserRows, column_scales
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "UserRows",
     "cold_fit",
     "column_scales",
+    "empty_stack",
     "fit_users",
     "leading_directions",
     "n_curvature",

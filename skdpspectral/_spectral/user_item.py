@@ -58,7 +58,9 @@ def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
     # neither overflow nor underflow.
     exponents = np.frexp(np.maximum.reduceat(np.abs(values), firsts))[1]
     values = np.ldexp(values, -np.repeat(exponents, counts))
-    lengths = np.sqrt(np.add.reduceat(values * values, firsts))
+    # Entry after entry of each user: the order is that user's own.
+    of_user = np.repeat(np.arange(len(firsts)), counts)
+    lengths = np.sqrt(np.bincount(of_user, values * values, len(firsts)))
     # Longer by more than the error of a sum of so many squares: never above 1.
     lengths *= 1.0 + (counts + 8) * 2.0**-52
     lengths[lengths == 0.0] = 1.0

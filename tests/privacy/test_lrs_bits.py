@@ -5,12 +5,18 @@ bits when one user joins. Every kernel is run on a user alone, and on the same u
 blocks of others, in any order, in any memory layout, in parts and in threads.
 """
 
+import os
+import subprocess
+import sys
+
+import lrs_tools
 import numpy as np
 import pytest
 from lrs_tools import alike
 
-from skdpspectral._clipping import clip_rows
-from skdpspectral._spectral import _lrs_moments, _user_rows, lrs
+from skdpspectral import LRSRegressor
+from skdpspectral._lrs_private import _clipped
+from skdpspectral._spectral import _lrs_moments, _user_rows, combined_columns, lrs
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 32, 33, 50, 64)
@@ -73,12 +79,12 @@ def numbers_of(rows, code, rules, U):
     joined = [np.concatenate([a / 3.0, v / 7.0], axis=1) for a, v in parts]
     arrays = {
         "start": start,
-        "clipped start": clip_rows(start, 1.0),
+        "clipped start": _clipped(start),
         "curvature": np.concatenate([a for a, _ in parts]),
         "gradient": np.concatenate([v for _, v in parts]),
         "norm of curvature": np.concatenate([lrs.row_norms(a) for a, _ in parts]),
         "norm of gradient": np.concatenate([lrs.row_norms(v) for _, v in parts]),
-        "clipped moments": np.concatenate([clip_rows(part, 1.0) for part in joined]),
+        "clipped moments": np.concatenate([_clipped(part) for part in joined]),
         "squares": squares,
         **{f"pursuit {name}": value for name, value in vars(fit).items()},
         **{f"cold {name}": value for name, value in vars(cold).items()},
@@ -153,3 +159,93 @@ def test_the_comparison_can_fail():
     running = np.cumsum(X, axis=0)
     own = running[20 * 7 + 6] - running[20 * 7 - 1]
     assert np.any(own != users[20][0].sum(axis=0))
+
+
+# -- what stays with a user ------------------------------------------------------------
+
+
+def fitted_at(U, users, X, y, **parameters):
+    """Fit every user beside the same U, as after releases that happen to be equal."""
+    with lrs_tools.scripted():
+        return LRSRegressor(rank=len(U), init=U, **parameters).fit(X, y, users=users)
+
+
+def own_numbers(model, user, X):
+    """All that a user is shown."""
+    return {
+        "coefficients": model.get_coef(user),
+        "intercept": model.get_intercept(user),
+        "predictions": model.predict(X, users=[user] * len(X)),
+        "last prediction": model.predict(X[-1:], users=[user])[0],
+    }
+
+
+OWN_LAYOUTS = {
+    "rows": lambda X: X,
+    "columns": np.asfortranarray,
+    "single precision": lambda X: X.astype(np.float32),
+    "every other": lambda X: np.repeat(X, 2, axis=0)[::2],
+}
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.filterwarnings("ignore")
+def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
+    """By the last bits of others' intercepts one could say who took part."""
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        d, m = int(rng.choice([1, 2, 5, 8, 10, 20, 33])), int(rng.choice(HEIGHTS))
+        rank = int(rng.integers(1, min(d, 4) + 1))
+        parameters = {
+            "sparsity": int(rng.integers(0, min(d, 11) + 1)),
+            "n_releases": 1,
+            "n_jobs": [None, 2][rng.integers(2)],
+        }
+        U = np.linalg.qr(rng.standard_normal((d, rank)))[0].T
+        own_X, own_y = some_user(rng, m, d)
+        alone = fitted_at(U, ["me"] * m, own_X, own_y, **parameters)
+        expected = own_numbers(alone, "me", own_X)
+        for layout, arrange in OWN_LAYOUTS.items():
+            heights = rng.integers(1, 30, rng.integers(1, 48))
+            others = [some_user(rng, h, d) for h in heights]
+            ids = np.repeat([f"user {i}" for i in range(len(others))], heights)
+            place = int(rng.integers(len(ids) + 1))
+            users = np.insert(ids.astype(object), place, ["me"] * m)
+            X = np.insert(np.concatenate([x for x, _ in others]), place, own_X, axis=0)
+            y = np.insert(np.concatenate([t for _, t in others]), place, own_y)
+            model = fitted_at(U, users, arrange(X), y, **parameters)
+            np.testing.assert_array_equal(model.components_, alone.components_)
+            found = own_numbers(model, "me", own_X)
+            found["predictions"] = model.predict(arrange(X), users=users)[users == "me"]
+            # The only user's model, made from their rows alone.
+            model.personalize(own_X, own_y, user="me")
+            again = own_numbers(model, "me", own_X)
+            for name, value in expected.items():
+                message = f"{name}: d={d}, m={m}, rank={rank}, {layout}, {parameters}"
+                np.testing.assert_array_equal(found[name], value, err_msg=message)
+                np.testing.assert_array_equal(again[name], value, err_msg=message)
+
+
+@pytest.mark.parametrize("kernels", ["Prescott", "Nehalem", "Haswell"])
+def test_bits_do_not_depend_on_the_place_in_memory(kernels):
+    """Older kernels of OpenBLAS start vectors otherwise that do not lie on 16 bytes."""
+    code = (
+        "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', "
+        f"'-k', 'usual-0 or company-2', {__file__!r}]))"
+    )
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:]
+
+
+def test_columns_are_combined_alike_wherever_a_row_stands():
+    rng = np.random.default_rng(0)
+    X, C = rng.standard_normal((1500, 33)), rng.standard_normal((33, 3))
+    together = combined_columns(X, C)
+    np.testing.assert_allclose(together, (X @ C).T, rtol=1e-12, atol=1e-12)
+    for i in (0, 1, 700, 1498, 1499):
+        np.testing.assert_array_equal(
+            combined_columns(X[i : i + 1], C)[:, 0], together[:, i]
+        )

@@ -1,0 +1,161 @@
+"""Kernels that give a user the same bits alone and among any others.
+
+Two kinds of arithmetic are allowed on the way to what stays with a user, or to a vector
+that is rounded before it is summed over users:
+
+- operations entry by entry. IEEE 754 fixes every bit of a sum, product, quotient or
+  root, wherever the entry stands; sums along an axis are made of such additions, in an
+  order that the length of the axis alone decides;
+- one call of BLAS a user, on that user's own matrices, whose shapes, strides and
+  alignment are functions of the user's own shape. BLAS sums rows at the end of a matrix
+  otherwise than the rest, and some kernels do so by the place in memory, so that
+  neither a product over several users nor one of matrices that lie anywhere will do.
+
+Everything else that sums (``ufunc.reduce``, ``einsum``, ``vecdot``, LAPACK on matrices
+that numpy copies to wherever there is room) has an order of its own choosing.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+# Matrices of users begin at multiples of so many bytes.
+_ALIGNMENT = 64
+_STEP = _ALIGNMENT // 8
+# Numbers of a part of rows whose columns are combined together.
+_PART_NUMBERS = 1 << 15
+
+
+def _stride(shape: tuple[int, ...]) -> int:
+    """Numbers from one user's array to the next."""
+    return -(-math.prod(shape) // _STEP) * _STEP
+
+
+def empty_stack(n_users: int, *shape: int) -> np.ndarray:
+    """Return room for one array a user: contiguous, each on a boundary of 64 bytes."""
+    size = _stride(shape)
+    memory = np.empty(n_users * size + _STEP)
+    start = -memory.ctypes.data % _ALIGNMENT // 8
+    rows = memory[start : start + n_users * size].reshape(n_users, size)
+    return rows[:, : math.prod(shape)].reshape(n_users, *shape)
+
+
+def stacked(array: np.ndarray) -> np.ndarray:
+    """Return an array of shape (n_users, ...) laid out as :func:`empty_stack` does.
+
+    It is the very array if it lies so already.
+    """
+    fits = (
+        array.dtype == np.float64
+        and array.ctypes.data % _ALIGNMENT == 0
+        and (len(array) == 1 or array.strides[0] == 8 * _stride(array.shape[1:]))
+        and array[:1].flags.c_contiguous
+    )
+    return array if fits else joined([array])
+
+
+def joined(arrays: list) -> np.ndarray:
+    """Stack users' arrays one below another: (n_users, sum of p_j, ...)."""
+    height = sum(array.shape[1] for array in arrays)
+    out = empty_stack(len(arrays[0]), height, *arrays[0].shape[2:])
+    start = 0
+    for array in arrays:
+        stop = start + array.shape[1]
+        out[:, start:stop] = array
+        start = stop
+    return out
+
+
+def take(stack: np.ndarray, chosen) -> np.ndarray:
+    """Return the arrays of some users, laid out alike."""
+    if isinstance(chosen, slice):
+        return stack[chosen]
+    out = empty_stack(len(chosen), *stack.shape[1:])
+    if out.strides[0] == 8 * math.prod(out.shape[1:]):
+        return np.take(stack, chosen, axis=0, out=out, mode="clip")
+    out[...] = stack[chosen]
+    return out
+
+
+def products(left, right, *, transpose_left=False, transpose_right=False):
+    """Multiply one matrix a user by another.
+
+    Parameters
+    ----------
+    left : ndarray of shape (n_users, p, q) or (p, q)
+        Matrices of users, or one that is public.
+    right : ndarray of shape (n_users, q, s)
+        Matrices of users.
+    transpose_left, transpose_right : bool, default=False
+        Whether each matrix is stored transposed.
+
+    Returns
+    -------
+    ndarray of shape (n_users, p, s)
+        Products, laid out as :func:`empty_stack` does.
+    """
+    same = left is right
+    right = stacked(right)
+    left = right if same else _left(left)
+    if transpose_left:
+        left = left.swapaxes(-1, -2)
+    if transpose_right:
+        right = right.swapaxes(-1, -2)
+    out = empty_stack(len(right), left.shape[-2], right.shape[-1])
+    return np.matmul(left, right, out=out)
+
+
+def _left(left: np.ndarray) -> np.ndarray:
+    return stacked(left) if left.ndim == 3 else stacked(left[None])[0]
+
+
+def totals(values: np.ndarray) -> np.ndarray:
+    """Sum over axis 1, in an order that its length alone decides: by halves."""
+    if values.shape[1] == 0:
+        return np.zeros((len(values), *values.shape[2:]))
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        # Of an odd number the last one waits for the next round.
+        odd = values[:, 2 * half :]
+        folded = np.empty((len(values), half + odd.shape[1], *values.shape[2:]))
+        np.add(values[:, :half], values[:, half : 2 * half], out=folded[:, :half])
+        folded[:, half:] = odd
+        values = folded
+    return values[:, 0]
+
+
+def norms(rows: np.ndarray) -> np.ndarray:
+    """Euclidean norm of each row."""
+    return np.sqrt(totals(np.square(rows)))
+
+
+def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+    """Multiply rows by a public matrix, each row with the same bits anywhere.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows, of any floats and in any memory order.
+    coefficients : ndarray of shape (n_features, n_results)
+        What is public.
+
+    Returns
+    -------
+    ndarray of shape (n_results, n_rows)
+        ``(X @ coefficients).T``, summed feature by feature.
+    """
+    n_rows, n_features = X.shape
+    n_results = coefficients.shape[1]
+    out = np.empty((n_results, n_rows))
+    size = max(64, _PART_NUMBERS // max(1, n_features))
+    for start in range(0, n_rows, size):
+        columns = np.array(X[start : start + size].T, dtype=np.float64, order="C")
+        part = np.zeros((n_results, columns.shape[1]))
+        term = np.empty_like(part)
+        for column, factors in zip(columns, coefficients, strict=True):
+            np.multiply(column, factors[:, None], out=term)
+            part += term
+        out[:, start : start + size] = part
+    return out

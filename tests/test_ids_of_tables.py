@@ -1,0 +1,150 @@
+"""Ids and masks in the estimators: what is refused, and that nothing is charged."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    FederatedDPPCA,
+    JMECovariance,
+    LRSRegressor,
+    PrivacyAccountant,
+    SparseDPPCA,
+)
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(20), 10)
+    X = rng.standard_normal((200, 3))
+    return X, X[:, 0] + users, users
+
+
+def table(data):
+    X, y, users = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame.insert(1, "user_id", users)
+    return frame, y
+
+
+@pytest.mark.parametrize("strings", [0, 1, 19])
+def test_a_lookup_never_tells_which_kinds_of_ids_were_there(data, strings):
+    """Mixed kinds are no table of ids; in any other, "bob" is of another kind."""
+    X, y, users = data
+    ids = [f"user {u}" if u < strings else int(u) for u in users]
+    model = LRSRegressor(noise_seed=0)
+    if strings:
+        with pytest.raises(ValueError, match="users must hold ids of one kind"):
+            model.fit(X, y, users=ids)
+        return
+    model.fit(X, y, users=ids)
+    for call in (model.get_coef, model.get_intercept):
+        with pytest.raises(ValueError, match="user holds strings"):
+            call("bob")
+    with pytest.raises(ValueError, match="users holds strings"):
+        model.predict(X[:1], users=["bob"])
+
+
+BAD_IDS = {
+    "fractions": (np.arange(200) / 7, "not whole"),
+    "half precision": (np.arange(200, dtype="f2"), "float16"),
+    "masked": (np.ma.array(np.arange(200), mask=[1] + [0] * 199), "masked"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_IDS)
+def test_bad_ids_are_refused_before_any_charge(data, case):
+    X, y, _ = data
+    ids, message = BAD_IDS[case]
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=message):
+        LRSRegressor(accountant=accountant).fit(X, y, users=ids)
+    if case != "masked":
+        frame, _ = table(data)
+        frame["user_id"] = ids
+        frame["item_id"] = np.arange(200)
+        model = DPItemEmbedding(items=200, accountant=accountant)
+        with pytest.raises(ValueError, match=f"user_feature.*{message}"):
+            model.fit(frame, y)
+        frame = frame.rename(columns={"user_id": "item_id", "item_id": "user_id"})
+        with pytest.raises(ValueError, match=f"item_feature.*{message}"):
+            model.fit(frame, y)
+    assert len(accountant.ledger) == 0
+
+
+def test_a_position_that_columns_were_moved_from_is_refused(data):
+    """200 rows of 20 users would be 200 users, and a row what is hidden."""
+    frame, y = table(data)
+    moved = ColumnTransformer(
+        [("scale", MinMaxScaler(), ["c"])], remainder="passthrough"
+    )
+    accountant = PrivacyAccountant()
+    model = LRSRegressor(user_feature=1, accountant=accountant)
+    with pytest.raises(ValueError, match="name the column of ids"):
+        make_pipeline(moved, model).fit(frame, y)
+    assert len(accountant.ledger) == 0
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+@pytest.mark.parametrize("verbose", [True, False])
+@pytest.mark.filterwarnings("ignore")
+def test_a_name_is_followed_where_columns_move(data, container, verbose):
+    frame, y = table(data)
+    moved = ColumnTransformer(
+        [("scale", MinMaxScaler(), ["c"])],
+        remainder="passthrough",
+        verbose_feature_names_out=verbose,
+    ).set_output(transform=container)
+    model = make_pipeline(moved, LRSRegressor(user_feature="user_id", epsilon=None))
+    found = model.fit(frame, y).predict(frame)
+    scaled = frame[["c", "a", "b"]].to_numpy().copy()
+    scaled[:, 0] = MinMaxScaler().fit_transform(scaled[:, :1])[:, 0]
+    expected = LRSRegressor(epsilon=None).fit(scaled, y, users=frame["user_id"])
+    np.testing.assert_allclose(
+        found, expected.predict(scaled, users=frame["user_id"]), rtol=1e-9
+    )
+
+
+def test_a_name_that_two_steps_may_have_written_is_not_guessed(data):
+    frame, y = table(data)
+    frame = frame.rename(columns={"a": "first__user_id", "user_id": "rest__user_id"})
+    with pytest.raises(ValueError, match="several columns"):
+        LRSRegressor(user_feature="user_id").fit(frame, y)
+
+
+ESTIMATORS = [
+    DPPCA(1),
+    DPPCA(1, epsilon=None),
+    SparseDPPCA(1),
+    JMECovariance(),
+    FederatedDPPCA(1),
+    LRSRegressor(),
+    LRSRegressor(user_feature=0),
+    DPItemEmbedding(),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.filterwarnings("ignore")
+def test_masked_rows_are_no_values(data, estimator):
+    """One masked row of 1e6 counted as a row, and gave a variance of 5000."""
+    X = np.round(5 * data[0])
+    masked = np.ma.array(X, mask=np.zeros(X.shape, dtype=bool))
+    masked.data[7] = 1e6
+    masked.mask[7] = True
+    with pytest.raises(ValueError, match="X has masked values"):
+        estimator.fit(masked, data[1])
+
+
+@pytest.mark.parametrize("estimator", [LRSRegressor(), DPItemEmbedding()], ids=str)
+@pytest.mark.filterwarnings("ignore")
+def test_masked_targets_are_no_values(data, estimator):
+    y = np.ma.array(data[1], mask=[True] + 199 * [False])
+    with pytest.raises(ValueError, match="y has masked values"):
+        estimator.fit(np.round(5 * data[0]), y)
