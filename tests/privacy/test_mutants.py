@@ -651,7 +651,7 @@ EXACT |= {
         "accounting/_ledger_file.py",
         "if now.generation < seen.generation or entry != seen.entry:",
         "if False:",
-        f"{_COPIES}an_older_copy",
+        f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
         "accounting/_ledger_file.py",
