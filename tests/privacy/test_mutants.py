@@ -655,8 +655,8 @@ EXACT |= {
     ),
     "a second name of a ledger accepted": Mutant(
         "accounting/_ledger_file.py",
-        "            _remove_draft(path, found)\n        found = stat_of(path)\n",
-        "            _remove_draft(path, found)\n        return stat_of(path)\n",
+        "        _remove_draft(path, found)\n        found = stat_of(path)\n",
+        "        _remove_draft(path, found)\n        return stat_of(path)\n",
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
