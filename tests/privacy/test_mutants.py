@@ -492,6 +492,8 @@ EXACT |= {
 }
 
 _STREAMS = "privacy/test_stream_releases.py::test_"
+_THREADS = "privacy/test_stream_threads.py::test_"
+_RESUMED = "privacy/test_stream_resume.py::test_"
 
 # Of streams.
 EXACT |= {
@@ -508,7 +510,7 @@ EXACT |= {
         f"{_STREAMS}stale_copies_are_refused",
     ),
     "streams copied without a ledger": Mutant(
-        "_release.py",
+        "_stream_release.py",
         "if self._noise is not None and self._accountant is None:",
         "if False:",
         f"{_STREAMS}without_a_ledger_there_are_no_copies",
@@ -520,29 +522,84 @@ EXACT |= {
         "theory/test_streams.py::test_trace_is_free_up_to_its_weight",
     ),
     "filter not begun anew with fresh noise": Mutant(
-        "_release.py",
+        "_stream_release.py",
         "            self._shaping.reset()\n",
         "",
         f"{_STREAMS}the_noise_is_the_planned_one",
     ),
     "rows of a stream not rounded": Mutant(
-        "_release.py",
-        "_round_to_integers(rows, self._grid)",
+        "_stream_release.py",
+        "round_to_integers(rows, self._grid)",
         "rows /= self._grid",
         f"{_STREAMS}releases_lie_on_the_grid",
     ),
     "stream goes on after a step that failed": Mutant(
-        "_release.py",
-        "failed = self._claimed or position != self.position",
-        "failed = False",
+        "_stream_release.py",
+        "if self._claimed or position != self.position:",
+        "if False:",
         f"{_STREAMS}a_failed_step_ends_the_stream",
     ),
     "stream read before it is charged": Mutant(
         "_jme.py",
-        "        moments = self._moment_stream(n_samples, n_features)\n        plan",
-        "        moments = self._moment_stream(n_samples, n_features)\n"
-        "        moments.vectors(np.zeros((1, n_features)))\n        plan",
+        "        plan = self._plan(moments)\n        release",
+        "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
+        "        plan = self._plan(moments)\n        release",
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
+    ),
+    "a forked process draws the same noise": Mutant(
+        "_release.py",
+        "return self._home != (os.getpid(), _process_mark)",
+        "return False",
+        f"{_THREADS}a_fork_in_the_middle_of_a_path",
+    ),
+    "a name released to two threads": Mutant(
+        "_release.py",
+        "if self._pending.pop(name, None) is None:",
+        "if self._pending.pop(name, None) is False:",
+        f"{_THREADS}a_release_is_taken_off_the_plan_at_once",
+    ),
+    "a closed stream goes on without noise": Mutant(
+        "_stream_release.py",
+        "        self._noise, self._closed = None, True\n\n    def _check_open",
+        "        self._mechanism = Exact('moments', self._mechanism.shape)\n\n"
+        "    def _check_open",
+        f"{_THREADS}a_closed_stream_lets_nothing_out",
+    ),
+    "noise used twice after a crash": Mutant(
+        "_stream_release.py",
+        "self._noise.discard(position - self.position)",
+        "self._noise.position = position",
+        f"{_RESUMED}steps_after_a_gap_have_the_noise_that_they_would_have_had",
+    ),
+    "lost rows counted": Mutant(
+        "_moment_sums.py",
+        "            totals = self._counts.push(np.ones((n, 1)))[:, 0]\n",
+        "            self._counts.push(np.ones((n, 1)))\n",
+        f"{_RESUMED}sums_are_those_of_the_rows_that_are_left",
+    ),
+    "noise of a gap forgotten": Mutant(
+        "factorizations/_gaps.py",
+        "        self._variance.skip(n_steps)\n",
+        "        self._variance.reach(self._step + n_steps)\n",
+        f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
+    ),
+    "a path that comes back": Mutant(
+        "_jme.py",
+        'if getattr(self, "_latest", None) is mark:',
+        "if True:",
+        "test_jme.py::test_a_fit_beside_an_open_path",
+    ),
+    "noise beyond float64's integers": Mutant(
+        "factorizations/_factorizations.py",
+        "_MOST_NOISE_STEPS = 2.0**47",
+        "_MOST_NOISE_STEPS = 2.0**470",
+        "privacy/test_stream_amplification.py",
+    ),
+    "one feature's product charged too little at two": Mutant(
+        "sensitivity.py",
+        "return 1.0 if n_features == 1 else 2.0",
+        "return 1.0",
+        "theory/test_streams.py::test_products_alone_move_by_their_ratio",
     ),
 }
 
