@@ -407,8 +407,8 @@ class LRSRegressor(
             Targets.
         users : array-like of shape (n_rows,) or None, default=None
             Hashable ids, one a row, all of one kind: numbers (whole, and exact in
-            their type; never float16), strings, times, or others of one type. With neither `users` nor `user_feature` all rows
-            are those of one user.
+            their type; never float16), strings, times, or others of one type. With
+            neither `users` nor `user_feature` all rows are those of one user.
 
         Returns
         -------
