@@ -103,8 +103,10 @@ class IdIndex:
         """
         ids = id_array(ids, name)
         encode_ids(ids, name)  # refuses what cannot be an id
+        if not len(ids):
+            return np.empty(0, dtype=np.intp)
         unseen = kinds_of(ids) - self._kinds
-        if unseen and len(ids):
+        if unseen:
             known = "in fit it held" if name == self._name else f"{self._name} holds"
             raise ValueError(
                 f"{name} holds {', '.join(sorted(unseen))}, but {known} "

@@ -66,11 +66,14 @@ def test_every_row_is_in_one_block(monkeypatch, block_numbers, shuffled):
     assert max(sizes) <= max(block_numbers, longest)
 
 
-def test_sorted_rows_of_one_height_are_read_in_place():
-    X, y, codes = table(np.full(6, 4))
+def test_every_user_lies_at_the_same_alignment():
+    X, y, codes = table(np.full(6, 3))
     (block,) = UserRows(X, y, codes, 6).blocks()
-    assert np.shares_memory(block.X, X)
-    np.testing.assert_array_equal(block.X, X.reshape(6, 4, -1))
+    assert not np.shares_memory(block.X, X)
+    assert all(own.ctypes.data % 64 == 0 for own in block.X)
+    taken = block.take(np.array([1, 4]))
+    assert all(own.ctypes.data % 64 == 0 for own in taken.X)
+    np.testing.assert_array_equal(block.X, X.reshape(6, 3, -1))
 
 
 def test_users_without_rows_are_zeros():
