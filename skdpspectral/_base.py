@@ -25,7 +25,7 @@ from .accounting import (
     ambient_accountant,
     gaussian_mu,
 )
-from .accounting._ambient import block_at_hand
+from .accounting._ambient import accountant_to_send, block_at_hand
 from .mechanisms import PrivacyPlan, read_plan
 
 _FORMAT = 1
@@ -188,7 +188,11 @@ class PrivateEstimator(BaseEstimator):
         state = dict(super().__getstate__())
         for name in _BROUGHT_ALONG:
             state.pop(name, None)
-        ambient = self._ambient() if self.accountant is None else None
+        ambient = None
+        if self.accountant is None:
+            ambient = accountant_to_send(
+                *(getattr(self, name, None) for name in _BROUGHT_ALONG)
+            )
         if ambient is not None:
             state["_sent_accountant"] = ambient
         return state

@@ -153,6 +153,21 @@ def block_at_hand():
     return None if block is None else weakref.ref(block)
 
 
+def accountant_to_send(sent=None, cloned_in=None) -> tuple[object, str] | None:
+    """Find what an estimator takes along into another process.
+
+    As :func:`ambient_accountant`, but where that raises, the error goes along: being
+    pickled charges nothing, as scorers of a search are that never fit, and the fit of
+    such an estimator is refused wherever it comes to.
+    """
+    try:
+        return ambient_accountant(sent, cloned_in)
+    except LedgerError as error:
+        if sent is not None and error is sent[0]:
+            return sent  # a doubt of the process that it came from
+        return error.with_traceback(None), process_name()
+
+
 def ambient_accountant(sent=None, cloned_in=None) -> tuple[object, str] | None:
     """Find the block that governs an estimator.
 
@@ -179,6 +194,8 @@ def ambient_accountant(sent=None, cloned_in=None) -> tuple[object, str] | None:
         block = cloned_in()
         block = block if block is not None and block.open and block.ours else None
     if block is None and sent is not None and sent[1] != process_name():
+        if isinstance(sent[0], LedgerError):
+            raise sent[0]
         return sent
     for find, ours in (
         (_own_block, False),

@@ -17,6 +17,7 @@ from ledger_tools import (
     classifier,
     entries,
     ignore_fork_warning,
+    in_processes,
     needs_fork,
     y,
 )
@@ -159,6 +160,40 @@ def test_threads_find_the_block_if_there_is_no_doubt():
     ]
 
 
+def refusal_of(sent, barrier):
+    """Fit what came along in a process of its own: say why that is refused."""
+    pca = pickle.loads(sent)
+    for estimator in (pca, clone(pca), pickle.loads(pickle.dumps(pca))):
+        with pytest.raises(LedgerError, match="several threads or tasks") as caught:
+            estimator.fit(X)
+    return str(caught.value)[:24]
+
+
+@ignore_fork_warning
+@pytest.mark.parametrize("name", ["threading", "loky", "multiprocessing"])
+def test_a_search_in_a_block_is_sure_of_it_beside_those_of_others(name):
+    """Its scorers hold an estimator that was not cloned, and that joblib's threads
+    pickle; they know of no block."""
+    accountant, begun, ended = PrivacyAccountant(), threading.Event(), threading.Event()
+
+    def other():
+        with PrivacyAccountant():
+            begun.set()
+            ended.wait(WAIT)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        begun.wait(WAIT)
+        with accountant, joblib.parallel_config(name, n_jobs=2):
+            grid = {"pca__n_components": [1, 2]}
+            GridSearchCV(classifier(DPPCA(1)), grid, cv=2).fit(X, y)
+    finally:
+        ended.set()
+        thread.join()
+    assert counts(accountant) == [5]
+
+
 def test_threads_are_refused_where_there_is_doubt():
     """Charged to the wrong ledger, or to none, would be worse."""
     outer, inner, given = (PrivacyAccountant() for _ in range(3))
@@ -167,8 +202,10 @@ def test_threads_are_refused_where_there_is_doubt():
         with inner:
             with pytest.raises(LedgerError, match="several threads or tasks"):
                 in_thread(fit)
+            sent = in_thread(pickle.dumps, DPPCA(1))  # which charges nothing
             with pytest.raises(LedgerError, match="several threads or tasks"):
-                in_thread(pickle.dumps, DPPCA(1))
+                in_thread(pickle.loads(sent).fit, X)
+            assert in_processes(refusal_of, 1, sent) == ["several threads or tasks"]
             # What has its accountant is in no doubt.
             pca = DPPCA(1, accountant=given)
             in_thread(pickle.dumps, pca)
