@@ -279,7 +279,7 @@ def test_columns_that_stay_where_they_are_are_not_flagged(estimator):
 def test_a_stale_position_is_another_column_indeed():
     """What the flag is about: the first column is no longer the users'."""
     rng = np.random.default_rng(0)
-    X = np.column_stack([np.arange(60) % 10, rng.normal(size=(60, 3))])
+    X = np.column_stack([np.arange(60) % 10, np.arange(60), rng.normal(size=(60, 2))])
     moved = ColumnTransformer([("s", "passthrough", [1])], remainder="passthrough")
     model = make_pipeline(moved, FIRST).fit(X, X[:, 1])
     assert len(model[-1]._personal.index) == 60
