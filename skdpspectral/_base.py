@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ._release import Release
+from ._rows import shape_of
 from ._sklearn_compat import Interval
 from .accounting import (
     MIN_DELTA,
@@ -46,8 +47,9 @@ _UNREADABLE = (
 class PrivateEstimator(BaseEstimator):
     """Base of every estimator whose fit spends a privacy budget.
 
-    A subclass offers ``privacy_plan`` from public arguments alone, and a ``fit``
-    that passes its plan to :meth:`_start_release` before it reads the data.
+    A subclass offers ``privacy_plan`` from public arguments alone, and a ``fit`` in
+    this order: parameters and the form of the data (shape, types, names), then
+    :meth:`_start_release`, which charges the plan and only then reads values.
     """
 
     # Calls of decorators between a fit and its caller, for warnings that name a line.
@@ -89,6 +91,10 @@ class PrivateEstimator(BaseEstimator):
     def _is_private(self) -> bool:
         return self.epsilon is not None and math.isfinite(self.epsilon)
 
+    def _was_private(self) -> bool:
+        """Whether the last fit had noise, whatever the parameters have become."""
+        return math.isfinite(self.privacy_.mu)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.non_deterministic = self._is_private() and self.noise_seed is None
@@ -96,7 +102,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _plan_of(self, X) -> PrivacyPlan:
         """Plan a fit of X, of which nothing but the public shape is used."""
-        return self.privacy_plan(*np.shape(X))
+        return self.privacy_plan(*shape_of(X))
 
     def _budget(self) -> tuple[float, float]:
         """Return (epsilon, mu); both infinite where privacy is opted out."""
@@ -107,27 +113,33 @@ class PrivateEstimator(BaseEstimator):
     def _start_release(
         self,
         plan: PrivacyPlan,
+        *unread,
         n_public: int | None = None,
         kind=Release,
         levels: int = 0,
-    ) -> Release:
-        """Warn of what can be said beforehand, then charge the plan.
+    ) -> tuple:
+        """Warn of what can be said beforehand, charge the plan, then read the data.
 
-        There are `levels` further calls between this one and the user's.
+        `unread` are tables of which the form was checked alone, as
+        :func:`skdpspectral._rows.unread_rows` returns them: an error about one of
+        their values comes after the charge, so that a refusal tells of none. There
+        are `levels` further calls between this one and the user's. Returns the
+        release and what was read.
         """
         self._warn_beforehand(n_public, self.delta, levels)
         self._warn_of_weaker(plan, self.epsilon, levels)
-        return kind(
+        release = kind(
             plan,
             self._governing_accountant(),
             self.noise_seed,
             allow_seeded=self.allow_seeded,
         )
+        return release, *(table.read() for table in unread)
 
     def _warn_beforehand(
         self, n_public: int | None, delta: float, levels: int = 0
     ) -> None:
-        """Warn of a fit without privacy, or of a delta that is too large for it."""
+        """Warn of a fit without privacy or from a seed, or of too large a delta."""
         level = 4 + self._levels_around_fit + levels
         if not self._is_private():
             warnings.warn(
@@ -136,7 +148,16 @@ class PrivateEstimator(BaseEstimator):
                 PrivacyLeakWarning,
                 stacklevel=level,
             )
-        elif n_public is not None and delta >= 1.0 / n_public:
+            return
+        if self.noise_seed is not None:
+            warnings.warn(
+                f"noise_seed is given: the noise of {type(self).__name__} can be made "
+                "again and subtracted, so that this fit is not private; leave "
+                "noise_seed=None but for tests",
+                PrivacyLeakWarning,
+                stacklevel=level,
+            )
+        if n_public is not None and delta >= 1.0 / n_public:
             warnings.warn(
                 f"delta={delta:g} is at least 1 / n_samples = {1 / n_public:g}: "
                 "that would allow publishing whole rows at random; choose a smaller "

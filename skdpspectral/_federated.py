@@ -16,7 +16,7 @@ from ._bounded_moments import RowBounds
 from ._ids import encode_ids
 from ._rows import check_scores
 from ._sklearn_compat import Interval, StrOptions
-from ._users import CLIENTS, read_users
+from ._users import CLIENTS, read_users, unread_users
 from .accounting import MIN_DELTA
 from .federation import InProcessSession, LocalClient, MessageError, Server
 from .mechanisms import ParallelPlan, check_count, check_real
@@ -205,10 +205,10 @@ class FederatedEstimator(
         return self._parallel_plan(groups, self._task(n_features))
 
     def _plan_of(self, X) -> ParallelPlan:
-        table = read_users(
+        table = unread_users(
             type(self)(), X, None, self.client_feature, reset=True, names=CLIENTS
         )
-        groups = group_rows(table.users, len(table.X))
+        groups = group_rows(table.ids(), table.n_rows)
         self._check_parameters()
         return self._parallel_plan(groups, self._task(table.n_features))
 
@@ -253,11 +253,13 @@ class FederatedEstimator(
     def _open_session(self, X, clients):
         """Check, plan and charge all clients; return the server and the session."""
         self._check_parameters()
-        table = read_users(
+        unread = unread_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
-        task = self._task(table.n_features)
-        groups = group_rows(table.users, len(table.X))
+        task = self._task(unread.n_features)
+        # Which client has how many rows is public: it is read before the charge, and
+        # nothing else is.
+        groups = group_rows(unread.ids(), unread.n_rows)
         plan = self._parallel_plan(groups, task)
         plans = dict(plan.blocks)
         try:
@@ -271,6 +273,7 @@ class FederatedEstimator(
             if self._warn_of_weaker(plans[group.name], epsilon):
                 break
         self._charge(plans)
+        table = unread.read()
         seeds = [None] * len(groups)
         if self.noise_seed is not None:
             source = check_random_state(self.noise_seed)

@@ -96,7 +96,7 @@ class FederatedDPPCA(FederatedEstimator):
     n_jobs : int or None, default=None
         Clients at a time, in threads, as in joblib: a gain for clients of many rows.
     accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to before it reads the data, one entry a
+        Ledger that every fit is charged to before it reads values, one entry a
         client. None takes that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
         Whether an accountant with a budget lets in a fit with a `noise_seed`.
@@ -140,7 +140,8 @@ class FederatedDPPCA(FederatedEstimator):
     Raises
     ------
     ValueError
-        If a parameter, X or clients is invalid; nothing is charged.
+        If a parameter, the form of X, or clients are invalid; nothing is charged. If a
+        value of X is, as NaN; the fit is charged (:ref:`limits`).
     PrivacyBudgetError
         If the accountant's budget does not suffice; nothing is charged.
     FederationError
@@ -320,7 +321,8 @@ class FederatedDPPCA(FederatedEstimator):
         Raises
         ------
         ValueError
-            If a parameter, X or clients is invalid; nothing is charged.
+            If a parameter, the form of X, or clients are invalid; nothing is charged.
+            If a value of X is, as NaN; the fit is charged (:ref:`limits`).
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         FederationError

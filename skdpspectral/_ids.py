@@ -244,11 +244,16 @@ def _encode_hashable(ids, name):
     try:
         numbered = (table.setdefault(key, len(table)) for key in ids.tolist())
         codes = np.fromiter(numbered, dtype=np.intp, count=len(ids))
-    except TypeError:
+        missing = any(_is_missing(key) for key in table)
+    except (MemoryError, Warning):
+        raise
+    except Exception:  # of foreign objects: their words may quote ids
+        table = None
+    if table is None:
         raise TypeError(
             f"{name} must hold hashable ids: each argument must be a string or a number"
-        ) from None
-    if any(_is_missing(key) for key in table):
+        )
+    if missing:
         _refuse_missing(name)
     return codes, len(table)
 

@@ -26,10 +26,17 @@ from ._item_catalogue import (
     of_one_type,
     read_catalogue,
 )
-from ._ratings_tables import RatingsTable, find_columns, join_columns, read_ratings
-from ._rows import check_targets
+from ._ratings_tables import (
+    UnreadRatings,
+    find_columns,
+    join_columns,
+    read_ratings,
+    unread_ratings,
+)
+from ._rows import Unread
 from ._sklearn_compat import Interval, check_input_features, output_container
 from ._spectral import user_item
+from ._targets import unread_targets
 from .accounting import calibrate_gaussian
 from .mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
 
@@ -78,7 +85,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         How many ratings of a user count, the last ones in the table; None for all.
         The norm of a user is one in any case: this bounds the work.
     accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads the data. None takes
+        Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
         Whether an accountant with a budget lets in a fit with a `noise_seed`.
@@ -185,6 +192,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         self.allow_seeded = allow_seeded
         self.noise_seed = noise_seed
 
+    # What audit.privacy_report knows of the columns that come out.
+    _puts_users_first: ClassVar[bool] = True
+
     # -- what a fit will release -----------------------------------------------------
 
     def privacy_plan(self, n_items):
@@ -212,7 +222,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         """Plan a fit of X, of which nothing is used with a budget or a catalogue."""
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
-            table = read_ratings(clone(self), X, reset=True)
+            table = unread_ratings(clone(self), X, reset=True)
         return self.privacy_plan(len(self._catalogue(table)))
 
     def _plan(self, n_items: int) -> PrivacyPlan:
@@ -276,24 +286,27 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Raises
         ------
         ValueError, TypeError
-            If a parameter, X or y is invalid; nothing is charged.
+            If a parameter or the form of X or y is invalid; nothing is charged. If a
+            value is, as NaN; the fit is charged (:ref:`limits`).
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """
         with self._unchanged_on_error():
             self._check_parameters()
             self._range()
-            table = read_ratings(self, X, reset=True)
-            y = self._ratings(table, y)
+            unread = unread_ratings(self, X, reset=True)
+            targets = self._unread_targets(unread, y)
+            catalogue = self._catalogue(unread)
+            self._warn_of_buckets(catalogue)
+            features = self._public_features(len(catalogue), unread)
+            plan = self._plan(len(catalogue))
+            # It is charged here, and values are read from here on.
+            release, table, *y = self._start_release(plan, unread, *targets)
+            (y,) = y or (table.ratings,)
             users = IdIndex(table.users, "user_feature")
             if len(users) > _MOST_USERS:
                 raise ValueError("user_feature must hold at most 2**31 users")
-            catalogue = self._catalogue(table)
-            self._warn_of_buckets(catalogue)
-            features = self._public_features(len(catalogue), table)
-            plan = self._plan(len(catalogue))
             items = item_codes(catalogue, table.items)
-            release = self._start_release(plan)
             moment = None
             if self.n_components:
                 moment = self._second_moment(users.codes, items, y, len(catalogue))
@@ -302,23 +315,31 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             self.privacy_ = plan
         return self
 
-    def _ratings(self, table: RatingsTable, y) -> np.ndarray:
-        if table.ratings is None:
-            return check_targets(self, y, len(table))
+    def _unread_targets(self, table: UnreadRatings, y) -> list[Unread]:
+        """Ratings beside a table; none beside a sparse matrix, which holds them."""
+        if table.n_items is None:
+            return [unread_targets(self, y, table.n_rows)]
         if y is not None:
             raise ValueError(
                 "y must be None where X is a sparse matrix of users x items, whose "
                 "entries are the ratings; for a pipeline make a table of X.tocoo()"
             )
-        return table.ratings
+        return []
 
-    def _catalogue(self, table: RatingsTable | None):
+    def _catalogue(self, table: UnreadRatings | None):
         """Return an index of items, or a number of buckets."""
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))
         if self.items is None and not self._is_private():
-            return catalogue_of_data(table.items)
+            self._check_affordable()
+            return catalogue_of_data(table.read().items)
         return read_catalogue(self.items)
+
+    def _check_affordable(self) -> None:
+        """Let a budget refuse a fit without privacy, before its items are read."""
+        accountant = self._governing_accountant()
+        if accountant is not None:
+            accountant.check(self._plan(1), allow_seeded=self.allow_seeded)
 
     def _warn_of_buckets(self, catalogue) -> None:
         if isinstance(catalogue, range) and self.items is None:
@@ -329,7 +350,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
                 stacklevel=3,
             )
 
-    def _public_features(self, n_items: int, table: RatingsTable) -> np.ndarray:
+    def _public_features(self, n_items: int, table: UnreadRatings) -> np.ndarray:
         if self.item_features is None:
             return np.zeros((n_items, 0))
         if self.items is None and table.n_items is None:

@@ -25,7 +25,7 @@ from ._moment_stream import (
 )
 from ._moment_sums import Moments
 from ._progress import FitProgress
-from ._rows import check_rows
+from ._rows import Unread, unread_rows
 from ._sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -147,7 +147,7 @@ class JMECovariance(
         steps again, at no further cost, for no row is in two blocks; sums then carry
         the noise of all blocks.
     accountant : PrivacyAccountant or None, default=None
-        Ledger that every stream is charged to, before it reads the data. None takes
+        Ledger that every stream is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any. A stream needs one to be copied
         or pickled before it has ended.
     allow_seeded : bool, default=False
@@ -185,7 +185,8 @@ class JMECovariance(
     Raises
     ------
     ValueError
-        If a parameter or X is invalid; nothing is charged.
+        If a parameter or the form of X is invalid; nothing is charged. If a value of X
+        is, as NaN; the fit is charged (:ref:`limits`).
     PrivacyBudgetError
         If the accountant's budget does not suffice; nothing is charged.
 
@@ -413,19 +414,23 @@ class JMECovariance(
         Raises
         ------
         ValueError
-            If a parameter or X is invalid; nothing is charged.
+            If a parameter or the form of X is invalid; nothing is charged. If a value
+            of X is, as NaN; the fit is charged (:ref:`limits`).
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            X, features = self._read(X)
-            n_blocks = len(range(0, len(X), BLOCK_STEPS))
+            rows, features = self._form(X)
+            n_blocks = len(range(0, rows.shape[0], BLOCK_STEPS))
             private = self._is_private()
             with FitProgress(
                 self, n_blocks, private=private, verbose=False
             ) as progress:
-                run = self._begin(len(X), features, 1 + CALLBACK_LEVELS)
+                # It is charged here, and values are read from here on.
+                run, X = self._begin(
+                    rows.shape[0], features, rows, levels=1 + CALLBACK_LEVELS
+                )
                 progress.begin(X, y)
                 with contextlib.closing(run):
                     for number, moments in enumerate(run.path(X), 1):
@@ -460,7 +465,8 @@ class JMECovariance(
         ------
         ValueError
             If a parameter or X is invalid, or the horizon is passed, or parameters
-            were changed since the stream began; the stream stays where it is.
+            were changed since the stream began, or if a value of X is, as NaN; the
+            stream stays where it is, and what was charged for it stays charged.
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         LedgerError
@@ -472,20 +478,24 @@ class JMECovariance(
         with self._unchanged_on_error():
             self._check_parameters()
             run = getattr(self, "_stream", None)
-            X, features = self._read(X, run)
+            rows, features = self._form(X, run)
             if run is None:
-                self._check_first_batch(X)
-                run = self._stream = self._begin(None, features)
+                self._check_first_batch(rows.shape)
+                (run,) = self._begin(None, features)
+                self._stream = run
             self._check_unchanged(run)
-            self._check_horizon(run.n_steps, run.step, len(X))
+            self._check_horizon(run.n_steps, run.step, rows.shape[0])
+        # A stream that has begun stays begun, whatever the values are: it is paid.
+        with self._unchanged_on_error():
+            X = rows.read()
             self._latest = object()
             moments, n_lost = run.push(X)
             self._keep(run, moments, n_lost)
         return self
 
-    def _check_first_batch(self, X) -> None:
-        moments = self._moment_stream(None, X.shape[1])
-        self._check_horizon(moments.n_steps, 0, X.shape[0])
+    def _check_first_batch(self, shape: tuple[int, int]) -> None:
+        moments = self._moment_stream(None, shape[1])
+        self._check_horizon(moments.n_steps, 0, shape[0])
 
     @available_if(_can_stream)
     def resume(self):
@@ -553,15 +563,16 @@ class JMECovariance(
         Raises
         ------
         ValueError
-            If a parameter or X is invalid; nothing is charged.
+            If a parameter or the form of X is invalid; nothing is charged. If a value
+            of X is, as NaN; the fit is charged (:ref:`limits`).
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """
         every = check_count("every", every)
         with self._unchanged_on_error():
             self._check_parameters()
-            X, features = self._read(X)
-            run = self._begin(len(X), features)
+            rows, features = self._form(X)
+            run, X = self._begin(rows.shape[0], features, rows)
             self._latest = mark = object()
         return self._path(X, every, run, mark)
 
@@ -581,8 +592,8 @@ class JMECovariance(
 
     # -- a stream under way ------------------------------------------------------------
 
-    def _read(self, X, run: MomentRun | None = None) -> tuple[np.ndarray, dict]:
-        """Check rows, of a new fit or of a stream under way; change nothing.
+    def _form(self, X, run: MomentRun | None = None) -> tuple[Unread, dict]:
+        """Check the form of rows, of a fit or a stream under way; change nothing.
 
         Fits on one object may overlap, and a path may be left: what belongs to a fit
         comes into the estimator at its end, all at once.
@@ -593,24 +604,26 @@ class JMECovariance(
             reader.__dict__.pop(name, None)
         if run is not None:
             reader.__dict__.update(run.features)
-        X = check_rows(reader, X, reset=run is None)
+        rows = unread_rows(reader, X, reset=run is None)
         found = vars(reader)
-        return X, {name: found[name] for name in _FEATURES if name in found}
+        return rows, {name: found[name] for name in _FEATURES if name in found}
 
     def _begin(
-        self, n_samples: int | None, features: dict, levels: int = 0
-    ) -> MomentRun:
-        """Plan and charge a stream; nothing of the data but its width is used."""
+        self, n_samples: int | None, features: dict, *unread, levels: int = 0
+    ) -> tuple:
+        """Plan and charge a stream by its public shape, then read its rows."""
         moments = self._moment_stream(n_samples, features["n_features_in_"])
         plan = self._plan(moments)
-        release = self._start_release(
+        release, *read = self._start_release(
             plan,
-            moments.n_steps,
-            functools.partial(StreamRelease, factorization=moments.factorization),
-            1 + levels,
+            *unread,
+            n_public=moments.n_steps,
+            kind=functools.partial(StreamRelease, factorization=moments.factorization),
+            levels=1 + levels,
         )
         self._latest = object()
-        return MomentRun(moments, release, features, self._fixed_parameters())
+        run = MomentRun(moments, release, features, self._fixed_parameters())
+        return run, *read
 
     def _moments_at(self, moments: Moments, places) -> tuple[np.ndarray, ...]:
         """Return moments of chosen steps, with covariances that are covariances."""

@@ -15,7 +15,7 @@ from ._id_index import IdIndex
 from ._lrs_prediction import PersonalPredictions
 from ._lrs_private import SharedReleases, release_directions
 from ._progress import FitProgress
-from ._rows import check_targets
+from ._rows import shape_of
 from ._sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -24,7 +24,8 @@ from ._sklearn_compat import (
     with_callbacks,
 )
 from ._spectral import lrs
-from ._users import read_users
+from ._targets import unread_targets
+from ._users import unread_users
 from .accounting import PrivacyLeakWarning
 from .mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
 
@@ -123,7 +124,7 @@ class LRSRegressor(
         What features are divided by. An array holds public scales. True takes root
         mean squares of the data with ``epsilon=None``, and ones with a budget.
     accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads the data. None takes
+        Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
         Whether an accountant with a budget lets in a fit with a `noise_seed`.
@@ -325,7 +326,7 @@ class LRSRegressor(
         return self._plan(check_count("n_features", n_features))
 
     def _plan_of(self, X) -> PrivacyPlan:
-        n_columns = np.shape(X)[1]
+        n_columns = shape_of(X)[1]
         return self.privacy_plan(n_columns - (self.user_feature is not None))
 
     def _plan(self, n_features: int) -> PrivacyPlan:
@@ -418,7 +419,8 @@ class LRSRegressor(
         Raises
         ------
         ValueError
-            If a parameter, X, y or users is invalid; nothing is charged.
+            If a parameter or the form of X, y or users is invalid; nothing is charged.
+            If a value is, as NaN; the fit is charged (:ref:`limits`).
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """
@@ -431,18 +433,19 @@ class LRSRegressor(
             verbose=self.verbose,
         )
         with progress, self._unchanged_on_error():
-            table = read_users(self, X, users, self.user_feature, reset=True)
-            y = check_targets(self, y, len(table.X))
+            table = unread_users(self, X, users, self.user_feature, reset=True)
+            targets = unread_targets(self, y, table.n_rows)
             d = table.n_features
             scale, start = self._public_scale(d), self._given_start(d)
-            index = self._index(table)
-            if private and index is None:
+            if private and not table.has_users:
                 self._warn_of_one_user()
             plan = self._plan(d)
-            release = self._start_release(plan)
+            # It is charged here; values, ids among them, are read from here on.
+            release, read, targets = self._start_release(plan, table, targets)
+            index = self._index(read)
             start = self._public_start(release, start, d)
-            rows = self._user_rows(table, y, index, scale)
-            progress.begin(X, y)
+            rows = self._user_rows(read, targets, index, scale)
+            progress.begin(X, targets)
             fit = self._fit_private if private else self._fit_checked
             users_fit = fit(release, rows, scale, start, progress)
             # What belongs to users, apart from all public attributes.

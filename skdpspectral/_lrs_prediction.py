@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._id_index import IdIndex
 from ._personal_models import PersonalModels
-from ._rows import check_targets
 from ._spectral import lrs
+from ._targets import check_targets
 from ._users import UserTable, read_users
 from .accounting import PrivacyLeakWarning
 
@@ -103,13 +103,25 @@ class PersonalPredictions:
         codes = personal.codes(table.users, len(table.X), self._users_name())
         if not len(personal.weights):
             codes = np.full(len(table.X), -1)
-        if self.unknown_user == "raise" and np.any(codes < 0):
+        if self._refuses_unknown() and np.any(codes < 0):
             raise ValueError(
                 "users holds ids that were not in the fit; see unknown_user and "
                 "personalize"
             )
         models = personal.with_shared(self.weights_, self.intercept_)
         return models.predict(table.features, codes, self.components_)
+
+    def _refuses_unknown(self) -> bool:
+        """Whether unknown users are an error, which a private fit must not have."""
+        if self.unknown_user != "raise":
+            return False
+        if self._was_private():
+            raise ValueError(
+                'unknown_user="raise" needs a fit with epsilon=None, and this one was '
+                "private: an error would tell who was in the training set; set "
+                'unknown_user="shared"'
+            )
+        return True
 
     def _users_name(self) -> str:
         """What errors call the ids."""
@@ -149,7 +161,7 @@ class PersonalPredictions:
         y = check_targets(self, y, len(predictions))
         if sample_weight is not None and np.shape(sample_weight) != y.shape:
             raise ValueError("sample_weight must hold one number for each row of X")
-        if self._is_private() and getattr(self, "_users_given", False):
+        if self._was_private() and getattr(self, "_users_given", False):
             warnings.warn(
                 "a score pooled over users is a release of their private models and "
                 "targets that no budget accounts for; do not publish it",
@@ -203,7 +215,7 @@ class PersonalPredictions:
     def _prior_of_users(self, rank: int) -> np.ndarray:
         """Return what weights of a new user are shrunk to."""
         shrunk = (
-            not self._is_private()
+            not self._was_private()
             and self.shrink_to_mean
             and self.shared_weights == "user"
         )
@@ -261,7 +273,7 @@ class PersonalPredictions:
             raise ValueError("user is missing: fit was given users; pass the user's id")
         code = int(personal.codes(None if user is None else [user], 1, "user")[0])
         code = code if len(personal.weights) else -1
-        if code < 0 and self.unknown_user == "raise":
+        if self._refuses_unknown() and code < 0:
             raise ValueError("user was not in the fit; see unknown_user, personalize")
         return code, personal.with_shared(self.weights_, self.intercept_)
 
@@ -271,7 +283,7 @@ class PersonalPredictions:
 
     def __getstate__(self):
         state = super().__getstate__()
-        if "_personal" in state and self._is_private():
+        if "_personal" in state and self._was_private():
             warnings.warn(
                 "this copy of LRSRegressor carries the parameters of its users, which "
                 "are not private; hand on publish() instead",

@@ -18,7 +18,7 @@ from ._pca_parameters import (
     check_combinations,
     public_guesses,
 )
-from ._rows import check_rows, check_scores, map_rows
+from ._rows import check_rows, check_scores, map_rows, unread_rows
 from ._sklearn_compat import Interval, StrOptions
 from ._spiked_covariance import SpikedCovarianceMixin
 from ._spiked_release import release_spiked
@@ -109,7 +109,7 @@ class DPPCA(
         Constant of the papers' sensitivities, which they leave open, for
         ``calibration="paper"`` alone; None takes 1, as their figures do.
     accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads the data. None takes
+        Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
     allow_seeded : bool, default=False
         Whether an accountant with a budget lets in a fit with a `noise_seed`.
@@ -150,7 +150,8 @@ class DPPCA(
     Raises
     ------
     ValueError
-        If a parameter or X is invalid; nothing is charged.
+        If a parameter or the form of X is invalid; nothing is charged. If a value of X
+        is, as NaN; the fit is charged (:ref:`limits`).
     PrivacyBudgetError
         If the accountant's budget does not suffice; nothing is charged.
 
@@ -417,17 +418,19 @@ class DPPCA(
         Raises
         ------
         ValueError
-            If a parameter or X is invalid; nothing is charged.
+            If a parameter or the form of X is invalid; nothing is charged. If a value
+            of X is, as NaN; the fit is charged (:ref:`limits`).
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            X = check_rows(
+            unread = unread_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
-            plan = self._plan(*X.shape)
-            release = self._start_release(plan, n_public=X.shape[0])
+            plan = self._plan(*unread.shape)
+            # It is charged here, and values are read from here on.
+            release, X = self._start_release(plan, unread, n_public=unread.shape[0])
             rows = self._row_bounds(X.shape[1])
             releases = self._releases(rows, X.shape[0])
             if self.mechanism == "spiked":

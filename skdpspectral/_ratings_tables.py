@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +20,7 @@ from ._ids import (
     column_names,
     position_of,
 )
-from ._rows import check_rows
+from ._rows import check_features, form_of, shape_of
 
 # Names of LensKit; tables without either have users first and items second.
 _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
@@ -68,8 +70,27 @@ class RatingsTable:
         return len(self.columns[0])
 
 
-def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
-    """Check a ratings table and split it into columns.
+class UnreadRatings(NamedTuple):
+    """A ratings table of which the form was checked, and no value was read.
+
+    Parameters
+    ----------
+    n_rows : int or None
+        Number of ratings; None for a sparse matrix, whose entries tell.
+    n_items : int or None
+        Columns of a sparse matrix.
+    read : callable
+        Reads the table; returns a :class:`RatingsTable`. To be called once the fit is
+        charged.
+    """
+
+    n_rows: int | None
+    n_items: int | None
+    read: Callable[[], RatingsTable]
+
+
+def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
+    """Check the form of a ratings table, and read no value.
 
     Parameters
     ----------
@@ -84,37 +105,66 @@ def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
 
     Returns
     -------
-    RatingsTable
-        Its columns.
+    UnreadRatings
+        Its form, and how to read it.
 
     Raises
     ------
     ValueError, TypeError
-        Naming X, user_feature or item_feature, and quoting no value.
+        Naming X, user_feature or item_feature; from here of their form alone, from
+        ``read()`` of values, of which none is quoted.
     """
     if sparse.issparse(X):
-        return _table_of_entries(estimator, X, reset)
+        return _unread_entries(estimator, X, reset)
     names = column_names(X)
-    if names is not None:
-        _refuse_same_names(names, "X")
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        given = [_column(X, names, j) for j in range(len(names))]
-        columns = [as_array(column) for column in given]
+    if names is None:
+        n_rows, n_columns = form_of(X)
     else:
-        given = columns = _array_columns(estimator, X, reset)
-    _check_columns(columns)
-    user, item = find_columns(estimator, names, len(columns))
-    check_exact(columns[user], "user_feature")
-    check_exact(columns[item], "item_feature")
+        _refuse_same_names(names, "X")
+        n_rows, n_columns = shape_of(X)
+    # A stand-in has neither names nor values.
+    named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
+    validate_data(estimator, named, reset=reset, skip_check_array=True)
+    _check_sizes(n_rows, n_columns)
+    user, item = find_columns(estimator, names, n_columns)
     if reset and names is not None:
         _warn_of_places(estimator, names)
-    return RatingsTable(columns, names, user, item, given)
+
+    def read():
+        if names is None:
+            given = columns = _array_columns(X)
+        else:
+            given = [_column(X, names, j) for j in range(n_columns)]
+            columns = [as_array(column) for column in given]
+        _check_finite(columns)
+        check_exact(columns[user], "user_feature")
+        check_exact(columns[item], "item_feature")
+        return RatingsTable(columns, names, user, item, given)
+
+    return UnreadRatings(n_rows, None, read)
 
 
-def _table_of_entries(estimator, X, reset: bool) -> RatingsTable:
+def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
+    """Read a ratings table, where nothing is to be charged beforehand.
+
+    Parameters
+    ----------
+    estimator, X, reset
+        As for :func:`unread_ratings`.
+
+    Returns
+    -------
+    RatingsTable
+        Its columns.
+    """
+    return unread_ratings(estimator, X, reset=reset).read()
+
+
+def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
     """Row numbers are users and column numbers items, of all stored entries."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+    _check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
         raise ValueError(
@@ -127,13 +177,18 @@ def _table_of_entries(estimator, X, reset: bool) -> RatingsTable:
             f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
             "features as input: pass a table"
         )
+    if reset:
+        validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
+    return UnreadRatings(None, X.shape[1], lambda: _table_of_entries(X))
+
+
+def _table_of_entries(X) -> RatingsTable:
     entries = X.tocsr(copy=True)
     entries.sum_duplicates()
     entries = entries.tocoo()
     columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
-    _check_columns([*columns, entries.data])
-    if reset:
-        validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
+    _check_sizes(len(entries.data), 2)
+    _check_finite([entries.data])
     return RatingsTable(
         columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
     )
@@ -149,22 +204,18 @@ def _refuse_same_names(names, where: str) -> None:
         raise ValueError(f"{where} has several columns of one name: rename them")
 
 
-def _array_columns(estimator, X, reset: bool) -> list:
+def _array_columns(X) -> list:
     if not hasattr(X, "dtype"):
-        # If this fails, check_rows says what is wrong.
+        # If this fails, check_features says what is wrong.
         with contextlib.suppress(TypeError, ValueError):
             X = _table_of_lists(X)
     kind = getattr(X, "dtype", np.dtype(float)).kind
     if kind in "iu":
-        check_rows(estimator, X, reset=reset)  # floats would merge large ids
-        X = np.asarray(X)
+        X = np.asarray(X)  # floats would merge large ids
     elif kind not in "OSU":
-        X = check_rows(estimator, X, reset=reset)
+        X = check_features(X)
     else:
         X = np.asarray(X, dtype=object)
-        if X.ndim != 2:
-            raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X")
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
     return [X[:, j] for j in range(X.shape[1])]
 
 
@@ -178,14 +229,17 @@ def _table_of_lists(X) -> np.ndarray:
     return table if exact else np.asarray(X, dtype=object)
 
 
-def _check_columns(columns: list) -> None:
-    if len(columns) < 2:
+def _check_sizes(n_rows: int, n_columns: int) -> None:
+    if n_columns < 2:
         raise ValueError(
             f"X must have a column of users and one of items, but has n_features = "
-            f"{len(columns)} (1 feature(s) where a minimum of 2 is required)"
+            f"{n_columns} (1 feature(s) where a minimum of 2 is required)"
         )
-    if not len(columns[0]):
+    if not n_rows:
         raise ValueError("X: Found array with 0 sample(s); a minimum of 1 is required")
+
+
+def _check_finite(columns: list) -> None:
     for column in columns:
         if column.dtype.kind in "fc" and not np.isfinite(column).all():
             raise ValueError("Input X contains NaN or infinity: drop such rows")

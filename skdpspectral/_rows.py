@@ -1,13 +1,22 @@
-"""Checks of rows, whose errors name X and quote none of its values."""
+"""Checks of rows, whose errors name X and quote none of its values.
+
+They come in two parts, and a fit is charged between them: the form of a table, which
+is public (shape, types, names), and its values. Whatever can fail for the sake of a
+value belongs to the second part.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import assert_all_finite
-from sklearn.utils.validation import check_array, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from ._sliced_rows import NO_DATES, SlicedRows, sliced_rows
 from ._spectral import row_blocks, rows_per_block
@@ -15,31 +24,68 @@ from ._spectral import row_blocks, rows_per_block
 _DTYPES = (np.float64, np.float32)
 # Where rows are read block by block, whole numbers are converted block by block too.
 _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
-# First lines of scikit-learn's and numpy's messages that quote shapes and types alone.
-_HARMLESS = re.compile(
-    r"Input X contains (NaN|infinity)|Found array with|Expected 2D array|"
-    r"Complex data not supported|Sparse data was passed for X|X has \d+ features|"
-    r"setting an array element with a sequence|float\(\) argument must be|"
-    r"int too large|(The )?[Ff]eature names"
+# First lines of scikit-learn's messages about the form of a table.
+_OF_FORM = re.compile(
+    r"Found array with|Expected 2D array|Complex data not supported|"
+    r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
 )
+# How messages about values begin, and what is said instead: values, or the code of
+# foreign objects, may have written the rest.
+_OF_VALUES = {
+    "Input X contains NaN": "Input X contains NaN: drop or fill such rows",
+    "Input X contains infinity": (
+        "Input X contains infinity or a value too large for its dtype"
+    ),
+    "could not convert string": (
+        "X: could not convert a string to float; turn text into numbers first"
+    ),
+    "setting an array element with a sequence": (
+        "X: setting an array element with a sequence: every row must hold one number "
+        "a feature"
+    ),
+    "float() argument must be": (
+        "X: float() argument must be a string or a real number; X holds something else"
+    ),
+    "int too large": "X: int too large to convert to float",
+    "Complex data not supported": "Complex data not supported: X must be real",
+}
+_NOT_ROWS = "X must be a 2D array of finite real numbers"
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
     "X.reshape(1, -1) if it has a single sample"
 )
 
 
-def check_rows(
-    estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
-):
-    """Validate rows for an estimator, and note or check their features.
+@dataclass(frozen=True)
+class Unread:
+    """A table of which the form was checked, and no value was read.
 
     Parameters
     ----------
-    estimator : estimator
+    shape : tuple of int
+        Its shape, public.
+    read : callable
+        Reads the table and returns it, or raises an error that depends on values:
+        to be called once the fit is charged.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable[[], Any]
+
+
+def unread_rows(
+    estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
+) -> Unread:
+    """Check the form of rows, and note or check their features; read no value.
+
+    Parameters
+    ----------
+    estimator : estimator or None
         Gets `n_features_in_` and `feature_names_in_` with `reset`, is compared
-        otherwise.
+        otherwise. None: no features are compared.
     X : array-like of shape (n_samples, n_features)
-        Rows of finite numbers.
+        Rows of finite numbers. Of lists the lengths are read, and what has no shape
+        is turned into an array by its own code.
     reset : bool, default=True
         Whether this is a fit.
     accept_sparse : bool, default=False
@@ -50,43 +96,153 @@ def check_rows(
 
     Returns
     -------
-    ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
-        float64 or float32, but for blocks.
+    Unread
+        Of which ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape
+        (n_samples, n_features): float64 or float32, but for blocks.
 
     Raises
     ------
     ValueError, TypeError
-        Naming X, and quoting no value of it.
+        Naming X. From here on of its form alone; from ``read()`` of its values, of
+        which none is quoted.
     """
-    if in_blocks:
-        rows = sliced_rows(X)
-        if rows is not None:
-            return _checked_slices(estimator, rows, reset)
+    sliced = sliced_rows(X) if in_blocks else None
+    if sliced is not None:
+        _check_form(sliced.shape)
+        _compare_features(estimator, sliced, reset)
+        return Unread(sliced.shape, lambda: _finite_slices(sliced))
+    shape = form_of(X, accept_sparse)
+    # A stand-in has neither names nor values.
+    named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
+    _compare_features(estimator, named, reset)
     dtypes = [np.dtype(kind) for kind in (_BLOCK_DTYPES if in_blocks else _DTYPES)]
     sparse_format = "csr" if accept_sparse else False
-    return _checked(
-        X,
-        lambda: validate_data(
-            estimator, X, dtype=dtypes, accept_sparse=sparse_format, reset=reset
-        ),
-    )
 
-
-def _checked_slices(estimator, rows: SlicedRows, reset: bool) -> SlicedRows:
-    """Validate rows in one pass, of which one block is in memory at a time."""
-    for axis, what in enumerate(("sample", "feature")):
-        if rows.shape[axis] == 0:
-            raise ValueError(
-                f"X: Found array with 0 {what}(s) (shape={rows.shape}) while a minimum "
-                "of 1 is required."
+    def read():
+        refuse_masked(X, "X")
+        rows = _values_of(
+            lambda: check_array(
+                X, dtype=dtypes, accept_sparse=sparse_format, input_name="X"
             )
-    _checked(
-        rows,
-        lambda: validate_data(estimator, rows, reset=reset, skip_check_array=True),
+        )
+        if rows.shape != shape:
+            raise ValueError("X has changed its shape since it was checked")
+        return rows
+
+    return Unread(shape, read)
+
+
+def check_rows(estimator, X, **how):
+    """Check form and values of rows, where nothing is to be charged between them.
+
+    Parameters
+    ----------
+    estimator, X, **how
+        As for :func:`unread_rows`.
+
+    Returns
+    -------
+    ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
+        float64 or float32, but for blocks.
+    """
+    return unread_rows(estimator, X, **how).read()
+
+
+def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
+    """Return the shape of a table, and check what can be said without its values.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X.
+    """
+    if sparse.issparse(X) and not accept_sparse:
+        _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
+    if isinstance(X, np.matrix):
+        raise TypeError(f"{_NOT_ROWS}, and no np.matrix: pass np.asarray(X)")
+    dtypes = dtypes_of(X)
+    for dtype in dtypes:
+        if re.match("datetime|timedelta|date|duration|time", str(dtype).lower()):
+            # Their conversion to numbers depends on a hidden unit.
+            raise ValueError(NO_DATES)
+    is_complex = any(getattr(dtype, "kind", None) == "c" for dtype in dtypes)
+    return _check_form(shape_of(X), complex if is_complex else float)
+
+
+def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
+    """Check a shape as scikit-learn checks that of an array."""
+    stand_in = np.broadcast_to(np.zeros((), kind), shape)
+    _form_checked(
+        lambda: check_array(
+            stand_in, dtype=None, ensure_all_finite=False, input_name="X"
+        )
     )
-    for start in row_slices(rows):
-        block = rows[start]
-        _checked(block, lambda block=block: assert_all_finite(block, input_name="X"))
+    return shape
+
+
+def shape_of(X, name: str = "X") -> tuple[int, ...]:
+    """Return the shape that an array-like has or would have as an array.
+
+    Raises
+    ------
+    ValueError
+        Naming it, if it has none.
+    """
+    reason = None
+    try:
+        shape = getattr(X, "shape", None)
+        if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
+            return tuple(int(size) for size in shape)
+        if isinstance(X, (list, tuple)):
+            return _shape_of_lists(X)
+        return np.asarray(X).shape
+    except (MemoryError, Warning):
+        raise
+    except Exception as error:
+        # Its own words may quote values.
+        reason = type(error).__name__
+    if reason == "ValueError" and isinstance(X, (list, tuple)):
+        raise ValueError(
+            f"{name} has an inhomogeneous shape: all of its rows must be equally long"
+        )
+    raise ValueError(f"{name} could not be turned into an array ({reason})")
+
+
+def _shape_of_lists(X) -> tuple[int, ...]:
+    """Shape of lists of lists, of which no entry is looked at."""
+    if len(X) and all(isinstance(row, np.ndarray) for row in X):
+        shapes = {row.shape for row in X}
+        if len(shapes) > 1:
+            raise ValueError("ragged")
+        return (len(X), *shapes.pop())
+    shape = np.asarray(X, dtype=object).shape
+    if len(shape) == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in X):
+        raise ValueError("ragged")
+    return shape
+
+
+def dtypes_of(X) -> list:
+    """Types of the columns, or of the whole; of lists none are known."""
+    if sparse.issparse(X):
+        return [X.dtype]
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None:
+        return [getattr(X, "dtype", None)]
+    return list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
+
+
+def _compare_features(estimator, X, reset: bool) -> None:
+    if estimator is not None:
+        _form_checked(
+            lambda: validate_data(estimator, X, reset=reset, skip_check_array=True)
+        )
+
+
+def _finite_slices(rows: SlicedRows) -> SlicedRows:
+    """Check rows in one pass, of which one block is in memory at a time."""
+    for part in row_slices(rows):
+        block = rows[part]
+        _values_of(lambda block=block: assert_all_finite(block, input_name="X"))
     return rows
 
 
@@ -121,72 +277,12 @@ def map_rows(function, X) -> np.ndarray:
 
 def check_features(X) -> np.ndarray:
     """Validate a table of features, to which no estimator is compared."""
-    return _checked(X, lambda: check_array(X, dtype=list(_DTYPES), input_name="X"))
-
-
-def check_targets(estimator, y, n_rows: int) -> np.ndarray:
-    """Validate one finite target a row.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Named where y is missing.
-    y : array-like of shape (n_rows,)
-        Targets; a single column is taken for a vector, with a warning.
-    n_rows : int
-        Rows of X.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        float64.
-
-    Raises
-    ------
-    ValueError
-        Naming y, and quoting no value of it.
-    """
-    if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is "
-            "None"
-        )
-    if sparse.issparse(y):
-        raise ValueError("y must be a dense array: sparse targets are not supported")
-    _refuse_masked(y, "y")
-    try:
-        given = np.asarray(y)
-        # A text in a list would turn all other numbers into their texts.
-        mixed = given.dtype.kind in "SU" and isinstance(y, (list, tuple))
-        y = np.asarray(y, dtype=object) if mixed else given
-    except ValueError:  # ragged
-        raise ValueError("y must be an array of one number a row") from None
-    shape = y.shape
-    if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
-        raise ValueError(
-            f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
-            "several targets need a model each"
-        )
-    if np.iscomplexobj(y):
-        raise ValueError("Complex data not supported: y must hold real numbers")
-    y = column_or_1d(y, warn=True)
-    if len(y) != n_rows:
-        raise ValueError("X and y have inconsistent numbers of samples")
-    try:
-        if y.dtype.kind in "mM":
-            raise TypeError
-        y = y.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        message = "y must hold numbers: turn labels or dates into numbers first"
-        raise ValueError(message) from None
-    if not np.isfinite(y).all():
-        raise ValueError("Input y contains NaN or infinity: drop or fill such rows")
-    return y
+    return check_rows(None, X)
 
 
 def check_scores(X, n_components: int) -> np.ndarray:
     """Validate scores of shape (n_samples, n_components)."""
-    X = _checked(X, lambda: check_array(X, dtype=list(_DTYPES), input_name="X"))
+    X = check_rows(None, X)
     if X.shape[1] != n_components:
         raise ValueError(
             f"X must have shape (n_samples, {n_components}), as transform gives it, "
@@ -195,46 +291,47 @@ def check_scores(X, n_components: int) -> np.ndarray:
     return X
 
 
-def _checked(X, validate) -> np.ndarray:
-    _refuse_masked(X, "X")
-    _refuse_dates(X)
-    try:
-        # Sums of extreme values overflow: a warning would tell of them.
-        with np.errstate(all="ignore"):
-            return validate()
-    except TypeError as error:
-        kind, message = TypeError, str(error)
-    except (ValueError, OverflowError) as error:
-        kind, message = ValueError, str(error)
-    raise kind(_without_values(message))
-
-
-def _without_values(message: str) -> str:
-    """Keep of a message what tells nothing of the rows."""
-    if message.startswith("could not convert string"):
-        return "X: could not convert a string to float; turn text into numbers first"
-    if not _HARMLESS.match(message):
-        return "X must be a 2D array of finite real numbers"
-    if "eature names" in message:
-        return message  # names of features are public
-    line = message.split("\n")[0].rstrip(":")
-    if not re.search(r"\bX\b", line):
-        line = f"X: {line}"
-    return f"{line}. {_RESHAPE}" if "Reshape your data" in message else line
-
-
-def _refuse_masked(values, name: str) -> None:
+def refuse_masked(values, name: str) -> None:
     """Refuse what lies under a mask, and would be taken for a value."""
     if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
         raise ValueError(f"{name} has masked values: drop or fill such rows first")
 
 
-def _refuse_dates(X) -> None:
-    """Refuse times: their conversion to numbers depends on a hidden unit."""
-    if sparse.issparse(X):
+def _form_checked(validate) -> None:
+    """Check a form; scikit-learn's words are kept where they are about that alone."""
+    try:
+        validate()
         return
-    dtypes = getattr(X, "dtypes", None)
-    dtypes = [getattr(X, "dtype", None)] if dtypes is None else list(dtypes)
-    for dtype in dtypes:
-        if re.match("datetime|timedelta|date|duration|time", str(dtype).lower()):
-            raise ValueError(NO_DATES)
+    except TypeError as error:
+        kind, message = TypeError, str(error)
+    except ValueError as error:
+        kind, message = ValueError, str(error)
+    if "eature names" in message:
+        raise kind(message)  # names of features are public
+    line = message.split("\n")[0].rstrip(":")
+    if not _OF_FORM.match(line):
+        raise kind(_NOT_ROWS)
+    if not re.search(r"\bX\b", line):
+        line = f"X: {line}"
+    raise kind(f"{line}. {_RESHAPE}" if "Reshape your data" in message else line)
+
+
+def _values_of(validate):
+    """Return what a check of values gives; its errors quote neither them nor others."""
+    try:
+        # Sums of extreme values overflow: a warning would tell of them.
+        with np.errstate(all="ignore"):
+            return validate()
+    except (MemoryError, Warning):
+        raise
+    except TypeError as error:
+        kind, message = TypeError, str(error)
+    except (ValueError, OverflowError) as error:
+        kind, message = ValueError, str(error)
+    except Exception as error:  # of foreign objects, in their own words
+        kind, message = ValueError, f"({type(error).__name__})"
+    for beginning, said in _OF_VALUES.items():
+        if message.startswith(beginning):
+            raise kind(said)
+    reason = f": a value could not be read {message}" if message[:1] == "(" else ""
+    raise kind(_NOT_ROWS + reason)

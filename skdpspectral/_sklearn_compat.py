@@ -2,6 +2,7 @@
 
 import contextlib
 
+from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in
@@ -39,6 +40,7 @@ def check_input_features(estimator, input_features):
 
 __all__ = [
     "CALLBACK_LEVELS",
+    "BaseSearchCV",
     "CallbackSupportMixin",
     "Interval",
     "StrOptions",

@@ -14,11 +14,19 @@ class Bad(NamedTuple):
     call: Callable
     names: tuple
     error: type | tuple = ValueError
+    # Whether the mistake is in a value, which is read once a fit is charged.
+    in_values: bool = False
 
 
 def bad(mistake, call, *names, error=ValueError):
     """Return a case; ``call(scene)`` must raise `error` and name `names`."""
     return Bad(mistake, call, names, error)
+
+
+def mark_values(cases, mistakes):
+    """Return the cases, with those marked whose mistake is in a value."""
+    assert set(mistakes) <= {case.mistake for case in cases}
+    return [case._replace(in_values=case.mistake in mistakes) for case in cases]
 
 
 def as_parameters(cases):
@@ -32,8 +40,9 @@ def as_parameters(cases):
 def fixtures(make_scene):
     """Fixtures of a test module: a scene, and a stage that many calls share.
 
-    A scene is made in a folder, and has ``check_untouched()``; calls share one as long
-    as they leave it untouched.
+    A scene is made in a folder, and has ``check_untouched(charges)``, which lets pass
+    so many charges at most, and ``renew()``, which replaces its ledgers; calls share
+    one as long as they leave it untouched.
     """
 
     @pytest.fixture
@@ -68,7 +77,7 @@ def check_call(case, stage):
         case.call(stage)
     missing = [name for name in case.names if not _says(str(caught.value), name)]
     assert not missing, str(caught.value)
-    stage.check_untouched()
+    stage.check_untouched(case.in_values)
     return caught.value
 
 
@@ -76,6 +85,7 @@ def check_messages_differ(cases, scene, at_least):
     """Different mistakes have different messages, `at_least` so many."""
     mistakes = {}
     for case in cases:
+        scene.renew()
         # What does not fail, or fails in another way, fails check_call.
         try:
             case.call(scene)

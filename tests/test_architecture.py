@@ -13,7 +13,7 @@ ROOT = Path(skdpspectral.__file__).parent
 PACKAGE = "skdpspectral"
 
 PURE = {"_spectral", "_clipping", "_ids", "_rows", "mechanisms", "_sklearn_compat"}
-PURE |= {"factorizations", "_sliced_rows", "_spiked_sensitivity"}
+PURE |= {"factorizations", "_sliced_rows", "_spiked_sensitivity", "_targets"}
 # Tables of users and what belongs to each; they know nothing of privacy.
 USERS = {"_id_index", "_users", "_personal_models"}
 USERS |= {"_ratings_tables", "_item_catalogue"}
@@ -38,12 +38,13 @@ ALLOWED = {
     **{layer: set() for layer in PURE},
     **{layer: {"_ids"} for layer in ("metrics", "model_selection")},
     "_rows": {"_sliced_rows", "_spectral"},
+    "_targets": {"_rows"},
     "_clipping": {"_spectral"},
     "sensitivity": {"mechanisms", "_spiked_sensitivity"},
     "accounting": {"mechanisms"},
     "_release": {"mechanisms", "accounting"},
     "_stream_release": {"mechanisms", "accounting", "_release"},
-    "_base": {"mechanisms", "accounting", "_release", "_sklearn_compat"},
+    "_base": {"mechanisms", "accounting", "_release", "_rows", "_sklearn_compat"},
     "_progress": {"_sklearn_compat"},
     "_id_index": {"_ids"},
     "_users": {"_ids", "_rows"},
@@ -68,7 +69,14 @@ ALLOWED = {
     "_federated": BELOW_ESTIMATORS | {"federation"},
     **dict.fromkeys(ESTIMATORS, BELOW_ESTIMATORS),
     **dict.fromkeys(FEDERATED, BELOW_ESTIMATORS | {"_federated", "federation"}),
-    "audit": {"_base", "_ids", "_release", "accounting", "mechanisms"},
+    "audit": {
+        "_base",
+        "_ids",
+        "_release",
+        "_sklearn_compat",
+        "accounting",
+        "mechanisms",
+    },
     "plotting": PUBLIC | set(skdpspectral.__all__),
     "datasets": PUBLIC,
     "__init__": PUBLIC,

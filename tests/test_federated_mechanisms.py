@@ -197,6 +197,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", ".*that is what holds of the noise")
+            warnings.filterwarnings("ignore", message="noise_seed is given")
             pca.fit(X, clients=CLIENTS)
         errors.append(np.linalg.norm(pca.get_covariance() - truth))
     assert np.mean(errors) < 0.8

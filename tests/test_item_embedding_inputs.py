@@ -232,6 +232,7 @@ def test_guessed_columns_of_a_dataframe_are_told(library):
         model().fit(library(table), RATINGS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message="noise_seed is given")
         named = model(user_feature="viewer", item_feature="movie")
         named.fit(library(table), RATINGS).transform(library(table))
         model().fit(IDS, RATINGS)

@@ -22,9 +22,10 @@ from ._streams import advance_stream, open_stream, stream_position
 class PrivacyAccountant(LedgerReports):
     """A ledger of privacy spending, shared by any number of estimators.
 
-    Every fit is entered before its data are read, so that a fit that fails or is
-    killed stays charged. With a budget, what would exceed it is refused with
-    :class:`PrivacyBudgetError`, and nothing is charged.
+    Every fit is entered before a value of its data is read, so that a fit that fails
+    or is killed stays charged; what is known of the data by then is in :ref:`limits`.
+    With a budget, what would exceed it is refused with :class:`PrivacyBudgetError`,
+    and nothing is charged.
 
     Parameters
     ----------

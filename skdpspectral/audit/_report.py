@@ -5,31 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
 from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
-from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV, RandomizedSearchCV
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-)
-from sklearn.random_projection import BaseRandomProjection
 
 from .._base import PrivateEstimator
+from ._columns import Before, stale_position
+from ._nested import (
+    estimators_in,
+    has_estimators,
+    inside_of,
+    is_search,
+    reason_of_leak,
+)
+from ._stateless import stateless_reason
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
-
-# Fitting these takes nothing from X; they treat each row alone.
-_ROW_BY_ROW = (Binarizer, FeatureHasher, HashingVectorizer, Normalizer)
-# Fitting these takes the shape of X.
-_SHAPE_ALONE = (BaseRandomProjection, PolynomialFeatures)
 
 
 @dataclass(frozen=True)
@@ -94,7 +84,10 @@ def privacy_report(estimator) -> PrivacyReport:
     Parameters
     ----------
     estimator : estimator
-        A pipeline, column transformer, union, search, or a single estimator.
+        A pipeline, column transformer, union, search, any other estimator that holds
+        estimators, or a single one. What is known of none of the kinds is said to
+        leak, and so is an estimator of users or clients whose column is named by its
+        position, behind a step that moves columns.
 
     Returns
     -------
@@ -113,30 +106,47 @@ def privacy_report(estimator) -> PrivacyReport:
     >>> [step.verdict for step in report]
     ['LEAKS', 'LEAKS']
     """
-    return PrivacyReport(tuple(_walk("", estimator, None)))
+    return PrivacyReport(tuple(_walk("", estimator, Before())))
 
 
-def _walk(name: str, estimator, tainted: str | None) -> Iterator[StepReport]:
-    """Yield verdicts; `tainted` names an earlier step that leaks into this one."""
+def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts; `before` says what earlier steps have done to the rows."""
     prefix = f"{name}__" if name else ""
     if isinstance(estimator, Pipeline):
         for step, child in estimator.steps:
-            for verdict in _walk(prefix + step, child, tainted):
+            leaks = None
+            for verdict in _walk(prefix + step, child, before):
                 yield verdict
-                if verdict.verdict == LEAKS and tainted is None:
-                    tainted = verdict.name
+                if verdict.verdict == LEAKS and leaks is None:
+                    leaks = verdict.name
+            before = before.after(child, prefix + step, leaks)
     elif isinstance(estimator, (FeatureUnion, ColumnTransformer)):
+        if isinstance(estimator, ColumnTransformer):
+            before = before.moved_by(name or "columntransformer")
         for step, child in _branches(estimator):
-            yield from _walk(prefix + step, child, tainted)
+            yield from _walk(prefix + step, child, before)
         yield from _chosen_columns(name, estimator)
-    elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
-        yield from _walk(f"{prefix}estimator", estimator.estimator, tainted)
-        reason = (
-            "picks parameters by scores on private rows, which nothing accounts for"
-        )
-        yield StepReport(name or "search", type(estimator).__name__, LEAKS, reason)
+    elif not isinstance(estimator, PrivateEstimator) and has_estimators(estimator):
+        yield from _walk_meta(name, estimator, before)
     else:
-        yield _leaf(name or type(estimator).__name__.lower(), estimator, tainted)
+        yield _leaf(name or type(estimator).__name__.lower(), estimator, before)
+
+
+def _walk_meta(name: str, estimator, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on the estimators in an estimator, and then its own."""
+    prefix = f"{name}__" if name else ""
+    kind = type(estimator).__name__
+    # What stands for it where it is the whole, as in a search.
+    own = name or ("search" if is_search(estimator) else kind.lower())
+    for parameter, child in estimators_in(estimator):
+        inside = inside_of(estimator, parameter, own, before)
+        yield from _walk(prefix + parameter, child, inside)
+    reason = reason_of_leak(estimator)
+    if reason is None:
+        reason = "fits the estimators in it, and takes nothing else from the rows"
+        yield StepReport(own, kind, STATELESS, reason)
+    else:
+        yield StepReport(own, kind, LEAKS, reason)
 
 
 def _branches(estimator) -> list[tuple[str, object]]:
@@ -156,28 +166,36 @@ def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
             yield StepReport(f"{path} (columns)", "ColumnTransformer", LEAKS, reason)
 
 
-def _leaf(name: str, estimator, tainted: str | None) -> StepReport:
+def _leaf(name: str, estimator, before: Before) -> StepReport:
     if estimator is None or isinstance(estimator, str):
         return StepReport(name, str(estimator), STATELESS, "does nothing")
     kind = type(estimator).__name__
     if isinstance(estimator, PrivateEstimator):
-        return StepReport(name, kind, *_private_verdict(estimator, tainted))
-    reason = _stateless_reason(estimator)
+        return StepReport(name, kind, *_private_verdict(estimator, before))
+    reason = stateless_reason(estimator)
     if reason is not None:
         return StepReport(name, kind, STATELESS, reason)
     return StepReport(name, kind, LEAKS, "is fitted on private rows without noise")
 
 
-def _private_verdict(estimator, tainted: str | None) -> tuple[str, str]:
+def _private_verdict(estimator, before: Before) -> tuple[str, str]:
     if not estimator._is_private():
         return LEAKS, "its noise is switched off: give epsilon a number"
     if estimator.noise_seed is not None:
         return LEAKS, "its noise comes from a seed: leave noise_seed=None"
-    if tainted is not None:
+    # What was fitted may be older than what its parameters say by now.
+    fitted = getattr(estimator, "privacy_", None)
+    if fitted is not None and not fitted.private:
+        how = "with noise from a seed" if fitted.seeded else "without noise"
+        return LEAKS, f"what it holds was fitted {how}: fit it again"
+    if before.tainted is not None:
         return (
             LEAKS,
-            f"its guarantee is void: {tainted!r} before it leaks into its rows",
+            f"its guarantee is void: {before.tainted!r} before it leaks into its rows",
         )
+    stale = stale_position(estimator, before)
+    if stale is not None:
+        return LEAKS, stale
     reason = f"each fit spends {_budget(estimator)}"
     if getattr(estimator, "mechanism", None) == "spiked":
         reason += "; only for rows of the model that mechanism='spiked' assumes"
@@ -193,32 +211,3 @@ def _budget(estimator) -> str:
         f"{name}={'one a client' if isinstance(side, Mapping) else format(side, 'g')}"
         for name, side in sides.items()
     )
-
-
-def _stateless_reason(estimator) -> str | None:
-    """Say why fitting takes nothing from the values; None if it may."""
-    if isinstance(estimator, _ROW_BY_ROW):
-        return "treats each row alone"
-    if isinstance(estimator, FunctionTransformer):
-        # Any other function may look at several rows at once.
-        ufuncs = all(
-            function is None or isinstance(function, np.ufunc)
-            for function in (estimator.func, estimator.inverse_func)
-        )
-        return "treats each value alone" if ufuncs else None
-    if isinstance(estimator, _SHAPE_ALONE):
-        return "takes from X its shape alone"
-    if isinstance(estimator, SimpleImputer) and estimator.strategy == "constant":
-        # Otherwise the columns that come out depend on where values are missing.
-        fixed = estimator.keep_empty_features and not estimator.add_indicator
-        return "fills in a constant" if fixed else None
-    if isinstance(estimator, (OneHotEncoder, OrdinalEncoder)):
-        fixed = estimator.categories != "auto" and not _counts_categories(estimator)
-        return "its categories are given" if fixed else None
-    return None
-
-
-def _counts_categories(estimator) -> bool:
-    """Whether an encoder groups or drops categories by how often they occur."""
-    counted = (estimator.min_frequency, estimator.max_categories)
-    return any(limit is not None for limit in counted)

@@ -71,7 +71,9 @@ class LocalClient:
     of that row within the client, whatever the server asks and whatever other clients
     and the server do with the answers; with a task of ``mechanism="spiked"`` under its
     model of the rows alone, as `plan` says. The number of rows and the name are public.
-    The whole plan is charged at the first valid request, before a row is read.
+    Rows are checked when the client is made, where its rows are: an error about a value
+    is for their holder alone, and no server sees a client that fails for it. The whole
+    plan is charged at the first valid request, before anything is computed of them.
     """
 
     def __init__(
@@ -143,6 +145,14 @@ class LocalClient:
                 f"client {self.name!r} is private with epsilon="
                 f"{self.plan.epsilon:.4g}, not {self._epsilon:g}: that is what holds "
                 'of the noise of calibration="paper"',
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        if self.plan.seeded:
+            warnings.warn(
+                f"noise_seed is given: the noise of client {self.name!r} can be made "
+                "again and subtracted, so that its answers are not private; leave "
+                "noise_seed=None but for tests",
                 PrivacyLeakWarning,
                 stacklevel=3,
             )

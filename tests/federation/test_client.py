@@ -314,3 +314,11 @@ def test_seeded_clients_repeat_themselves():
     values = [client(noise_seed=3).respond(first()).values for _ in range(2)]
     assert np.array_equal(*values)
     assert not np.array_equal(*(client().respond(first()).values for _ in range(2)))
+
+
+def test_a_seeded_client_warns_each_time():
+    for _ in range(2):
+        with pytest.warns(PrivacyLeakWarning, match="noise_seed is given") as caught:
+            client = LocalClient("a", rows_of(0), make_task(), noise_seed=0)
+        assert [w.filename for w in caught] == [__file__]
+    assert client.plan.seeded

@@ -219,13 +219,13 @@ def test_random_users_move_the_sum_by_at_most_one():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_ratings_that_are_not_finite_are_refused_for_free(value):
+def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
     accountant = PrivacyAccountant()
     X, y = table(ordinary())
     y[3] = value
     with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
         DPItemEmbedding(items=range(5), accountant=accountant).fit(X, y)
-    assert len(accountant.ledger) == 0
+    assert len(accountant.ledger) == 1
 
 
 def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
@@ -371,7 +371,7 @@ MUTANTS = {
         check_large_users,
         "_ratings_tables",
         ('    if kind in "iu":\n', '    if kind in "":\n'),
-        ('    check_exact(columns[user], "user_feature")\n', ""),
+        ('        check_exact(columns[user], "user_feature")\n', ""),
     ),
     "unknown items counted in the norm": (
         check_rows_of_unknown_items,

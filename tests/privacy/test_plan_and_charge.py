@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral._rows import Unread
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.sensitivity import box_radius
 
@@ -74,15 +75,19 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
         log.append("charged")
 
     def watched(estimator, X, **options):
-        X = np.asarray(X).view(Watched)
-        X.log = log
-        return X
+        def read():
+            log.append("read")
+            rows = np.asarray(X).view(Watched)
+            rows.log = log
+            return rows
+
+        return Unread(np.shape(X), read)
 
     monkeypatch.setattr(accountant, "charge", logged_charge, raising=False)
-    monkeypatch.setattr(pca_module, "check_rows", watched)
+    monkeypatch.setattr(pca_module, "unread_rows", watched)
     DPPCA(1, accountant=accountant).fit(np.eye(4, 3))
-    assert log[0] == "charged"
-    assert "read" in log[1:]
+    assert log[:2] == ["charged", "read"]
+    assert "read" in log[2:]
     assert log.count("charged") == 1
 
 

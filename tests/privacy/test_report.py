@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import BaggingRegressor, VotingRegressor
 from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.feature_selection import RFE
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
+from sklearn.multioutput import MultiOutputRegressor, RegressorChain
 from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
@@ -21,7 +25,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import GaussianRandomProjection
 
-from skdpspectral import DPPCA, FederatedDPPCA
+from skdpspectral import DPPCA, DPItemEmbedding, FederatedDPPCA, LRSRegressor
 from skdpspectral.audit import privacy_report
 
 
@@ -48,6 +52,8 @@ def test_a_private_pipeline():
         OneHotEncoder(categories=[[0, 1]], min_frequency=2),
         FunctionTransformer(lambda X: X - X.mean(axis=0)),
         FunctionTransformer(np.log1p, inverse_func=lambda X: X),
+        FunctionTransformer(np.frompyfunc(float, 1, 1)),
+        FunctionTransformer(np.add, kw_args={"x2": np.ones(3)}),
         GaussianProcessRegressor(),
         SimpleImputer(
             strategy="constant",
@@ -165,3 +171,116 @@ def test_budgets_of_clients_and_models_are_said():
             cls(1, mechanism="spiked", calibration="paper", **model)
         )
         assert "papers' claim" in step.reason
+
+
+@pytest.mark.parametrize(
+    ("fitted", "now", "reason"),
+    [
+        ({"epsilon": None}, {"epsilon": 1.0}, "fitted without noise"),
+        ({"noise_seed": 0}, {"noise_seed": None}, "noise from a seed"),
+        ({"epsilon": 1.0}, {"epsilon": None}, "switched off"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_what_was_fitted_counts_as_much_as_the_parameters(fitted, now, reason):
+    pca = DPPCA(1, **fitted).fit(np.eye(5, 3)).set_params(**now)
+    (step,) = privacy_report(pca)
+    assert step.verdict == "LEAKS"
+    assert reason in step.reason
+
+
+class Unknown(BaseEstimator):
+    """An estimator over others that nothing is known of."""
+
+    def __init__(self, model=None, several=()):
+        self.model = model
+        self.several = several
+
+
+def test_every_estimator_within_another_is_seen():
+    model = LRSRegressor()
+    assert verdicts(MultiOutputRegressor(model)) == {
+        "estimator": "private",
+        "multioutputregressor": "stateless",
+    }
+    voting = verdicts(VotingRegressor([("a", model), ("b", LogisticRegression())]))
+    assert voting == {"a": "private", "b": "LEAKS", "votingregressor": "stateless"}
+    bagging = {s.name: s for s in privacy_report(BaggingRegressor(model))}
+    assert bagging["estimator"].verdict == "private"
+    assert "several times" in bagging["baggingregressor"].reason
+    assert verdicts(RegressorChain(model))["regressorchain"] == "stateless"
+    assert verdicts(RegressorChain(model, cv=3))["estimator"] == "LEAKS"
+    unknown = Unknown(model, [DPPCA(), ("named", DPPCA(epsilon=None))])
+    report = {s.name: s for s in privacy_report(make_pipeline(unknown, DPPCA()))}
+    assert all(step.verdict == "LEAKS" for step in report.values())
+    assert "nothing is known" in report["unknown"].reason
+    assert "switched off" in report["unknown__named"].reason
+    assert {"unknown__model", "unknown__several_0", "dppca"} < set(report)
+
+
+FIRST = LRSRegressor(user_feature=0)
+PASSED = ColumnTransformer([("s", DPPCA(), [1, 2])], remainder="passthrough")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(PASSED, FIRST),
+        make_pipeline(PASSED, Normalizer(), FIRST),
+        make_pipeline(PASSED, FederatedDPPCA(client_feature=-1)),
+        make_pipeline(PASSED, DPItemEmbedding(item_feature=1)),
+        # Without names its defaults are positions.
+        make_pipeline(PASSED, DPItemEmbedding()),
+        make_pipeline(FeatureUnion([("a", DPPCA())]), FIRST),
+        make_pipeline(PolynomialFeatures(), FIRST),
+        make_pipeline(make_pipeline(PolynomialFeatures()), FIRST),
+        make_pipeline(DPItemEmbedding(), LRSRegressor(user_feature=1)),
+        ColumnTransformer([("site", FederatedDPPCA(client_feature=0), [3, 4])]),
+        RFE(FIRST),
+        BaggingRegressor(FIRST, bootstrap=False, max_features=0.5),
+        BaggingRegressor(FIRST, bootstrap=False, max_features=1),
+        BaggingRegressor(FIRST, bootstrap=False, bootstrap_features=True),
+        RegressorChain(LRSRegressor(user_feature=-1)),
+        Unknown(FIRST),
+    ],
+)
+def test_positions_behind_a_step_that_moves_columns_are_flagged(estimator):
+    reasons = [step.reason for step in privacy_report(estimator)]
+    if isinstance(estimator, Unknown):  # whose rows may be others' too
+        assert "void" in reasons[0]
+    else:
+        assert any("moves columns" in reason for reason in reasons)
+    assert not privacy_report(estimator).private
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(Normalizer(), FIRST),
+        make_pipeline(PASSED, LRSRegressor(user_feature="user")),
+        make_pipeline(PASSED, LRSRegressor()),
+        make_pipeline(DPItemEmbedding(user_feature=2), FIRST),
+        make_pipeline(FunctionTransformer(np.log1p), FIRST),
+        make_pipeline("passthrough", None, FIRST),
+        make_pipeline(
+            ColumnTransformer([("s", DPPCA(), [1, 2])]).set_output(transform="pandas"),
+            DPItemEmbedding(),
+        ),
+        MultiOutputRegressor(FIRST),
+        RegressorChain(FIRST),
+        VotingRegressor([("a", FIRST)]),
+    ],
+)
+def test_columns_that_stay_where_they_are_are_not_flagged(estimator):
+    assert not [s for s in privacy_report(estimator) if "moves columns" in s.reason]
+    assert privacy_report(estimator).private
+
+
+def test_a_stale_position_is_another_column_indeed():
+    """What the flag is about: the first column is no longer the users'."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.arange(60) % 10, np.arange(60), rng.normal(size=(60, 2))])
+    moved = ColumnTransformer([("s", "passthrough", [1])], remainder="passthrough")
+    model = make_pipeline(moved, FIRST).fit(X, X[:, 1])
+    assert len(model[-1]._personal.index) == 60
+    assert not privacy_report(model).private

@@ -1,0 +1,327 @@
+"""The order of a fit: form, charge, values; and what an error may tell after it."""
+
+import traceback
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sliced_rows import SlicedTable
+
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    FederatedDPPCA,
+    JMECovariance,
+    LRSRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+    SparseDPPCA,
+)
+
+SECRET = 7321.0625
+N = 60
+X = np.random.default_rng(0).normal(size=(N, 4))
+Y = X[:, 1].copy()
+IDS = np.arange(N) % 3
+
+
+def ratings(rows):
+    """Ids of users and items in front of some columns, as the rows' own kind."""
+    ids = np.column_stack([IDS, np.arange(N) % 5]).astype(object)
+    values = np.asarray(rows, dtype=object)
+    return np.concatenate([ids, values], axis=1)
+
+
+def with_column(rows):
+    return np.concatenate([IDS[:, None].astype(object), np.asarray(rows, object)], 1)
+
+
+# Name: how to fit the rows of X, or what stands for them, with some parameters.
+FITS = {
+    "pca": lambda rows, **p: DPPCA(1, **p).fit(rows),
+    "two stages": lambda rows, **p: DPPCA(
+        1, mechanism="two-stage", bounds=(-9, 9), **p
+    ).fit(rows),
+    "stream": lambda rows, **p: JMECovariance(**p).fit(rows),
+    "first batch": lambda rows, **p: JMECovariance(horizon=99, **p).partial_fit(rows),
+    "path": lambda rows, **p: list(JMECovariance(**p).release_path(rows)),
+    "users": lambda rows, **p: LRSRegressor(**p).fit(rows, Y, users=IDS),
+    "column of users": lambda rows, **p: LRSRegressor(user_feature=0, **p).fit(
+        with_column(rows), Y
+    ),
+    "items": lambda rows, **p: DPItemEmbedding(2, items=5, **p).fit(ratings(rows), Y),
+    "clients": lambda rows, **p: FederatedDPPCA(1, **p).fit(rows, clients=IDS),
+    "column of clients": lambda rows, **p: FederatedDPPCA(1, client_feature=0, **p).fit(
+        with_column(rows)
+    ),
+    "few features": lambda rows, **p: SparseDPPCA(**p).fit(rows),
+}
+# Users and items are all that is read of a ratings table.
+ALL_VALUES = [name for name in FITS if name != "items"]
+
+
+def refused(fit, rows):
+    """Return how a spent budget refuses a fit."""
+    spent = PrivacyAccountant(1e-9, 1e-9)
+    with pytest.raises(PrivacyBudgetError) as caught:
+        FITS[fit](rows, accountant=spent)
+    assert len(spent.ledger) == 0
+    report = "".join(traceback.format_exception_only(caught.value))
+    assert f"{SECRET:.0f}" not in report
+    return str(caught.value)
+
+
+class Angry:
+    """A number whose conversion fails in words of its own."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __float__(self):
+        raise self.error
+
+
+def changed(value, place=(7, 2)):
+    rows = X.astype(object)
+    rows[place] = value
+    return rows if not isinstance(value, float) else rows.astype(float)
+
+
+BAD_VALUES = {
+    "NaN": changed(np.nan),
+    "infinity": changed(np.inf),
+    "None": changed(None),
+    "words": changed(f"{SECRET} euros"),
+    "complex": changed(SECRET * 1j),
+    "too large": changed(10**400),
+    "list": [*X[:-1].tolist(), [SECRET, "a", 1.0, 2.0]],
+    "sequence": [*X[:-1].tolist(), [SECRET, [1.0], 1.0, 2.0]],
+    "ValueError": changed(Angry(ValueError(f"Input X contains {SECRET}"))),
+    "TypeError": changed(Angry(TypeError(f"float() argument must be {SECRET}"))),
+    "KeyError": changed(Angry(KeyError(SECRET))),
+    "ZeroDivisionError": changed(Angry(ZeroDivisionError(SECRET))),
+}
+
+
+@pytest.mark.parametrize("fit", ALL_VALUES)
+def test_a_refused_budget_says_the_same_of_any_values(fit):
+    of_good_rows = refused(fit, X)
+    assert {refused(fit, rows) for rows in BAD_VALUES.values()} == {of_good_rows}
+
+
+@pytest.mark.parametrize("fit", ALL_VALUES)
+def test_an_error_of_a_value_is_charged_and_quotes_nothing(fit):
+    for mistake, rows in BAD_VALUES.items():
+        accountant = PrivacyAccountant()
+        with pytest.raises((ValueError, TypeError)) as caught:
+            FITS[fit](rows, accountant=accountant)
+        report = "".join(traceback.format_exception(caught.value))
+        assert f"{SECRET:.0f}" not in report.replace(__file__, ""), mistake
+        assert len(accountant.ledger) == (3 if "clients" in fit else 1), mistake
+
+
+@pytest.mark.parametrize("value", [np.nan, "five", Angry(KeyError(SECRET)), None])
+@pytest.mark.parametrize("fit", ["users", "items"])
+def test_targets_are_read_after_the_charge(fit, value):
+    y = Y.astype(object)
+    y[3] = value
+    for targets in (y, y.tolist()):
+        for budget in (None, 1e-9):
+            accountant = PrivacyAccountant(budget)
+            if fit == "users":
+                model = LRSRegressor(user_feature=0, accountant=accountant)
+                data = with_column(X)
+            else:
+                model = DPItemEmbedding(2, items=5, accountant=accountant)
+                data = ratings(X)
+            error = ValueError if budget is None else PrivacyBudgetError
+            with pytest.raises(error) as caught:
+                model.fit(data, targets)
+            assert f"{SECRET:.0f}" not in str(caught.value)
+            assert len(accountant.ledger) == (budget is None)
+
+
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.parametrize("ids", [[None, *IDS[1:]], np.r_[IDS[1:], np.nan], [[1]] * N])
+def test_ids_of_users_are_read_after_the_charge(ids):
+    for budget, error in ((None, (ValueError, TypeError)), (1e-9, PrivacyBudgetError)):
+        accountant = PrivacyAccountant(budget)
+        with pytest.raises(error):
+            LRSRegressor(accountant=accountant).fit(X, Y, users=ids)
+        assert len(accountant.ledger) == (budget is None)
+
+
+@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_without_privacy_a_budget_refuses_before_items_are_read():
+    table = ratings(X)
+    table[:, 1] = None
+    model = DPItemEmbedding(2, epsilon=None, accountant=PrivacyAccountant(1.0))
+    with pytest.raises(PrivacyBudgetError, match="epsilon"):
+        model.fit(table, Y)
+
+
+def test_ids_of_clients_are_public_and_read_before_the_charge():
+    accountant = PrivacyAccountant(1e-9)
+    with pytest.raises(ValueError, match="clients must not hold missing ids"):
+        FederatedDPPCA(1, accountant=accountant).fit(X, clients=[None] * N)
+    # Nothing else of the table is read, though it is one array, or one list.
+    for table in (with_column(changed(np.nan)), with_column(changed("a")).tolist()):
+        with pytest.raises(PrivacyBudgetError):
+            FederatedDPPCA(1, client_feature=0, accountant=accountant).fit(table)
+
+
+def test_a_clients_name_does_not_depend_on_others_features():
+    model = FederatedDPPCA(1, client_feature=0).fit(with_column(X).tolist())
+    assert model.clients_.tolist() == ["0", "1", "2"]
+
+
+class Watched:
+    """A number that is read after the charge alone."""
+
+    def __init__(self, value, accountant):
+        self.value, self.accountant, self.reads = value, accountant, 0
+
+    def __float__(self):
+        assert len(self.accountant.ledger) > 0, "read before the charge"
+        self.reads += 1
+        return self.value
+
+
+class WatchedTable(SlicedTable):
+    """A table whose slices are read after the charge alone."""
+
+    accountant = None
+
+    def __getitem__(self, rows):
+        assert len(self.accountant.ledger) > 0, "read before the charge"
+        return super().__getitem__(rows)
+
+
+@pytest.mark.parametrize("kind", ["array", "lists", "frame"])
+@pytest.mark.parametrize("fit", ALL_VALUES)
+def test_no_value_is_read_before_the_charge(fit, kind):
+    if "column" in fit and kind == "frame":
+        pytest.skip("made an array by the test")
+    accountant = PrivacyAccountant()
+    rows = X.astype(object)
+    rows[5, 1] = watched = Watched(0.5, accountant)
+    if kind == "lists":
+        rows = rows.tolist()
+    elif kind == "frame":
+        rows = pd.DataFrame(rows, columns=list("abcd"))
+    FITS[fit](rows, accountant=accountant)
+    assert watched.reads > 0
+
+
+def test_no_slice_is_read_before_the_charge():
+    table = WatchedTable(X)
+    table.accountant = PrivacyAccountant()
+    DPPCA(1, accountant=table.accountant).fit(table)
+    assert table.longest > 0
+
+
+@pytest.mark.parametrize("rows", [X[:0], X[0], X[None], X[:, :0], X + 1j, [[1.0], []]])
+@pytest.mark.parametrize("fit", [f for f in FITS if "column" not in f and f != "items"])
+def test_the_form_is_checked_before_the_charge(fit, rows):
+    accountant = PrivacyAccountant(1e-9)
+    with pytest.raises(ValueError, match="X"):
+        FITS[fit](rows, accountant=accountant)
+    assert len(accountant.ledger) == 0
+
+
+def test_sparse_rows_keep_the_order():
+    rows = sparse.csr_array(np.where(X > 0, X, 0.0))
+    rows.data[3] = np.nan
+    with pytest.raises(PrivacyBudgetError):
+        DPPCA(1, accountant=PrivacyAccountant(1e-9)).fit(rows)
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="NaN"):
+        DPPCA(1, accountant=accountant).fit(rows)
+    assert len(accountant.ledger) == 1
+
+
+def test_a_stream_that_was_charged_goes_on_after_a_bad_first_batch():
+    accountant = PrivacyAccountant()
+    stream = JMECovariance(horizon=99, accountant=accountant)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="NaN"):
+            stream.partial_fit(changed(np.nan))
+    stream.partial_fit(X)
+    assert stream.n_samples_seen_ == N
+    assert len(accountant.ledger) == 1
+
+
+class Foreign:
+    """Something with rows, whose code fails in words of its own."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error
+
+
+@pytest.mark.parametrize("kind", [KeyError, RuntimeError, ValueError, OSError])
+def test_foreign_tables_are_not_quoted(kind):
+    foreign = Foreign(kind(f"X has {SECRET}"))
+    fitted = LRSRegressor().fit(X, Y, users=IDS)
+    calls = (
+        lambda: DPPCA(1).fit(foreign),
+        lambda: LRSRegressor().fit(X, foreign, users=IDS),
+        lambda: fitted.predict(foreign, users=IDS),
+        lambda: JMECovariance().fit(foreign),
+    )
+    for call in calls:
+        with pytest.raises(ValueError) as caught:
+            call()
+        report = "".join(traceback.format_exception(caught.value))
+        assert f"{SECRET:.0f}" not in report.replace(__file__, "")
+
+
+# -- warnings --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_every_seeded_fit_warns_and_says_where(fit):
+    for _ in range(2):  # at every fit, and not once
+        with pytest.warns(PrivacyLeakWarning, match="noise_seed is given") as caught:
+            FITS[fit](X, noise_seed=0)
+        seeded = [w for w in caught if "noise_seed" in str(w.message)]
+        assert [w.filename for w in seeded] == [__file__]
+
+
+@pytest.mark.parametrize("fit", ["pca", "stream", "users", "clients", "few features"])
+def test_fits_without_a_seed_do_not_warn(fit):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FITS[fit](X)
+
+
+def test_warnings_and_refusals_follow_the_fit_and_not_the_parameters():
+    private = LRSRegressor().fit(X, Y, users=IDS)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        exact = LRSRegressor(epsilon=None, unknown_user="raise").fit(X, Y, users=IDS)
+    private.set_params(epsilon=None)
+    exact.set_params(epsilon=1.0)
+    with pytest.warns(PrivacyLeakWarning, match="pooled over users"):
+        private.score(X, Y, users=IDS)
+    with pytest.warns(PrivacyLeakWarning, match="parameters of its users"):
+        private.__getstate__()
+    # An unknown user may be an error where nothing is private, and nowhere else.
+    private.set_params(unknown_user="raise")
+    for call in (lambda u: private.predict(X[:1], users=[u]), private.get_coef):
+        for user in (0, 99):
+            with pytest.raises(ValueError, match="who was in the training set"):
+                call(user)
+    with pytest.raises(ValueError, match="not in the fit"):
+        exact.predict(X[:1], users=[99])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exact.score(X, Y, users=IDS)
+        exact.__getstate__()
+    with pytest.warns(PrivacyLeakWarning, match="is not private"):
+        exact.publish()
