@@ -123,8 +123,8 @@ AUDITED = {
     ),
     "users' vectors not clipped": Mutant(
         "_lrs_private.py",
-        "clip_rows(np.ascontiguousarray(vectors), 1.0)",
-        "vectors",
+        "return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))",
+        "return vectors",
         "lrs-replaced-fixed",
     ),
     "a replaced user charged as one who joins": Mutant(
