@@ -18,7 +18,15 @@ from ._rows import check_scores
 from ._sklearn_compat import Interval, StrOptions
 from ._users import CLIENTS, read_users
 from .accounting import MIN_DELTA, Part
-from .federation import InProcessSession, LocalClient, MessageError, Server
+from .federation import (
+    FederatedResult,
+    InProcessSession,
+    LocalClient,
+    MessageError,
+    Registration,
+    Rounds,
+    Server,
+)
 from .mechanisms import ParallelPlan, check_count, check_real
 
 CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
@@ -243,8 +251,8 @@ class FederatedEstimator(
 
     # -- the way of a fit --------------------------------------------------------------
 
-    def _open_session(self, X, clients):
-        """Check, plan and charge all clients; return the server and the session."""
+    def _hold_session(self, X, clients) -> FederatedResult:
+        """Check, plan and charge all clients, and ask them all that is planned."""
         self._check_parameters()
         table = read_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
@@ -254,7 +262,7 @@ class FederatedEstimator(
         plan = self._parallel_plan(groups, task)
         plans = dict(plan.blocks)
         try:
-            server = self._server(list(plans), task)
+            rounds = self._rounds(self._server(_registered(groups, plans), task))
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
@@ -276,11 +284,17 @@ class FederatedEstimator(
         }
         self.n_samples_ = len(table.X)
         self.privacy_ = plan
-        return server, InProcessSession(server, members, self.n_jobs)
+        result = InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
+        self._set_common(task.rows, result)
+        return result
 
-    def _server(self, names, task) -> Server:
+    def _rounds(self, server: Server) -> Rounds:
+        """Return all steps of the server."""
+        return Rounds(server)
+
+    def _server(self, clients, task) -> Server:
         return Server(
-            names,
+            clients,
             task,
             weights=self.weights,
             eigengap=getattr(self, "eigengap", None),
@@ -299,22 +313,14 @@ class FederatedEstimator(
             allow_seeded=self.allow_seeded,
         )
 
-    @staticmethod
-    def _ask_mean(server, session):
-        """Return the mean of the clients' private means; None without any."""
-        if not server.task.rows.centred:
-            return None
-        return server.aggregate_means(session.ask())
-
-    def _set_common(self, server, components, mean) -> None:
+    def _set_common(self, rows: RowBounds, result: FederatedResult) -> None:
         """Set what all of these estimators have."""
-        rows = server.task.rows
-        self.components_ = components
-        self.n_components_ = len(components)
-        self.mean_ = rows.to_data_units(mean)
+        self.components_ = result.components
+        self.n_components_ = len(result.components)
+        self.mean_ = result.mean
         self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
-        self.clients_ = np.array(server.clients, dtype=object)
-        self.rejected_ = dict(server.rejected)
+        self.clients_ = np.array(result.clients, dtype=object)
+        self.rejected_ = result.rejected
 
     # -- the estimator -----------------------------------------------------------------
 
@@ -367,6 +373,16 @@ class FederatedEstimator(
     @property
     def _n_features_out(self):
         return self.components_.shape[0]
+
+
+def _registered(groups, plans) -> dict[str, Registration]:
+    """Public numbers of all clients, which the server holds them to."""
+    return {
+        group.name: Registration(
+            group.n_rows, plans[group.name].epsilon, plans[group.name].delta
+        )
+        for group in groups
+    }
 
 
 def _values(budget) -> list:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from skdpspectral import federation
-from skdpspectral.federation import LocalClient, Server
+from skdpspectral.federation import LocalClient, Request, Server
 
 SESSION = bytes(range(16))
 
@@ -28,6 +28,16 @@ def make_clients(task, names="abc", **parameters):
 
 def make_server(task, names="abc", **parameters):
     return Server(list(names), task, session=SESSION, **parameters)
+
+
+def ask(task, step, topic, basis=(), session=SESSION):
+    """A request of a task, as a server might make it by hand."""
+    return Request(session, task.digest, step, topic, basis)
+
+
+def noise_std(task, n_samples=50, mu=0.2):
+    """Deviation of the noise on the first release of a client, by its plan."""
+    return task.mechanisms(n_samples, mu)[0].noise_std
 
 
 def answers(clients, request):
