@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import skdpspectral
@@ -77,6 +78,9 @@ def drop_tag_line(app, docname, source):
 
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What the guide imports of the examples, as a reader beside them would.
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 # -- the pages -------------------------------------------------------------------------
 

@@ -52,6 +52,8 @@ class LocalClient:
     ----------
     name : str
         The client's name.
+    task : SpectralTask
+        What it releases; it answers requests of this task alone.
     plan : PrivacyPlan
         What the session releases, from public numbers alone.
     registration : Registration
@@ -120,7 +122,7 @@ class LocalClient:
                 f"client {name!r}: n_components={task.n_components} must be at most "
                 f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
             )
-        self._X, self._task, self._noise_seed = X, task, noise_seed
+        self._X, self.task, self._noise_seed = X, task, noise_seed
         self.plan = task.plan(
             X.shape[0], epsilon, delta, estimator, noise_seed is not None
         )
@@ -177,7 +179,7 @@ class LocalClient:
             If the accountant refuses the plan; nothing is charged or released.
         """
         if not isinstance(request, Request):
-            request = Request.from_bytes(request, max_bytes=self._task.longest())
+            request = Request.from_bytes(request, max_bytes=self.task.longest())
         with self._lock:
             return self._respond(request)
 
@@ -187,10 +189,10 @@ class LocalClient:
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
-        if request.task != self._task.digest:
+        if request.task != self.task.digest:
             raise MessageError(
                 f"the request is of another task: {request.task.hex()}, and not "
-                f"{self._task.digest.hex()}; all parties need the same parameters"
+                f"{self.task.digest.hex()}; all parties need the same parameters"
             )
         if self._session is not None and request.session != self._session:
             raise MessageError("the request is of another session than the first one")
@@ -200,7 +202,7 @@ class LocalClient:
             raise MessageError(
                 f"step {request.step} was asked for before step {len(self._begun)}"
             )
-        basis = self._task.check(request)
+        basis = self.task.check(request)
         if self._session is None:
             self._start(request)
         if self._releases is None:
@@ -209,7 +211,7 @@ class LocalClient:
         numbers, values = self._releases.answer(request.topic, request.step, basis)
         reply = Reply(
             session=request.session,
-            task=self._task.digest,
+            task=self.task.digest,
             step=request.step,
             topic=request.topic,
             client=self.name,
@@ -231,7 +233,7 @@ class LocalClient:
         )
         self._session = request.session
         self._begun[request.step] = request
-        self._releases = Releases(self._task, self._X, release)
+        self._releases = Releases(self.task, self._X, release)
 
     def _repeat(self, request: Request) -> Reply:
         if request != self._begun[request.step]:

@@ -138,7 +138,7 @@ class Server:
         Parameters
         ----------
         basis : ndarray of shape (p, k) or None, default=None
-            For a step of a power iteration.
+            For a step of a power iteration, or for a covariance within it.
 
         Returns
         -------
@@ -147,12 +147,11 @@ class Server:
         """
         if self._step + 1 >= len(self.task.topics):
             raise MessageError("all of the task was asked for")
-        self._step += 1
-        topic = self.task.topics[self._step]
+        step, task = self._step + 1, self.task
         basis = () if basis is None else basis
-        self._request = Request(
-            self._session, self.task.digest, self._step, topic, basis
-        )
+        topic = task.topics[step]
+        self._request = Request(self._session, task.digest, step, topic, basis)
+        self._step = step
         return self._request
 
     def collect(self, answers: Mapping[str, object]) -> list[Reply]:
