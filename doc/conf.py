@@ -55,7 +55,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": "|".join(re.escape(page.name) for page in PAGES),
-    "ignore_pattern": r"benchmarks|__init__\.py",
+    "ignore_pattern": r"benchmarks|__init__\.py|http_transport\.py",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skdpspectral",),
     "show_memory": False,

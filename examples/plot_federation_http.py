@@ -2,14 +2,14 @@
 A federation over HTTP
 ======================
 
-Three hospitals keep their rows, each behind a small web server of its own, with a budget
-and a ledger of its own. A coordinator that nobody has to trust posts requests to them, and
-makes one result of the releases that come back. One hospital goes off line in the middle;
-another claims what it cannot have.
+Three hospitals keep their rows, each behind a small web server of its own, with a
+budget and a ledger of its own. A coordinator that nobody has to trust posts requests to
+them, and makes one result of the releases that come back. One hospital goes off line in
+the middle; another claims what it cannot have.
 
-The transport is ``http_transport.py`` beside this page, some fifty lines of the standard
-library. Here all parties are threads of one process on the loopback; nothing would change
-if they were far apart, but for the encryption that you would add.
+The transport is ``http_transport.py`` beside this page, fewer than a hundred lines of
+the standard library. Here all parties are threads of one process on the loopback;
+nothing would change if they were far apart, but for the encryption that you would add.
 """
 
 # tags: quick
@@ -17,9 +17,9 @@ if they were far apart, but for the encryption that you would add.
 # %%
 # What is agreed on beforehand
 # ----------------------------
-# The task says what every hospital will release. It travels as bytes; all messages carry
-# its digest, and nobody answers a request of another one. The numbers of rows and the
-# budgets are public: the coordinator registers them, and weighs by them.
+# The task says what every hospital will release. It travels as bytes; all messages
+# carry its digest, and nobody answers a request of another one. The numbers of rows and
+# the budgets are public: the coordinator registers them, and weighs by them.
 
 import tempfile
 import warnings
@@ -76,8 +76,8 @@ def close(site):
 # %%
 # The loop
 # --------
-# ``run`` is four lines: as long as there is something to ask for, it posts it, and hands
-# over what came back.
+# ``run`` is four lines: as long as there is something to ask for, it posts it, and
+# hands over what came back.
 
 sites = {name: open_site(name, task) for name in sizes}
 addresses = {name: site.server_address for name, site in sites.items()}

@@ -16,6 +16,7 @@ from federation_tools import (
     make_task,
     rows_of,
 )
+from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral._release import record_releases
@@ -29,6 +30,7 @@ from skdpspectral.federation import (
     Server,
     Topic,
 )
+from skdpspectral.federation._limits import ReplyLimits
 
 BOX = {"bounded": {"bounds": (-20, 20)}}
 MODEL = {"mechanism": "spiked", "signal_variance": 8.0, "noise_variance": 1.0}
@@ -487,3 +489,55 @@ def test_mutated_replies_are_rejected_by_name_or_leave_a_bounded_result(name, kn
         if found.explained_variance is not None:
             assert found.explained_variance.max() < 1e7
     assert accepted > 5
+
+
+# -- the limits themselves -------------------------------------------------------------
+
+
+def test_the_limits_are_12_deviations_and_no_more():
+    """A product of norm just within is accepted, just beyond it is refused."""
+    task = make_task(start=False, n_rounds=1)
+    limits = ReplyLimits.of_claim(task, 50, 0.2)
+    std = task.mechanisms(50, 0.2)[0].noise_std
+    longest = 1.0 + std * (math.sqrt(12) + 12.0)
+    shape = np.ones((6, 2)) / math.sqrt(12)
+    for factor, fits in ((0.9999, True), (1.0001, False)):
+        reply = Reply(
+            SESSION,
+            task.digest,
+            0,
+            Topic.POWER,
+            "a",
+            50,
+            0.2,
+            (std,),
+            factor * longest * shape,
+        )
+        if fits:
+            limits.check(reply)
+            continue
+        with pytest.raises(MessageError, match="beyond the public bound"):
+            limits.check(reply)
+
+
+@pytest.mark.parametrize("size", [1, 2, 10, 1000, 10**6])
+def test_honest_noise_stays_within_12_deviations(size):
+    """The probabilities that the lemma states, by their laws."""
+    assert chi.logsf(math.sqrt(size) + 12.0, size) < -72.0
+    assert 2.0 * norm.sf(12.0) * size + 3.0 * math.exp(-72.0) < 1e-30 + 4e-33 * size
+
+
+@pytest.mark.parametrize("p", [2, 20, 100])
+def test_noise_moves_eigenvalues_by_less_than_its_bound(p):
+    """The mean of the largest eigenvalue over 200 matrices, against the root of 2 p.
+
+    Its standard error is below 0.05; for large p the mean comes up to the bound.
+    """
+    rng, found = np.random.default_rng(0), []
+    for _ in range(200):
+        noise = np.tril(rng.standard_normal((p, p)), -1) / math.sqrt(2.0)
+        noise = noise + noise.T + np.diag(rng.standard_normal(p))
+        found.append(np.linalg.eigvalsh(noise)[-1])
+    bound = math.sqrt(2.0 * p)
+    assert np.mean(found) < bound
+    assert np.mean(found) > (0.9 if p == 100 else 0.4) * bound
