@@ -2,6 +2,7 @@
 
 from ._aggregation import (
     blocked_product,
+    independent_columns,
     inverse_variance_weights,
     largest_rows,
     orthonormal_columns,
@@ -50,6 +51,7 @@ __all__ = [
     "blocked_second_moment",
     "flip_signs",
     "floor_eigenvalues",
+    "independent_columns",
     "inverse_variance_weights",
     "largest_rows",
     "leading_first",
