@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import skdpspectral
@@ -54,7 +55,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
     "filename_pattern": "|".join(re.escape(page.name) for page in PAGES),
-    "ignore_pattern": r"benchmarks|__init__\.py",
+    "ignore_pattern": r"benchmarks|__init__\.py|http_transport\.py",
     "backreferences_dir": "generated/backreferences",
     "doc_module": ("skdpspectral",),
     "show_memory": False,
@@ -77,6 +78,9 @@ def drop_tag_line(app, docname, source):
 
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What the guide imports of the examples, as a reader beside them would.
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 # -- the pages -------------------------------------------------------------------------
 

@@ -47,6 +47,8 @@ class RowBounds:
         Data units per unit of the box.
     variance_unit : float
         Data units per unit of the rows of the second moment.
+    scale_by_bounds, clip_norm, center_clip_norm
+        As they were given, radii as floats in units of the data.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class RowBounds:
         self.n_features = n_features
         # As Python floats: a float32 radius would round sensitivity and noise.
         clip_norm, center_clip_norm = map(_as_float, (clip_norm, center_clip_norm))
+        self.clip_norm, self.center_clip_norm = clip_norm, center_clip_norm
+        self.scale_by_bounds = bool(scale_by_bounds)
         self.box = make_box(bounds, n_features, scale_by_bounds)
         self.box_radius = math.inf
         self.unit = unit = 1.0

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ._component_releases import ComponentReleases
-from ._pca_parameters import check_mechanism, public_range, public_variances
+from ._pca_parameters import (
+    check_mechanism,
+    check_scaled,
+    public_range,
+    public_variances,
+)
 from ._spiked_release import SpikedReleases
 from .mechanisms import Assumption, PrivacyPlan, check_real
 
@@ -53,6 +58,12 @@ class ComponentMechanism:
                 f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
                 f"{self.constant}"
             )
+        # What changes no release makes no other mechanism, nor another task.
+        if self.calibration == "paper" and not self.spiked:
+            raise ValueError('calibration="paper" is for mechanism="spiked" alone')
+        if self.calibration != "paper" and self.constant != 1.0:
+            raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
+        check_scaled(self.signal, self.noise, self.norm_range)
 
     @classmethod
     def of(cls, parameters, unit: float) -> ComponentMechanism:

@@ -18,7 +18,15 @@ from ._rows import check_scores
 from ._sklearn_compat import Interval, StrOptions
 from ._users import CLIENTS, read_users, unread_users
 from .accounting import MIN_DELTA
-from .federation import InProcessSession, LocalClient, MessageError, Server
+from .federation import (
+    FederatedResult,
+    InProcessSession,
+    LocalClient,
+    MessageError,
+    Registration,
+    Rounds,
+    Server,
+)
 from .mechanisms import ParallelPlan, check_count, check_real
 
 CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
@@ -250,8 +258,8 @@ class FederatedEstimator(
 
     # -- the way of a fit --------------------------------------------------------------
 
-    def _open_session(self, X, clients):
-        """Check, plan and charge all clients; return the server and the session."""
+    def _hold_session(self, X, clients) -> FederatedResult:
+        """Check, plan and charge all clients, and ask them all that is planned."""
         self._check_parameters()
         unread = unread_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
@@ -261,15 +269,14 @@ class FederatedEstimator(
         # nothing else is.
         groups = group_rows(unread.ids(), unread.n_rows)
         plan = self._parallel_plan(groups, task)
-        plans = dict(plan.blocks)
+        plans, budgets = dict(plan.blocks), self._client_budgets(groups)
         try:
-            server = self._server(list(plans), task)
+            rounds = self._rounds(self._server(_registered(groups, budgets), task))
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
         self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
-        budgets = [epsilon for epsilon, _ in self._client_budgets(groups)]
-        for group, epsilon in zip(groups, budgets, strict=True):
+        for group, (epsilon, _) in zip(groups, budgets, strict=True):
             if self._warn_of_weaker(plans[group.name], epsilon):
                 break
         self._charge(plans)
@@ -287,15 +294,21 @@ class FederatedEstimator(
                 epsilon,
                 seed,
             )
-            for group, epsilon, seed in zip(groups, budgets, seeds, strict=True)
+            for group, (epsilon, _), seed in zip(groups, budgets, seeds, strict=True)
         }
         self.n_samples_ = len(table.X)
         self.privacy_ = plan
-        return server, InProcessSession(server, members, self.n_jobs)
+        result = InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
+        self._set_common(task.rows, result)
+        return result
 
-    def _server(self, names, task) -> Server:
+    def _rounds(self, server: Server) -> Rounds:
+        """Return all steps of the server."""
+        return Rounds(server)
+
+    def _server(self, clients, task) -> Server:
         return Server(
-            names,
+            clients,
             task,
             weights=self.weights,
             eigengap=getattr(self, "eigengap", None),
@@ -310,22 +323,14 @@ class FederatedEstimator(
         # That no row is in two blocks was checked where they were made.
         accountant._charge_disjoint(type(self).__name__, plans, self.allow_seeded)
 
-    @staticmethod
-    def _ask_mean(server, session):
-        """Return the mean of the clients' private means; None without any."""
-        if not server.task.rows.centred:
-            return None
-        return server.aggregate_means(session.ask())
-
-    def _set_common(self, server, components, mean) -> None:
+    def _set_common(self, rows: RowBounds, result: FederatedResult) -> None:
         """Set what all of these estimators have."""
-        rows = server.task.rows
-        self.components_ = components
-        self.n_components_ = len(components)
-        self.mean_ = rows.to_data_units(mean)
+        self.components_ = result.components
+        self.n_components_ = len(result.components)
+        self.mean_ = result.mean
         self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
-        self.clients_ = np.array(server.clients, dtype=object)
-        self.rejected_ = dict(server.rejected)
+        self.clients_ = np.array(result.clients, dtype=object)
+        self.rejected_ = result.rejected
 
     # -- the estimator -----------------------------------------------------------------
 
@@ -378,6 +383,18 @@ class FederatedEstimator(
     @property
     def _n_features_out(self):
         return self.components_.shape[0]
+
+
+def _registered(groups, budgets) -> dict[str, Registration]:
+    """Public numbers of all clients, which the server holds them to.
+
+    Budgets are those that were asked for: of them, and not of what a plan claims,
+    everybody makes the same plan.
+    """
+    return {
+        group.name: Registration(group.n_rows, *budget)
+        for group, budget in zip(groups, budgets, strict=True)
+    }
 
 
 def _values(budget) -> list:

@@ -9,11 +9,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from . import _spectral
-from ._component_mechanism import ComponentMechanism
 from ._federated import CLIP_RANGE, FederatedEstimator
 from ._sklearn_compat import Interval, StrOptions
-from .federation import SpectralTask
+from .federation import SpectralTask, make_task
 
 
 def _has_covariance(estimator) -> bool:
@@ -282,20 +280,29 @@ class FederatedDPPCA(FederatedEstimator):
         self.noise_seed = noise_seed
 
     def _task(self, n_features: int) -> SpectralTask:
-        rows, length = self._row_bounds(n_features), self.projection_norm
-        mechanism = ComponentMechanism.of_clients(self, rows)
-        covariance, spiked = self.release == "covariance", mechanism.spiked
+        length, spiked = self.projection_norm, self.mechanism == "spiked"
+        covariance = self.release == "covariance"
         if not spiked and covariance != (length is not None):
             raise ValueError(
                 'projection_norm is needed for release="covariance", and for nothing '
                 "else: give both or none"
             )
-        return SpectralTask(
-            int(self.n_components),
-            rows,
-            self.aggregation,
-            projection_norm=None if length is None else float(length) / rows.unit,
-            mechanism=mechanism,
+        return make_task(
+            self.n_components,
+            n_features,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale_by_bounds=self.scale_by_bounds,
+            center_clip_norm=self.center_clip_norm,
+            aggregation=self.aggregation,
+            projection_norm=length,
+            mechanism=self.mechanism,
+            signal_variance=self.signal_variance,
+            noise_variance=self.noise_variance,
+            norm_range=self.norm_range,
+            calibration=self.calibration,
+            sensitivity_constant=self.sensitivity_constant,
             model_covariance=covariance and spiked,
         )
 
@@ -329,38 +336,21 @@ class FederatedDPPCA(FederatedEstimator):
             If fewer than `min_clients` clients are left; budgets are spent.
         """
         with self._unchanged_on_error():
-            server, session = self._open_session(X, clients)
-            replies = session.ask()
-            mean = self._ask_mean(server, session)
-            # A client that failed with its mean is in no part of the result.
-            left = set(server.clients)
-            replies = [reply for reply in replies if reply.client in left]
-            components, weights = server.aggregate(replies)
-            self._set_noise_variance(server, replies)
-            # It is new with every fit.
-            vars(self).pop("explained_variance_", None)
-            if self.release == "covariance":
-                moment = server.aggregate_covariances(session.ask(components.T))
-                components = self._along_axes(components, moment)
-                self.explained_variance_ *= server.task.rows.unit**2
-            self._set_common(server, components, mean)
-            self.weights_ = weights
+            result = self._hold_session(X, clients)
+            self.weights_ = result.weights
+            noise = result.noise_variance
+            if self.noise_variance is not None:
+                noise = float(self.noise_variance)
+            found = {
+                "explained_variance_": result.explained_variance,
+                "noise_variance_": noise,
+            }
+            # They are new with every fit, or not there.
+            for name, value in found.items():
+                vars(self).pop(name, None)
+                if value is not None:
+                    setattr(self, name, value)
         return self
-
-    def _set_noise_variance(self, server, replies) -> None:
-        """Set the variance across the components, where it is public or released."""
-        vars(self).pop("noise_variance_", None)
-        if self.noise_variance is not None:
-            self.noise_variance_ = float(self.noise_variance)
-        elif not server.task.second_moment:
-            noise = server.pooled_variances(replies)[1]
-            self.noise_variance_ = noise * server.task.rows.unit**2
-
-    def _along_axes(self, components, moment) -> np.ndarray:
-        """Turn components to the axes of a released covariance within them."""
-        values, axes = _spectral.top_eigh(moment, len(components))
-        self.explained_variance_ = np.maximum(values, 0.0)
-        return _spectral.flip_signs(axes @ components)
 
     @available_if(_has_covariance)
     def get_covariance(self):

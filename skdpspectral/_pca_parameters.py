@@ -189,6 +189,35 @@ def _within(name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
+def check_scaled(signal, noise, norm_range) -> None:
+    """Refuse variances and a range, in units of the bounded rows, of no use.
+
+    Parameters
+    ----------
+    signal : tuple of float or None
+        Variances, which must be sorted, largest first.
+    noise : float or None
+        A variance.
+    norm_range : tuple (low, high)
+        Lengths.
+
+    Raises
+    ------
+    ValueError
+        Naming what is no number, out of order or out of range.
+    """
+    if signal is not None:
+        values = np.asarray(signal, dtype=np.float64)
+        if values.ndim != 1 or not values.size or np.any(np.diff(values) > 0.0):
+            raise ValueError("signal_variance must be sorted, largest first")
+        _within("signal_variance", values)
+    if noise is not None:
+        _within("noise_variance", np.asarray(noise, dtype=np.float64))
+    low, high = norm_range
+    if not _SMALLEST**1.5 <= low < high <= _LARGEST**1.5:
+        raise ValueError("norm_range is out of range in units of the bounds")
+
+
 def public_range(pca, unit: float) -> tuple[float, float]:
     """Return the public range of lengths in units of the bounded rows."""
     value = pca.norm_range

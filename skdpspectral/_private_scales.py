@@ -73,6 +73,31 @@ class ScaleReleases:
         """Number of releases."""
         return _STEPS if self.wanted else 0
 
+    def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Ranges of both variances that releases can give, from public numbers.
+
+        Parameters
+        ----------
+        rank : int
+            Number of released directions.
+
+        Returns
+        -------
+        signal, noise : tuple (low, high)
+            Of a direction beyond the noise, and of the noise.
+        """
+        low, high = (length**2 for length in self.norm_range)
+        noise = (self.noise, self.noise)
+        if self.noise is None:
+            median = chi_square_median(max(self.n_features - rank, 1))
+            noise = (low / median, high / median)
+        most = self.signal
+        if self.signal is None:
+            most = high / chi_square_median(rank)
+        least = 0.0 if self.signal is None else self.signal
+        limits = zip((least, most), noise, strict=True)
+        return tuple(max(s, LEAST_SIGNAL * n) for s, n in limits), noise
+
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
         shape = (len(self.wanted),)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from numbers import Integral
 from typing import ClassVar
 
-import numpy as np
-
-from . import _spectral
 from ._federated import FederatedEstimator
 from ._sklearn_compat import Interval, StrOptions
-from .federation import SpectralTask
+from .federation import Rounds, Server, SpectralTask, make_task
+from .federation._rounds import kept_features, public_start
 
 
 class SparseDPPCA(FederatedEstimator):
@@ -40,7 +38,8 @@ class SparseDPPCA(FederatedEstimator):
         private start, a few after a public one.
     init : "private" or array-like of shape (n_components, n_features)
         Where to start, by default "private": from components of a noisy second moment,
-        which take the share of one round; or public rows, which are made orthonormal.
+        which take the share of one round; or public rows, linearly independent, which
+        are made orthonormal.
     aggregation : {"matrix", "projector"}, default="matrix"
         What clients send for the private start: "matrix" the noisy second moment,
         p (p + 1) / 2 numbers, of which noise averages out over clients; "projector"
@@ -194,52 +193,34 @@ class SparseDPPCA(FederatedEstimator):
         self.noise_seed = noise_seed
 
     def _task(self, n_features: int) -> SpectralTask:
-        self._n_kept(n_features)
-        start = self._given_start(n_features)
-        return SpectralTask(
-            int(self.n_components),
-            self._row_bounds(n_features),
-            self.aggregation,
-            start=start is None,
-            n_rounds=int(self.n_iter),
+        task = make_task(
+            self.n_components,
+            n_features,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale_by_bounds=self.scale_by_bounds,
+            center_clip_norm=self.center_clip_norm,
+            aggregation=self.aggregation,
+            start=self._given_start() is None,
+            n_rounds=self.n_iter,
         )
+        kept_features(task, self.n_nonzero_features)
+        if not task.start:
+            public_start(task, self.init)
+        return task
 
-    def _n_kept(self, n_features: int) -> int:
-        kept = self.n_nonzero_features
-        if kept is None:
-            return n_features
-        if not self.n_components <= kept <= n_features:
-            raise ValueError(
-                f"n_nonzero_features={kept} must be between n_components="
-                f"{self.n_components} and n_features={n_features}, or None"
-            )
-        return int(kept)
-
-    def _given_start(self, n_features: int) -> np.ndarray | None:
-        """Return the start that `init` holds, of shape (p, r), or None."""
+    def _given_start(self):
+        """Return the public rows that `init` holds, or None."""
         if isinstance(self.init, str):
             if self.init != "private":
                 raise ValueError(f'init must be "private" or rows, got {self.init!r}')
             return None
-        try:
-            start = np.asarray(self.init)
-            start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
-        except (TypeError, ValueError, OverflowError):
-            start = None
-        shape = (int(self.n_components), n_features)
-        if start is None or start.shape != shape or not np.isfinite(start).all():
-            raise ValueError(
-                'init must be "private", or finite numbers of shape (n_components, '
-                f"n_features) = {shape}, which are public"
-            )
-        return _spectral.orthonormal_columns(start.T)[0]
+        return self.init
 
-    def _released_start(self, server, replies, n_kept: int) -> np.ndarray:
-        """Make the best start of what was released, at no further cost."""
-        if self.aggregation == "matrix":
-            matrix = server.aggregate_matrices(replies)
-            return _spectral.sparse_subspace(matrix, server.task.n_components, n_kept)
-        return server.aggregate(replies)[0].T
+    def _rounds(self, server: Server) -> Rounds:
+        kept = self.n_nonzero_features
+        return Rounds(server, n_nonzero_features=kept, init=self._given_start())
 
     def fit(self, X, y=None, *, clients=None):
         """Release sparse components for the rows of all clients.
@@ -271,19 +252,8 @@ class SparseDPPCA(FederatedEstimator):
             If fewer than `min_clients` clients are left; budgets are spent.
         """
         with self._unchanged_on_error():
-            server, session = self._open_session(X, clients)
-            n_features = server.task.rows.n_features
-            n_kept = self._n_kept(n_features)
-            if server.task.start:
-                basis = self._released_start(server, session.ask(), n_kept)
-            else:
-                basis = self._given_start(n_features)
-            mean = self._ask_mean(server, session)
-            for _ in range(self.n_iter):
-                product = server.aggregate_products(session.ask(basis))
-                basis, values, kept = _spectral.truncated_basis(product, n_kept)
-            self._set_common(server, _spectral.flip_signs(basis.T), mean)
-            self.explained_variance_ = values * server.task.rows.variance_unit**2
-            self.support_ = kept
+            result = self._hold_session(X, clients)
+            self.explained_variance_ = result.explained_variance
+            self.support_ = result.support
             self.n_iter_ = int(self.n_iter)
         return self

@@ -153,6 +153,10 @@ SPARSE = [
     ("init", np.eye(3, 4), ["init", "(2, 4)"]),
     ("init", np.full((2, 4), NAN), ["init", "finite"]),
     ("init", [["a"] * 4] * 2, ["init"]),
+    ("init", np.zeros((2, 4)), ["init", "linearly independent"]),
+    ("init", np.eye(2, 4) * [[1.0], [0.0]], ["init", "linearly independent"]),
+    ("init", np.ones((2, 4)), ["init", "linearly independent"]),
+    ("init", [[1.0, 2, 3, 4], [-2.0, -4, -6, -8]], ["init", "linearly independent"]),
     ("aggregation", "mean", ["aggregation"]),
 ]
 CASES = {

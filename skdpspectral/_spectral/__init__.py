@@ -2,6 +2,7 @@
 
 from ._aggregation import (
     blocked_product,
+    independent_columns,
     inverse_variance_weights,
     largest_rows,
     orthonormal_columns,
@@ -52,6 +53,7 @@ __all__ = [
     "combined_columns",
     "flip_signs",
     "floor_eigenvalues",
+    "independent_columns",
     "inverse_variance_weights",
     "largest_rows",
     "leading_first",

@@ -9,6 +9,8 @@ from ._moments import RowMap, row_blocks, rows_per_block
 
 # Gaps relative to the signal, and variances, are kept within these.
 _TINY, _HUGE = 1e-100, 1e300
+# Least singular value of columns of unit length that count as independent.
+_INDEPENDENT = 1e-10
 
 
 def inverse_variance_weights(variances) -> np.ndarray:
@@ -17,14 +19,15 @@ def inverse_variance_weights(variances) -> np.ndarray:
     Parameters
     ----------
     variances : array-like of shape (m,)
-        Positive; zeros share all of the weight.
+        Positive, or infinite; zeros share all of the weight.
 
     Returns
     -------
     ndarray of shape (m,)
         The weights that minimise the variance of a mean of independent terms.
     """
-    variances = np.asarray(variances, dtype=np.float64)
+    # Variances beyond float64 are alike: their ratios would be no numbers.
+    variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)
     smallest = variances.min()
     if smallest == 0.0:
         weights = (variances == 0.0).astype(float)
@@ -196,6 +199,29 @@ def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
     columns = columns * np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
     defect = np.linalg.norm(columns.T @ columns - np.eye(columns.shape[1]))
     return columns, float(defect)
+
+
+def independent_columns(basis) -> bool:
+    """Whether finite columns span as many dimensions as they are, whatever their units.
+
+    Parameters
+    ----------
+    basis : ndarray of shape (p, k)
+        Finite columns of any lengths.
+
+    Returns
+    -------
+    bool
+        False for a zero column, for more columns than rows, and for columns that
+        depend on each other but for rounding errors.
+    """
+    largest = np.max(np.abs(basis), axis=0, initial=0.0)
+    if basis.shape[1] > basis.shape[0] or not np.all(largest > 0.0):
+        return False
+    with np.errstate(under="ignore"):
+        scaled = np.ldexp(basis, -np.frexp(largest)[1])
+    scaled = scaled / np.linalg.norm(scaled, axis=0)
+    return bool(np.linalg.svd(scaled, compute_uv=False)[-1] > _INDEPENDENT)
 
 
 def blocked_product(

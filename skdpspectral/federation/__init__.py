@@ -2,17 +2,23 @@
 
 from ._client import LocalClient
 from ._in_process import InProcessSession
+from ._make_task import make_task
 from ._messages import MessageError, Reply, Request, Topic
+from ._registration import Registration
+from ._rounds import FederatedResult, Rounds
 from ._server import FederationError, Server
-from ._tasks import SpectralTask, make_task
+from ._tasks import SpectralTask
 
 __all__ = [
+    "FederatedResult",
     "FederationError",
     "InProcessSession",
     "LocalClient",
     "MessageError",
+    "Registration",
     "Reply",
     "Request",
+    "Rounds",
     "Server",
     "SpectralTask",
     "Topic",

@@ -9,14 +9,9 @@ import warnings
 
 from .._release import Release
 from .._rows import check_features
-from ..accounting import (
-    MIN_DELTA,
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-    default_accountant,
-)
-from ..mechanisms import check_real
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from ._messages import MessageError, Reply, Request, check_name
+from ._registration import Registration, check_budget
 from ._releases import Releases
 from ._tasks import SpectralTask
 
@@ -25,9 +20,10 @@ class LocalClient:
     """Rows, a budget of their own, and answers to a server that is not trusted.
 
     Whatever a server sends, a client releases what its plan says and nothing else: it
-    takes its clips and its noise from the plan, makes any basis orthonormal, and
-    answers each step of one session once. A request that comes again gets the very
-    same bytes, so that a lost message is no second release.
+    refuses requests of any other task than its own, takes its clips and its noise from
+    the plan, makes any basis orthonormal, and answers each step of one session once. A
+    request that comes again gets the very same bytes, so that a lost message is no
+    second release.
 
     Parameters
     ----------
@@ -56,8 +52,12 @@ class LocalClient:
     ----------
     name : str
         The client's name.
+    task : SpectralTask
+        What it releases; it answers requests of this task alone.
     plan : PrivacyPlan
         What the session releases, from public numbers alone.
+    registration : Registration
+        Number of rows and budget, for :class:`Server`; public.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class LocalClient:
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
         self.name = check_name(name)
-        epsilon, delta = _check_budget(epsilon, delta)
+        epsilon, delta = check_budget(epsilon, delta)
         if X.shape[1] != task.rows.n_features:
             raise ValueError(
                 f"client {name!r}: X has {X.shape[1]} features, the task has "
@@ -122,7 +122,7 @@ class LocalClient:
                 f"client {name!r}: n_components={task.n_components} must be at most "
                 f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
             )
-        self._X, self._task, self._noise_seed = X, task, noise_seed
+        self._X, self.task, self._noise_seed = X, task, noise_seed
         self._epsilon = epsilon
         self.plan = task.plan_of(
             name, X.shape[0], epsilon, delta, estimator, noise_seed is not None
@@ -164,6 +164,12 @@ class LocalClient:
                 stacklevel=3,
             )
 
+    @property
+    def registration(self) -> Registration:
+        """Public numbers that the server may hold the client to."""
+        # The epsilon that was asked for: the plan may claim a larger one.
+        return Registration(len(self._X), self._epsilon, self.plan.delta)
+
     def __getstate__(self):
         raise TypeError(
             "a LocalClient is not copied or pickled: two copies would release twice "
@@ -192,7 +198,7 @@ class LocalClient:
             If the accountant refuses the plan; nothing is charged or released.
         """
         if not isinstance(request, Request):
-            request = Request.from_bytes(request)
+            request = Request.from_bytes(request, max_bytes=self.task.longest())
         with self._lock:
             return self._respond(request)
 
@@ -202,6 +208,11 @@ class LocalClient:
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
+        if request.task != self.task.digest:
+            raise MessageError(
+                f"the request is of another task: {request.task.hex()}, and not "
+                f"{self.task.digest.hex()}; all parties need the same parameters"
+            )
         if self._session is not None and request.session != self._session:
             raise MessageError("the request is of another session than the first one")
         if request.step in self._begun:
@@ -210,7 +221,7 @@ class LocalClient:
             raise MessageError(
                 f"step {request.step} was asked for before step {len(self._begun)}"
             )
-        basis = self._task.check(request)
+        basis = self.task.check(request)
         if self._session is None:
             self._start(request)
         if self._releases is None:
@@ -219,6 +230,7 @@ class LocalClient:
         numbers, values = self._releases.answer(request.topic, request.step, basis)
         reply = Reply(
             session=request.session,
+            task=self.task.digest,
             step=request.step,
             topic=request.topic,
             client=self.name,
@@ -240,7 +252,7 @@ class LocalClient:
         )
         self._session = request.session
         self._begun[request.step] = request
-        self._releases = Releases(self._task, self._X, release)
+        self._releases = Releases(self.task, self._X, release)
 
     def _repeat(self, request: Request) -> Reply:
         if request != self._begun[request.step]:
@@ -253,14 +265,3 @@ class LocalClient:
                 f"step {request.step} failed at the client; its release is spent"
             )
         return self._answers[request.step]
-
-
-def _check_budget(epsilon, delta) -> tuple[float, float]:
-    """Return a budget as floats; infinity stands for no privacy."""
-    epsilon = math.inf if epsilon is None else check_real("epsilon", epsilon)
-    delta = check_real("delta", delta)
-    if not epsilon > 0.0:
-        raise ValueError(f"epsilon must be positive or None, got {epsilon}")
-    if not MIN_DELTA <= delta < 1.0:
-        raise ValueError(f"delta must be in [{MIN_DELTA:g}, 1), got {delta}")
-    return epsilon, delta

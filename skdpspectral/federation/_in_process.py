@@ -8,7 +8,8 @@ from contextvars import copy_context
 from joblib import Parallel, delayed
 
 from ._client import LocalClient
-from ._messages import Reply
+from ._messages import Reply, Request
+from ._rounds import FederatedResult, Rounds
 from ._server import Server
 
 
@@ -41,8 +42,28 @@ class InProcessSession:
         list of Reply
             Of the clients that answered as they should.
         """
-        request = self._server.request(basis).to_bytes()
-        names = self._server.clients
+        return self._server.collect(self._answers(self._server.request(basis)))
+
+    def run(self, rounds: Rounds) -> FederatedResult:
+        """Hold a whole session.
+
+        Parameters
+        ----------
+        rounds : Rounds
+            All steps, of the same server.
+
+        Returns
+        -------
+        FederatedResult
+            What they lead to.
+        """
+        while not rounds.done:
+            rounds.collect(self._answers(rounds.request()))
+        return rounds.result()
+
+    def _answers(self, request: Request) -> dict[str, object]:
+        """Carry a request to all clients that are left, and their answers back."""
+        names, request = self._server.clients, request.to_bytes()
         # A thread knows this context's accountants and transcripts by a copy alone.
         answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(
             [
@@ -50,7 +71,7 @@ class InProcessSession:
                 for name in names
             ]
         )
-        return self._server.collect(dict(zip(names, answers, strict=True)))
+        return dict(zip(names, answers, strict=True))
 
 
 def _answer(client: LocalClient, request: bytes):

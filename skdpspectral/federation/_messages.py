@@ -11,14 +11,16 @@ from numbers import Integral, Real
 
 import numpy as np
 
-VERSION = 1
+VERSION = 2
 _MAGIC = b"SKDF"
-# magic, version, kind, topic, dimensions; length; session; step, length of the name,
-# numbers; rows in the data, cost; shape of the values. Little-endian, no padding.
-_HEADER = struct.Struct("<4sBBBBQ16sIHHQdII")
-_DIGEST_BYTES = 16
+# magic, version, kind, topic, dimensions; length; session; task; step, length of the
+# name, numbers; rows in the data, cost; shape of the values. Little-endian, no padding.
+_HEADER = struct.Struct("<4sBBBBQ16s16sIHHQdII")
+CHECKSUM_BYTES = 16
 _REQUEST, _REPLY = 1, 2
-SESSION_BYTES = 16
+SESSION_BYTES, TASK_BYTES = 16, 16
+# Bytes of a message beside its values, at most.
+OVERHEAD = 200
 MAX_NAME_BYTES = 64
 _MAX_STEP, _MAX_ROWS, _MAX_NUMBERS = 2**32 - 1, 2**63 - 1, 8
 
@@ -93,10 +95,12 @@ def _whole(name: str, value, low: int, high: int) -> int:
     return int(value)
 
 
-def _check_session(session) -> bytes:
-    if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
-        raise MessageError(f"session must be {SESSION_BYTES} bytes")
-    return session
+def _check_ids(message) -> None:
+    """Refuse a session or a task that is not named by bytes of the right length."""
+    for name, size in (("session", SESSION_BYTES), ("task", TASK_BYTES)):
+        value = getattr(message, name)
+        if not isinstance(value, bytes) or len(value) != size:
+            raise MessageError(f"{name} must be {size} bytes")
 
 
 def check_name(name) -> str:
@@ -127,8 +131,9 @@ class _Message:
             self._kind,
             int(self.topic),
             values.ndim,
-            size + _DIGEST_BYTES,
+            size + CHECKSUM_BYTES,
             self.session,
+            self.task,
             self.step,
             len(name),
             len(numbers),
@@ -139,7 +144,7 @@ class _Message:
         body = b"".join(
             (header, name, struct.pack(f"<{len(numbers)}d", *numbers), values.tobytes())
         )
-        return body + _digest(body)
+        return body + checksum(body)
 
     @classmethod
     def from_bytes(cls, data: bytes, *, max_bytes: int | None = None):
@@ -164,9 +169,10 @@ class _Message:
         """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise MessageError(f"a message must be bytes, got {type(data).__name__}")
-        if max_bytes is not None and len(data) > max_bytes:
+        size = memoryview(data).nbytes
+        if max_bytes is not None and size > max_bytes:
             raise MessageError(
-                f"the message has {len(data)} bytes, at most {max_bytes} are expected"
+                f"the message has {size} bytes, at most {max_bytes} are expected"
             )
         return _parse(cls, bytes(data))
 
@@ -179,9 +185,9 @@ class _Message:
         return hash(self.to_bytes())
 
 
-def _digest(body: bytes) -> bytes:
+def checksum(body: bytes) -> bytes:
     """Checksum against damage in transit; it is no signature."""
-    return hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(body, digest_size=CHECKSUM_BYTES).digest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +198,8 @@ class Request(_Message):
     ----------
     session : bytes
         16 bytes that name the conversation.
+    task : bytes
+        Digest of the task that the server holds (:attr:`SpectralTask.digest`).
     step : int
         Number of the request in it, from 0.
     topic : Topic
@@ -202,6 +210,7 @@ class Request(_Message):
     """
 
     session: bytes
+    task: bytes
     step: int
     topic: Topic
     basis: np.ndarray = ()
@@ -209,7 +218,7 @@ class Request(_Message):
     _kind = _REQUEST
 
     def __post_init__(self) -> None:
-        _check_session(self.session)
+        _check_ids(self)
         basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
         object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
         object.__setattr__(self, "topic", _topic(self.topic))
@@ -219,10 +228,10 @@ class Request(_Message):
         return "", 0, 0.0, (), self.basis
 
     @classmethod
-    def _of(cls, session, step, topic, name, n_samples, mu, numbers, values):
+    def _of(cls, session, task, step, topic, name, n_samples, mu, numbers, values):
         if name or n_samples or mu or numbers:
             raise MessageError("a request has a basis and nothing else")
-        return cls(session, step, topic, values)
+        return cls(session, task, step, topic, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,6 +242,8 @@ class Reply(_Message):
     ----------
     session : bytes
         The request's.
+    task : bytes
+        Digest of the task that the client holds.
     step : int
         The request's.
     topic : Topic
@@ -251,6 +262,7 @@ class Reply(_Message):
     """
 
     session: bytes
+    task: bytes
     step: int
     topic: Topic
     client: str
@@ -262,7 +274,7 @@ class Reply(_Message):
     _kind = _REPLY
 
     def __post_init__(self) -> None:
-        _check_session(self.session)
+        _check_ids(self)
         check_name(self.client)
         topic = _topic(self.topic)
         rows = _whole("n_samples", self.n_samples, 1, _MAX_ROWS)
@@ -282,8 +294,8 @@ class Reply(_Message):
         return self.client, self.n_samples, self.mu, self.numbers, self.values
 
     @classmethod
-    def _of(cls, session, step, topic, name, n_samples, mu, numbers, values):
-        return cls(session, step, topic, name, n_samples, mu, numbers, values)
+    def _of(cls, session, task, step, topic, name, n_samples, mu, numbers, values):
+        return cls(session, task, step, topic, name, n_samples, mu, numbers, values)
 
 
 def _topic(value) -> Topic:
@@ -295,10 +307,11 @@ def _topic(value) -> Topic:
 
 def _parse(cls, data: bytes):
     """Read a message whose every part has the length that the header says."""
-    if len(data) < _HEADER.size + _DIGEST_BYTES:
+    if len(data) < _HEADER.size + CHECKSUM_BYTES:
         raise MessageError("the message is too short to be one")
     magic, version, kind, *rest = _HEADER.unpack_from(data)
-    topic, n_dims, length, session, step, n_name, n_numbers, n_rows, mu, *shape = rest
+    topic, n_dims, length, session, task, step, *rest = rest
+    n_name, n_numbers, n_rows, mu, *shape = rest
     if magic != _MAGIC:
         raise MessageError("these bytes are no message of a federation")
     if version != VERSION:
@@ -314,13 +327,13 @@ def _parse(cls, data: bytes):
     if n_name > MAX_NAME_BYTES or n_numbers > _MAX_NUMBERS:
         raise MessageError("the parts of the message have no valid length")
     counts = (n_name, 8 * n_numbers, 8 * math.prod(shape))
-    if sum(counts) != len(data) - _HEADER.size - _DIGEST_BYTES:
+    if sum(counts) != len(data) - _HEADER.size - CHECKSUM_BYTES:
         raise MessageError("the parts of the message have not its length")
-    if _digest(data[:-_DIGEST_BYTES]) != data[-_DIGEST_BYTES:]:
+    if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
         raise MessageError("the message was damaged: its digest is another")
     name, numbers, values = _parts(data, counts)
     values = values.reshape(shape[:n_dims])
-    return cls._of(session, step, topic, name, n_rows, mu, numbers, values)
+    return cls._of(session, task, step, topic, name, n_rows, mu, numbers, values)
 
 
 def _parts(data: bytes, counts):

@@ -11,17 +11,14 @@ import numpy as np
 
 from .. import _spectral
 from ..mechanisms import check_count, check_real
+from ._limits import ReplyLimits
 from ._messages import SESSION_BYTES, MessageError, Reply, Request, Topic, check_name
 from ._tasks import SpectralTask
 
-# Bytes of a message beside its values, at most.
-_OVERHEAD = 200
-# How far from orthonormal the components of a client may be.
-_TOLERANCE = 1e-6
-# Releases of rows of any unit stay below it, and squares of it are finite.
-_LARGEST = 1e150
-# Variances that rows of any unit may have.
-_VARIANCES = (1e-240, 1e240)
+# Length of what a client says of its refusal, and is shown.
+_LONGEST_REASON = 200
+# Size of eigenvalues that is assumed at least, in units of the squared rows.
+_LEAST_SPIKE = 1e-12
 # Noise of a private variance over its sampling error, in rows, at a cost of mu = 1:
 # that of votes that share 4 % of mu^2 over 12 steps.
 _VOTES = 25.0
@@ -35,14 +32,19 @@ class Server:
     """One conversation with named clients, of whom some may fail.
 
     The server sees releases and public numbers alone; nothing that it computes costs
-    any privacy. What a client sends is used if it is whole, of the right shape, finite
-    and an answer to the present request; otherwise the client is rejected by name, for
-    the rest of the session.
+    any privacy. What a client sends is used if it is whole, of the right shape, an
+    answer to the present request of the same task, and within what the task, the
+    client's number of rows and its budget make possible; otherwise the client is
+    rejected by name, for the rest of the session.
 
     Parameters
     ----------
-    clients : sequence of str
-        Names of the clients, all different.
+    clients : sequence of str, or mapping of str to Registration
+        Names of the clients, all different. A mapping registers the public numbers of
+        each, (n_samples, epsilon, delta), which it is held to: weights follow from
+        them, so that nobody gets more by a claim. Without it a client's first answer
+        is believed, and fixes them; not with ``mechanism="spiked"``, whose noise
+        depends on a delta that no answer states: its clients are registered.
     task : SpectralTask
         What the clients release, agreed on beforehand.
     weights : {"optimal", "equal"}, default="optimal"
@@ -66,12 +68,18 @@ class Server:
     Raises
     ------
     ValueError
-        If an argument is invalid.
+        If an argument is invalid, or clients are not registered where they must be.
+
+    Notes
+    -----
+    A client that lies within these limits moves the average of values by at most twice
+    its weight times the public bound of a value and its noise; its weight follows from
+    rows and budgets (:ref:`lemma-reply`).
     """
 
     def __init__(
         self,
-        clients: Sequence[str],
+        clients: Sequence[str] | Mapping[str, tuple],
         task: SpectralTask,
         *,
         weights="optimal",
@@ -108,8 +116,29 @@ class Server:
         self.clients, self.rejected = tuple(names), {}
         self._session, self._step = session, -1
         self._request: Request | None = None
-        # What a client said of itself, which must stay the same.
-        self._known: dict[str, tuple[int, float]] = {}
+        # What each client can send, by its registration or its first answer.
+        self._limits: dict[str, ReplyLimits] = {}
+        if isinstance(clients, Mapping):
+            self._limits = {
+                name: self._registered(name, clients[name]) for name in names
+            }
+        elif task.mechanism.spiked:
+            raise ValueError(
+                'clients must be registered for a task of mechanism="spiked", whose '
+                "noise depends on a delta that no message states: give a mapping of "
+                "each name to Registration(n_samples, epsilon, delta), which is "
+                "LocalClient.registration"
+            )
+
+    def _registered(self, name: str, registration) -> ReplyLimits:
+        """Return the limits of a client whose public numbers are known beforehand."""
+        try:
+            return ReplyLimits.of_registration(self.task, registration)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"client {name!r} cannot be registered by (n_samples, epsilon, delta): "
+                f"{error}"
+            ) from None
 
     def request(self, basis=None) -> Request:
         """Return the next request, the same for all clients.
@@ -117,7 +146,7 @@ class Server:
         Parameters
         ----------
         basis : ndarray of shape (p, k) or None, default=None
-            For a step of a power iteration.
+            For a step of a power iteration, or for a covariance within it.
 
         Returns
         -------
@@ -126,10 +155,11 @@ class Server:
         """
         if self._step + 1 >= len(self.task.topics):
             raise MessageError("all of the task was asked for")
-        self._step += 1
-        topic = self.task.topics[self._step]
+        step, task = self._step + 1, self.task
         basis = () if basis is None else basis
-        self._request = Request(self._session, self._step, topic, basis)
+        topic = task.topics[step]
+        self._request = Request(self._session, task.digest, step, topic, basis)
+        self._step = step
         return self._request
 
     def collect(self, answers: Mapping[str, object]) -> list[Reply]:
@@ -157,6 +187,8 @@ class Server:
         """
         for name in set(answers) - set(self.clients) - set(self.rejected):
             self.rejected[str(name)] = "it is no client of this session"
+        if self._request is None:
+            raise MessageError("nothing was asked for yet")
         replies, left = [], []
         for name in self.clients:
             try:
@@ -182,37 +214,36 @@ class Server:
         """Return a client's valid reply, or raise what is wrong with it."""
         if answer is None:
             raise MessageError("it did not answer in time")
+        if type(answer) is MessageError:
+            # Such errors speak of messages and public numbers alone.
+            raise MessageError(f"it refused the request: {_reason(answer)}")
         if isinstance(answer, BaseException):
             # The error's text may speak of the client's data.
             raise MessageError(f"it failed with {type(answer).__name__}")
         topic, step = self._request.topic, self._step
-        shape = self.task.shape(topic)
         if not isinstance(answer, Reply):
-            limit = 8 * int(np.prod(shape)) + _OVERHEAD
-            answer = Reply.from_bytes(answer, max_bytes=limit)
+            answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
         if answer.session != self._session:
             raise MessageError("its answer is of another session")
+        if answer.task != self.task.digest:
+            raise MessageError(
+                f"its answer is of another task: {answer.task.hex()}, and not "
+                f"{self.task.digest.hex()}; all parties need the same parameters"
+            )
         if (answer.step, answer.topic) != (step, topic):
             raise MessageError(f"its answer is not that to step {step}")
         if answer.client != name:
             raise MessageError("its answer bears another client's name")
+        shape = self.task.shape(topic)
         if answer.values.shape != shape:
             raise MessageError(
                 f"its answer has shape {answer.values.shape}, not {shape}"
             )
-        if topic in (Topic.COMPONENTS, Topic.SUBSPACE):
-            _check_orthonormal(answer.values)
-        if topic in (Topic.SUBSPACE, Topic.PROJECTOR):
-            _check_variances(answer.numbers, self.task.mechanism)
-        elif answer.numbers and answer.numbers[0] < 0.0:
-            raise MessageError("its noise has a negative standard deviation")
-        elif max(map(abs, answer.numbers), default=0.0) > _LARGEST:
-            raise MessageError("its numbers are out of range")
-        if np.abs(answer.values).max() > _LARGEST:
-            raise MessageError("its values are out of range")
-        known = self._known.setdefault(name, (answer.n_samples, answer.mu))
-        if known != (answer.n_samples, answer.mu):
-            raise MessageError("it changed its number of rows or its budget")
+        limits = self._limits.get(name)
+        if limits is None:
+            limits = ReplyLimits.of_claim(self.task, answer.n_samples, answer.mu)
+        limits.check(answer)
+        self._limits[name] = limits
         return answer
 
     # -- what is made of answers -------------------------------------------------------
@@ -248,20 +279,18 @@ class Server:
 
     def subspace_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         """Weights of the clients' subspaces, from what they sent alone."""
-        m = len(replies)
-        if self.weights == "equal":
-            return np.full(m, 1.0 / m)
         if not self.task.second_moment:
             scales = self.pooled_variances(replies)
             errors = [
                 self.task.squared_error(reply.n_samples, reply.mu, *scales)
                 for reply in replies
             ]
-            return _spectral.inverse_variance_weights(errors)
+            return self._weights(errors)
         rank, p = self.task.n_components, self.task.rows.n_features
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise, last, others = np.array([reply.numbers for reply in replies]).T
-        gap, bulk = _pooled_spectrum(n, noise, last, others, p)
+        least = _LEAST_SPIKE * self.task.rows.second_radius**2
+        gap, bulk = _pooled_spectrum(n, noise, last, others, p, least)
         gap = gap if self.eigengap is None else float(self.eigengap)
         variances = _spectral.subspace_variances(
             gap + bulk,
@@ -272,6 +301,12 @@ class Server:
             p,
             capped=replies[0].topic is Topic.COMPONENTS,
         )
+        return self._weights(variances)
+
+    def _weights(self, variances) -> np.ndarray:
+        """Weights by variances, or equal ones, as was chosen."""
+        if self.weights == "equal":
+            return np.full(len(variances), 1.0 / len(variances))
         return _spectral.inverse_variance_weights(variances)
 
     def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
@@ -317,9 +352,7 @@ class Server:
         noise = np.array([reply.numbers[0] for reply in replies])
         radius, p = self.task.rows.second_radius, self.task.rows.n_features
         variances = radius**4 / (p * n) + noise**2
-        weights = _spectral.inverse_variance_weights(variances)
-        if self.weights == "equal":
-            weights = np.full(len(n), 1.0 / len(n))
+        weights = self._weights(variances)
         return np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
 
     def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
@@ -345,10 +378,7 @@ class Server:
         level = self.task.largest_variance
         for _ in range(2):
             variances = 2.0 * level**2 / n + noise**2
-            weights = _spectral.inverse_variance_weights(variances)
-            if self.weights == "equal":
-                weights = np.full(len(n), 1.0 / len(n))
-            found = np.tensordot(weights, stacked, axes=1)
+            found = np.tensordot(self._weights(variances), stacked, axes=1)
             level = max(np.trace(found) / len(found), 1e-3 * level)
         return found
 
@@ -358,26 +388,18 @@ class Server:
         return (n / n.sum()) @ np.stack([reply.values for reply in replies])
 
 
-def _check_orthonormal(components) -> None:
-    """Refuse longer or dependent rows: they would count for more than a client."""
-    if np.abs(components).max() > 2.0:
-        raise MessageError("its components are not orthonormal")
-    product = components @ components.T
-    if np.abs(product - np.eye(len(product))).max() > _TOLERANCE:
-        raise MessageError("its components are not orthonormal")
+def _reason(error: MessageError) -> str:
+    """What a client says of its refusal, as one short line of printable text."""
+    text = "".join(c if c.isprintable() else " " for c in str(error))
+    return text[:_LONGEST_REASON]
 
 
-def _check_variances(numbers, mechanism) -> None:
-    """Refuse variances that no rows have, or that are not the agreed model's."""
-    if not all(_VARIANCES[0] <= number <= _VARIANCES[1] for number in numbers):
-        raise MessageError("its variances are out of range")
-    if mechanism.noise is not None and numbers[1] != mechanism.noise:
-        raise MessageError("its public variance is not the one that was agreed on")
+def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int, least: float):
+    """Gap and bulk that all clients have in common, by the least noisy of them.
 
-
-def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int):
-    """Gap and bulk that all clients have in common, by the least noisy of them."""
-    scale = max(float(np.mean(np.abs(last))), np.finfo(float).tiny)
+    Eigenvalues may all be zero: `least` is taken for their size then.
+    """
+    scale = max(float(np.mean(np.abs(last))), least)
     weights = _spectral.inverse_variance_weights(
         2.0 / n_samples + (noise_std / scale) ** 2
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass
-from types import SimpleNamespace
+from numbers import Integral
 
 import numpy as np
 
@@ -17,13 +18,15 @@ from .._projected_moment import plan_projected_moment
 from .._spiked_release import WHOLE_ORDER
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
 from ..mechanisms import Exact, PrivacyPlan, check_count, check_real
-from ._messages import MessageError, Request, Topic
+from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
+from ._task_form import pack, unpack
 
 # Largest ||Q'Q - I|| of a basis, after a client has made it orthonormal.
 _DEFECT = 2.0**-40
 # Share of mu**2 of a covariance, once a mean is paid.
 _COVARIANCE_SHARE = 0.15
 _LENGTH, _SHORTEST = "projection_norm", 1e-60
+_MOST_ROUNDS = 1000
 # What is asked for first, of a second moment and of any other mechanism.
 _AGGREGATIONS = {
     "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
@@ -35,17 +38,14 @@ _COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
 _SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
 
 
-def _shares(n_parts: int) -> list[float]:
-    """Shares of mu**2 of the start and the rounds."""
-    return [1.0 / n_parts] * n_parts
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SpectralTask:
     """The releases of a client: a mean, a second moment, and rounds of products.
 
     Server and clients agree on it beforehand. Bounds and shares are the client's own;
-    nothing of a request changes them.
+    nothing of a request changes them. Every message carries the :attr:`digest` of its
+    sender's task, and no side goes on with another one's. :func:`make_task` makes a
+    task from parameters in units of the data; tasks of the same byte form are equal.
 
     Parameters
     ----------
@@ -60,13 +60,30 @@ class SpectralTask:
     n_rounds : int, default=0
         Rounds of a power iteration.
     projection_norm : float or None, default=None
-        Public length, in units of the rows, that projections are clipped to for a
-        covariance within a basis, which is released last; None for no covariance.
+        Public length, in units of the bounded rows (``rows.unit`` units of the data
+        each), that projections are clipped to for a covariance within a basis, which is
+        released last; None for no covariance.
     mechanism : ComponentMechanism, optional
         How the start is released; by default a noisy second moment.
     model_covariance : bool, default=False
         Whether a covariance within a basis is released last by ``"spiked"``, which
         takes no `projection_norm`.
+
+    Attributes
+    ----------
+    topics : tuple of Topic
+        What a server asks for, request by request: the start (``COMPONENTS``,
+        ``MATRIX``, ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` where rows
+        are centred, ``POWER`` for each round, ``COVARIANCE`` last. The last two bring
+        a basis; the others depend on nothing.
+        :class:`Rounds` goes through them.
+    digest : bytes
+        16 bytes that differ wherever what clients release differs.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or contradicts another.
     """
 
     n_components: int
@@ -84,17 +101,38 @@ class SpectralTask:
                 f"aggregation must be one of {sorted(_AGGREGATIONS)}, got "
                 f"{self.aggregation!r}"
             )
-        if self.n_rounds < 0 or not (self.start or self.n_rounds):
-            raise ValueError("a task without a start needs n_rounds of at least 1")
+        self._check_counts()
         length = self.projection_norm
-        if length is not None and not check_real(_LENGTH, length) >= _SHORTEST:
-            raise ValueError(f"{_LENGTH} must be at least {_SHORTEST:g}, got {length}")
-        if length is not None and not length <= 1.0 / _SHORTEST:
-            raise ValueError(f"{_LENGTH} must be at most {1 / _SHORTEST:g}")
+        if length is not None:
+            length = check_real(_LENGTH, length)
+            object.__setattr__(self, _LENGTH, length)
+            if not _SHORTEST <= length <= 1.0 / _SHORTEST:
+                raise ValueError(
+                    f"{_LENGTH} must be in [{_SHORTEST:g}, {1 / _SHORTEST:g}], in "
+                    f"units of the bounded rows, got {length}"
+                )
         if not self.second_moment:
             self._check_mechanism()
         if self.model_covariance and not self.mechanism.spiked:
             raise ValueError('model_covariance goes with mechanism="spiked" alone')
+        # Made at once: the arrays that bounds were given by may change later.
+        object.__setattr__(self, "_form", pack(self))
+
+    def _check_counts(self) -> None:
+        """Refuse numbers of components and rounds that are none."""
+        rank = check_count("n_components", self.n_components)
+        object.__setattr__(self, "n_components", rank)
+        if rank > self.rows.n_features:
+            raise ValueError(
+                f"n_components={rank} must be at most n_features="
+                f"{self.rows.n_features}; ask for fewer components"
+            )
+        rounds = self.n_rounds
+        whole = isinstance(rounds, Integral) and not isinstance(rounds, bool)
+        if not whole or not 0 <= rounds <= _MOST_ROUNDS:
+            raise ValueError(f"n_rounds must be a whole number in [0, {_MOST_ROUNDS}]")
+        if not (self.start or self.n_rounds):
+            raise ValueError("a task without a start needs n_rounds of at least 1")
 
     def _check_mechanism(self) -> None:
         """Refuse what goes with a noisy second moment alone."""
@@ -103,6 +141,17 @@ class SpectralTask:
             raise ValueError(
                 f"mechanism={name!r} makes a start and no rounds: use n_rounds=0, or "
                 'mechanism="gaussian"'
+            )
+        rows = self.rows
+        if spiked and (rows.box is not None or rows.clip is not None or rows.centred):
+            raise ValueError(
+                "bounds, clip_norm and a private mean have no use with "
+                'mechanism="spiked", whose rows are not bounded; leave them out'
+            )
+        if self.n_components == self.rows.n_features and name != "auto":
+            raise ValueError(
+                f"mechanism={name!r} needs n_components below n_features, got "
+                f"n_components={self.n_components}"
             )
         if spiked and len(self.mechanism.signal or ()) != self.n_components:
             raise ValueError(
@@ -125,6 +174,65 @@ class SpectralTask:
                 'aggregation="matrix" with mechanism="spiked" needs n_features of at '
                 f"most {WHOLE_ORDER}, beyond which the noisy projector is never formed"
             )
+
+    # -- what parties agree on ---------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """Return the byte form, for whoever shall hold the same task.
+
+        Returns
+        -------
+        bytes
+            Versioned, with lengths and a checksum; the same for all tasks that mean
+            the same.
+        """
+        return self._form
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SpectralTask:
+        """Read a task; nothing is unpickled, and every part is checked.
+
+        Read it before you hold it: a client releases what its task says.
+
+        Parameters
+        ----------
+        data : bytes
+            What :meth:`to_bytes` gave.
+
+        Returns
+        -------
+        SpectralTask
+            The same task.
+
+        Raises
+        ------
+        MessageError
+            If the bytes are no task of this version, whole and unchanged.
+        """
+        try:
+            task = cls(*unpack(data))
+        except MessageError:
+            raise
+        except (ValueError, OverflowError) as error:
+            raise MessageError(f"these bytes are no valid task: {error}") from None
+        if task.to_bytes() != bytes(data):
+            raise MessageError("these bytes are not the byte form of their task")
+        return task
+
+    @property
+    def digest(self) -> bytes:
+        """First 16 bytes of the SHA-256 of the byte form."""
+        return hashlib.sha256(self._form).digest()[:TASK_BYTES]
+
+    def __eq__(self, other):
+        if not isinstance(other, SpectralTask):
+            return NotImplemented
+        return self._form == other._form
+
+    def __hash__(self):
+        return hash(self._form)
+
+    # -- what a client releases --------------------------------------------------------
 
     @property
     def second_moment(self) -> bool:
@@ -165,6 +273,10 @@ class SpectralTask:
             Topic.COVARIANCE: (k, k),
         }[topic]
 
+    def longest(self, topic: Topic | None = None) -> int:
+        """Largest size in bytes of a reply to a topic; without one, of a request."""
+        return 8 * math.prod(self.shape(topic or Topic.POWER)) + OVERHEAD
+
     def component_releases(self, n_samples: int):
         """Describe what a mechanism other than "gaussian" releases of so many rows."""
         return self.mechanism.releases(
@@ -186,7 +298,8 @@ class SpectralTask:
             return self.component_releases(n_samples).mechanisms(mu)
         mean_mu, rest = mean_budget(self.rows, mu)
         inner, rest = self._covariance_budget(rest)
-        shares = _shares(int(self.start) + self.n_rounds)
+        n_parts = int(self.start) + self.n_rounds
+        shares = [1.0 / n_parts] * n_parts
         costs = (rest,) * len(shares)
         if math.isfinite(mu):
             costs = split_mu(rest, shares)
@@ -297,87 +410,3 @@ class SpectralTask:
         if not defect < _DEFECT:
             raise MessageError("the basis could not be made orthonormal")
         return basis
-
-
-def make_task(
-    n_components: int,
-    n_features: int,
-    *,
-    bounds=None,
-    clip_norm=None,
-    center="auto",
-    scale_by_bounds=False,
-    center_clip_norm=None,
-    aggregation="projector",
-    start=True,
-    n_rounds=0,
-    projection_norm=None,
-    mechanism="gaussian",
-    signal_variance=None,
-    noise_variance=None,
-    norm_range=(1e-6, 1e6),
-    calibration="exact",
-    sensitivity_constant=None,
-    model_covariance=False,
-) -> SpectralTask:
-    """Return a task from the parameters of an estimator.
-
-    Parameters
-    ----------
-    n_components, n_features : int
-        Shape of the components.
-    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
-        As in :class:`~skdpspectral.DPPCA`.
-    aggregation, start, n_rounds, projection_norm, model_covariance
-        As in :class:`SpectralTask`.
-    mechanism, signal_variance, noise_variance, norm_range
-        As in :class:`~skdpspectral.DPPCA`.
-    calibration, sensitivity_constant
-        As in :class:`~skdpspectral.DPPCA`.
-
-    Returns
-    -------
-    SpectralTask
-        For a server and all of its clients.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is invalid.
-    """
-    rows = RowBounds(
-        check_count("n_features", n_features),
-        bounds=bounds,
-        clip_norm=clip_norm,
-        center=center,
-        scale_by_bounds=scale_by_bounds,
-        center_clip_norm=center_clip_norm,
-    )
-    n_components = check_count("n_components", n_components)
-    covariance = model_covariance or projection_norm is not None
-    release = "covariance" if covariance else "components"
-    return SpectralTask(
-        n_components,
-        rows,
-        aggregation,
-        start,
-        int(n_rounds),
-        projection_norm,
-        ComponentMechanism.of_clients(
-            SimpleNamespace(
-                n_components=n_components,
-                bounds=bounds,
-                clip_norm=clip_norm,
-                center=center,
-                release=release,
-                mechanism=mechanism,
-                signal_variance=signal_variance,
-                noise_variance=noise_variance,
-                norm_range=norm_range,
-                calibration=calibration,
-                sensitivity_constant=sensitivity_constant,
-            ),
-            rows,
-        ),
-        bool(model_covariance),
-    )

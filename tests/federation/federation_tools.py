@@ -3,9 +3,11 @@
 import numpy as np
 
 from skdpspectral import federation
-from skdpspectral.federation import LocalClient, Server
+from skdpspectral.federation import LocalClient, Request, Server
 
 SESSION = bytes(range(16))
+# Rows of a client; with a model of them as many as its bounds need, and more.
+N_ROWS, N_MODEL_ROWS = 50, 700
 
 
 def make_task(n_components=2, n_features=6, *, bounded=None, **parameters):
@@ -14,21 +16,42 @@ def make_task(n_components=2, n_features=6, *, bounded=None, **parameters):
     )
 
 
-def rows_of(seed, n=50, p=6):
+def rows_needed(task):
+    return N_MODEL_ROWS if task.mechanism.spiked else N_ROWS
+
+
+def rows_of(seed, n=N_ROWS, p=6):
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, p)) * np.linspace(3, 1, p)
 
 
-def make_clients(task, names="abc", n=50, **parameters):
-    p = task.rows.n_features
+def make_clients(task, names="abc", n=None, **parameters):
+    n, p = n or rows_needed(task), task.rows.n_features
     return {
         name: LocalClient(name, rows_of(i, n, p), task, **parameters)
         for i, name in enumerate(names)
     }
 
 
-def make_server(task, names="abc", **parameters):
-    return Server(list(names), task, session=SESSION, **parameters)
+def registered(clients):
+    return {name: client.registration for name, client in clients.items()}
+
+
+def make_server(task, clients="abc", **parameters):
+    """A server of names, or of registrations by name."""
+    if not isinstance(clients, dict):
+        clients = list(clients)
+    return Server(clients, task, session=SESSION, **parameters)
+
+
+def ask(task, step, topic, basis=(), session=SESSION):
+    """A request of a task, as a server might make it by hand."""
+    return Request(session, task.digest, step, topic, basis)
+
+
+def noise_std(task, n_samples=50, mu=0.2):
+    """Deviation of the noise on the first release of a client, by its plan."""
+    return task.mechanisms(n_samples, mu)[0].noise_std
 
 
 def answers(clients, request):

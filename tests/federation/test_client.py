@@ -6,26 +6,27 @@ import threading
 
 import numpy as np
 import pytest
-from federation_tools import SESSION, make_task, rows_of
+from federation_tools import SESSION, ask, make_task, rows_of
 
 from skdpspectral import PrivacyAccountant, PrivacyBudgetError, PrivacyLeakWarning
 from skdpspectral._bounded_moments import RowBounds
 from skdpspectral._release import record_releases
 from skdpspectral._spectral import top_eigh
-from skdpspectral.federation import LocalClient, MessageError, Request, Topic
+from skdpspectral.federation import LocalClient, MessageError, Topic
 from skdpspectral.mechanisms import Gaussian
 from skdpspectral.metrics import subspace_distance
 
 OTHER = bytes(16)
+TASK = make_task(n_rounds=2)
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
 
 
-def first(topic=Topic.COMPONENTS, session=SESSION):
-    return Request(session, 0, topic)
+def first(topic=Topic.COMPONENTS, session=SESSION, task=TASK):
+    return ask(task, 0, topic, session=session)
 
 
-def power(step=1, basis=BASIS, session=SESSION):
-    return Request(session, step, Topic.POWER, basis)
+def power(step=1, basis=BASIS, session=SESSION, task=TASK):
+    return ask(task, step, Topic.POWER, basis, session)
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_a_longer_basis_changes_neither_noise_nor_sensitivity(length, columns):
     def exact(X):
         with pytest.warns(PrivacyLeakWarning, match="without privacy"):
             one = LocalClient("a", X, task, epsilon=None)
-        request = Request(SESSION, 0, Topic.POWER, length * basis)
+        request = ask(task, 0, Topic.POWER, length * basis)
         return one.respond(request).values
 
     for i in range(20):
@@ -94,7 +95,7 @@ def test_a_longer_basis_changes_neither_noise_nor_sensitivity(length, columns):
         seen.append(np.linalg.norm(exact(X) - exact(other)))
     planned = task.mechanisms(50, 1.0)[0]
     assert max(seen) <= planned.sensitivity
-    noisy = client(task).respond(Request(SESSION, 0, Topic.POWER, length * basis))
+    noisy = client(task).respond(ask(task, 0, Topic.POWER, length * basis))
     assert noisy.numbers == (client(task).plan["power_1"].noise_std,)
 
 
@@ -109,7 +110,7 @@ def test_a_server_that_sends_ten_times_the_basis_gains_nothing():
         for X in rows:
             with pytest.warns(PrivacyLeakWarning):
                 one = LocalClient("a", X, task, epsilon=None)
-            request = Request(SESSION, 0, Topic.POWER, factor * BASIS)
+            request = ask(task, 0, Topic.POWER, factor * BASIS)
             answers.append(one.respond(request).values)
         moved.append(np.linalg.norm(answers[1] - answers[0]))
     planned = task.mechanisms(50, 1.0)[0]
@@ -131,11 +132,12 @@ REFUSED = {
     "other content": [first(), power(), power(basis=BASIS[::-1])],
     "nothing more": [first(), power(), power(2), power(3)],
     "asks for COMPONENTS": [first(Topic.MATRIX)],
-    "asks for POWER": [first(), Request(SESSION, 1, Topic.MEAN)],
-    r"basis of shape \(0, 0\)": [Request(SESSION, 0, Topic.COMPONENTS, BASIS)],
+    "asks for POWER": [first(), ask(TASK, 1, Topic.MEAN)],
+    r"basis of shape \(0, 0\)": [ask(TASK, 0, Topic.COMPONENTS, BASIS)],
     r"basis of shape \(6, 2\)": [first(), power(basis=BASIS.T)],
-    "basis of shape": [first(), Request(SESSION, 1, Topic.POWER)],
+    "basis of shape": [first(), ask(TASK, 1, Topic.POWER)],
     "too short": [b"hello"],
+    "at most 296": [first().to_bytes() + bytes(300)],
     "no Request": [client().respond(first()).to_bytes()],
 }
 
@@ -178,8 +180,8 @@ def test_a_failure_at_the_start_ends_the_session(accountant, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(RowBounds, "for_mean", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            one.respond(first())
-    for request in (first(), Request(SESSION, 1, Topic.MEAN)):
+            one.respond(first(task=task))
+    for request in (first(task=task), ask(task, 1, Topic.MEAN)):
         with pytest.raises(MessageError, match="failed"):
             one.respond(request)
     assert len(accountant.ledger) == 1
@@ -211,9 +213,9 @@ def test_answers_are_the_releases_of_the_mechanism():
     task = make_task(n_rounds=1, bounded={"bounds": (-20, 20)})
     with pytest.warns(PrivacyLeakWarning):
         one = LocalClient("a", X, task, epsilon=None)
-    components = one.respond(first())
-    mean = one.respond(Request(SESSION, 1, Topic.MEAN)).values
-    product = one.respond(power(2)).values
+    components = one.respond(first(task=task))
+    mean = one.respond(ask(task, 1, Topic.MEAN)).values
+    product = one.respond(power(2, task=task)).values
     rows = np.clip(X, -20, 20) / 20
     assert np.allclose(mean, rows.mean(axis=0))
     rows = rows - mean
@@ -226,10 +228,10 @@ def test_answers_are_the_releases_of_the_mechanism():
 
 
 def test_a_matrix_is_sent_whole():
-    X = rows_of(0, n=400)
+    X, task = rows_of(0, n=400), make_task(aggregation="matrix")
     with pytest.warns(PrivacyLeakWarning):
-        one = LocalClient("a", X, make_task(aggregation="matrix"), epsilon=None)
-    packed = one.respond(first(Topic.MATRIX)).values
+        one = LocalClient("a", X, task, epsilon=None)
+    packed = one.respond(first(Topic.MATRIX, task=task)).values
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
     assert np.allclose(packed, (rows.T @ rows / 400)[np.tril_indices(6)])
 
@@ -242,7 +244,7 @@ def test_all_that_is_sent_is_a_function_of_the_releases(aggregation):
     topics = [*task.topics]
     with record_releases() as released:
         replies = [
-            one.respond(Request(SESSION, i, t, BASIS if t is Topic.POWER else ()))
+            one.respond(ask(task, i, t, BASIS if t is Topic.POWER else ()))
             for i, t in enumerate(topics)
         ]
     moment = released["second_moment"]

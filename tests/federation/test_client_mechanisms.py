@@ -5,7 +5,16 @@ import math
 
 import numpy as np
 import pytest
-from federation_tools import SESSION, answers, make_clients, make_server, make_task
+from federation_tools import N_MODEL_ROWS as N_ROWS  # the model needs 463 at least
+from federation_tools import (
+    SESSION,
+    answers,
+    ask,
+    make_clients,
+    make_server,
+    make_task,
+    registered,
+)
 from federation_tools import rows_of as rows_of_client
 
 import skdpspectral._release as release_module
@@ -22,8 +31,8 @@ from skdpspectral.federation import (
     FederationError,
     LocalClient,
     MessageError,
+    Registration,
     Reply,
-    Request,
     Topic,
 )
 from skdpspectral.mechanisms import Alternatives, Assumption
@@ -60,8 +69,6 @@ TASKS = {
         "sensitivity_constant": 1.0,
     },
 }
-# The model knows no bound for fewer rows.
-N_ROWS = 700
 # What is asked for and what holds differ: a test of its own says so.
 pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the noise")
 BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
@@ -70,7 +77,7 @@ BASIS = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0]
 def talk(client, task, basis=BASIS):
     """Hold a whole session, and return the replies."""
     return [
-        client.respond(Request(SESSION, i, t, basis if t is Topic.COVARIANCE else ()))
+        client.respond(ask(task, i, t, basis if t is Topic.COVARIANCE else ()))
         for i, t in enumerate(task.topics)
     ]
 
@@ -217,34 +224,38 @@ def test_what_is_no_step_of_the_task_is_refused_and_not_charged(name):
         for topic in wrong:
             basis = BASIS if topic in (Topic.POWER, Topic.COVARIANCE) else ()
             with pytest.raises(MessageError, match=f"asks for {task.topics[0].name}"):
-                client.respond(Request(SESSION, 0, topic, basis))
+                client.respond(ask(task, 0, topic, basis))
         with pytest.raises(MessageError, match="shape"):
-            client.respond(Request(SESSION, 0, task.topics[0], BASIS))
+            client.respond(ask(task, 0, task.topics[0], BASIS))
     assert not released
     assert len(accountant.ledger) == 0
 
 
 def test_nothing_is_released_beyond_a_budget():
-    client = make_client(make_task(**MODEL), accountant=PrivacyAccountant(0.5))
+    task = make_task(**MODEL)
+    client = make_client(task, accountant=PrivacyAccountant(0.5))
     with pytest.raises(PrivacyBudgetError), record_releases() as released:
-        client.respond(Request(SESSION, 0, Topic.SUBSPACE))
+        client.respond(ask(task, 0, Topic.SUBSPACE))
     assert not released
 
 
 # -- the server ------------------------------------------------------------------------
 
+PUBLIC = Registration(N_ROWS, 1.0, 1e-6)
 
-def forged(name="b", numbers=(4.0, 1.0), topic=Topic.SUBSPACE, **changes):
+
+def forged(name="b", numbers=(4.0, 1.0), topic=Topic.SUBSPACE, *, of, **changes):
     values = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 2)))[0].T
     if topic is Topic.PROJECTOR:
         values = np.ones(21)
     content = {
         "session": SESSION,
+        "task": of.digest,
         "step": 0,
         "topic": topic,
         "client": name,
-        "n_samples": 50,
-        "mu": 0.2,
+        "n_samples": N_ROWS,
+        "mu": of.plan(*PUBLIC, "x", False).mu,
         "numbers": numbers,
         "values": values,
     }
@@ -260,21 +271,23 @@ TWO_STAGE = make_task(mechanism="two-stage")
 @pytest.mark.parametrize("topic", [Topic.SUBSPACE, Topic.PROJECTOR])
 def test_variances_that_no_rows_have_are_rejected(numbers, topic):
     whole = {"aggregation": "matrix"} if topic is Topic.PROJECTOR else {}
-    server = make_server(make_task(**MODEL, **whole), "bc")
+    task = make_task(**MODEL, **whole)
+    server = make_server(task, dict.fromkeys("bc", PUBLIC))
     server.request()
-    good = forged("c", topic=topic)
+    good = forged("c", topic=topic, of=task)
     with pytest.warns(UserWarning, match="client 'b' was rejected: its variances"):
-        replies = server.collect({"b": forged("b", numbers, topic), "c": good})
+        replies = server.collect({"b": forged("b", numbers, topic, of=task), "c": good})
     assert [reply.client for reply in replies] == ["c"]
 
 
 def test_components_must_be_orthonormal_and_the_model_the_agreed_one():
-    server = make_server(make_task(**MODEL), "bcd")
+    task = make_task(**MODEL)
+    server = make_server(task, dict.fromkeys("bcd", PUBLIC))
     server.request()
-    spoilt = forged("b", values=10.0 * np.eye(2, 6))
-    other = forged("c", (4.0, 2.0))
+    spoilt = forged("b", values=10.0 * np.eye(2, 6), of=task)
+    other = forged("c", (4.0, 2.0), of=task)
     with pytest.warns(UserWarning, match="was rejected"):
-        server.collect({"b": spoilt, "c": other, "d": forged("d")})
+        server.collect({"b": spoilt, "c": other, "d": forged("d", of=task)})
     assert "orthonormal" in server.rejected["b"]
     assert "agreed" in server.rejected["c"]
 
@@ -298,9 +311,9 @@ def test_a_client_is_not_believed_what_it_says_of_itself_alone():
     server = make_server(TWO_STAGE, "abc")
     server.request()
     sent = {
-        "a": forged("a", (4.0, 1.0), n_samples=20_000, mu=1.0),
-        "b": forged("b", (1e9, 1e-9), n_samples=10_000, mu=1.0),
-        "c": forged("c", (4.2, 1.1), n_samples=10_000, mu=1.0),
+        "a": forged("a", (4.0, 1.0), n_samples=20_000, mu=1.0, of=TWO_STAGE),
+        "b": forged("b", (1e9, 1e-9), n_samples=10_000, mu=1.0, of=TWO_STAGE),
+        "c": forged("c", (4.2, 1.1), n_samples=10_000, mu=1.0, of=TWO_STAGE),
     }
     replies = server.collect(sent)
     assert server.pooled_variances(replies) == (4.0, 1.0)
@@ -313,14 +326,15 @@ def test_weights_are_one_over_the_expected_squared_error():
     sizes, budgets = {"a": 30_000, "b": 90_000}, {"a": 2.0, "b": 1.0}
     for parameters in ({"mechanism": "two-stage"}, {"mechanism": "auto"}, MODEL):
         task = make_task(1, **parameters)
-        server = make_server(task, "ab")
+        known = {k: Registration(n, budgets[k], 1e-6) for k, n in sizes.items()}
+        server = make_server(task, known)
         server.request()
         expected = []
         replies = []
         for name, n in sizes.items():
             plan = task.plan(n, budgets[name], 1e-6, "x", False)
             vector = np.eye(1, 6)
-            sent = {"n_samples": n, "mu": plan.mu, "values": vector}
+            sent = {"n_samples": n, "mu": plan.mu, "values": vector, "of": task}
             replies.append(forged(name, **sent))
             pca = DPPCA(1, epsilon=budgets[name], **parameters)
             expected.append(
@@ -337,7 +351,8 @@ def test_weights_are_one_over_the_expected_squared_error():
 
 def test_noisy_projectors_are_averaged_whole():
     task = make_task(**MODEL, aggregation="matrix")
-    server, clients = make_server(task), make_clients(task, n=N_ROWS, epsilon=100.0)
+    clients = make_clients(task, epsilon=100.0)
+    server = make_server(task, registered(clients))
     request = server.request()
     with record_releases():
         replies = server.collect(answers(clients, request))
@@ -351,7 +366,8 @@ def test_noisy_projectors_are_averaged_whole():
 
 def test_covariances_of_the_model_are_averaged():
     task = make_task(**MODEL, model_covariance=True)
-    server, clients = make_server(task), make_clients(task, n=N_ROWS, epsilon=1e8)
+    clients = make_clients(task, epsilon=1e8)
+    server = make_server(task, registered(clients))
     server.collect(answers(clients, server.request()))
     replies = server.collect(answers(clients, server.request(BASIS)))
     found = server.aggregate_covariances(replies)
@@ -369,7 +385,9 @@ def test_a_server_is_told_no_eigengap():
         pytest.warns(UserWarning, match="rejected"),
         pytest.raises(FederationError, match="not that to step 0"),
     ):
-        server.collect({"b": forged(topic=Topic.COMPONENTS, numbers=(0.1, 0.5, 0.1))})
+        server.collect(
+            {"b": forged(numbers=(0.1, 0.5, 0.1), topic=Topic.COMPONENTS, of=TWO_STAGE)}
+        )
 
 
 def test_weighted_medians():
@@ -438,14 +456,14 @@ def test_the_printed_noise_is_refused_where_it_hides_nothing():
 @pytest.mark.filterwarnings("default:.*that is what holds of the noise")
 def test_a_client_is_told_what_holds_of_the_printed_noise():
     paper = {**MODEL, "calibration": "paper"}
+    task, accountant = make_task(**paper), PrivacyAccountant(1.0)
     with pytest.warns(PrivacyLeakWarning, match="client 'a' .*, not 1:.*paper"):
-        client = make_client(make_task(**paper), epsilon=1.0)
+        client = make_client(task, epsilon=1.0, accountant=accountant)
     assert client.plan.epsilon > 1.0
-    accountant = PrivacyAccountant(1.0)
-    client = make_client(make_task(**paper), epsilon=1.0, accountant=accountant)
     with pytest.raises(PrivacyBudgetError), record_releases() as released:
-        client.respond(Request(SESSION, 0, Topic.SUBSPACE))
+        client.respond(ask(task, 0, Topic.SUBSPACE))
     assert not released
+    assert len(accountant.ledger) == 0
 
 
 @pytest.mark.parametrize("n", [2, 50, 400])

@@ -9,7 +9,7 @@ import pytest
 
 from skdpspectral.federation import MessageError, Reply, Request, Topic
 
-SESSION = bytes(range(16))
+SESSION, TASK = bytes(range(16)), bytes(range(50, 66))
 RNG = np.random.default_rng(0)
 NUMBERS = {Topic.COMPONENTS: (0.1, 0.5, 0.01), Topic.MATRIX: (0.1, 0.5, 0.01)}
 NUMBERS |= {Topic.POWER: (0.2,), Topic.MEAN: ()}
@@ -20,6 +20,7 @@ def reply(topic=Topic.COMPONENTS, values=None, numbers=None, **changes):
     values = RNG.normal(size=(2, 5)) if values is None else values
     content = {
         "session": SESSION,
+        "task": TASK,
         "step": 1,
         "topic": topic,
         "client": "north",
@@ -38,8 +39,8 @@ MESSAGES = {
     "projector": reply(Topic.PROJECTOR, RNG.normal(size=15)),
     "mean": reply(Topic.MEAN, RNG.normal(size=5)),
     "power": reply(Topic.POWER, client="\u00e9t\u00e9", mu=float("inf")),
-    "request": Request(SESSION, 0, Topic.COMPONENTS),
-    "basis": Request(SESSION, 2**32 - 1, Topic.POWER, RNG.normal(size=(5, 2))),
+    "request": Request(SESSION, TASK, 0, Topic.COMPONENTS),
+    "basis": Request(SESSION, TASK, 2**32 - 1, Topic.POWER, RNG.normal(size=(5, 2))),
 }
 
 
@@ -100,7 +101,7 @@ def mutate(data, rng):
         del data[start : start + rng.integers(1, 16)]
     else:
         # A header that promises other lengths.
-        offset = rng.choice([8, 36, 38, 56, 60])
+        offset = rng.choice([8, 52, 54, 72, 76])
         struct.pack_into("<I", data, offset, int(rng.integers(2**32)))
     return bytes(data)
 
@@ -146,6 +147,7 @@ def test_mutations_with_a_right_digest_are_refused_or_whole():
 
 BAD_REPLIES = {
     "session": {"session": b"short"},
+    "task must be 16 bytes": {"task": b"short"},
     "step": {"step": -1},
     "topic": {"topic": 99},
     "printable": {"client": ""},
@@ -178,14 +180,14 @@ BAD_BYTES = {
     "must be bytes": "text",
     "too short": b"SKDF",
     "no message": damaged(0, 0),
-    "of version 2, this release reads 1": damaged(4, 2),
+    "of version 1, this release reads 2": damaged(4, 1),
     "no Reply": damaged(5, 1),
     "unknown topic": damaged(6, 77),
     "no valid shape": damaged(7, 3),
     "not the length": damaged(8, 99, "Q"),
-    "no valid length": damaged(36, 65, "H"),
-    "not its length": damaged(56, 3, "I"),
-    "mu must be": damaged(48, -1.0, "d"),
+    "no valid length": damaged(52, 65, "H"),
+    "not its length": damaged(72, 3, "I"),
+    "mu must be": damaged(64, -1.0, "d"),
     "damaged": MESSAGES["components"].to_bytes()[:-1] + b"\0",
     "no Reply.*": MESSAGES["request"].to_bytes(),
 }

@@ -5,7 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
-from federation_tools import SESSION, answers, make_clients, make_server, make_task
+from federation_tools import (
+    SESSION,
+    answers,
+    make_clients,
+    make_server,
+    make_task,
+    noise_std,
+)
 
 from skdpspectral import _spectral
 from skdpspectral.federation import FederationError, MessageError, Reply, Server, Topic
@@ -22,19 +29,25 @@ def good():
     return server, answers(clients, request)
 
 
-def forged(name="b", shape=(2, 6), **changes):
+def forged(name="b", shape=(2, 6), of=TASK, **changes):
+    """A reply that is right, but for the changes."""
     values = np.linalg.qr(np.random.default_rng(0).normal(size=shape[::-1]))[0].T
     content = {
         "session": SESSION,
+        "task": of.digest,
         "step": 0,
         "topic": Topic.COMPONENTS,
         "client": name,
         "n_samples": 50,
         "mu": 0.2,
-        "numbers": (0.1, 0.5, 0.1),
         "values": values,
     }
-    return Reply(**{**content, **changes})
+    content |= changes
+    noise = 1.0
+    if "numbers" not in changes:
+        noise = noise_std(of, content["n_samples"], content["mu"])
+    numbers = (noise, 0.4, 0.1) if content["topic"] is Topic.COMPONENTS else (noise,)
+    return Reply(**{"numbers": numbers, **content})
 
 
 def without_finite(data):
@@ -66,7 +79,12 @@ BAD = {
     "shape (1, 6)": lambda data: forged(shape=(1, 6)).to_bytes(),
     "not orthonormal": lambda data: forged(values=10 * np.eye(2, 6)),
     "are not orthonormal": lambda data: forged(values=np.ones((2, 6)) / 6**0.5),
-    "negative standard deviation": lambda data: forged(numbers=(-0.1, 0.5, 0.1)),
+    "has a standard deviation of -0.1": lambda data: forged(numbers=(-0.1, 0.5, 0.1)),
+    "has a standard deviation of 0,": lambda data: forged(numbers=(0.0, 0.5, 0.1)),
+    "eigenvalues": lambda data: forged(numbers=(noise_std(TASK), 1e9, 0.1)),
+    "another task": lambda data: forged(of=make_task(n_rounds=2)),
+    "no plan of the task": lambda data: forged(numbers=(1.0, 0.5, 0.1), mu=1e-300),
+    "below n_components": lambda data: forged(n_samples=1),
 }
 
 
@@ -133,11 +151,11 @@ def test_a_client_does_not_change_its_size_or_budget(changes):
     server.request()
     server.collect({"b": forged()})
     server.request(np.eye(6, 2))
-    power = {"topic": Topic.POWER, "numbers": (0.1,), "step": 1}
+    power = {"topic": Topic.POWER, "step": 1}
     answer = forged(values=np.ones((6, 2)), **power, **changes)
     with (
         pytest.warns(UserWarning, match="was rejected"),
-        pytest.raises(FederationError, match="changed"),
+        pytest.raises(FederationError, match="its number of rows or its budget"),
     ):
         server.collect({"b": answer})
 
@@ -170,43 +188,47 @@ def test_bad_servers(says, changes):
 
 def test_weights_are_one_over_the_variance():
     """By the formula, from what was sent; an uninformative client counts little."""
-    server = make_server(make_task(1), "ab", eigengap=0.4)
+    task = make_task(1)
+    server = make_server(task, "ab", eigengap=0.4)
     server.request()
-    sent = [
-        forged(n, (1, 6), n_samples=k, numbers=(s, 0.5, 0.1))
-        for n, k, s in (("a", 1000, 0.01), ("b", 100, 0.02))
-    ]
+    sizes = {"a": (1000, 0.1), "b": (100, 0.5)}
+    sent = [forged(k, (1, 6), task, n_samples=n, mu=mu) for k, (n, mu) in sizes.items()]
     replies = server.collect({"a": sent[0], "b": sent[1].to_bytes()})
-    expected = [2 * 0.5 * 0.1 / n + s**2 for n, s in ((1000, 0.01), (100, 0.02))]
+    expected = [
+        2 * 0.5 * 0.1 / n + noise_std(task, n, mu) ** 2 for n, mu in sizes.values()
+    ]
     expected = _spectral.inverse_variance_weights(expected)
     assert np.allclose(server.subspace_weights(replies), expected)
-    equal = make_server(make_task(1), "ab", weights="equal")
+    equal = make_server(task, "ab", weights="equal")
     assert np.array_equal(equal.subspace_weights(replies), [0.5, 0.5])
 
 
 def test_the_gap_is_taken_from_what_was_sent():
     """Large clients without noise say what the spectrum is."""
-    given = make_server(make_task(1), "ab", eigengap=0.4)
-    taken = make_server(make_task(1), "ab")
+    task = make_task(1)
+    given = make_server(task, "ab", eigengap=0.3)
+    taken = make_server(task, "ab")
     replies = [
-        forged(n, (1, 6), n_samples=10**k, numbers=(10.0**-k, 0.5, 0.1))
-        for n, k in (("a", 6), ("b", 2))
+        forged(n, (1, 6), task, n_samples=10**k, mu=mu)
+        for n, k, mu in (("a", 6, 10.0), ("b", 2, 1.0))
     ]
     weights = [server.subspace_weights(replies) for server in (given, taken)]
     assert np.allclose(*weights, rtol=1e-3)
 
 
 def test_products_are_averaged_by_rows_and_noise():
-    server = make_server(make_task(2, start=False, n_rounds=1), "ab")
+    task = make_task(2, start=False, n_rounds=1)
+    server = make_server(task, "ab")
     server.request(np.eye(6, 2))
-    power = {"topic": Topic.POWER, "shape": (6, 2)}
-    values = np.random.default_rng(1).normal(size=(2, 6, 2))
+    values = 0.1 * np.random.default_rng(1).normal(size=(2, 6, 2))
+    sizes = {"a": (100, 0.1), "b": (300, 0.5)}
     replies = [
-        forged(n, values=v, n_samples=k, numbers=(s,), **power)
-        for n, v, k, s in (("a", values[0], 100, 0.1), ("b", values[1], 300, 0.02))
+        forged(k, values=v, of=task, n_samples=n, mu=mu, topic=Topic.POWER)
+        for v, (k, (n, mu)) in zip(values, sizes.items(), strict=True)
     ]
     replies = server.collect({r.client: r for r in replies})
-    weights = 1 / np.array([1 / 600 + 0.01, 1 / 1800 + 0.0004])
+    variances = [1 / (6 * n) + noise_std(task, n, mu) ** 2 for n, mu in sizes.values()]
+    weights = 1 / np.array(variances)
     weights /= weights.sum()
     expected = weights[0] * values[0] + weights[1] * values[1]
     assert np.allclose(server.aggregate_products(replies), expected)
@@ -227,7 +249,7 @@ def test_matrices_and_projectors_agree_without_noise():
 
 
 @pytest.mark.parametrize("aggregation", ["matrix", "projector"])
-@pytest.mark.parametrize("numbers", [(0.1, 0.5, 0.1), (1e200, 0.5, 0.1)])
+@pytest.mark.parametrize("numbers", [None, (1e200, 0.5, 0.1)])
 def test_no_client_makes_a_result_overflow(aggregation, numbers):
     """A liar may spoil a result, but not make it one of infinities."""
     task = make_task(aggregation=aggregation)
@@ -236,9 +258,10 @@ def test_no_client_makes_a_result_overflow(aggregation, numbers):
     topic, values = Topic.COMPONENTS, np.eye(2, 6)
     if aggregation == "matrix":
         topic, values = Topic.MATRIX, np.full(21, 1e300)
-    elif numbers[0] < 1.0:
+    elif numbers is None:
         values = 1e300 * values
-    found["b"] = forged(topic=topic, values=values, numbers=numbers)
+    numbers = numbers or (noise_std(task), 0.4, 0.1)
+    found["b"] = forged(of=task, topic=topic, values=values, numbers=numbers)
     with pytest.warns(UserWarning, match="'b' was rejected: its"):
         replies = server.collect(found)
     assert np.isfinite(server.aggregate(replies)[0]).all()

@@ -35,15 +35,14 @@ def test_a_forked_release_lets_nothing_out():
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_forked_client_answers_nothing(begun):
     X = np.random.default_rng(0).normal(size=(50, 3))
-    client = LocalClient("north", X, make_task(1, 3, n_rounds=1))
+    task = make_task(1, 3, n_rounds=1)
+    client = LocalClient("north", X, task)
     session = b"s" * 16
-    start = Request(session=session, step=0, topic=Topic.COMPONENTS)
+    start = Request(session, task.digest, 0, Topic.COMPONENTS)
     if begun:
         client.respond(start)
     asked = start
     if begun:
-        asked = Request(
-            session=session, step=1, topic=Topic.POWER, basis=np.eye(3)[:, :1]
-        )
+        asked = Request(session, task.digest, 1, Topic.POWER, np.eye(3)[:, :1])
     assert in_child(lambda: client.respond(asked)) == 0
     assert client.respond(asked).values.size

@@ -606,6 +606,7 @@ EXACT |= {
 _CLIENT = "federation/test_client.py::test_"
 _MECHANISMS = "federation/test_client_mechanisms.py::test_"
 _ESTIMATOR = "test_federated_pca.py::test_"
+_AGREEMENT = "federation/test_agreement.py::test_"
 
 # Of clients and servers.
 EXACT |= {
@@ -722,6 +723,77 @@ EXACT |= {
         "",
         "privacy/test_accountant_composition.py::"
         "test_a_ledger_of_users_takes_no_word_about_rows",
+    ),
+}
+
+# Of what parties believe of each other.
+EXACT |= {
+    "a request of another task answered": Mutant(
+        "federation/_client.py",
+        "if request.task != self.task.digest:",
+        "if False:",
+        f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
+    ),
+    "a reply of another task used": Mutant(
+        "federation/_server.py",
+        "if answer.task != self.task.digest:",
+        "if False:",
+        f"{_AGREEMENT}the_server_names_who_has_another_task",
+    ),
+    "a digest that leaves a scaling out": Mutant(
+        "federation/_task_form.py",
+        "rows.centred, rows.scale_by_bounds)",
+        "rows.centred, False)",
+        "federation/test_tasks.py::test_whatever_differs_has_another_digest",
+    ),
+    "a claimed noise believed": Mutant(
+        "federation/_limits.py",
+        "if not _close(claimed, noise_std):",
+        "if False:",
+        f"{_AGREEMENT}a_claimed_noise_must_be_that_of_the_plan",
+    ),
+    "values up to a hundred times the noise": Mutant(
+        "federation/_limits.py",
+        "_DEVIATIONS = 12.0",
+        "_DEVIATIONS = 100.0",
+        f"{_AGREEMENT}the_limits_are_12_deviations_and_no_more",
+    ),
+    "values of a norm that noise does not have": Mutant(
+        "federation/_limits.py",
+        "possible &= np.linalg.norm(values) <= longest * (1.0 + _ROUNDING)",
+        "pass",
+        f"{_AGREEMENT}many_large_entries_are_refused_by_their_norm",
+    ),
+    "rows and budget that were not registered": Mutant(
+        "federation/_limits.py",
+        "if reply.n_samples != self.n_samples or not _close(reply.mu, self.mu):",
+        "if False:",
+        f"{_AGREEMENT}a_registered_client_is_held_to_its_numbers",
+    ),
+    "clients of a model that nobody registered": Mutant(
+        "federation/_server.py",
+        "        elif task.mechanism.spiked:",
+        "        elif False:",
+        f"{_AGREEMENT}a_model_needs_clients_that_are_registered",
+    ),
+    "a claim registered for what was asked": Mutant(
+        "federation/_client.py",
+        "Registration(len(self._X), self._epsilon, self.plan.delta)",
+        "Registration(len(self._X), self.plan.epsilon, self.plan.delta)",
+        f"{_AGREEMENT}what_is_registered_is_the_budget_that_was_asked_for",
+    ),
+    "a start of dependent rows": Mutant(
+        "federation/_rounds.py",
+        "if not _spectral.independent_columns(start.T):",
+        "if False:",
+        "federation/test_rounds.py::test_dependent_rows_are_no_start",
+    ),
+    "a length in half-widths": Mutant(
+        "federation/_make_task.py",
+        'check_real("projection_norm", projection_norm) / rows.unit',
+        'check_real("projection_norm", projection_norm)',
+        "federation/test_tasks.py::"
+        "test_lengths_are_in_units_of_the_data_as_those_of_the_estimator",
     ),
 }
 

@@ -1,0 +1,271 @@
+"""The server's steps of a whole task: what to send next, and what is made of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import _spectral
+from ..mechanisms import check_count
+from ._messages import MessageError, Reply, Request, Topic
+from ._server import Server
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedResult:
+    """What a task has led to, in units of the data.
+
+    Parameters
+    ----------
+    components : ndarray of shape (r, p)
+        Orthonormal rows, leading first.
+    mean : ndarray of shape (p,)
+        Mean of the clients' private means by their numbers of rows; without private
+        means the middle of the bounds, or zero.
+    explained_variance : ndarray of shape (r,) or None
+        Variances along the components: of a released covariance; after rounds, of the
+        last round (of unit rows without a `clip_norm`). None without either.
+    noise_variance : float or None
+        Variance across the components, where clients release or agree on it; None with
+        ``mechanism="gaussian"``.
+    weights : ndarray of shape (m,) or None
+        Weights of `clients` in the components; None after rounds, which each have
+        their own.
+    support : ndarray of bool of shape (p,) or None
+        Features that the components use, after rounds; None otherwise.
+    clients : tuple of str
+        Clients that are in the components; after rounds, those that answered to the
+        end.
+    rejected : dict of str to str
+        Why each of the others is not, or what failed later.
+    """
+
+    components: np.ndarray
+    mean: np.ndarray
+    explained_variance: np.ndarray | None
+    noise_variance: float | None
+    weights: np.ndarray | None
+    support: np.ndarray | None
+    clients: tuple[str, ...]
+    rejected: dict[str, str]
+
+
+class Rounds:
+    """All requests of a task, one after the other, and the result of their answers.
+
+    The loop is the transport's: as long as there is something to ask for, it sends
+    :meth:`request` to ``server.clients`` and hands what came back to :meth:`collect`.
+    Nothing here costs any privacy; a basis that is sent is made of releases, or public.
+
+    Parameters
+    ----------
+    server : Server
+        Who asks; new, with ``server.task``.
+    n_nonzero_features : int or None, default=None
+        For a task with rounds: features that components may use, at least
+        ``n_components``. None keeps all.
+    init : array-like of shape (n_components, n_features) or None, default=None
+        For a task with rounds and no start: public rows to start from, linearly
+        independent.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or of no use for the task.
+
+    See Also
+    --------
+    InProcessSession : A transport within one process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.federation import LocalClient, Rounds, Server, make_task
+    >>> task = make_task(1, 5, n_rounds=1)
+    >>> rows = np.random.default_rng(0).normal(size=(2, 5000, 5)) * [1, 9, 1, 1, 1]
+    >>> clients = {name: LocalClient(name, X, task) for name, X in zip("ab", rows)}
+    >>> rounds = Rounds(Server(list(clients), task), n_nonzero_features=1)
+    >>> while not rounds.done:
+    ...     request = rounds.request().to_bytes()
+    ...     rounds.collect({n: c.respond(request) for n, c in clients.items()})
+    >>> rounds.result().components
+    array([[0., 1., 0., 0., 0.]])
+    """
+
+    def __init__(self, server: Server, *, n_nonzero_features=None, init=None):
+        task = server.task
+        if task.n_rounds == 0 and not (n_nonzero_features is None and init is None):
+            raise ValueError(
+                "n_nonzero_features and init have no use for a task without rounds; "
+                "leave them None"
+            )
+        if task.start != (init is None):
+            raise ValueError(
+                "init is needed for a task without a start, and for no other"
+            )
+        self.server = server
+        self._n_kept = kept_features(task, n_nonzero_features)
+        self._basis = None if task.start else public_start(task, init)
+        self._present: Request | None = None
+        self._n_done, self._first, self._used = 0, [], ()
+        self._mean = self._weights = self._values = self._support = None
+
+    @property
+    def done(self) -> bool:
+        """Whether all of the task was asked for and answered."""
+        return self._n_done == len(self.server.task.topics)
+
+    def request(self) -> Request:
+        """Return what to send to ``server.clients``; the same until it is answered.
+
+        Returns
+        -------
+        Request
+            To be sent, as it is or by its byte form.
+
+        Raises
+        ------
+        MessageError
+            If nothing is left to ask for.
+        """
+        if self._present is None:
+            basis = None
+            if not self.done and self._topic in (Topic.POWER, Topic.COVARIANCE):
+                basis = self._present_basis()
+            self._present = self.server.request(basis)
+        return self._present
+
+    def collect(self, answers: Mapping[str, object]) -> None:
+        """Use the answers to the present request.
+
+        Parameters
+        ----------
+        answers : mapping of str to bytes, Reply, exception or None
+            As for :meth:`Server.collect`.
+
+        Raises
+        ------
+        FederationError
+            If fewer than ``server.min_clients`` are left.
+        MessageError
+            If nothing was asked for since the last answers.
+        """
+        if self._present is None:
+            raise MessageError("nothing was asked for since the last answers")
+        replies = self.server.collect(answers)
+        use = {
+            Topic.MEAN: self._use_means,
+            Topic.POWER: self._use_products,
+            Topic.COVARIANCE: self._use_covariances,
+        }
+        use.get(self._topic, self._use_start)(replies)
+        self._n_done += 1
+        self._present = None
+
+    def result(self) -> FederatedResult:
+        """Return what the whole task has led to.
+
+        Raises
+        ------
+        MessageError
+            If there is something left to ask for.
+        """
+        if not self.done:
+            raise MessageError("there is no result yet: the task is not done")
+        server, rows = self.server, self.server.task.rows
+        components = _spectral.flip_signs(self._present_basis().T)
+        noise = None
+        if not server.task.second_moment:
+            noise = server.pooled_variances(self._first)[1] * rows.unit**2
+        return FederatedResult(
+            components,
+            rows.to_data_units(self._mean),
+            self._values,
+            noise,
+            self._weights,
+            self._support,
+            server.clients if server.task.n_rounds else self._used,
+            dict(server.rejected),
+        )
+
+    # -- what is made of answers -------------------------------------------------------
+
+    @property
+    def _topic(self) -> Topic:
+        return self.server.task.topics[self._n_done]
+
+    def _present_basis(self) -> np.ndarray:
+        """Return the columns that are best so far, of shape (p, r)."""
+        if self._basis is None:
+            self._basis = self._made_of_start()
+        return self._basis
+
+    def _made_of_start(self) -> np.ndarray:
+        """Make a basis of the first answers of those that are still there."""
+        server, task = self.server, self.server.task
+        # A client that failed since, with its mean, is in no part of the result.
+        left = set(server.clients)
+        self._first = [reply for reply in self._first if reply.client in left]
+        self._used = tuple(reply.client for reply in self._first)
+        if task.n_rounds and task.aggregation == "matrix":
+            matrix = server.aggregate_matrices(self._first)
+            return _spectral.sparse_subspace(matrix, task.n_components, self._n_kept)
+        components, weights = server.aggregate(self._first)
+        self._weights = None if task.n_rounds else weights
+        return components.T
+
+    def _use_start(self, replies: list[Reply]) -> None:
+        self._first = replies
+
+    def _use_means(self, replies: list[Reply]) -> None:
+        self._mean = self.server.aggregate_means(replies)
+
+    def _use_products(self, replies: list[Reply]) -> None:
+        product = self.server.aggregate_products(replies)
+        found = _spectral.truncated_basis(product, self._n_kept)
+        self._basis, values, self._support = found
+        self._values = values * self.server.task.rows.variance_unit**2
+
+    def _use_covariances(self, replies: list[Reply]) -> None:
+        """Turn the components to the axes of a covariance within them."""
+        moment = self.server.aggregate_covariances(replies)
+        values, axes = _spectral.top_eigh(moment, len(moment))
+        self._values = np.maximum(values, 0.0) * self.server.task.rows.unit**2
+        self._basis = (axes @ self._present_basis().T).T
+
+
+def kept_features(task, n_nonzero_features) -> int:
+    """Return the number of features that components may use, or an error."""
+    p, rank = task.rows.n_features, task.n_components
+    if n_nonzero_features is None:
+        return p
+    kept = check_count("n_nonzero_features", n_nonzero_features)
+    if not rank <= kept <= p:
+        raise ValueError(
+            f"n_nonzero_features={kept} must be between n_components={rank} and "
+            f"n_features={p}, or None"
+        )
+    return kept
+
+
+def public_start(task, init) -> np.ndarray:
+    """Return orthonormal columns that span public rows, or an error."""
+    try:
+        start = np.asarray(init)
+        start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
+    except (TypeError, ValueError, OverflowError):
+        start = None
+    shape = (task.n_components, task.rows.n_features)
+    if start is None or start.shape != shape or not np.isfinite(start).all():
+        raise ValueError(
+            'init must be "private", or finite numbers of shape (n_components, '
+            f"n_features) = {shape}, which are public"
+        )
+    if not _spectral.independent_columns(start.T):
+        raise ValueError(
+            "init must have linearly independent rows, none of them zero: each is a "
+            'component to start from; give others, or init="private"'
+        )
+    return _spectral.orthonormal_columns(start.T)[0]

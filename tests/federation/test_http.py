@@ -1,0 +1,341 @@
+"""Whole federations over HTTP on the loopback, by the transport of the examples.
+
+Each site has its rows and its ledger. Those that die in the middle or lie are processes
+of their own, and in one federation all are. The guide's own code is run too.
+"""
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+
+import skdpspectral
+from skdpspectral import PrivacyAccountant
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.federation import (
+    FederationError,
+    LocalClient,
+    Registration,
+    Rounds,
+    Server,
+    SpectralTask,
+    make_task,
+)
+from skdpspectral.metrics import subspace_distance
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+pytestmark = pytest.mark.skipif(
+    not (EXAMPLES / "http_transport.py").exists(), reason="the examples are not here"
+)
+
+SIZE, P = 3000, 8
+# A site: rows of its own, a ledger of its own, and what it does with a request.
+SITE = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from http_transport import serve
+from skdpspectral import PrivacyAccountant
+from skdpspectral.federation import LocalClient, Reply, SpectralTask
+from skdpspectral.datasets import make_spiked_covariance
+
+name, folder, mode = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+task = SpectralTask.from_bytes((folder / f"{name}.task").read_bytes())
+rows = np.load(folder / f"{name}.npy")
+accountant = PrivacyAccountant(2.0, 1e-5, path=folder / f"{name}.db")
+client = LocalClient(name, rows, task, epsilon=2.0, accountant=accountant)
+respond, count = client.respond, []
+
+
+def act(request):
+    count.append(1)
+    if mode == "dies" and len(count) == 2:
+        os._exit(9)
+    reply = respond(request)
+    if mode == "dies after its release" and len(count) == 2:
+        os._exit(9)
+    if mode == "lies" and len(count) == 2:
+        content = {k: v for k, v in vars(reply).items()}
+        return Reply(**{**content, "values": 1e100 * reply.values})
+    if mode == "boasts":
+        content = {k: v for k, v in vars(reply).items()}
+        return Reply(**{**content, "n_samples": 10**12})
+    return reply
+
+
+client.respond = act
+site = serve(client)
+print(site.server_port, flush=True)
+site.serve_forever()
+"""
+
+
+@pytest.fixture
+def transport(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    import http_transport
+
+    return http_transport
+
+
+class Sites:
+    """Servers of one client each: honest ones in threads, others as processes."""
+
+    def __init__(self, folder, serve):
+        self.folder, self.serve = folder, serve
+        self.processes, self.threads, self.addresses = {}, {}, {}
+
+    def start(self, name, rows, task, mode=None):
+        if mode is not None:
+            return self._start_process(name, rows, task, mode)
+        accountant = self.ledger(name)
+        client = LocalClient(name, rows, task, epsilon=2.0, accountant=accountant)
+        site = self.serve(client)
+        Thread(target=site.serve_forever, daemon=True).start()
+        self.threads[name] = site
+        self.addresses[name] = ("127.0.0.1", site.server_port)
+
+    def _start_process(self, name, rows, task, mode):
+        (self.folder / f"{name}.task").write_bytes(task.to_bytes())
+        np.save(self.folder / f"{name}.npy", rows)
+        paths = [str(EXAMPLES), str(Path(skdpspectral.__file__).parents[1])]
+        process = subprocess.Popen(
+            [sys.executable, "-c", SITE, name, str(self.folder), mode],
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "1"},
+        )
+        self.processes[name] = process
+
+    def wait(self):
+        for name, process in self.processes.items():
+            port = int(process.stdout.readline())
+            self.addresses[name] = ("127.0.0.1", port)
+
+    def ledger(self, name):
+        return PrivacyAccountant(2.0, 1e-5, path=self.folder / f"{name}.db")
+
+    def stop(self):
+        for site in self.threads.values():
+            site.shutdown()
+            site.server_close()
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+@pytest.fixture
+def sites(tmp_path, transport):
+    made = Sites(tmp_path, transport.serve)
+    yield made
+    made.stop()
+
+
+X, TRUTH = make_spiked_covariance(3 * SIZE, P, random_state=0)
+ROWS = dict(zip(["north", "east", "south"], np.split(X, 3), strict=True))
+REGISTERED = {name: Registration(SIZE, 2.0, 1e-6) for name in ROWS}
+SPARSE = np.eye(1, P, 2)
+
+
+def sparse_rows():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3 * SIZE, P))
+    rows[:, 2] *= 4.0
+    return dict(zip(ROWS, np.split(rows, 3), strict=True))
+
+
+FEDERATIONS = {
+    "components": ({"bounds": (-20, 20)}, {}, TRUTH),
+    "covariance": ({"bounds": (-20, 20), "projection_norm": 11.0}, {}, TRUTH),
+    "rounds": (
+        {"n_rounds": 2, "aggregation": "matrix"},
+        {"n_nonzero_features": 1},
+        SPARSE,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FEDERATIONS)
+def test_federations_of_all_three_estimators(name, sites, transport):
+    given, steps, truth = FEDERATIONS[name]
+    task = make_task(1, P, **given)
+    rows = sparse_rows() if name == "rounds" else ROWS
+    for site, own in rows.items():
+        sites.start(site, own, task, "honest" if name == "rounds" else None)
+    sites.wait()
+    rounds = Rounds(Server(REGISTERED, task), **steps)
+    found = transport.run(rounds, sites.addresses)
+    assert found.clients == tuple(ROWS)
+    assert found.rejected == {}
+    assert subspace_distance(found.components, truth) < 0.15
+    if name == "covariance":
+        assert found.explained_variance[0] == pytest.approx(11.0, rel=0.25)
+    if name == "rounds":
+        assert np.flatnonzero(found.support).tolist() == [2]
+    for site in ROWS:
+        ledger = sites.ledger(site).ledger
+        assert len(ledger) == 1
+        assert ledger.epsilon[0] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("dies", "it failed with"),
+        ("dies after its release", "it failed with"),
+        ("lies", "its values are beyond the public bound"),
+        ("boasts", "its number of rows or its budget"),
+    ],
+)
+def test_a_site_that_dies_or_lies_is_left_out(mode, reason, sites, transport):
+    """The others end the session; every budget is spent exactly once."""
+    task = make_task(1, P, n_rounds=2, aggregation="matrix")
+    rows = sparse_rows()
+    for site, own in rows.items():
+        sites.start(site, own, task, mode if site == "east" else None)
+    sites.wait()
+    rounds = Rounds(Server(REGISTERED, task, min_clients=2), n_nonzero_features=1)
+    with pytest.warns(UserWarning, match=f"client 'east' was rejected: {reason}"):
+        found = transport.run(rounds, sites.addresses)
+    assert found.clients == ("north", "south")
+    assert list(found.rejected) == ["east"]
+    assert subspace_distance(found.components, SPARSE) < 0.15
+    assert [len(sites.ledger(site).ledger) for site in ROWS] == [1, 1, 1]
+
+
+def test_a_site_with_another_task_refuses_and_spends_nothing(sites, transport):
+    task = make_task(1, P, bounds=(-20, 20))
+    for site, own in ROWS.items():
+        mine = make_task(1, P, bounds=(-20, 2000)) if site == "south" else task
+        sites.start(site, own, mine)
+    sites.wait()
+    says = "client 'south' was rejected: it refused the request: .*another task"
+    with pytest.warns(UserWarning, match=says):
+        found = transport.run(Rounds(Server(REGISTERED, task)), sites.addresses)
+    assert found.clients == ("north", "east")
+    assert [len(sites.ledger(site).ledger) for site in ROWS] == [1, 1, 0]
+
+
+def test_too_few_sites_are_an_error_that_names_them(sites, transport):
+    task = make_task(1, P, n_rounds=1)
+    for site, own in ROWS.items():
+        sites.start(site, own, task, "dies" if site != "north" else None)
+    sites.wait()
+    rounds = Rounds(Server(REGISTERED, task, min_clients=2))
+    with (
+        pytest.warns(UserWarning, match="was rejected"),
+        pytest.raises(FederationError, match=r"min_clients=2.*'east'.*'south'"),
+    ):
+        transport.run(rounds, sites.addresses)
+
+
+# -- the transport itself --------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serving(transport, client):
+    site = transport.serve(client)
+    thread = Thread(target=site.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield ("127.0.0.1", site.server_port)
+    finally:
+        site.shutdown()
+        site.server_close()
+        thread.join()
+
+
+class Client:
+    """What `serve` needs of a client, and what a test makes of it."""
+
+    task = make_task(1, P)
+
+    def __init__(self, respond):
+        self.respond = respond
+
+
+def test_a_slow_site_does_not_hold_up_the_others(transport):
+    task = Client.task
+    honest = LocalClient("north", ROWS["north"], task)
+    slow = Client(lambda request: time.sleep(3))
+    server = Server(["north", "east"], task)
+    with serving(transport, honest) as a, serving(transport, slow) as b:
+        start = time.monotonic()
+        answers = transport.exchange(
+            {"north": a, "east": b}, server.request(), task, timeout=1.0
+        )
+        assert time.monotonic() - start < 2.5
+    with pytest.warns(UserWarning, match="'east' was rejected"):
+        assert len(server.collect(answers)) == 1
+
+
+def test_a_site_tells_nothing_of_an_error(transport):
+    def fails(request):
+        raise RuntimeError("row 3.25")
+
+    server = Server(["a"], Client.task)
+    with serving(transport, Client(fails)) as address:
+        answers = transport.exchange({"a": address}, server.request(), Client.task)
+    assert "3.25" not in repr(answers)
+    with (
+        pytest.warns(UserWarning, match="it failed with HTTPException"),
+        pytest.raises(FederationError),
+    ):
+        server.collect(answers)
+
+
+def test_a_request_that_is_too_long_is_refused_unread(transport):
+    from http.client import HTTPConnection
+
+    client = LocalClient("a", ROWS["north"], Client.task)
+    with serving(transport, client) as address:
+        for announced in (str(10**12), "-5"):
+            connection = HTTPConnection(*address, timeout=10)
+            connection.putrequest("POST", "/")
+            connection.putheader("Content-Length", announced)
+            connection.endheaders()
+            connection.send(bytes(100_000))
+            reply = connection.getresponse()
+            assert reply.status == 409
+            reply.read()
+            connection.close()
+
+
+# -- the guide -------------------------------------------------------------------------
+
+
+def guide_blocks():
+    """Code and expected output of the part of the guide on other machines."""
+    text = (ROOT / "doc" / "user_guide" / "federated.rst").read_text()
+    part = text.split(".. _guide_federated_http:")[1]
+    pattern = r"\.\. (testcode|testoutput)::\n\n((?:    .*\n|\n)+)"
+    for kind, body in re.findall(pattern, part):
+        yield kind, re.sub(r"^    ", "", body, flags=re.MULTILINE).strip()
+
+
+@pytest.mark.filterwarnings("ignore:client .* was rejected")
+def test_the_guide_runs_as_it_is(transport):
+    space, printed, compared = {}, "", 0
+    for kind, body in guide_blocks():
+        if kind == "testcode":
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(body, space)
+            printed = out.getvalue().strip()
+        else:
+            assert printed == body
+            compared += 1
+    assert compared == 2
+
+
+def test_a_task_travels_as_bytes(tmp_path):
+    task = make_task(1, P, bounds=(-20, 20), n_rounds=2)
+    (tmp_path / "task").write_bytes(task.to_bytes())
+    assert SpectralTask.from_bytes((tmp_path / "task").read_bytes()) == task

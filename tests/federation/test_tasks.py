@@ -1,0 +1,272 @@
+"""Tasks: one byte form for what means the same, and nothing else is taken for one."""
+
+import contextlib
+import copy
+import hashlib
+import pickle
+import struct
+
+import numpy as np
+import pytest
+
+from skdpspectral import FederatedDPPCA, SparseDPPCA
+from skdpspectral.federation import (
+    InProcessSession,
+    LocalClient,
+    MessageError,
+    Rounds,
+    Server,
+    SpectralTask,
+    make_task,
+)
+
+MODEL = {"mechanism": "spiked", "signal_variance": [4.0, 2.0], "noise_variance": 1.0}
+SIDES = np.array([[-3.0, -2.0, -1.0, 0.0, -5.0], [1.0, 2.0, 7.0, 0.0, 5.0]])
+PARAMETERS = {
+    "plain": {},
+    "matrix": {"aggregation": "matrix"},
+    "clip": {"clip_norm": 3.0},
+    "centre": {"clip_norm": 3.0, "center": "private"},
+    "centre's clip": {"clip_norm": 3.0, "center": "private", "center_clip_norm": 2.0},
+    "box": {"bounds": (-20, 20)},
+    "other box": {"bounds": (-20, 21)},
+    "box, no mean": {"bounds": (-20, 20), "center": "none"},
+    "box a feature": {"bounds": tuple(SIDES)},
+    "scaled box": {"bounds": tuple(SIDES), "scale_by_bounds": True},
+    "rounds": {"n_rounds": 3},
+    "two rounds": {"n_rounds": 2},
+    "no start": {"n_rounds": 3, "start": False},
+    "covariance": {"projection_norm": 4.0},
+    "other covariance": {"projection_norm": 4.000001},
+    "two-stage": {"mechanism": "two-stage"},
+    "auto": {"mechanism": "auto"},
+    "public noise": {"mechanism": "auto", "noise_variance": 0.5},
+    "range": {"mechanism": "auto", "norm_range": (1e-3, 1e3)},
+    "model": MODEL,
+    "other model": {**MODEL, "signal_variance": [4.0, 2.5]},
+    "model, covariance": {**MODEL, "model_covariance": True},
+    "paper": {**MODEL, "calibration": "paper"},
+    "paper, constant": {
+        **MODEL,
+        "calibration": "paper",
+        "sensitivity_constant": 5.0,
+    },
+}
+TASKS = {name: make_task(2, 5, **given) for name, given in PARAMETERS.items()}
+TASKS |= {"one component": make_task(1, 5), "six features": make_task(2, 6)}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_there_and_back(task):
+    data = task.to_bytes()
+    again = SpectralTask.from_bytes(data)
+    assert again == task
+    assert hash(again) == hash(task)
+    assert again.to_bytes() == data
+    assert again.digest == task.digest == hashlib.sha256(data).digest()[:16]
+    assert again.topics == task.topics
+    if not task.mechanism.spiked:
+        assert again.mechanisms(100, 0.5) == task.mechanisms(100, 0.5)
+    budget = (1000, 1.0, 1e-6, "x", False)  # the model needs 903 rows
+    assert again.plan(*budget) == task.plan(*budget)
+    rows = np.random.default_rng(0).normal(size=(9, task.rows.n_features))
+    found = [t.rows.for_second_moment(rows.copy()) for t in (task, again)]
+    assert np.array_equal(*found)
+    for copied in (copy.deepcopy(task), pickle.loads(pickle.dumps(task))):
+        assert copied == task
+
+
+def test_whatever_differs_has_another_digest():
+    assert len({task.digest for task in TASKS.values()}) == len(TASKS)
+    assert len(set(TASKS.values())) == len(TASKS)
+    assert TASKS["plain"] != "plain"
+
+
+def test_what_means_the_same_has_the_same_digest():
+    task = make_task(2, 5, bounds=(-20, 20), clip_norm=3)
+    for bounds in ([-20.0, 20.0], (np.full(5, -20), np.full(5, 20.0, np.float32))):
+        same = make_task(
+            np.int64(2), 5, bounds=bounds, clip_norm=np.float64(3.0), center="private"
+        )
+        assert same == task
+    paper = {**MODEL, "calibration": "paper"}
+    assert make_task(2, 5, **paper, sensitivity_constant=1) == TASKS["paper"]
+    zeros = [make_task(1, 5, bounds=(zero, 1)) for zero in (0, 0.0, -0.0)]
+    assert len({t.digest for t in zeros}) == 1
+
+
+def test_later_changes_of_the_bounds_change_no_task():
+    low, high = SIDES.copy()
+    task = make_task(2, 5, bounds=(low, high))
+    before = task.to_bytes()
+    low -= 1.0
+    assert task.to_bytes() == before
+
+
+def test_a_task_takes_few_bytes():
+    assert len(make_task(2, 10_000, bounds=(-1, 1)).to_bytes()) < 200
+    wide = make_task(2, 1000, bounds=(np.arange(1000.0), np.arange(1, 1001.0)))
+    assert len(wide.to_bytes()) < 16 * 1000 + 200
+
+
+def signed(body):
+    return body + hashlib.blake2b(body, digest_size=16).digest()
+
+
+def mutate(data, rng):
+    """Flip bits, cut, lengthen or overwrite; never nothing at all."""
+    data, kind = bytearray(data), rng.integers(4)
+    if kind == 0:
+        for _ in range(rng.integers(1, 4)):
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+    elif kind == 1:
+        data = data[: rng.integers(len(data))]
+    elif kind == 2:
+        data += rng.bytes(rng.integers(1, 40))
+    else:
+        start = rng.integers(len(data))
+        data[start : start + 8] = rng.bytes(len(data[start : start + 8]))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_mutations_are_refused_or_another_valid_task(right):
+    """With a checksum made anew, what is read has the very bytes that were read."""
+    rng, read = np.random.default_rng(0), 0
+    forms = [task.to_bytes() for task in TASKS.values()]
+    for trial in range(4000):
+        data = forms[trial % len(forms)]
+        changed = signed(mutate(data[:-16], rng)) if right else mutate(data, rng)
+        if changed == data:
+            continue
+        try:
+            task = SpectralTask.from_bytes(changed)
+        except MessageError:
+            continue
+        assert right
+        assert task.to_bytes() == changed
+        assert task not in TASKS.values()
+        with contextlib.suppress(ValueError):  # of numbers that no plan has
+            task.plan(10**6, 1.0, 1e-6, "x", False)
+        read += 1
+    assert (read > 20) == right
+
+
+def damaged(offset, value, layout="B"):
+    data = bytearray(TASKS["box a feature"].to_bytes()[:-16])
+    struct.pack_into(f"<{layout}", data, offset, value)
+    return signed(bytes(data))
+
+
+BAD = {
+    "must be bytes": "task",
+    "too short": b"SKDT",
+    "no task": damaged(0, 0),
+    "of version 9, this release reads 1": damaged(4, 9),
+    "does not know": damaged(6, 9),
+    "the length that it says": damaged(8, 3, "Q"),
+    "no valid size": damaged(16, 2**15, "H"),
+    "n_components": damaged(18, 6, "I"),
+    "n_rounds": damaged(26, 2000, "I"),
+    "must be finite": damaged(38, np.nan, "d"),
+    "not the byte form": damaged(38, 1.0, "d"),
+    "bounds are reversed": damaged(94, 9.0, "d"),
+    "damaged": TASKS["plain"].to_bytes()[:-1] + b"\0",
+    "no task of a federation": pickle.dumps(list(range(100))),
+}
+
+
+@pytest.mark.parametrize(("says", "data"), BAD.items())
+def test_bad_bytes_say_what_is_wrong(says, data):
+    with pytest.raises(MessageError, match=says):
+        SpectralTask.from_bytes(data)
+
+
+def test_a_model_is_checked_however_a_task_came_about():
+    """A variance of zero, or out of order, is no model; nor are bounded rows."""
+    good = TASKS["model"].to_bytes()
+    first = len(good) - 16 - 16  # two variances before the checksum
+    for value in (0.0, -4.0, 1.0, 1e300, 5e-324):
+        data = bytearray(good[:-16])
+        struct.pack_into("<d", data, first, value)
+        with pytest.raises(MessageError):
+            SpectralTask.from_bytes(signed(bytes(data)))
+    for name, place, change in (
+        ("model", 86, struct.pack("<d", 5.0)),  # a constant that changes no noise
+        ("two-stage", 7, b"\x01"),  # the papers' noise, which it has not
+    ):
+        data = bytearray(TASKS[name].to_bytes()[:-16])
+        data[place : place + len(change)] = change
+        with pytest.raises(MessageError, match="paper"):
+            SpectralTask.from_bytes(signed(bytes(data)))
+    with pytest.raises(ValueError, match="no use with"):
+        SpectralTask(2, TASKS["box"].rows, mechanism=TASKS["model"].mechanism)
+    with pytest.raises(ValueError, match="n_components below"):
+        SpectralTask(5, TASKS["plain"].rows, mechanism=TASKS["two-stage"].mechanism)
+
+
+BAD_TASKS = {
+    "n_rounds": {"n_rounds": 1.5},
+    "n_rounds must": {"n_rounds": -1},
+    "n_components": {"n_components": 6},
+    "center": {"center": "mean"},
+    "projection_norm": {"projection_norm": "4"},
+    "projection_norm must": {"projection_norm": np.nan},
+    "projection_norm must be in": {"projection_norm": 0.0},
+}
+
+
+@pytest.mark.parametrize(("says", "given"), BAD_TASKS.items())
+def test_bad_parameters(says, given):
+    with pytest.raises(ValueError, match=says):
+        make_task(**{"n_components": 2, "n_features": 5, **given})
+
+
+# -- units -----------------------------------------------------------------------------
+
+BOXES = [
+    {},
+    {"bounds": (-20, 20)},
+    {"bounds": (-20, 20), "clip_norm": 9.0},
+    {"bounds": tuple(30 * SIDES)},
+    {"bounds": tuple(30 * SIDES), "scale_by_bounds": True},
+]
+
+
+@pytest.mark.parametrize("given", BOXES)
+def test_lengths_are_in_units_of_the_data_as_those_of_the_estimator(given):
+    estimator = FederatedDPPCA(2, release="covariance", projection_norm=7.0, **given)
+    task = make_task(2, 5, projection_norm=7.0, **given)
+    assert task == estimator._task(5)
+    half = 1.0
+    if "bounds" in given and not given.get("scale_by_bounds"):
+        half = 0.5 * np.max(np.subtract(given["bounds"][1], given["bounds"][0]))
+    assert task.projection_norm == pytest.approx(7.0 / half)
+    sparse = SparseDPPCA(2, n_iter=3, **given)
+    assert make_task(2, 5, n_rounds=3, aggregation="matrix", **given) == sparse._task(5)
+
+
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.parametrize("given", BOXES)
+def test_both_give_the_same_covariance(given):
+    """Without noise, of a task by hand and of the estimator, in units of the data."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 5)) * [5.0, 3.0, 1.0, 1.0, 1.0]
+    sites = np.repeat(["a", "b"], 200)
+    parameters = {"projection_norm": 7.0, **given}
+    model = FederatedDPPCA(2, release="covariance", epsilon=None, **parameters)
+    model.fit(X, clients=sites)
+    task = make_task(2, 5, **parameters)
+    clients = {k: LocalClient(k, X[sites == k], task, epsilon=None) for k in "ab"}
+    server = Server({k: c.registration for k, c in clients.items()}, task)
+    found = InProcessSession(server, clients).run(Rounds(server))
+    np.testing.assert_allclose(found.explained_variance, model.explained_variance_)
+    np.testing.assert_allclose(found.components, model.components_)
+    np.testing.assert_allclose(found.mean, model.mean_)
+    if given is BOXES[1]:
+        rows = X - X.mean(axis=0)
+        scores = rows @ found.components.T
+        scores *= np.minimum(1.0, 7.0 / np.linalg.norm(scores, axis=1))[:, None]
+        top = np.linalg.eigvalsh(scores.T @ scores / 400)[::-1]
+        # Clients subtract means of their own, which differ by some tenth.
+        np.testing.assert_allclose(found.explained_variance, top, rtol=0.02)
