@@ -18,7 +18,7 @@ say.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral.factorizations import (
+from skdpspectral.covariance.factorizations import (
     Average,
     Exponential,
     NoiseGain,

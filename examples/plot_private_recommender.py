@@ -34,7 +34,7 @@ from skdpspectral import (
 )
 from skdpspectral.datasets import make_ratings
 from skdpspectral.metrics import make_user_scorer, user_ndcg_score
-from skdpspectral.model_selection import PerUserKFold
+from skdpspectral.model_selection._per_user import PerUserKFold
 
 ratings = make_ratings(3000, 100, n_ratings_per_user=25, random_state=0)
 X, y = ratings.data, ratings.target

@@ -1,17 +1,17 @@
 """Differentially private spectral estimation and personalisation for scikit-learn."""
 
-from ._federated_pca import FederatedDPPCA
-from ._item_embedding import DPItemEmbedding
-from ._jme import JMECovariance
-from ._lrs import LRSRegressor
-from ._pca import DPPCA
-from ._sparse_pca import SparseDPPCA
 from .accounting import (
     LedgerError,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
+from .covariance._jme import JMECovariance
+from .decomposition._federated_pca import FederatedDPPCA
+from .decomposition._pca import DPPCA
+from .decomposition._sparse_pca import SparseDPPCA
+from .linear_model._lrs import LRSRegressor
+from .recommendation._item_embedding import DPItemEmbedding
 
 __version__ = "0.1.0"
 

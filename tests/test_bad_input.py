@@ -14,12 +14,7 @@ from bad_calls_lrs import CASES as LRS_CASES
 from bad_calls_lrs import LRSScene
 from bad_cases import as_parameters, bad, check_call, check_messages_differ, fixtures
 
-from skdpspectral import (
-    DPPCA,
-    LedgerError,
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-)
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.accounting import (
     PrivacyBudgetError,
     calibrate_gaussian,

@@ -18,10 +18,10 @@ WEIGHT = [0.2788845, 0.1406596, 0.0475893, 0.0226058]
 
 def ours(steps, width):
     """Return a function that makes all noise, on the grid."""
-    from skdpspectral._release import noise_generator
-    from skdpspectral._stream_release import _ShapedNoise
-    from skdpspectral.factorizations import Buffers
-    from skdpspectral.factorizations._factorizations import BufferedToeplitz
+    from skdpspectral._release.release import noise_generator
+    from skdpspectral._release.streams import _ShapedNoise
+    from skdpspectral.covariance.factorizations import Buffers
+    from skdpspectral.covariance.factorizations._factorizations import BufferedToeplitz
     from skdpspectral.mechanisms import CorrelatedGaussian
 
     matrix = BufferedToeplitz(Buffers(DECAY, WEIGHT), steps)

@@ -19,7 +19,7 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
-from skdpspectral._spectral import lrs
+from skdpspectral._linalg import linear_model as lrs
 
 N_ROWS, N_FEATURES, SPARSITY = 20, 50, 2
 

@@ -10,7 +10,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from .._sklearn_compat import output_container
+from .._base.sklearn_compat import output_container
 from ._stateless import stateless_reason, treats_values_alone
 
 # Parameters that name a column of ids, by position or name.

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from scipy.special import betaincinv, ndtri
 from sklearn.base import clone
 
-from .._release import record_releases
+from .._release.release import record_releases
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon, without_accountant
 from ..mechanisms import PrivacyPlan
 from ._neighbours import check_neighbours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._ids import read_column
+from .._tables.ids import read_column
 from ..mechanisms import Neighbours, PrivacyPlan, Unit
 
 # Users who are in the first data set alone, in the second alone, and in both with

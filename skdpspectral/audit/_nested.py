@@ -34,7 +34,7 @@ from sklearn.multioutput import (
     RegressorChain,
 )
 
-from .._sklearn_compat import BaseSearchCV
+from .._base.sklearn_compat import BaseSearchCV
 from ._columns import Before
 
 _BAGGING = (BaggingClassifier, BaggingRegressor)

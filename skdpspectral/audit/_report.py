@@ -8,15 +8,9 @@ from dataclasses import dataclass
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from .._base import PrivateEstimator
+from .._base.estimator import PrivateEstimator
 from ._columns import Before, stale_position
-from ._nested import (
-    estimators_in,
-    has_estimators,
-    inside_of,
-    is_search,
-    reason_of_leak,
-)
+from ._nested import estimators_in, has_estimators, inside_of, is_search, reason_of_leak
 from ._stateless import stateless_reason
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"

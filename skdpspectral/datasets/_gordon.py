@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpspectral.datasets._archives import as_bunch, expect, read_archive, to_pandas
+from ._archives import as_bunch, expect, read_archive, to_pandas
 
 # The usual floor and ceiling of these chips' expression values: below lies background
 # (a fifth of all values are negative), above the scanner saturates.

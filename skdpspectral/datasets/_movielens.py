@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch
 
-from skdpspectral.datasets._archives import DATA_HOME_VARIABLE, expect, read_archive
-from skdpspectral.datasets._ratings import ratings_bunch, ratings_to_pandas
+from ._archives import DATA_HOME_VARIABLE, expect, read_archive
+from ._ratings import ratings_bunch, ratings_to_pandas
 
 URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
 # SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip

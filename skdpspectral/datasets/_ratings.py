@@ -6,7 +6,7 @@ import numbers
 import numpy as np
 from sklearn.utils import Bunch, check_random_state, gen_batches
 
-from skdpspectral.datasets._generators import _check_size, _haar_rows
+from ._generators import _check_size, _haar_rows
 
 BLOCK_ENTRIES = 2**20  # pairs of user and item that are drawn at a time: 8 MB
 

@@ -10,12 +10,7 @@ be a release that nothing accounts for.
 import numpy as np
 from sklearn import datasets as sklearn_datasets
 
-from skdpspectral.datasets._archives import (
-    as_bunch,
-    expect,
-    read_archive,
-    to_pandas,
-)
+from ._archives import as_bunch, expect, read_archive, to_pandas
 
 MISSING_LEVEL = 255
 MISSING_RATING = 9900

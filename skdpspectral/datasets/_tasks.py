@@ -5,7 +5,7 @@ import numbers
 import numpy as np
 from sklearn.utils import Bunch, check_random_state, gen_batches
 
-from skdpspectral.datasets._generators import _haar_rows
+from ._generators import _haar_rows
 
 WEIGHTS = ("normal", "one")
 # A round of trades keeps 1/2 of what the indicators remember of the start (_trade).

@@ -7,8 +7,8 @@ import os
 import threading
 import warnings
 
-from .._release import Release
-from .._rows import check_features
+from .._release.release import Release
+from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from ._messages import MessageError, Reply, Request, check_name
 from ._registration import Registration, check_budget

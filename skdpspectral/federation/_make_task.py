@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from .._bounded_moments import RowBounds
-from .._component_mechanism import ComponentMechanism
+from .._statistics.bounded_moments import RowBounds
+from .._statistics.components.mechanism import ComponentMechanism
 from ..mechanisms import check_count, check_real, shown
 from ._tasks import SpectralTask
 

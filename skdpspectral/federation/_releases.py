@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import _spectral
-from .._bounded_moments import release_mean, second_moment
-from .._component_releases import release_directions
-from .._projected_moment import NAME as projected_moment
-from .._projected_moment import release_projected_moment
-from .._spiked_release import (
+from .. import _linalg
+from .._statistics.bounded_moments import release_mean, second_moment
+from .._statistics.components.projected_moment import NAME as projected_moment
+from .._statistics.components.projected_moment import release_projected_moment
+from .._statistics.components.releases import release_directions
+from .._statistics.components.spiked_projector import (
     release_model_moment,
     release_noisy_projector,
     release_projector,
@@ -61,27 +61,27 @@ class Releases:
         numbers = (float(np.mean(spec.signal)), spec.noise)
         if task.aggregation == "matrix":
             noisy = release_noisy_projector(self._release, spec, X)
-            return None, (numbers, _spectral.pack_lower(noisy))
+            return None, (numbers, _linalg.pack_lower(noisy))
         return None, (numbers, release_projector(self._release, spec, X))
 
     def _second_moment(self, topic: Topic):
         rank, rows = self._task.n_components, self._task.rows
         exact = second_moment(rows, self._X, self._mean)
         moment = self._release("second_moment", exact, overwrite=True)
-        values, vectors = _spectral.top_eigh(moment, rank)
+        values, vectors = _linalg.top_eigh(moment, rank)
         others = max(rows.n_features - rank, 1)
         bulk = (float(np.trace(moment)) - float(values.sum())) / others
         bulk = bulk if rank < rows.n_features else 0.0
         numbers = (self._noise_std("second_moment"), float(values[-1]), bulk)
         if topic is Topic.MATRIX:
-            return numbers, _spectral.pack_lower(moment)
+            return numbers, _linalg.pack_lower(moment)
         return numbers, vectors
 
     def _product(self, step: int, basis):
         rows = self._task.rows
         before = self._task.topics.index(Topic.POWER)
         name = f"power_{step - before + 1}"
-        product = _spectral.blocked_product(
+        product = _linalg.blocked_product(
             self._X, lambda block: rows.for_second_moment(block, self._mean), basis
         )
         return (self._noise_std(name),), self._release(name, product)

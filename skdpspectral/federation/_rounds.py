@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .. import _spectral
+from .. import _linalg
 from ..mechanisms import check_count
 from ._messages import MessageError, Reply, Request, Topic
 from ._server import Server
@@ -175,7 +175,7 @@ class Rounds:
         if not self.done:
             raise MessageError("there is no result yet: the task is not done")
         server, rows = self.server, self.server.task.rows
-        components = _spectral.flip_signs(self._present_basis().T)
+        components = _linalg.flip_signs(self._present_basis().T)
         noise = None
         if not server.task.second_moment:
             noise = server.pooled_variances(self._first)[1] * rows.unit**2
@@ -211,7 +211,7 @@ class Rounds:
         self._used = tuple(reply.client for reply in self._first)
         if task.n_rounds and task.aggregation == "matrix":
             matrix = server.aggregate_matrices(self._first)
-            return _spectral.sparse_subspace(matrix, task.n_components, self._n_kept)
+            return _linalg.sparse_subspace(matrix, task.n_components, self._n_kept)
         components, weights = server.aggregate(self._first)
         self._weights = None if task.n_rounds else weights
         return components.T
@@ -224,14 +224,14 @@ class Rounds:
 
     def _use_products(self, replies: list[Reply]) -> None:
         product = self.server.aggregate_products(replies)
-        found = _spectral.truncated_basis(product, self._n_kept)
+        found = _linalg.truncated_basis(product, self._n_kept)
         self._basis, values, self._support = found
         self._values = values * self.server.task.rows.variance_unit**2
 
     def _use_covariances(self, replies: list[Reply]) -> None:
         """Turn the components to the axes of a covariance within them."""
         moment = self.server.aggregate_covariances(replies)
-        values, axes = _spectral.top_eigh(moment, len(moment))
+        values, axes = _linalg.top_eigh(moment, len(moment))
         self._values = np.maximum(values, 0.0) * self.server.task.rows.unit**2
         self._basis = (axes @ self._present_basis().T).T
 
@@ -263,9 +263,9 @@ def public_start(task, init) -> np.ndarray:
             'init must be "private", or finite numbers of shape (n_components, '
             f"n_features) = {shape}, which are public"
         )
-    if not _spectral.independent_columns(start.T):
+    if not _linalg.independent_columns(start.T):
         raise ValueError(
             "init must have linearly independent rows, none of them zero: each is a "
             'component to start from; give others, or init="private"'
         )
-    return _spectral.orthonormal_columns(start.T)[0]
+    return _linalg.orthonormal_columns(start.T)[0]

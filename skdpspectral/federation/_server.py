@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .. import _spectral
+from .. import _linalg
 from ..mechanisms import check_count, check_real
 from ._limits import ReplyLimits
 from ._messages import SESSION_BYTES, MessageError, Reply, Request, Topic, check_name
@@ -265,17 +265,15 @@ class Server:
         """
         rank, weights = self.task.n_components, self.subspace_weights(replies)
         if replies[0].topic in (Topic.MATRIX, Topic.PROJECTOR):
-            return _spectral.top_eigh(self.aggregate_matrices(replies), rank)[
-                1
-            ], weights
+            return _linalg.top_eigh(self.aggregate_matrices(replies), rank)[1], weights
         stacked = np.stack([reply.values for reply in replies])
-        return _spectral.top_of_projectors(stacked, weights, rank), weights
+        return _linalg.top_of_projectors(stacked, weights, rank), weights
 
     def aggregate_matrices(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average noisy matrices, symmetric of shape (p, p)."""
         stacked = np.stack([reply.values for reply in replies])
         packed = self.subspace_weights(replies) @ stacked
-        return _spectral.unpack_lower(packed, self.task.rows.n_features)
+        return _linalg.unpack_lower(packed, self.task.rows.n_features)
 
     def subspace_weights(self, replies: Sequence[Reply]) -> np.ndarray:
         """Weights of the clients' subspaces, from what they sent alone."""
@@ -292,7 +290,7 @@ class Server:
         least = _LEAST_SPIKE * self.task.rows.second_radius**2
         gap, bulk = _pooled_spectrum(n, noise, last, others, p, least)
         gap = gap if self.eigengap is None else float(self.eigengap)
-        variances = _spectral.subspace_variances(
+        variances = _linalg.subspace_variances(
             gap + bulk,
             bulk,
             n,
@@ -307,7 +305,7 @@ class Server:
         """Weights by variances, or equal ones, as was chosen."""
         if self.weights == "equal":
             return np.full(len(variances), 1.0 / len(variances))
-        return _spectral.inverse_variance_weights(variances)
+        return _linalg.inverse_variance_weights(variances)
 
     def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
         """Make two variances of those that the clients sent.
@@ -330,7 +328,7 @@ class Server:
         with np.errstate(over="ignore"):
             weights = n / (1.0 + (_VOTES / mu) ** 2 / n)
         numbers = np.array([reply.numbers for reply in replies])
-        return tuple(_spectral.weighted_median(column, weights) for column in numbers.T)
+        return tuple(_linalg.weighted_median(column, weights) for column in numbers.T)
 
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average products, each by the inverse of its variance.
@@ -400,10 +398,10 @@ def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int, least:
     Eigenvalues may all be zero: `least` is taken for their size then.
     """
     scale = max(float(np.mean(np.abs(last))), least)
-    weights = _spectral.inverse_variance_weights(
+    weights = _linalg.inverse_variance_weights(
         2.0 / n_samples + (noise_std / scale) ** 2
     )
     bulk = max(float(weights @ others), 0.0)
     level = noise_std * np.sqrt(0.5 * n_features)
-    strength = _spectral.spike_strength(last - others, level)
+    strength = _linalg.spike_strength(last - others, level)
     return float(weights @ strength), bulk

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._bounded_moments import RowBounds
-from .._component_mechanism import ComponentMechanism
+from .._statistics.bounded_moments import RowBounds
+from .._statistics.components.mechanism import ComponentMechanism
 from ._messages import CHECKSUM_BYTES, MessageError, checksum
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget

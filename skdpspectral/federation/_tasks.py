@@ -9,13 +9,18 @@ from numbers import Integral
 
 import numpy as np
 
-from .. import _spectral, sensitivity
-from .._bounded_moments import RowBounds, mean_budget, plan_mean, plan_second_moment
-from .._component_mechanism import ComponentMechanism
-from .._component_releases import squared_error
-from .._private_scales import LEAST_SIGNAL
-from .._projected_moment import plan_projected_moment
-from .._spiked_release import WHOLE_ORDER
+from .. import _linalg, sensitivity
+from .._statistics.bounded_moments import (
+    RowBounds,
+    mean_budget,
+    plan_mean,
+    plan_second_moment,
+)
+from .._statistics.components.mechanism import ComponentMechanism
+from .._statistics.components.projected_moment import plan_projected_moment
+from .._statistics.components.releases import squared_error
+from .._statistics.components.scales import LEAST_SIGNAL
+from .._statistics.components.spiked_projector import WHOLE_ORDER
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
 from ..mechanisms import Exact, PrivacyPlan, check_count, check_real
 from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
@@ -325,7 +330,7 @@ class SpectralTask:
             return Exact(name, shape)
         radius = self.rows.second_radius
         error = sensitivity.power_product_error(
-            radius, n_samples, _spectral.rows_per_block(shape[0]), *shape, _DEFECT
+            radius, n_samples, _linalg.rows_per_block(shape[0]), *shape, _DEFECT
         )
         return calibrate_gaussian(
             name,
@@ -406,7 +411,7 @@ class SpectralTask:
             raise MessageError(f"a basis of shape {expected} is expected")
         if not with_basis:
             return None
-        basis, defect = _spectral.orthonormal_columns(request.basis)
+        basis, defect = _linalg.orthonormal_columns(request.basis)
         if not defect < _DEFECT:
             raise MessageError("the basis could not be made orthonormal")
         return basis

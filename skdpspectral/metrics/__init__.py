@@ -4,16 +4,8 @@ None of these functions is private: a score computed on private rows, or against
 quantity estimated from them without noise, is itself a release.
 """
 
-from skdpspectral.metrics._ranking import (
-    make_user_scorer,
-    user_ndcg_score,
-    user_recall_score,
-)
-from skdpspectral.metrics._subspace import (
-    captured_variance,
-    gaussian_kl,
-    subspace_distance,
-)
+from ._ranking import make_user_scorer, user_ndcg_score, user_recall_score
+from ._subspace import captured_variance, gaussian_kl, subspace_distance
 
 __all__ = [
     "captured_variance",

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils import check_array
 
-from skdpspectral._ids import check_feature, encode_ids, read_column
+from .._tables.ids import check_feature, encode_ids, read_column
 
 
 def user_ndcg_score(y_true, y_score, users, *, k=10):

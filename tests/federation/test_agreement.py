@@ -22,7 +22,7 @@ from federation_tools import (
 from scipy.stats import chi, norm
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral._release import record_releases
+from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.federation import (
     FederationError,

@@ -17,15 +17,15 @@ from federation_tools import (
 )
 from federation_tools import rows_of as rows_of_client
 
-import skdpspectral._release as release_module
+import skdpspectral._release.release as release_module
 from skdpspectral import (
     DPPCA,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._release import record_releases
-from skdpspectral._spectral import top_eigh, unpack_lower, weighted_median
+from skdpspectral._linalg import top_eigh, unpack_lower, weighted_median
+from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.federation import (
     FederationError,

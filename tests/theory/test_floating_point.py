@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA
-from skdpspectral._release import Release, record_releases
-from skdpspectral._spectral import blocked_mean, blocked_second_moment
+from skdpspectral._linalg import blocked_mean, blocked_second_moment
+from skdpspectral._release.release import Release, record_releases
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import summation_error

@@ -11,9 +11,9 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
-    _spiked_sensitivity,
 )
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from skdpspectral.sensitivity import _spiked as _spiked_sensitivity
 from skdpspectral.sensitivity import (
     paper_projector_sensitivity,
     spiked_moment_sensitivity,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpspectral._release import Release
+from skdpspectral._release.release import Release
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import PrivacyPlan
 

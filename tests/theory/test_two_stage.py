@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA
-from skdpspectral._power_step import PowerStep, _clipped_parts, _moments
-from skdpspectral._private_scales import ScaleReleases, release_scales
-from skdpspectral._spectral import orthonormal_rows, shifted_power_step
+from skdpspectral._linalg import orthonormal_rows, shifted_power_step
+from skdpspectral._statistics.components.power_step import (
+    PowerStep,
+    _clipped_parts,
+    _moments,
+)
+from skdpspectral._statistics.components.scales import ScaleReleases, release_scales
 from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
@@ -204,7 +208,7 @@ def test_a_choice_costs_its_dearest_branch():
 
 
 def test_one_branch_forgoes_the_other():
-    from skdpspectral._release import Release
+    from skdpspectral._release.release import Release
 
     branches = [
         [Gaussian(name, 1.0, 1.0, (1,)) for name in pair] for pair in ("ab", "cd")
@@ -233,7 +237,7 @@ def test_both_branches_of_auto_cost_the_same():
 
 
 def test_projected_moment_is_planned_and_clipped_by_its_radius():
-    from skdpspectral._projected_moment import (
+    from skdpspectral._statistics.components.projected_moment import (
         plan_projected_moment,
         release_projected_moment,
     )
@@ -260,9 +264,13 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
 
     Rows have their projections, and one coordinate as long as all that lies across.
     """
-    from skdpspectral._projected_moment import release_projected_moment
-    from skdpspectral._release import Release
-    from skdpspectral._spiked_release import release_model_moment
+    from skdpspectral._release.release import Release
+    from skdpspectral._statistics.components.projected_moment import (
+        release_projected_moment,
+    )
+    from skdpspectral._statistics.components.spiked_projector import (
+        release_model_moment,
+    )
 
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)

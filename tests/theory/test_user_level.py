@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdpspectral._clipping import clip_rows
-from skdpspectral._release import Release
-from skdpspectral._spectral import lrs
+from skdpspectral._linalg import linear_model as lrs
+from skdpspectral._release.release import Release
+from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import (
     calibrate_gaussian,
     compose_mu,

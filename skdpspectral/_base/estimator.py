@@ -1,0 +1,365 @@
+"""What private estimators share: budget, plan, release, and what may be handed on."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import math
+import warnings
+import zipfile
+import zlib
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from .._release.release import Release
+from .._tables.rows import shape_of
+from ..accounting import (
+    MIN_DELTA,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    ambient_accountant,
+    gaussian_mu,
+)
+from ..accounting._ambient import accountant_to_send, block_at_hand
+from ..mechanisms import PrivacyPlan, read_plan
+from .sklearn_compat import Interval
+
+_FORMAT = 1
+# How an estimator knows of a `with` block that its context does not know.
+_BROUGHT_ALONG = ("_sent_accountant", "_cloned_in")
+# What a file that is damaged, or no published estimator at all, may raise.
+_UNREADABLE = (
+    AttributeError,
+    EOFError,
+    KeyError,
+    TypeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+class PrivateEstimator(BaseEstimator):
+    """Base of every estimator whose fit spends a privacy budget.
+
+    A subclass offers ``privacy_plan`` from public arguments alone, and a ``fit`` in
+    this order: parameters and the form of the data (shape, types, names), then
+    :meth:`_start_release`, which charges the plan and only then reads values.
+    """
+
+    # Calls of decorators between a fit and its caller, for warnings that name a line.
+    _levels_around_fit: ClassVar[int] = 0
+    # Constructor parameters that may be arrays or lists.
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds",)
+
+    _privacy_constraints: ClassVar[dict] = {
+        "epsilon": [Interval(Real, 0, None, closed="right"), None],
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "accountant": [PrivacyAccountant, None],
+        "allow_seeded": ["boolean"],
+        "noise_seed": ["random_state"],
+    }
+
+    # -- the way of a fit --------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        """Check constructor parameters on their own, at no cost."""
+        for name, value in self.get_params(deep=False).items():
+            boolean = "boolean" in self._parameter_constraints.get(name, [])
+            if isinstance(value, (bool, np.bool_)) and not boolean:
+                raise ValueError(f"{name} must not be a boolean, got {value!r}")
+            if name not in self._array_parameters and np.ndim(value) > 0:
+                raise ValueError(f"{name} must not be an array or a list")
+        with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
+            self._validate_params()
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Refuse a delta that float64 noise cannot honour."""
+        if self.delta < MIN_DELTA:
+            raise ValueError(
+                f"delta={self.delta!r} is below {MIN_DELTA:g}, which float64 noise "
+                "cannot honour; choose a larger delta, well below one over the number "
+                "of samples"
+            )
+
+    def _is_private(self) -> bool:
+        return self.epsilon is not None and math.isfinite(self.epsilon)
+
+    def _was_private(self) -> bool:
+        """Whether the last fit had noise, whatever the parameters have become."""
+        return math.isfinite(self.privacy_.mu)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self._is_private() and self.noise_seed is None
+        return tags
+
+    def _plan_of(self, X) -> PrivacyPlan:
+        """Plan a fit of X, of which nothing but the public shape is used."""
+        return self.privacy_plan(*shape_of(X))
+
+    def _budget(self) -> tuple[float, float]:
+        """Return (epsilon, mu); both infinite where privacy is opted out."""
+        if not self._is_private():
+            return math.inf, math.inf
+        return float(self.epsilon), gaussian_mu(float(self.epsilon), float(self.delta))
+
+    def _start_release(
+        self,
+        plan: PrivacyPlan,
+        *unread,
+        n_public: int | None = None,
+        kind=Release,
+        levels: int = 0,
+    ) -> tuple:
+        """Warn of what can be said beforehand, charge the plan, then read the data.
+
+        `unread` are tables of which the form was checked alone, as
+        :func:`skdpspectral._tables.rows.unread_rows` returns them: an error about one
+        of their values comes after the charge, so that a refusal tells of none. There
+        are `levels` further calls between this one and the user's. Returns the
+        release and what was read.
+        """
+        self._warn_beforehand(n_public, self.delta, levels)
+        self._warn_of_weaker(plan, self.epsilon, levels)
+        release = kind(
+            plan,
+            self._governing_accountant(),
+            self.noise_seed,
+            allow_seeded=self.allow_seeded,
+        )
+        return release, *(table.read() for table in unread)
+
+    def _warn_beforehand(
+        self, n_public: int | None, delta: float, levels: int = 0
+    ) -> None:
+        """Warn of a fit without privacy or from a seed, or of too large a delta."""
+        level = 4 + self._levels_around_fit + levels
+        if not self._is_private():
+            warnings.warn(
+                f"epsilon={self.epsilon}: {type(self).__name__} is fitted without "
+                "privacy; its attributes reveal the data",
+                PrivacyLeakWarning,
+                stacklevel=level,
+            )
+            return
+        if self.noise_seed is not None:
+            warnings.warn(
+                f"noise_seed is given: the noise of {type(self).__name__} can be made "
+                "again and subtracted, so that this fit is not private; leave "
+                "noise_seed=None but for tests",
+                PrivacyLeakWarning,
+                stacklevel=level,
+            )
+        if n_public is not None and delta >= 1.0 / n_public:
+            warnings.warn(
+                f"delta={delta:g} is at least 1 / n_samples = {1 / n_public:g}: "
+                "that would allow publishing whole rows at random; choose a smaller "
+                "delta",
+                PrivacyLeakWarning,
+                stacklevel=level,
+            )
+
+    def _warn_of_weaker(self, plan: PrivacyPlan, epsilon, levels: int = 0) -> bool:
+        """Warn, and return True, if a plan claims less than was asked for."""
+        if epsilon is None or not plan.epsilon > epsilon:
+            return False
+        warnings.warn(
+            f"{type(self).__name__} is private with epsilon={plan.epsilon:.4g}, not "
+            f"{epsilon:g}: that is what holds of the noise that its parameters ask for",
+            PrivacyLeakWarning,
+            stacklevel=4 + self._levels_around_fit + levels,
+        )
+        return True
+
+    def _governing_accountant(self):
+        """Return the estimator's own accountant, or that of a ``with`` block."""
+        if self.accountant is not None:
+            return self.accountant
+        ambient = self._ambient()
+        return None if ambient is None else ambient[0]
+
+    @contextlib.contextmanager
+    def _unchanged_on_error(self):
+        """Leave the estimator as it was if a fit fails."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            # Never empty: another thread may be reading parameters.
+            for name in self.__dict__.keys() - before.keys():
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
+
+    # -- the ledger follows the estimator into worker processes -----------------
+
+    def _ambient(self):
+        """Return (accountant, process) of the governing ``with`` block, or None."""
+        sent, cloned_in = (getattr(self, name, None) for name in _BROUGHT_ALONG)
+        return ambient_accountant(sent, cloned_in)
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        for name in _BROUGHT_ALONG:
+            state.pop(name, None)
+        ambient = None
+        if self.accountant is None:
+            ambient = accountant_to_send(
+                *(getattr(self, name, None) for name in _BROUGHT_ALONG)
+            )
+        if ambient is not None:
+            state["_sent_accountant"] = ambient
+        return state
+
+    def __sklearn_clone__(self):
+        clone = super().__sklearn_clone__()
+        for name in _BROUGHT_ALONG:
+            if hasattr(self, name):
+                setattr(clone, name, getattr(self, name))
+        block = block_at_hand()
+        if block is not None:  # for a thread that knows of no block
+            clone._cloned_in = block
+        return clone
+
+    # -- what may be handed on ---------------------------------------------------
+
+    def _public_state(self) -> dict:
+        """Return fitted attributes, all of them public or released."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") and not name.startswith("_")
+        }
+
+    def publish(self):
+        """Return a copy that holds releases and plan alone, safe to hand on.
+
+        The copy has neither accountant nor seed. It transforms and predicts like
+        the original, and :meth:`save` writes it as plain arrays and JSON. (A pickle
+        made inside an accountant's ``with`` block names that ledger's file, so that
+        a fit in another process is charged; :meth:`save` never does.)
+
+        Returns
+        -------
+        estimator
+            A fitted estimator of the same class.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the fit was not private.
+        """
+        check_is_fitted(self)
+        if not self.privacy_.private:
+            warnings.warn(
+                f"this {type(self).__name__} is not private: {self.privacy_}",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        parameters = self.get_params(deep=False)
+        parameters.update(accountant=None, noise_seed=None)
+        published = type(self)(**copy.deepcopy(parameters))
+        published.__dict__.update(copy.deepcopy(self._public_state()))
+        if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
+            published._sklearn_output_config = dict(self._sklearn_output_config)
+        return published
+
+    def save(self, path) -> None:
+        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write; an existing one is replaced.
+        """
+        published = self.publish()
+        arrays, plain = {}, {}
+        for name, value in published._public_state().items():
+            if isinstance(value, np.ndarray):
+                arrays[name] = np.asarray(
+                    value, dtype=str if value.dtype == object else None
+                )
+            elif name != "privacy_":
+                plain[name] = value
+        header = {
+            "format": _FORMAT,
+            "estimator": type(self).__name__,
+            "parameters": published.get_params(deep=False),
+            "attributes": plain,
+            "privacy": published.privacy_.to_dict(),
+            "output": getattr(self, "_sklearn_output_config", None),
+        }
+        text = json.dumps(header, default=_plain)
+        with open(path, "wb") as file:
+            np.savez(file, header=np.array(text), **arrays)
+
+    @classmethod
+    def load(cls, path):
+        """Read an estimator that :meth:`save` wrote; nothing is unpickled.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to read.
+
+        Returns
+        -------
+        estimator
+            A fitted estimator of this class.
+
+        Raises
+        ------
+        ValueError
+            If the file is not a published estimator of this class.
+        """
+        try:
+            with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+                arrays = {name: archive[name] for name in archive.files}
+            header = json.loads(str(arrays.pop("header")))
+            found = (header["estimator"], header["format"])
+            if found == (cls.__name__, _FORMAT):
+                return cls._from_parts(header, arrays)
+        except _UNREADABLE as error:
+            raise ValueError(
+                f"path: {path} is no published estimator; save one with "
+                "estimator.save(path), as .npz"
+            ) from error
+        raise ValueError(
+            f"path: {path} holds a {found[0]} in format {found[1]}, not a "
+            f"{cls.__name__} in format {_FORMAT}"
+        )
+
+    @classmethod
+    def _from_parts(cls, header: dict, arrays: dict):
+        """Rebuild an estimator from what :meth:`save` wrote."""
+        estimator = cls(**header["parameters"])
+        for name, value in arrays.items():
+            arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
+        estimator.__dict__.update(arrays, **header["attributes"])
+        if header["output"] is not None:  # set_output(transform=...)
+            estimator._sklearn_output_config = header["output"]
+        estimator.privacy_ = read_plan(json.dumps(header["privacy"]))
+        return estimator
+
+
+def _plain(value):
+    """Turn numpy values into what JSON can hold."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if hasattr(value, "__array__"):  # a column of a table, as public bounds
+        return np.asarray(value).tolist()
+    if isinstance(value, range):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} cannot be published as JSON")

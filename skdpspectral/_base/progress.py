@@ -1,0 +1,81 @@
+"""Progress of long fits: scikit-learn's callbacks where there are any, and print."""
+
+from __future__ import annotations
+
+import contextlib
+
+from sklearn.base import clone
+
+from .sklearn_compat import callback_management_context
+
+
+class FitProgress:
+    """Report of the steps of a fit.
+
+    Under a privacy budget callbacks see that a step was made and nothing else: they
+    get neither data nor a fitted estimator, and their wish to stop is ignored.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is fitted.
+    max_steps : int
+        Largest number of steps, public.
+    private : bool
+        Whether the fit has a privacy budget.
+    verbose : bool or int
+        Whether to print a line a step.
+    """
+
+    def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
+        self._private, self._verbose = private, verbose
+        self._name, self._max_steps = type(estimator).__name__, max_steps
+        self._data, self._cleanup = {}, contextlib.ExitStack()
+        self._shown, self._context = estimator, None
+        if not hasattr(estimator, "_init_callback_context"):
+            return
+        if private:
+            self._shown = self._stand_in(estimator)
+        self._context = self._shown._init_callback_context(max_subtasks=max_steps)
+
+    def _stand_in(self, estimator):
+        """Return an unfitted estimator that callbacks may keep, without a ledger."""
+        shown = clone(estimator).set_params(accountant=None)
+        for name in ("_skl_callbacks", "_parent_callback_ctx"):
+            if hasattr(estimator, name):
+                setattr(shown, name, getattr(estimator, name))
+        self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)
+        self._cleanup.enter_context(callback_management_context(shown))
+        return shown
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return self._cleanup.__exit__(*error)
+
+    def begin(self, X, y) -> None:
+        """Tell callbacks that the fit begins."""
+        self._data = {} if self._private else {"X": X, "y": y}
+        if self._context is not None:
+            self._context.call_on_fit_task_begin(estimator=self._shown, **self._data)
+
+    def step(self, number: int, note: str = "") -> bool:
+        """Report a step; return whether to stop, which a private fit never does."""
+        if self._verbose:
+            print(f"[{self._name}] step {number} of {self._max_steps}{note}")
+        if self._context is None:
+            return False
+        task = self._context.subcontext(task_name="step")
+        task.call_on_fit_task_begin(estimator=self._shown, **self._data)
+        stop = task.call_on_fit_task_end(estimator=self._shown, **self._data)
+        return bool(stop) and not self._private
+
+    def moved(self, number: int, distance: float) -> bool:
+        """Report a step of an exact fit, and how far it moved."""
+        return self.step(number, f": moved by {distance:.3g}")
+
+    def end(self) -> None:
+        """Tell callbacks that the fit is over."""
+        if self._context is not None:
+            self._context.call_on_fit_task_end(estimator=self._shown, **self._data)

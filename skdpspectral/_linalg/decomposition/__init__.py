@@ -1,0 +1,1 @@
+"""Kernels of principal components: moments, leading vectors, ranks, power steps."""

@@ -1,0 +1,40 @@
+"""Kernels of low rank plus sparse regression over many users, by one name."""
+
+from .local import LocalRules, cold_fit, shared_scores, thresholding_pursuit
+from .moments import (
+    leading_directions,
+    n_curvature,
+    n_packed,
+    row_norms,
+    solve_moments,
+    start_moments,
+    sum_on_grid,
+    user_moments,
+)
+from .per_user import empty_stack
+from .shared import positive_qr
+from .solver import Alternation, UserParameters, fit_users
+from .user_rows import Block, UserRows, column_scales
+
+__all__ = [
+    "Alternation",
+    "Block",
+    "LocalRules",
+    "UserParameters",
+    "UserRows",
+    "cold_fit",
+    "column_scales",
+    "empty_stack",
+    "fit_users",
+    "leading_directions",
+    "n_curvature",
+    "n_packed",
+    "positive_qr",
+    "row_norms",
+    "shared_scores",
+    "solve_moments",
+    "start_moments",
+    "sum_on_grid",
+    "thresholding_pursuit",
+    "user_moments",
+]

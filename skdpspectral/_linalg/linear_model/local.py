@@ -1,0 +1,466 @@
+r"""One user's part of a low rank plus sparse regression, for many users at once.
+
+User i has rows X_i (m x d), targets y_i, and a model y = X_i (U w_i + b_i) with U
+(d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Every function here
+works on a :class:`Block`, without a loop over users, and computes each user's numbers
+from that user's rows and U alone, with the same bits in whatever block it stands:
+only the kernels of ``_per_user`` sum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import per_user
+from .user_rows import Block
+
+# Relative ridge that keeps collinear columns from dividing by zero.
+_JITTER = 1e-13
+# Columns that keep less than this share of their square beside XU are not chosen.
+_COLLINEAR = 1e-9
+# Up to so many nonzeros, repeated maxima are faster than a sort.
+_FEW = 8
+
+
+@dataclass(frozen=True)
+class LocalRules:
+    """What a user's fit is allowed and charged for, the same for all users.
+
+    Parameters
+    ----------
+    sparsity : int
+        Largest number k of nonzeros of b, at most d.
+    ridge_shared, ridge_sparse : float
+        Penalties of |w - prior|^2 and |b|^2.
+    prior : ndarray of shape (rank,)
+        What w is shrunk to; with `fixed`, what it is.
+    fixed : bool, default=False
+        Whether w is not fitted.
+    """
+
+    sparsity: int
+    ridge_shared: float
+    ridge_sparse: float
+    prior: np.ndarray
+    fixed: bool = False
+
+    def allowed(self, counts: np.ndarray) -> np.ndarray:
+        """Nonzeros that each user's count of rows supports: (m - r) / 2 at most."""
+        rank = 0 if self.fixed else len(self.prior)
+        return np.clip((counts - rank) // 2, 0, self.sparsity)
+
+
+@dataclass(frozen=True)
+class LocalFit:
+    """Parameters of the users of a block.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_users, rank)
+        w.
+    support : ndarray of shape (n_users, sparsity)
+        Different features for each user.
+    sparse : ndarray of shape (n_users, sparsity)
+        b on the support; zero where a user is not allowed so many nonzeros.
+    loss : ndarray of shape (n_users,)
+        Penalised squared error.
+    residual : ndarray of shape (n_users, height)
+        y - X (U w + b).
+    n_used : ndarray of shape (n_users,)
+        How many features of the support are used, the leading ones.
+    """
+
+    weights: np.ndarray
+    support: np.ndarray
+    sparse: np.ndarray
+    loss: np.ndarray
+    residual: np.ndarray
+    n_used: np.ndarray
+
+    @property
+    def features(self) -> np.ndarray:
+        """Features in use, in ascending order; -1 in the place of others."""
+        used = np.arange(self.support.shape[1]) < self.n_used[:, None]
+        return np.sort(np.where(used, self.support, -1), axis=1)
+
+    def take(self, chosen) -> LocalFit:
+        """Return the parameters of some users."""
+        return LocalFit(**{name: value[chosen] for name, value in vars(self).items()})
+
+    def where(self, chosen: np.ndarray, other: LocalFit) -> LocalFit:
+        """Take this fit for the chosen users, and another for the rest."""
+        pick = {
+            name: np.where(
+                chosen.reshape(-1, *(1,) * (value.ndim - 1)),
+                value,
+                getattr(other, name),
+            )
+            for name, value in vars(self).items()
+        }
+        return LocalFit(**pick)
+
+
+def shared_scores(block: Block, U: np.ndarray) -> np.ndarray:
+    """(X U)' of shape (n_users, rank, height)."""
+    return per_user.products(U.T, block.X, transpose_right=True)
+
+
+def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve one small positive semi-definite system a user.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_users, q, q)
+        Matrices; scaled to unit diagonal first, and kept off singularity.
+    right : ndarray of shape (n_users, q, p)
+        Right-hand sides.
+
+    Returns
+    -------
+    ndarray of shape (n_users, q, p)
+        Solutions; zero along columns without extent, and for users whose numbers
+        are beyond float64.
+    """
+    if gram.shape[1] == 0:
+        return np.zeros_like(right)
+    diagonal = np.diagonal(gram, axis1=1, axis2=2)
+    usable = np.isfinite(diagonal) & (diagonal > np.finfo(float).tiny)
+    inverse = np.where(usable, 1.0 / np.sqrt(np.where(usable, diagonal, 1.0)), 0.0)
+    scaled = gram * inverse[:, :, None] * inverse[:, None, :]
+    scaled = np.where(np.isfinite(scaled), scaled, 0.0)
+    q = np.arange(gram.shape[1])
+    scaled[:, q, q] = 1.0 + _JITTER
+    solved = _eliminate(scaled, inverse[:, :, None] * right)
+    return inverse[:, :, None] * solved
+
+
+def _inverse_grams(columns: np.ndarray) -> np.ndarray:
+    """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
+    gram = per_user.products(columns, columns, transpose_right=True)
+    if gram.shape[1] == 1:
+        usable = np.isfinite(gram) & (gram > np.finfo(float).tiny)
+        return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
+    return solve_each(gram, np.broadcast_to(np.eye(gram.shape[1]), gram.shape))
+
+
+def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve positive definite systems of unit diagonal, elementwise over users.
+
+    Gaussian elimination along the first axes. Pivots of positive definite matrices
+    need no exchange; one that rounding has made zero or negative marks a column that
+    the others explain, and is left out.
+    """
+    size = gram.shape[1]
+    A = gram.transpose(1, 2, 0).copy()
+    b = right.transpose(1, 2, 0).copy()
+    pivots = np.empty((size, len(gram)))
+    for j in range(size):
+        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
+        factors = A[j + 1 :, j] * pivots[j]
+        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
+        b[j + 1 :] -= factors[:, None] * b[j]
+    for j in range(size - 1, -1, -1):
+        b[j] *= pivots[j]
+        b[:j] -= A[:j, j, None] * b[j]
+    return b.transpose(2, 0, 1)
+
+
+def least_squares(
+    block: Block, scores: np.ndarray, support: np.ndarray, allowed, rules: LocalRules
+) -> LocalFit:
+    """Fit w and b on given supports.
+
+    Parameters
+    ----------
+    block : Block
+        Rows and targets.
+    scores : ndarray of shape (n_users, rank, height)
+        What :func:`shared_scores` gives.
+    support : ndarray of shape (n_users, sparsity)
+        Features of b, the leading ``allowed`` of which are used.
+    allowed : ndarray of shape (n_users,)
+        Nonzeros of each user.
+    rules : LocalRules
+        Penalties.
+
+    Returns
+    -------
+    LocalFit
+        The minimisers.
+    """
+    rank, sparsity = scores.shape[1], support.shape[1]
+    used = np.arange(sparsity) < allowed[:, None]
+    columns = _columns(block, scores, support, used, rules)
+    target, free = block.y, rank
+    if rules.fixed:
+        target, free = target - _combine(scores, rules.prior), 0
+    gram = per_user.products(columns, columns, transpose_right=True)
+    right = per_user.products(columns, target[:, :, None])[:, :, 0]
+    penalty = np.repeat((rules.ridge_shared, rules.ridge_sparse), (free, sparsity))
+    q = np.arange(free + sparsity)
+    gram[:, q, q] += penalty
+    right[:, :free] += rules.ridge_shared * rules.prior[:free]
+    solution = solve_each(gram, right[:, :, None])[:, :, 0]
+    residual = target - per_user.products(solution[:, None, :], columns)[:, 0]
+    weights, sparse = solution[:, :free], solution[:, free:] * used
+    if rules.fixed:
+        weights = np.broadcast_to(rules.prior, (len(block), rank)).copy()
+    loss = per_user.totals(np.square(residual)) + _penalty(weights, sparse, rules)
+    return LocalFit(weights, support, sparse, loss, residual, allowed)
+
+
+def _columns(block, scores, support, used, rules: LocalRules) -> np.ndarray:
+    """XU, unless its weights are fixed, and the used features: (n_users, q, height)."""
+    users = np.arange(len(block))[:, None]
+    columns = block.X[users, :, support] * used[:, :, None]
+    parts = [columns] if rules.fixed else [scores, columns]
+    return per_user.joined(parts)
+
+
+def _combine(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """X U w, of shape (n_users, height)."""
+    weights = np.broadcast_to(weights, (len(scores), scores.shape[1]))
+    return per_user.products(weights[:, None, :], scores)[:, 0]
+
+
+def _penalty(weights, sparse, rules: LocalRules) -> np.ndarray:
+    shared = per_user.totals(np.square(weights - rules.prior))
+    own = per_user.totals(np.square(sparse))
+    return rules.ridge_shared * shared + rules.ridge_sparse * own
+
+
+def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
+    """Evaluate parameters of an earlier U, as they are, at the current one."""
+    users = np.arange(len(block))[:, None]
+    columns = block.X[users, :, support]
+    residual = block.y - _combine(scores, weights)
+    residual -= per_user.products(sparse[:, None, :], columns)[:, 0]
+    loss = per_user.totals(np.square(residual)) + _penalty(weights, sparse, rules)
+    n_used = rules.allowed(block.counts)
+    return LocalFit(weights, support, sparse, loss, residual, n_used)
+
+
+def gradient_and_squares(block, columns, residual, squares):
+    """X'e, and the square of each feature beside some columns.
+
+    Parameters
+    ----------
+    block : Block
+        Rows.
+    columns : ndarray of shape (n_users, q, height)
+        What is projected out, transposed.
+    residual : ndarray of shape (n_users, height)
+        e.
+    squares : ndarray of shape (n_users, n_features)
+        diag(G).
+
+    Returns
+    -------
+    gradient : ndarray of shape (n_users, n_features)
+        X'e.
+    rest : ndarray of shape (n_users, n_features)
+        diag(G) - diag(X'H (H'H)^-1 H'X) for the columns H; infinite for features
+        that they explain, so that those are never worth it.
+    """
+    both = per_user.products(per_user.joined([residual[:, None], columns]), block.X)
+    gradient, rest = both[:, 0], squares
+    if columns.shape[1]:
+        cross = both[:, 1:]
+        solved = per_user.products(_inverse_grams(columns), cross)
+        rest = squares - per_user.totals(solved * cross)
+    return gradient, np.where(rest > _COLLINEAR * squares, rest, np.inf)
+
+
+def largest(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k largest values of each row, largest first."""
+    if k > _FEW:
+        return np.argsort(-values, axis=1, kind="stable")[:, :k]
+    values, rows = values.copy(), np.arange(len(values))
+    out = np.empty((len(values), k), dtype=np.intp)
+    for j in range(k):
+        out[:, j] = np.argmax(values, axis=1)
+        values[rows, out[:, j]] = -np.inf
+    return out
+
+
+def local_step(block, scores, squares, fit, step, rules):
+    """Take one step of hard-thresholding pursuit from a least-squares fit.
+
+    The support moves to the largest of sqrt(D) |b + step * X'e / D|, with D the
+    square of each feature beside XU; the step is taken where it lowers the loss.
+    Elsewhere the support stays and the step is halved.
+
+    Parameters
+    ----------
+    block : Block
+        Rows and targets.
+    scores : ndarray of shape (n_users, rank, height)
+        (XU)'.
+    squares : ndarray of shape (n_users, n_features)
+        diag(G).
+    fit : LocalFit
+        What :func:`least_squares` gives on its support.
+    step : ndarray of shape (n_users,)
+        Length of each user's step.
+    rules : LocalRules
+        Penalties and sparsity.
+
+    Returns
+    -------
+    fit : LocalFit
+        No user's loss is larger than before.
+    step : ndarray of shape (n_users,)
+        Steps for the next time.
+    tried : ndarray of int
+        Users whose support was to move; the others are at rest.
+    """
+    allowed = rules.allowed(block.counts)
+    support = _next_support(block, scores, squares, fit, step, rules)
+    used = np.arange(rules.sparsity) < allowed[:, None]
+    features = np.sort(np.where(used, support, -1), axis=1)
+    tried = np.flatnonzero((features != fit.features).any(axis=1))
+    if not len(tried):
+        return fit, step, tried
+    part, own = block.take(tried), per_user.take(scores, tried)
+    new = least_squares(part, own, support[tried], allowed[tried], rules)
+    better = new.loss < fit.loss[tried]
+    step = step.copy()
+    step[tried[~better]] *= 0.5
+    return _put(fit, tried[better], new.take(better)), step, tried
+
+
+def _next_support(block, scores, squares, fit, step, rules) -> np.ndarray:
+    beside = scores[:, :0] if rules.fixed else scores
+    gradient, rest = gradient_and_squares(block, beside, fit.residual, squares)
+    moved = step[:, None] * gradient / rest
+    moved[np.arange(len(block))[:, None], fit.support] += fit.sparse
+    size = np.square(moved) * rest
+    # Infinite squares, and what overflows, are not worth it; NaN compares false.
+    return largest(np.where(size < np.inf, size, -1.0), rules.sparsity)
+
+
+def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
+    """Replace the parameters of some users."""
+    values = {name: value.copy() for name, value in vars(fit).items()}
+    for name, value in values.items():
+        value[chosen] = getattr(part, name)
+    return LocalFit(**values)
+
+
+def first_fit(block, scores, rules) -> LocalFit:
+    """Fit w alone."""
+    support = np.broadcast_to(np.arange(rules.sparsity), (len(block), rules.sparsity))
+    none = np.zeros(len(block), dtype=np.int64)
+    return least_squares(block, scores, support.copy(), none, rules)
+
+
+def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
+    """Hard-thresholding pursuit (Foucart 2011) beside XU, from w alone or a fit.
+
+    Users whose support is at rest are left alone: further steps would not move them.
+    """
+    fit = first_fit(block, scores, rules) if start is None else start
+    moving, step = np.arange(len(block)), np.ones(len(block))
+    current = fit
+    for _ in range(n_steps if rules.sparsity else 0):
+        current, step, tried = local_step(block, scores, squares, current, step, rules)
+        fit = _put(fit, moving[tried], current.take(tried))
+        if not len(tried):
+            break
+        moving, block, current = moving[tried], block.take(tried), current.take(tried)
+        scores = per_user.take(scores, tried)
+        squares, step = squares[tried], step[tried]
+    return fit
+
+
+def _put_feature(support: np.ndarray, position, feature) -> np.ndarray:
+    """Write each user's feature at a position; what it takes the place of moves."""
+    users = np.arange(len(support))
+    old = support[users, position]
+    support = np.where(support == feature[:, None], old[:, None], support)
+    support[users, position] = feature
+    return support
+
+
+def _with_best(block, scores, squares, fit, position, rules, rank=0) -> np.ndarray:
+    """Supports with the feature that lowers the loss most at a position.
+
+    What stands before the position is kept; `fit` is the fit on that. With `rank`,
+    the feature that is so many places behind the best.
+    """
+    used = np.arange(rules.sparsity) < position[:, None]
+    columns = _columns(block, scores, fit.support, used, rules)
+    gradient, rest = gradient_and_squares(block, columns, fit.residual, squares)
+    gain = np.square(gradient) / rest
+    gain = np.where(np.isfinite(gain), gain, -1.0)
+    users, columns_used = np.nonzero(used)
+    gain[users, fit.support[users, columns_used]] = -2.0
+    best = largest(gain, rank + 1)[:, rank]
+    return _put_feature(fit.support, position, best)
+
+
+def matching_pursuit(block, scores, squares, rules, first=0) -> LocalFit:
+    """Orthogonal least squares beside XU: the best feature, then the next best.
+
+    With `first`, it starts from the feature that is so many places behind the best.
+    """
+    fit = first_fit(block, scores, rules)
+    allowed = rules.allowed(block.counts)
+    for j in range(rules.sparsity):
+        position = np.full(len(block), j)
+        rank = first if j == 0 else 0
+        support = _with_best(block, scores, squares, fit, position, rules, rank)
+        fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
+    return fit
+
+
+def exchange(block, scores, squares, fit, rules) -> LocalFit:
+    """Take each feature of the support out in turn, and put the best one in.
+
+    Finds its way out of supports that no step of the pursuits improves.
+    """
+    allowed = rules.allowed(block.counts)
+    last = np.maximum(allowed - 1, 0)
+    for j in range(rules.sparsity):
+        support = _put_feature(fit.support, last, fit.support[:, j])
+        fewer = least_squares(block, scores, support, last, rules)
+        support = _with_best(block, scores, squares, fewer, last, rules)
+        new = least_squares(block, scores, support, allowed, rules)
+        better = (new.loss < fit.loss) & (j < allowed)
+        fit = new.where(better, fit)
+    return fit
+
+
+def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
+    """Fit users from nothing: the best of several pursuits, with exchanges.
+
+    Parameters
+    ----------
+    block : Block
+        Rows and targets.
+    scores : ndarray of shape (n_users, rank, height)
+        (XU)'.
+    squares : ndarray of shape (n_users, n_features)
+        diag(G).
+    rules : LocalRules
+        Penalties and sparsity.
+    n_steps : int
+        Steps of hard-thresholding pursuit, from w alone and again from each start.
+    n_starts : int, default=1
+        Runs of orthogonal least squares, from the most promising first features.
+
+    Returns
+    -------
+    LocalFit
+        What has the smallest loss for each user.
+    """
+    best = thresholding_pursuit(block, scores, squares, rules, n_steps)
+    if not rules.sparsity:
+        return best
+    for first in range(min(n_starts, block.X.shape[2])):
+        fit = matching_pursuit(block, scores, squares, rules, first)
+        fit = thresholding_pursuit(block, scores, squares, rules, n_steps, fit)
+        best = fit.where(fit.loss < best.loss, best)
+    return exchange(block, scores, squares, best, rules)

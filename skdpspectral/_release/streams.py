@@ -1,0 +1,343 @@
+"""Releases of streams: rows with noise that is correlated between steps.
+
+Noise is drawn by ``_release``, from a generator that belongs to one object in one
+process; here it is shaped, counted by steps, and used once.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+
+from ..accounting import LedgerError, PrivacyAccountant
+from ..mechanisms import CorrelatedGaussian, Exact, PrivacyPlan
+from .release import (
+    NoiseOwner,
+    charge,
+    noise_generator,
+    record_rows,
+    round_to_integers,
+    scaled_normals,
+)
+
+_ENDED = (
+    "this stream can't go on: it has ended or was closed, or a step of it failed, or "
+    "another thread is in the middle of one; clone the estimator to begin a new "
+    "stream, or load the last pickle of a stream with an accountant and resume() it"
+)
+
+
+class StreamRelease(NoiseOwner):
+    """Charge the plan of a whole stream, then let its rows out, step by step.
+
+    Noise is made when it is needed, in blocks that are counted from the first step,
+    so that rows get the same noise in any batches. It is used once: where a copy of
+    the stream has gone further, the ledger refuses this one; a stream without a
+    ledger has no copies. A stream that has ended, was closed, or failed, and a forked
+    copy of one, let nothing out; only what was planned as
+    :class:`~skdpspectral.mechanisms.Exact` leaves without noise.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        Its one mechanism is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
+        or :class:`~skdpspectral.mechanisms.Exact`.
+    accountant, noise_seed, allow_seeded
+        As for :class:`~skdpspectral._release.release.Release`.
+    factorization : Factorization
+        The matrix that shapes the noise: `column_norm`, `max_steps`, `filter`, and
+        `check_precision`.
+
+    Attributes
+    ----------
+    position : int
+        Number of steps so far.
+    """
+
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        accountant: PrivacyAccountant | None = None,
+        noise_seed=None,
+        *,
+        factorization,
+        allow_seeded: bool = False,
+    ):
+        (self._mechanism,) = plan.mechanisms
+        check_shaping(self._mechanism, factorization)
+        charge(plan, accountant, noise_seed, allow_seeded)
+        super().__init__()
+        self.plan = plan
+        self.position = 0
+        self._accountant = accountant
+        self._id = None if accountant is None else accountant.open_stream()
+        # Steps that were claimed and not yet released; whether noise is in the making.
+        self._claimed, self._drawn_from, self._closed = 0, False, False
+        self._noise = None
+        if not isinstance(self._mechanism, Exact):
+            shaping = factorization.filter(self._mechanism.shape[0])
+            generator = noise_generator(noise_seed)
+            self._noise = _ShapedNoise(self._mechanism, shaping, generator)
+
+    # -- copies ----------------------------------------------------------------------
+
+    def __getstate__(self):
+        with self._drawing():
+            if self._noise is not None and self._accountant is None:
+                raise TypeError(
+                    "a stream without an accountant can't be copied or pickled before "
+                    "it has ended: two copies would use the same noise, which shows "
+                    "the rows. Give the estimator an accountant, whose ledger lets the "
+                    "newest copy alone go on; publish() gives what was released so far"
+                )
+            if (self._claimed or self._drawn_from) and not self._closed:
+                raise TypeError(
+                    "a stream can't be copied or pickled between the steps of a batch: "
+                    "both copies would use the noise that this one has claimed"
+                )
+            state = self.__dict__.copy()
+            # The pickler comes later, when the noise may be further than `position`.
+            state["_noise"] = copy.deepcopy(self._noise)
+        del state["_lock"], state["_home"]
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._settle()
+
+    def __copy__(self):
+        return copy.deepcopy(self)
+
+    # -- steps -----------------------------------------------------------------------
+
+    @property
+    def _last(self) -> float:
+        """Step after which there is no noise."""
+        last = getattr(self._mechanism, "max_steps", None)
+        return math.inf if last is None or self._mechanism.renewed else last
+
+    def close(self) -> None:
+        """End the stream: nothing leaves it any more."""
+        if self.is_forked():  # its lock may be held by a thread that is not here
+            self._noise, self._closed = None, True
+            return
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        self._noise, self._closed = None, True
+
+    def _check_open(self) -> None:
+        missing = self._noise is None and not isinstance(self._mechanism, Exact)
+        if self._closed or self._drawn_from or missing:
+            raise RuntimeError(_ENDED)
+
+    def claim(self, position: int, steps: int) -> None:
+        """Claim the next steps, before anything of them is computed.
+
+        Parameters
+        ----------
+        position : int
+            Number of steps that the caller has the results of.
+        steps : int
+            Rows that will be handed over next, in one call or in several.
+
+        Raises
+        ------
+        LedgerError
+            If a copy of this stream has gone further.
+        RuntimeError
+            If the stream has ended or a step of it failed, or this is a forked copy.
+        ValueError
+            If the steps are more than were planned.
+        """
+        with self._drawing():
+            if self.position + steps > self._last:
+                raise ValueError(f"only {self._last} steps were planned")
+            self._check_open()
+            if self._claimed or position != self.position:
+                raise RuntimeError(_ENDED)
+            if self._accountant is not None:
+                self._accountant.advance_stream(self._id, self.position, steps)
+            # In this order: whoever is interrupted in between can't go on.
+            self._claimed = steps
+            self.position += steps
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next rows, of steps that were claimed, with their noise.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (b, k)
+            Exact rows of the next b steps; overwritten.
+
+        Returns
+        -------
+        ndarray of shape (b, k)
+            Every entry is a multiple of the mechanism's grid.
+
+        Raises
+        ------
+        RuntimeError
+            If the stream was closed, or this is a forked copy.
+        ValueError
+            If the rows have another shape, or were not claimed.
+        """
+        rows = np.ascontiguousarray(rows, dtype=np.float64)
+        name, shape = self._mechanism.name, tuple(self._mechanism.shape)
+        if rows.shape[1:] != shape:
+            raise ValueError(f"rows of {name!r} have shape {shape}")
+        with self._drawing():
+            self._check_open()
+            if len(rows) > self._claimed:
+                raise ValueError(f"{len(rows)} steps, but {self._claimed} were claimed")
+            before = self.position - self._claimed
+            if not isinstance(self._mechanism, Exact):
+                self._drawn_from = True
+                self._noise.add_to(rows, before)
+                self._drawn_from = False
+            self._claimed -= len(rows)
+            if before + len(rows) == self._last:
+                self._close()
+            record_rows(name, before, rows)
+        return rows
+
+    def resume(self) -> int:
+        """Go to where the ledger has this stream; the noise up to there is lost.
+
+        Returns
+        -------
+        int
+            Number of steps that the stream has made, in whichever copy.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger is behind this copy: an older one was put back.
+        RuntimeError
+            If this copy has ended or failed, or is a forked one.
+        ValueError
+            If the stream has no ledger.
+        """
+        with self._drawing():
+            if self._accountant is None:
+                raise ValueError(
+                    "a stream without an accountant can't be resumed: nothing says "
+                    "which noise was used; clone the estimator to begin a new stream"
+                )
+            position = self._accountant.stream_position(self._id)
+            if self._closed and position == self.position:
+                return position
+            self._check_open()
+            if self._claimed:
+                raise RuntimeError(_ENDED)
+            if position < self.position:
+                raise LedgerError(
+                    f"the ledger has this stream at step {position}, behind this copy "
+                    f"at step {self.position}: an older ledger was put back, by which "
+                    "noise would be used twice"
+                )
+            if position == self._last:
+                self._close()
+            elif self._noise is not None:
+                self._drawn_from = True
+                self._noise.discard(position - self.position)
+                self._drawn_from = False
+            self.position = position
+            return position
+
+
+def check_shaping(mechanism, factorization) -> None:
+    """Refuse a matrix that does not fit its plan, or whose noise leaves the grid.
+
+    Parameters
+    ----------
+    mechanism : Exact or CorrelatedGaussian
+        What is planned.
+    factorization : Factorization
+        The matrix.
+
+    Raises
+    ------
+    ValueError
+        If its columns are longer than was planned, or float64 can't hold its noise.
+    """
+    if isinstance(mechanism, Exact):
+        return
+    if not isinstance(mechanism, CorrelatedGaussian):
+        raise TypeError(f"{type(mechanism).__name__} is no mechanism of a stream")
+    limit = factorization.max_steps
+    enough = limit is None or (mechanism.max_steps or math.inf) <= limit
+    if not (factorization.column_norm <= mechanism.column_norm and enough):
+        raise ValueError("the plan must state the column norm of the factorization")
+    factorization.check_precision(mechanism.noise_std / mechanism.grid)
+
+
+class _ShapedNoise:
+    """Correlated noise on the grid, made in blocks of steps.
+
+    Parameters
+    ----------
+    mechanism : CorrelatedGaussian
+        Scale, grid, and number of steps before the noise begins anew.
+    shaping : filter
+        Rows of Z in, rows of the shaped noise out.
+    generator : numpy.random.Generator
+        Source of Z.
+
+    Attributes
+    ----------
+    position : int
+        Number of steps whose noise was used, or thrown away.
+    """
+
+    def __init__(self, mechanism: CorrelatedGaussian, shaping, generator):
+        self._grid = mechanism.grid
+        self._steps = mechanism.noise_std / mechanism.grid
+        self._max_steps = mechanism.max_steps
+        self._shaping, self._generator = shaping, generator
+        self._ready = np.empty((0, mechanism.shape[0]))
+        self._drawn = 0
+        self.position = 0
+
+    def add_to(self, rows: np.ndarray, position: int) -> None:
+        """Add the noise of the steps after `position`, in place."""
+        if position != self.position:
+            raise RuntimeError(_ENDED)
+        round_to_integers(rows, self._grid)
+        start = 0
+        while start < len(rows):
+            part = self._take(len(rows) - start)
+            rows[start : start + len(part)] += part
+            start += len(part)
+        rows *= self._grid
+
+    def discard(self, steps: int) -> None:
+        """Throw the noise of the next steps away: another copy has used it."""
+        while steps:
+            steps -= len(self._take(steps))
+
+    def _take(self, most: int) -> np.ndarray:
+        """Return noise of the next steps, at least one of them."""
+        if not len(self._ready):
+            self._draw()
+        part, self._ready = self._ready[:most], self._ready[most:]
+        self.position += len(part)
+        return part
+
+    def _draw(self) -> None:
+        """Draw and shape the noise of the next block, rounded to the grid."""
+        if self._drawn == self._max_steps:
+            self._shaping.reset()
+            self._drawn = 0
+        count = self._shaping.block
+        if self._max_steps is not None:
+            count = min(count, self._max_steps - self._drawn)
+        noise = scaled_normals(
+            (count, self._shaping.width), self._steps, self._generator
+        )
+        shaped = self._shaping.push(noise)
+        self._ready = np.rint(shaped, out=np.empty_like(shaped))
+        self._drawn += count

@@ -1,0 +1,300 @@
+"""Private first and second moments of bounded rows: what to release, and how."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .. import _linalg, sensitivity
+from .._tables.clipping import Box, clip_rows, normalize_rows
+from ..accounting import calibrate_gaussian, split_mu
+from ..mechanisms import Exact
+
+# Share of mu**2 for a private mean.
+_MEAN_SHARE = 0.15
+# Radii, in units of the box, whose squares float64 arithmetic can handle.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+_SMALLEST_EXTENT = 1e-100
+# What rows are cut to where their lengths matter, and no public clip is given.
+_LONGEST = 1e100
+
+
+class RowBounds:
+    """How one fit bounds its rows, from public parameters alone.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+        As in :class:`~skdpspectral.DPPCA`.
+
+    Attributes
+    ----------
+    box : Box or None
+        Public box of the features.
+    box_radius : float
+        Radius of the box in its own units; infinite without a box.
+    centred : bool
+        Whether a private mean is subtracted.
+    clip : float or None
+        Bound of the rows of the second moment, in units of the box; None for unit
+        rows.
+    mean_radius : float or None
+        Bound of the rows of the private mean, in units of the box; None without.
+    unit : float
+        Data units per unit of the box.
+    variance_unit : float
+        Data units per unit of the rows of the second moment.
+    scale_by_bounds, clip_norm, center_clip_norm
+        As they were given, radii as floats in units of the data.
+    """
+
+    def __init__(
+        self,
+        n_features,
+        *,
+        bounds,
+        clip_norm,
+        center,
+        scale_by_bounds,
+        center_clip_norm,
+    ):
+        self.n_features = n_features
+        # As Python floats: a float32 radius would round sensitivity and noise.
+        clip_norm, center_clip_norm = map(_as_float, (clip_norm, center_clip_norm))
+        self.clip_norm, self.center_clip_norm = clip_norm, center_clip_norm
+        self.scale_by_bounds = bool(scale_by_bounds)
+        self.box = make_box(bounds, n_features, scale_by_bounds)
+        self.box_radius = math.inf
+        self.unit = unit = 1.0
+        if self.box is not None:
+            self.box_radius = sensitivity.box_radius(self.box.half_widths)
+            self.unit = unit = 1.0 if scale_by_bounds else float(self.box.unit[0])
+        if center == "auto":
+            center = "none" if self.box is None else "private"
+        self.centred = center == "private"
+        self._check_centre(clip_norm, center_clip_norm)
+        self.clip = self.mean_radius = None
+        if clip_norm is not None:
+            # About a centre in the box, no row of the box is longer than this.
+            reach = self.box_radius * (2.0 if self.centred else 1.0)
+            self.clip = min(clip_norm / unit, reach)
+        if self.centred:
+            radius = clip_norm if self.box is None else math.inf
+            radius = center_clip_norm if center_clip_norm is not None else radius
+            self.mean_radius = min(radius / unit, self.box_radius)
+        self.variance_unit = 1.0 if self.clip is None else unit
+        for name in ("clip", "mean_radius"):
+            _check_radius(name, getattr(self, name))
+
+    def _check_centre(self, clip_norm, center_clip_norm) -> None:
+        """Refuse a radius of the mean that is missing, or that nothing uses."""
+        public = (self.box, clip_norm, center_clip_norm)
+        if self.centred and all(radius is None for radius in public):
+            raise ValueError(
+                'center="private" needs public bounds, or a public radius '
+                "center_clip_norm, or a clip_norm"
+            )
+        if center_clip_norm is not None and not self.centred:
+            raise ValueError(
+                "center_clip_norm is the radius of a private mean: it has no use "
+                'without center="private" or bounds; leave it None'
+            )
+
+    @property
+    def second_radius(self) -> float:
+        """Bound on the norm of the rows of the second moment."""
+        return 1.0 if self.clip is None else self.clip
+
+    def for_mean(self, block):
+        """Rows of the private mean."""
+        if self.box is None:
+            return clip_rows(block, self.mean_radius)
+        block = self.box.to_unit(block)
+        return clip_rows(block, self.mean_radius, out=block)
+
+    def _about(self, block, mean):
+        """Rows in units of the box, about a released mean, and memory to reuse."""
+        own = None
+        if self.box is not None:
+            block = own = self.box.to_unit(block)
+        if mean is not None:
+            block = own = np.subtract(block, mean, out=own, dtype=np.float64)
+        return block, own
+
+    def for_second_moment(self, block, mean=None):
+        """Rows of the second moment, about a released mean."""
+        block, own = self._about(block, mean)
+        if self.clip is None:
+            return normalize_rows(block, out=own)
+        return clip_rows(block, self.clip, out=own)
+
+    def for_projections(self, block, mean=None):
+        """Rows about a released mean whose lengths are kept, up to a public clip."""
+        block, own = self._about(block, mean)
+        # Without one, a clip that no sensitivity rests on: squares stay finite.
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(block, clip, out=own)
+
+    def blocks(self, X, mean=None):
+        """Return a function that yields blocks of :meth:`for_projections`."""
+        n_rows = _linalg.rows_per_block(self.n_features)
+
+        def blocks():
+            for rows in _linalg.row_blocks(X.shape[0], n_rows):
+                yield self.for_projections(X[rows], mean)
+
+        return blocks
+
+    def project_mean(self, mean):
+        """Move a noisy mean to where a mean can be: public facts alone."""
+        if self.box is not None:
+            mean = np.clip(mean, -self.box.half_widths, self.box.half_widths)
+        return clip_rows(mean[None], self.mean_radius)[0]
+
+    def to_data_units(self, mean):
+        """Return a mean in units of the box as a point in units of the data."""
+        mean = np.zeros(self.n_features) if mean is None else mean
+        return mean if self.box is None else self.box.midpoint + self.box.unit * mean
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about what a reader of the guarantee must know."""
+        sentences = []
+        if not self.centred:
+            what = "the origin" if self.box is None else "the midpoint of the bounds"
+            sentences.append(
+                f"Variance is measured about {what}; no mean was estimated."
+            )
+        flat = 0 if self.box is None else int(np.sum(self.box.half_widths == 0.0))
+        if flat:
+            sentences.append(f"{flat} features have no extent and count for nothing.")
+        return tuple(sentences)
+
+
+def _check_radius(name: str, radius: float | None) -> None:
+    """Refuse a radius whose square float64 arithmetic cannot handle."""
+    if radius is None or _SMALLEST <= radius <= _LARGEST:
+        return
+    parameter = "clip_norm" if name == "clip" else "center_clip_norm"
+    raise ValueError(
+        f"{parameter} is {radius:g} half-widths of the bounds, out of the range of "
+        f"float64 arithmetic; choose {parameter} of the order of the bounds"
+    )
+
+
+def _as_float(radius) -> float | None:
+    return None if radius is None else float(radius)
+
+
+def _numbers(side) -> np.ndarray:
+    """Return one side of the bounds as float64 numbers."""
+    try:
+        side = np.asarray(side)
+        if side.dtype.kind in "iufO":
+            return side.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
+
+
+def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
+    """Return the public box, or an error that names bounds."""
+    if bounds is None:
+        if per_feature:
+            raise ValueError("scale_by_bounds=True needs bounds=(low, high)")
+        return None
+    size = "one number" if getattr(bounds, "ndim", 1) == 0 else len(bounds)
+    if size != 2:
+        raise ValueError(
+            f"bounds must be a pair (low, high), got {size}; transpose pairs a feature"
+        )
+    low, high = map(_numbers, bounds)
+    for name, side in (("low", low), ("high", high)):
+        if side.shape not in ((), (n_features,)):
+            raise ValueError(
+                f"bounds: {name} has shape {side.shape}; give a number or one value "
+                f"for each of the {n_features} features"
+            )
+        if not np.isfinite(side).all():
+            raise ValueError(f"bounds: {name} must be finite; give public limits")
+    with np.errstate(over="ignore"):
+        extent = high - low
+    if np.any(extent < 0):
+        raise ValueError("bounds are reversed: low must be at most high everywhere")
+    if not np.isfinite(extent).all():
+        raise ValueError("bounds: high - low overflows; choose closer bounds")
+    if not np.any(extent > 0):
+        raise ValueError("bounds leave no feature any extent: low equals high")
+    if np.any((extent > 0) & (extent < _SMALLEST_EXTENT)):
+        raise ValueError(
+            "bounds must have an extent high - low of 0, or of "
+            f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
+        )
+    return Box(low, high, n_features, per_feature=per_feature)
+
+
+def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
+    """Split mu into the cost of a private mean, 0 without one, and the rest."""
+    if not rows.centred or not math.isfinite(mu):
+        return (mu if rows.centred else 0.0), mu
+    return split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
+
+
+def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:
+    """Plan the release of a mean; empty without one."""
+    shape = (rows.n_features,)
+    if not rows.centred:
+        return ()
+    if not math.isfinite(mu):
+        return (Exact("mean", shape),)
+    mean = calibrate_gaussian(
+        "mean",
+        sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
+        mu,
+        shape,
+        summation_error=_summation_error(rows.mean_radius, n_samples, shape[0]),
+        magnitude=2.0 * rows.mean_radius,
+    )
+    return (mean,)
+
+
+def plan_second_moment(
+    rows: RowBounds, n_samples: int, mu: float, name: str = "second_moment"
+):
+    """Plan one release of the second moment of bounded rows."""
+    square = (rows.n_features, rows.n_features)
+    if not math.isfinite(mu):
+        return Exact(name, square, symmetric=True)
+    radius = rows.second_radius
+    return calibrate_gaussian(
+        name,
+        sensitivity.second_moment_sensitivity(radius, n_samples),
+        mu,
+        square,
+        symmetric=True,
+        summation_error=_summation_error(radius**2, n_samples, square[0]),
+        magnitude=2.0 * radius**2,
+    )
+
+
+def _summation_error(bound: float, n_samples: int, n_features: int) -> float:
+    rows = _linalg.rows_per_block(n_features)
+    return sensitivity.summation_error(bound, n_samples, rows)
+
+
+def second_moment(rows: RowBounds, X, mean):
+    """Exact second moment of bounded rows about a mean; the lower triangle counts."""
+    return _linalg.blocked_second_moment(
+        X, lambda block: rows.for_second_moment(block, mean)
+    )
+
+
+def release_mean(release, rows: RowBounds, X):
+    """Release a planned mean, in units of the box; None without one."""
+    mean = None
+    if rows.centred:
+        mean = release("mean", _linalg.blocked_mean(X, rows.for_mean))
+        mean = rows.project_mean(mean)
+    return mean

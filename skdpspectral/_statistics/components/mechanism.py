@@ -1,0 +1,215 @@
+"""The choice of how principal components are released, by public numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...mechanisms import Assumption, PrivacyPlan, check_real
+from .parameters import check_mechanism, check_scaled, public_range, public_variances
+from .releases import ComponentReleases
+from .spiked_projector import SpikedReleases
+
+_NAMES = ("gaussian", "two-stage", "auto", "spiked")
+_WAYS = ("exact", "paper")
+_CONSTANT, _LARGEST = "sensitivity_constant", 1e60
+
+
+@dataclass(frozen=True)
+class ComponentMechanism:
+    """A mechanism and its public parameters, in units of the bounded rows.
+
+    Parameters
+    ----------
+    name : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
+        The mechanism, as in :class:`~skdpspectral.DPPCA`.
+    signal : tuple of float or None, default=None
+        Public variances along the components beyond the noise, largest first; None
+        for private ones.
+    noise : float or None, default=None
+        Public variance across the components; None for a private one.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range of private lengths.
+    calibration : {"exact", "paper"}, default="exact"
+        How noise is made from a budget; "paper" is for "spiked".
+    constant : float, default=1.0
+        Constant of the papers' formulas, for "paper".
+    """
+
+    name: str = "gaussian"
+    signal: tuple[float, ...] | None = None
+    noise: float | None = None
+    norm_range: tuple[float, float] = (1e-6, 1e6)
+    calibration: str = "exact"
+    constant: float = 1.0
+
+    def __post_init__(self) -> None:
+        chosen = {"mechanism": (self.name, _NAMES)}
+        chosen["calibration"] = (self.calibration, _WAYS)
+        for parameter, (value, known) in chosen.items():
+            if value not in known:
+                raise ValueError(f"{parameter} must be one of {known}, got {value!r}")
+        if not 0.0 < check_real(_CONSTANT, self.constant) < _LARGEST:
+            raise ValueError(
+                f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
+                f"{self.constant}"
+            )
+        # What changes no release makes no other mechanism, nor another task.
+        if self.calibration == "paper" and not self.spiked:
+            raise ValueError('calibration="paper" is for mechanism="spiked" alone')
+        if self.calibration != "paper" and self.constant != 1.0:
+            raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
+        check_scaled(self.signal, self.noise, self.norm_range)
+
+    @classmethod
+    def of(cls, parameters, unit: float) -> ComponentMechanism:
+        """Return the mechanism of an estimator.
+
+        Parameters
+        ----------
+        parameters : object
+            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
+        unit : float
+            Units of the data per unit of the bounded rows.
+
+        Returns
+        -------
+        ComponentMechanism
+            In units of the bounded rows.
+
+        Raises
+        ------
+        ValueError
+            If a variance or the range is invalid.
+        """
+        signal, noise = public_variances(parameters, unit)
+        name, more = parameters.mechanism, {}
+        if name != "spiked":  # whose model has no private lengths
+            more["norm_range"] = public_range(parameters, unit)
+        if parameters.sensitivity_constant is not None:
+            more["constant"] = check_real(_CONSTANT, parameters.sensitivity_constant)
+        return cls(
+            name,
+            signal,
+            noise,
+            calibration=parameters.calibration,
+            **more,
+        )
+
+    @classmethod
+    def of_clients(cls, parameters, rows) -> ComponentMechanism:
+        """Return the mechanism of clients, of which each has rows of its own.
+
+        Parameters
+        ----------
+        parameters : object
+            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
+        rows : RowBounds
+            How rows are bounded.
+
+        Returns
+        -------
+        ComponentMechanism
+            In units of the bounded rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or contradicts another.
+        """
+        check_mechanism(parameters, rows.n_features)
+        if parameters.mechanism == "gaussian":
+            # Nothing is searched for; a variance is for the covariance alone.
+            public_variances(parameters, rows.unit)
+            public_range(parameters, rows.unit)
+            return cls()
+        return cls.of(parameters, rows.unit)
+
+    @property
+    def spiked(self) -> bool:
+        """Whether the guarantee rests on a model of the rows."""
+        return self.name == "spiked"
+
+    def releases(self, rows, n_samples: int, rank, covariance: bool, radius=None):
+        """Describe what is released of so many rows.
+
+        Parameters
+        ----------
+        rows : RowBounds
+            How rows are bounded.
+        n_samples : int
+            Public number of rows.
+        rank : int or None
+            Number of components; None for as many as stand out of the noise.
+        covariance : bool
+            Whether the covariance within the components is released too.
+        radius : float or None, default=None
+            Public length that projections are clipped to for the covariance.
+
+        Returns
+        -------
+        ComponentReleases or SpikedReleases
+            Public, as all of its arguments.
+        """
+        if self.spiked:
+            return SpikedReleases(
+                n_samples,
+                rows.n_features,
+                self.signal,
+                self.noise,
+                covariance,
+                self.calibration,
+                self.constant,
+            )
+        return ComponentReleases(
+            rows=rows,
+            n_samples=n_samples,
+            rank=rank,
+            mechanism=self.name,
+            covariance=covariance,
+            signal=None if self.signal is None else sum(self.signal) / len(self.signal),
+            noise=self.noise,
+            norm_range=self.norm_range,
+            radius=radius,
+        )
+
+    def plan(
+        self, releases, epsilon: float, delta: float, mu: float, **more
+    ) -> PrivacyPlan:
+        """Plan what :meth:`releases` describes.
+
+        Parameters
+        ----------
+        releases : ComponentReleases or SpikedReleases
+            What is released.
+        epsilon, delta : float
+            The budget that was asked for.
+        mu : float
+            What it allows; both are infinite where privacy is opted out.
+        **more : dict
+            Further fields of the plan: `estimator` and `seeded`.
+
+        Returns
+        -------
+        PrivacyPlan
+            Which says what the guarantee rests on. Its epsilon may be larger than the
+            one that was asked for with the noise of the papers alone.
+
+        Raises
+        ------
+        ValueError
+            If the model of "spiked" has no bound for so many rows.
+        """
+        if not self.spiked:
+            mechanisms, remarks = releases.mechanisms(mu), releases.remarks()
+        else:
+            asked = epsilon
+            mechanisms, epsilon = releases.plan(asked, delta)
+            remarks = releases.remarks(asked, delta, epsilon)
+        return PrivacyPlan(
+            epsilon=epsilon,
+            delta=delta,
+            mechanisms=mechanisms,
+            assumption=Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE,
+            remarks=remarks,
+            **more,
+        )

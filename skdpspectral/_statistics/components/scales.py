@@ -1,0 +1,189 @@
+"""Private variances along and across released directions, from noisy quantiles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from ... import _linalg, sensitivity
+from ...accounting import calibrate_gaussian, split_mu
+from ...mechanisms import Exact, Neighbours
+from .results import Scales
+
+# Steps of the bisections, on a logarithmic scale.
+_STEPS = 12
+# Signal that is assumed at least, in units of the noise variance.
+LEAST_SIGNAL = 0.05
+
+
+def chi_square_median(degrees: float) -> float:
+    """Median of the chi-square law."""
+    return 2.0 * float(gammaincinv(0.5 * degrees, 0.5))
+
+
+# Highest quantile of the projections' lengths that a clip is made from, votes beyond it
+# in units of their noise, and the share of rows of a normal law that are clipped.
+_HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
+
+
+@dataclass(frozen=True)
+class ScaleReleases:
+    """Public description of the releases that two variances and a clip are made from.
+
+    Every step releases how many rows more than wanted lie below a tried length, for
+    projections on released directions and for residuals at once. Their medians over
+    those of chi-square laws are the variances.
+
+    Parameters
+    ----------
+    n_samples : int
+        Public number of rows.
+    n_features : int
+        Length of a row.
+    norm_range : tuple (low, high)
+        Public range of the lengths, in the units of the rows.
+    signal, noise : float or None
+        Public variances (of a direction beyond the noise; of the noise); None for
+        private ones.
+    with_radius : bool
+        Whether a clip of projections is wanted.
+    name : str, default="quantile"
+        What names of the releases begin with.
+    """
+
+    n_samples: int
+    n_features: int
+    norm_range: tuple[float, float]
+    signal: float | None
+    noise: float | None
+    with_radius: bool
+    name: str = "quantile"
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Quantiles that are bisected: 0, 2 of projections, 1 of residuals."""
+        missing = (self.signal is None, self.noise is None, self.with_radius)
+        return tuple(k for k in range(3) if missing[k])
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases."""
+        return _STEPS if self.wanted else 0
+
+    def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Ranges of both variances that releases can give, from public numbers.
+
+        Parameters
+        ----------
+        rank : int
+            Number of released directions.
+
+        Returns
+        -------
+        signal, noise : tuple (low, high)
+            Of a direction beyond the noise, and of the noise.
+        """
+        low, high = (length**2 for length in self.norm_range)
+        noise = (self.noise, self.noise)
+        if self.noise is None:
+            median = chi_square_median(max(self.n_features - rank, 1))
+            noise = (low / median, high / median)
+        most = self.signal
+        if self.signal is None:
+            most = high / chi_square_median(rank)
+        least = 0.0 if self.signal is None else self.signal
+        limits = zip((least, most), noise, strict=True)
+        return tuple(max(s, LEAST_SIGNAL * n) for s, n in limits), noise
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu."""
+        shape = (len(self.wanted),)
+        names = [f"{self.name}_{step}" for step in range(1, self.n_releases + 1)]
+        if not names:
+            return ()
+        if not math.isfinite(mu):
+            return tuple(Exact(name, shape) for name in names)
+        moved = sensitivity.vote_sensitivity(shape[0], Neighbours.REPLACE_ONE)
+        each = split_mu(mu, [1.0 / _STEPS] * _STEPS)[0]
+        first = calibrate_gaussian(
+            names[0], moved, each, shape, magnitude=self.n_samples
+        )
+        return tuple(replace(first, name=name) for name in names)
+
+
+def release_scales(release, scales: ScaleReleases, blocks, components) -> Scales:
+    """Release what :class:`ScaleReleases` planned.
+
+    Parameters
+    ----------
+    release : Release
+        Charged with the plan.
+    scales : ScaleReleases
+        What is released.
+    blocks : callable
+        ``blocks()`` yields blocks of rows.
+    components : ndarray of shape (r, p)
+        Orthonormal rows: public, or released.
+
+    Returns
+    -------
+    Scales
+        Made from releases and public numbers alone.
+    """
+    rank = len(components)
+    signal, noise, radius = scales.signal, scales.noise, None
+    low, high = (2.0 * math.log(length) for length in scales.norm_range)
+    if scales.wanted:
+        counts = _counts(blocks, components, low, high)
+        level = _upper_level(release.plan[f"{scales.name}_1"], scales.n_samples)
+        squares = _bisect(release, scales, counts, (0.5, 0.5, level), low, high)
+        if noise is None:
+            degrees = max(scales.n_features - rank, 1)
+            noise = squares[1] / chi_square_median(degrees)
+        if signal is None:
+            signal = squares[0] / chi_square_median(rank) - noise
+        if scales.with_radius:
+            laws = [gammaincinv(0.5 * rank, q) for q in (1 - _CLIPPED_SHARE, level)]
+            radius = math.sqrt(squares[2] * laws[0] / laws[1])
+    return Scales(max(signal, LEAST_SIGNAL * noise), noise, radius)
+
+
+def _counts(blocks, components, low: float, high: float) -> np.ndarray:
+    """Rows whose logarithmic squares lie at or below the k-th of all dyadic points."""
+    points = np.linspace(low, high, 2**_STEPS + 1)
+    counts = np.zeros((2, len(points) + 1), dtype=np.int64)
+    for rows in blocks():
+        with np.errstate(all="ignore"):
+            along, across = _linalg.squared_parts(rows, components)
+            for count, squares in zip(counts, (along, across), strict=True):
+                # A row that is not finite counts as a long one.
+                logs = np.nan_to_num(np.log(squares), nan=np.inf, posinf=np.inf)
+                count += np.bincount(
+                    np.searchsorted(points, logs), minlength=len(points) + 1
+                )
+    return np.cumsum(counts, axis=1)
+
+
+def _upper_level(mechanism, n_samples: int) -> float:
+    """Quantile with enough votes beyond it, by the public noise."""
+    noise_std = getattr(mechanism, "noise_std", 0.0)
+    return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / n_samples), _HIGHEST)
+
+
+def _bisect(release, scales: ScaleReleases, counts, levels, low: float, high: float):
+    """Squared quantiles from noisy votes; of the noisy answers only signs are used."""
+    wanted = np.array(scales.wanted)
+    parts = np.array([0, 1, 0])[wanted]
+    levels = np.array(levels)[wanted] * scales.n_samples
+    first, last = np.zeros(3, dtype=int), np.full(3, 2**_STEPS)
+    for step in range(1, _STEPS + 1):
+        middle = (first + last)[wanted] // 2
+        votes = counts[parts, middle] - levels
+        below = release(f"{scales.name}_{step}", votes) > 0.0
+        last[wanted] = np.where(below, middle, last[wanted])
+        first[wanted] = np.where(below, first[wanted], middle)
+    share = 0.5 * (first + last) / 2**_STEPS
+    return np.exp(low + share * (high - low))

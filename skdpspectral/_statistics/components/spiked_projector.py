@@ -1,0 +1,368 @@
+"""Releases whose guarantee rests on a spiked Gaussian model of the rows.
+
+Noise on the projector, and on the covariance, after Cai, Xia and Zha (2024), algorithm
+1. What one row moves is bounded by a theorem for rows of such a law, outside an event
+of small probability. For other rows it is no bound.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from ... import _linalg, sensitivity
+from ..._tables.clipping import clip_rows
+from ...accounting import (
+    MIN_DELTA,
+    calibrate_gaussian,
+    gaussian_epsilon,
+    gaussian_mu,
+    split_mu,
+)
+from ...mechanisms import Exact, Gaussian
+from .results import Components
+
+# From so many features on, the noisy projector is never formed.
+WHOLE_ORDER = 2000
+# What rows are cut to, so that squares are finite.
+_LONGEST = 1e60
+# Shares of mu**2 of projector and covariance under exact calibration.
+_SHARES = (0.5, 0.5)
+# Share of delta for rows and replacements that are further apart than the bounds.
+_FAILURE_SHARE = 0.1
+# What it is taken to be where delta is not known: for the weights of clients.
+_USUAL_FAILURE = 1e-7
+# Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
+_ROUNDING = 2.0**-44
+# What noise of the papers may cost; beyond, it hides nothing.
+_LARGEST_MU = 1e3
+
+
+@dataclass(frozen=True)
+class SpikedReleases:
+    """Public description of the releases of a spiked model.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the rows.
+    signal : tuple of float
+        Variances along the components beyond the noise, largest first.
+    noise : float
+        Noise variance.
+    covariance : bool
+        Whether the covariance within the components is released too.
+    calibration : {"exact", "paper"}, default="exact"
+        Noise by the theorem and the budget, or by the papers' formulas.
+    constant : float, default=1.0
+        Constant of these formulas.
+    """
+
+    n_samples: int
+    n_features: int
+    signal: tuple[float, ...]
+    noise: float
+    covariance: bool
+    calibration: str = "exact"
+    constant: float = 1.0
+
+    @property
+    def _model(self) -> tuple:
+        return self.signal, self.noise, self.n_samples, self.n_features
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("projector", "model_moment") if self.covariance else ("projector",)
+
+    def _sensitivities(self, failure: float) -> tuple[float, ...]:
+        """What the theorem allows for each release; together they may fail so often."""
+        each = failure / len(self._names)
+        changes = (sensitivity.spiked_projector_sensitivity(*self._model, each),)
+        if self.covariance:
+            changes += (sensitivity.spiked_moment_sensitivity(*self._model, each),)
+        return changes
+
+    def _largest_distance(self) -> float:
+        """How far any two projectors are apart at most, whatever the rows are."""
+        rank = len(self.signal)
+        return math.sqrt(2.0 * min(rank, self.n_features - rank))
+
+    def _charged(self, failure: float) -> tuple[float, ...]:
+        """As `_sensitivities`, with the largest distance where there is no bound."""
+        projector, *moment = self._sensitivities(failure)
+        return (min(projector, self._largest_distance()), *moment)
+
+    def _printed(self) -> tuple[float, ...]:
+        """What the papers print for each release."""
+        model = *self._model, self.constant
+        changes = (sensitivity.paper_projector_sensitivity(*model),)
+        if self.covariance:
+            changes += (sensitivity.paper_moment_sensitivity(*model),)
+        return changes
+
+    def _entries(self, name: str) -> tuple[tuple[int, int], dict]:
+        """Shape of a release, and what float64 arithmetic needs to know of it."""
+        if name == "projector":
+            condition = (max(self.signal) + self.noise) / min(self.signal)
+            error = _ROUNDING * self.n_features * condition
+            return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
+        size = 2.0**10 * (max(self.signal) + self.noise)
+        return (len(self.signal),) * 2, {"magnitude": size}
+
+    def plan(self, epsilon: float, delta: float) -> tuple[tuple, float]:
+        """Plan the releases within a budget.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget; an infinite epsilon for no noise.
+
+        Returns
+        -------
+        mechanisms : tuple
+            What is released.
+        epsilon : float
+            What holds of it at this delta: the budget, or more where the noise is the
+            papers' and the theorem does not show as much as they claim.
+
+        Raises
+        ------
+        ValueError
+            If the model has no bound for so few rows or so little signal, or the
+            papers' noise hides nothing.
+        """
+        if not math.isfinite(epsilon):
+            if self.calibration == "paper":
+                raise ValueError('calibration="paper" needs a finite epsilon')
+            shapes = [(name, self._entries(name)[0]) for name in self._names]
+            return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
+        failure = _FAILURE_SHARE * delta
+        if delta - failure < MIN_DELTA:
+            raise ValueError(
+                f'delta={delta:g} is too small for mechanism="spiked", which keeps a '
+                f"tenth of it for rows beyond its bounds; choose at least "
+                f"{2 * MIN_DELTA:g}"
+            )
+        if self.calibration == "paper":
+            return self._plan_paper(epsilon, delta, failure)
+        self._check_bound(failure)
+        changes = self._charged(failure)
+        mu = gaussian_mu(epsilon, delta)
+        # Noise for what is left of delta; costs, and sensitivities, that count both.
+        raised = mu / gaussian_mu(epsilon, delta - failure)
+        costs = split_mu(mu, _SHARES if self.covariance else (1.0,))
+        mechanisms = []
+        for name, change, cost in zip(self._names, changes, costs, strict=True):
+            shape, more = self._entries(name)
+            mechanism = calibrate_gaussian(
+                name, raised * change, cost, shape, symmetric=True, **more
+            )
+            mechanisms.append(mechanism)
+        return tuple(mechanisms), epsilon
+
+    def _check_bound(self, failure: float) -> None:
+        """Refuse what the theorem says nothing of."""
+        if self._sensitivities(failure)[0] < math.inf:
+            return
+        raise ValueError(
+            f'mechanism="spiked" has no bound for n_samples={self.n_samples}, '
+            f"n_features={self.n_features}, n_components={len(self.signal)}, "
+            f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
+            f"at this delta: so few rows, or so little signal, may have any leading "
+            "eigenvectors. It needs more rows, a larger signal_variance or a larger "
+            'delta; mechanism="gaussian" has no such limit'
+        )
+
+    def _plan_paper(self, epsilon: float, delta: float, failure: float):
+        """Plan the noise of the papers, at what it costs in truth.
+
+        Each release gets half of epsilon and of delta, the projector alone too, by the
+        classical bound: variances of 8 D^2 log(2.5 / delta) / epsilon^2 off the
+        diagonal, with D as printed. The costs are those of the theorem's bounds.
+        """
+        factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
+        changes = self._charged(failure)
+
+        def mechanisms(raised: float) -> tuple:
+            parts = zip(self._names, changes, self._printed(), strict=True)
+            made = []
+            for name, change, printed in parts:
+                shape, more = self._entries(name)
+                noise = factor * printed
+                made.append(Gaussian(name, raised * change, noise, shape, True, **more))
+            return tuple(made)
+
+        mu = math.hypot(*(mechanism.mu for mechanism in mechanisms(1.0)))
+        if not mu <= _LARGEST_MU:
+            raise ValueError(
+                f'calibration="paper" hides nothing at epsilon={epsilon:g} and '
+                f"sensitivity_constant={self.constant:g}: its noise is below a "
+                f"{_LARGEST_MU:g}-th of what one row may change; raise "
+                "sensitivity_constant or lower epsilon"
+            )
+        left = delta - failure
+        claimed = max(epsilon, gaussian_epsilon(mu, left))
+        raised = gaussian_mu(claimed, delta) / gaussian_mu(claimed, left)
+        return mechanisms(raised), claimed
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Expected projection distance under the model, to first order."""
+        rank = len(self.signal)
+        statistical = noise * (signal + noise) / signal**2 / self.n_samples
+        private = 0.5 * getattr(plan["projector"], "noise_std", 0.0) ** 2
+        squared = 2.0 * rank * (self.n_features - rank) * (statistical + private)
+        return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
+
+    def squared_error(self, mu: float) -> float:
+        """Expected squared distance from the model's subspace, to first order.
+
+        Parameters
+        ----------
+        mu : float
+            Cost of all releases together, by either calibration.
+
+        Returns
+        -------
+        float
+            Of the leading part of a matrix; of a subspace it is at most the largest
+            squared distance.
+        """
+        signal, noise = np.array(self.signal), self.noise
+        sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
+        changes = self._charged(_USUAL_FAILURE)
+        # Noise is in these proportions, and costs mu in all.
+        scales = self._printed() if self.calibration == "paper" else changes
+        costs = [change / scale for change, scale in zip(changes, scales, strict=True)]
+        private = scales[0] * math.hypot(*costs) / mu
+        rank = len(signal)
+        return (self.n_features - rank) * (
+            2.0 * sampling / self.n_samples + rank * private * private
+        )
+
+    def remarks(self, epsilon: float, delta: float, claimed: float) -> tuple[str, ...]:
+        """Sentences about what the guarantee rests on.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget that was asked for.
+        claimed : float
+            The epsilon that :meth:`plan` returned.
+        """
+        sentences = (
+            "The noise suffices for independent Gaussian rows of mean zero with the "
+            "stated spiked covariance, of which one is replaced by another such row; "
+            "for other data it is not differentially private: a single long row can "
+            "be seen in the result.",
+        )
+        if math.isfinite(epsilon):
+            sentences += (
+                "The sensitivities are those of a theorem, for rows and replacements "
+                f"outside an event of probability {_FAILURE_SHARE * delta:g}, which "
+                "delta includes; where several such fits are composed, or delta is "
+                "taken smaller, that probability is to be added.",
+            )
+        if claimed > epsilon:
+            sentences += (
+                f"The papers' formulas claim epsilon = {epsilon:g} for this noise; "
+                "what the theorem shows of it is the weaker guarantee above.",
+            )
+        if self.n_features > WHOLE_ORDER:
+            sentences += (
+                "The noisy projector is sampled without forming it, and so is not "
+                "rounded to a grid.",
+            )
+        return sentences
+
+
+def release_spiked(release, spiked: SpikedReleases, X) -> Components:
+    """Release what :class:`SpikedReleases` planned.
+
+    Parameters
+    ----------
+    release : Release
+        Charged with the plan.
+    spiked : SpikedReleases
+        What is released.
+    X : array or sparse CSR matrix of shape (n, p)
+        Rows, of mean zero under the model.
+
+    Returns
+    -------
+    Components
+        Without a released covariance, variances are those that the model states.
+    """
+    vectors = release_projector(release, spiked, X)
+    values = np.array(spiked.signal) + spiked.noise
+    if spiked.covariance:
+        within = release_model_moment(release, X, vectors)
+        values, vectors = _linalg.leading_first(within, vectors)
+        values = np.maximum(values, spiked.noise)
+    total = float(values.sum()) + (X.shape[1] - len(values)) * spiked.noise
+    return Components(None, vectors, values, total, spiked.noise, 1.0)
+
+
+def release_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
+    """Release the leading eigenvectors of PCA's projector plus noise.
+
+    Parameters
+    ----------
+    release : Release
+        Charged with the plan.
+    spiked : SpikedReleases
+        What is released.
+    X : array or sparse matrix of shape (n, p)
+        Rows, of mean zero under the model.
+
+    Returns
+    -------
+    ndarray of shape (r, p)
+        Orthonormal rows, leading first.
+    """
+    rank, n_features = len(spiked.signal), X.shape[1]
+    if n_features <= WHOLE_ORDER:
+        return _linalg.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]
+    exact = _exact_directions(X, rank)
+    normals, degrees = _linalg.band_shapes(n_features, rank)
+    return release.sample(
+        "projector",
+        lambda std, *draws: _linalg.noisy_projector_vectors(exact, std, *draws),
+        normals=normals,
+        chi_degrees=degrees,
+    )
+
+
+def release_noisy_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
+    """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
+    exact = _exact_directions(X, len(spiked.signal))
+    return release("projector", exact.T @ exact, overwrite=True)
+
+
+def _exact_directions(X, rank: int) -> np.ndarray:
+    """Leading eigenvectors of the second moment, without noise."""
+    n_samples, n_features = X.shape
+    if n_features <= min(n_samples, WHOLE_ORDER):
+        moment = _linalg.blocked_second_moment(X, _finite)
+        return _linalg.top_eigh(moment, rank)[1]
+    if isinstance(X, np.ndarray) or sparse.issparse(X):
+        # What is in memory anyway is cut once, and not in every product.
+        return _linalg.top_right_vectors(_finite(X), rank)
+    return _linalg.top_right_vectors(X, rank, _finite)
+
+
+def release_model_moment(release, X, components) -> np.ndarray:
+    """Release the second moment of projections, whose rows are not clipped."""
+    total = np.zeros((len(components),) * 2, order="F")
+    n_rows = _linalg.rows_per_block(X.shape[1])
+    for rows in _linalg.row_blocks(X.shape[0], n_rows):
+        scores = np.asarray(_finite(X[rows]) @ components.T)
+        total += scores.T @ scores
+    return release("model_moment", total / X.shape[0])
+
+
+def _finite(block):
+    """Float64 rows whose squares are finite; no sensitivity rests on this cut."""
+    return clip_rows(block, _LONGEST)

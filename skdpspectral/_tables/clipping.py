@@ -1,0 +1,185 @@
+"""Maps that enforce a bound on rows, whatever finite values they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from .._linalg import totals
+
+# Squared lengths in this range suffer neither overflow nor harmful underflow.
+_SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280
+
+
+def _target(clip_norm: float, n_features: int) -> float:
+    """Length to scale to, so that rounding errors cannot carry a row past the bound.
+
+    A squared norm of p terms, summed in any order, is off by up to p units in the
+    last place: half of that, beyond what the stated tolerance absorbs, is left.
+    """
+    return clip_norm * (1.0 - max(0, n_features - 6) * 2.0**-54)
+
+
+def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndarray:
+    """Rescale rows whose squares leave the range of float64.
+
+    Rows are first multiplied by a power of two, exactly; non-finite rows become 0.
+    """
+    out = np.zeros_like(rows)
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    good = np.flatnonzero(np.isfinite(largest) & (largest > 0.0))
+    exponents = np.frexp(largest[good])[1]
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.ldexp(rows[good], -exponents[:, None])
+        lengths = np.sqrt(totals(np.square(scaled)))
+        out[good] = scaled * (target / lengths)[:, None]
+        if only_longer:
+            short = lengths <= np.ldexp(target, -exponents)
+            out[good[short]] = rows[good[short]]
+    return out
+
+
+def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
+    # Rows are read once, and then rescaled where nobody else writes: a file or an
+    # array that changes meanwhile cannot leave the bound.
+    if out is None:
+        out = np.array(X, dtype=np.float64)
+    elif out is not X:
+        out[...] = X
+    X = out
+    target = _target(clip_norm, X.shape[1])
+    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+        # One sum a row, of the same bits in any batch of rows that are laid out alike.
+        squares = np.vecdot(X, X)
+        # NaN compares false: such rows are not safe.
+        safe = (squares > _SAFE_LOW) & (squares < _SAFE_HIGH)
+        lengths = np.sqrt(squares)
+        factors = target / lengths
+        if only_longer:
+            factors[lengths <= target] = 1.0
+        if safe.all():
+            return np.multiply(X, factors[:, None], out=out)
+        extreme = _extreme_rows(X[~safe], target, only_longer)
+        factors[~safe] = 0.0
+        out = np.multiply(X, factors[:, None], out=out)
+    out[~safe] = extreme
+    return out
+
+
+def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool):
+    """Rescale the rows of a CSR matrix, all by way of a power of two."""
+    X = sparse.csr_array(X, dtype=np.float64, copy=True)
+    # Entries at the same place are one number: its square is that of their sum.
+    with np.errstate(all="ignore"):
+        X.sum_duplicates()
+    target = _target(clip_norm, X.shape[1])
+    counts = np.diff(X.indptr)
+    filled = counts > 0
+    starts = X.indptr[:-1][filled]
+    counts = counts[filled]
+    largest = np.maximum.reduceat(np.abs(X.data), starts) if len(starts) else starts
+    good = np.isfinite(largest) & (largest > 0.0)
+    exponents = np.frexp(np.where(good, largest, 1.0))[1]
+    with np.errstate(all="ignore"):
+        scaled = np.ldexp(X.data, np.repeat(-exponents, counts))
+        squares = np.add.reduceat(scaled**2, starts) if len(starts) else starts
+        lengths = np.sqrt(np.where(good, squares, 1.0))
+        short = good & only_longer & (lengths <= np.ldexp(target, -exponents))
+        scaled *= np.repeat(target / lengths, counts)
+        X.data = np.where(np.repeat(short, counts), X.data, scaled)
+    X.data[np.repeat(~good, counts)] = 0.0
+    return X
+
+
+def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
+    """Scale rows that are longer than a bound down to it.
+
+    For every finite input, subnormal numbers included, the norm of each row of the
+    result is at most ``clip_norm * (1 + 4 * 2**-52)``; a row with a value that is
+    not finite becomes zero.
+
+    Parameters
+    ----------
+    X : array-like or sparse CSR matrix of shape (n_rows, n_features)
+        Rows; computed in float64. Sparse rows may hold duplicate entries.
+    clip_norm : float
+        Bound, in [1e-60, 1e60].
+    out : ndarray of shape (n_rows, n_features), optional
+        Where to write; it may be `X` itself. Unused for sparse rows.
+
+    Returns
+    -------
+    ndarray or sparse CSR array of shape (n_rows, n_features)
+        Clipped rows, float64.
+    """
+    if sparse.issparse(X):
+        return _rescale_sparse_rows(X, clip_norm, True)
+    return _rescale_rows(X, clip_norm, True, out)
+
+
+def normalize_rows(X, *, out=None) -> np.ndarray:
+    """Scale every row to unit norm; a zero row stays zero.
+
+    The bound and the rule for values that are not finite are those of
+    :func:`clip_rows` with ``clip_norm=1``.
+
+    Parameters
+    ----------
+    X : array-like or sparse CSR matrix of shape (n_rows, n_features)
+        Rows; computed in float64. Sparse rows may hold duplicate entries.
+    out : ndarray of shape (n_rows, n_features), optional
+        Where to write; it may be `X` itself. Unused for sparse rows.
+
+    Returns
+    -------
+    ndarray or sparse CSR array of shape (n_rows, n_features)
+        Normalised rows, float64.
+    """
+    if sparse.issparse(X):
+        return _rescale_sparse_rows(X, 1.0, False)
+    return _rescale_rows(X, 1.0, False, out)
+
+
+class Box:
+    """A public box of values, and the map of rows into its unit form.
+
+    Rows are clipped into the box, shifted to its midpoint and divided by its
+    largest half-width, or feature by feature.
+
+    Parameters
+    ----------
+    low, high : float or array-like of shape (n_features,)
+        Bounds of every feature, with ``low <= high``.
+    n_features : int
+        Number of features.
+    per_feature : bool, default=False
+        Whether to divide each feature by its own half-width.
+
+    Attributes
+    ----------
+    midpoint : ndarray of shape (n_features,)
+        Middle of the box.
+    unit : ndarray of shape (n_features,)
+        What each feature is divided by; 1 where a feature has no extent and is
+        divided by its own half-width.
+    half_widths : ndarray of shape (n_features,)
+        Half-widths after the division, each at most 1.
+    """
+
+    def __init__(self, low, high, n_features: int, *, per_feature: bool = False):
+        self.low = np.broadcast_to(np.asarray(low, dtype=np.float64), n_features)
+        self.high = np.broadcast_to(np.asarray(high, dtype=np.float64), n_features)
+        half = 0.5 * (self.high - self.low)
+        self.midpoint = self.low + half
+        unit = half if per_feature else np.full(n_features, half.max(initial=0.0))
+        self.unit = np.where(unit > 0.0, unit, 1.0)
+        self.half_widths = half / self.unit
+
+    def to_unit(self, X, *, out=None) -> np.ndarray:
+        """Map rows into the unit box; NaN stays, for :func:`clip_rows` to remove."""
+        with np.errstate(over="ignore", under="ignore"):
+            out = np.subtract(X, self.midpoint, out=out, dtype=np.float64)
+            out /= self.unit
+        # What was outside, or was carried there by rounding, goes to the surface.
+        np.maximum(out, -self.half_widths, out=out)
+        return np.minimum(out, self.half_widths, out=out)

@@ -1,0 +1,337 @@
+"""Checks of rows, whose errors name X and quote none of its values.
+
+They come in two parts, and a fit is charged between them: the form of a table, which
+is public (shape, types, names), and its values. Whatever can fail for the sake of a
+value belongs to the second part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils import assert_all_finite
+from sklearn.utils.validation import check_array, validate_data
+
+from .._linalg import row_blocks, rows_per_block
+from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
+
+_DTYPES = (np.float64, np.float32)
+# Where rows are read block by block, whole numbers are converted block by block too.
+_BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
+# First lines of scikit-learn's messages about the form of a table.
+_OF_FORM = re.compile(
+    r"Found array with|Expected 2D array|Complex data not supported|"
+    r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
+)
+# How messages about values begin, and what is said instead: values, or the code of
+# foreign objects, may have written the rest.
+_OF_VALUES = {
+    "Input X contains NaN": "Input X contains NaN: drop or fill such rows",
+    "Input X contains infinity": (
+        "Input X contains infinity or a value too large for its dtype"
+    ),
+    "could not convert string": (
+        "X: could not convert a string to float; turn text into numbers first"
+    ),
+    "setting an array element with a sequence": (
+        "X: setting an array element with a sequence: every row must hold one number "
+        "a feature"
+    ),
+    "float() argument must be": (
+        "X: float() argument must be a string or a real number; X holds something else"
+    ),
+    "int too large": "X: int too large to convert to float",
+    "Complex data not supported": "Complex data not supported: X must be real",
+}
+_NOT_ROWS = "X must be a 2D array of finite real numbers"
+_RESHAPE = (
+    "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
+    "X.reshape(1, -1) if it has a single sample"
+)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A table of which the form was checked, and no value was read.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape, public.
+    read : callable
+        Reads the table and returns it, or raises an error that depends on values:
+        to be called once the fit is charged.
+    """
+
+    shape: tuple[int, ...]
+    read: Callable[[], Any]
+
+
+def unread_rows(
+    estimator, X, *, reset: bool = True, accept_sparse=False, in_blocks=False
+) -> Unread:
+    """Check the form of rows, and note or check their features; read no value.
+
+    Parameters
+    ----------
+    estimator : estimator or None
+        Gets `n_features_in_` and `feature_names_in_` with `reset`, is compared
+        otherwise. None: no features are compared.
+    X : array-like of shape (n_samples, n_features)
+        Rows of finite numbers. Of lists the lengths are read, and what has no shape
+        is turned into an array by its own code.
+    reset : bool, default=True
+        Whether this is a fit.
+    accept_sparse : bool, default=False
+        Whether sparse rows are let through, as CSR.
+    in_blocks : bool, default=False
+        Whether integers are let through, to be converted block by block, and memory
+        maps and arrays of other libraries, to be read so.
+
+    Returns
+    -------
+    Unread
+        Of which ``read()`` gives an ndarray, sparse CSR matrix or SlicedRows of shape
+        (n_samples, n_features): float64 or float32, but for blocks.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X. From here on of its form alone; from ``read()`` of its values, of
+        which none is quoted.
+    """
+    sliced = sliced_rows(X) if in_blocks else None
+    if sliced is not None:
+        _check_form(sliced.shape)
+        _compare_features(estimator, sliced, reset)
+        return Unread(sliced.shape, lambda: _finite_slices(sliced))
+    shape = form_of(X, accept_sparse)
+    # A stand-in has neither names nor values.
+    named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
+    _compare_features(estimator, named, reset)
+    dtypes = [np.dtype(kind) for kind in (_BLOCK_DTYPES if in_blocks else _DTYPES)]
+    sparse_format = "csr" if accept_sparse else False
+
+    def read():
+        refuse_masked(X, "X")
+        rows = _values_of(
+            lambda: check_array(
+                X, dtype=dtypes, accept_sparse=sparse_format, input_name="X"
+            )
+        )
+        if rows.shape != shape:
+            raise ValueError("X has changed its shape since it was checked")
+        return rows
+
+    return Unread(shape, read)
+
+
+def check_rows(estimator, X, **how):
+    """Check form and values of rows, where nothing is to be charged between them.
+
+    Parameters
+    ----------
+    estimator, X, **how
+        As for :func:`unread_rows`.
+
+    Returns
+    -------
+    ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
+        float64 or float32, but for blocks.
+    """
+    return unread_rows(estimator, X, **how).read()
+
+
+def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
+    """Return the shape of a table, and check what can be said without its values.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X.
+    """
+    if sparse.issparse(X) and not accept_sparse:
+        _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
+    if isinstance(X, np.matrix):
+        raise TypeError(f"{_NOT_ROWS}, and no np.matrix: pass np.asarray(X)")
+    dtypes = dtypes_of(X)
+    for dtype in dtypes:
+        if re.match("datetime|timedelta|date|duration|time", str(dtype).lower()):
+            # Their conversion to numbers depends on a hidden unit.
+            raise ValueError(NO_DATES)
+    is_complex = any(getattr(dtype, "kind", None) == "c" for dtype in dtypes)
+    return _check_form(shape_of(X), complex if is_complex else float)
+
+
+def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
+    """Check a shape as scikit-learn checks that of an array."""
+    stand_in = np.broadcast_to(np.zeros((), kind), shape)
+    _form_checked(
+        lambda: check_array(
+            stand_in, dtype=None, ensure_all_finite=False, input_name="X"
+        )
+    )
+    return shape
+
+
+def shape_of(X, name: str = "X") -> tuple[int, ...]:
+    """Return the shape that an array-like has or would have as an array.
+
+    Raises
+    ------
+    ValueError
+        Naming it, if it has none.
+    """
+    reason = None
+    try:
+        shape = getattr(X, "shape", None)
+        if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
+            return tuple(int(size) for size in shape)
+        if isinstance(X, (list, tuple)):
+            return _shape_of_lists(X)
+        return np.asarray(X).shape
+    except (MemoryError, Warning):
+        raise
+    except Exception as error:
+        # Its own words may quote values.
+        reason = type(error).__name__
+    if reason == "ValueError" and isinstance(X, (list, tuple)):
+        raise ValueError(
+            f"{name} has an inhomogeneous shape: all of its rows must be equally long"
+        )
+    raise ValueError(f"{name} could not be turned into an array ({reason})")
+
+
+def _shape_of_lists(X) -> tuple[int, ...]:
+    """Shape of lists of lists, of which no entry is looked at."""
+    if len(X) and all(isinstance(row, np.ndarray) for row in X):
+        shapes = {row.shape for row in X}
+        if len(shapes) > 1:
+            raise ValueError("ragged")
+        return (len(X), *shapes.pop())
+    shape = np.asarray(X, dtype=object).shape
+    if len(shape) == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in X):
+        raise ValueError("ragged")
+    return shape
+
+
+def dtypes_of(X) -> list:
+    """Types of the columns, or of the whole; of lists none are known."""
+    if sparse.issparse(X):
+        return [X.dtype]
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None:
+        return [getattr(X, "dtype", None)]
+    return list(dtypes) if hasattr(dtypes, "__iter__") else [dtypes]
+
+
+def _compare_features(estimator, X, reset: bool) -> None:
+    if estimator is not None:
+        _form_checked(
+            lambda: validate_data(estimator, X, reset=reset, skip_check_array=True)
+        )
+
+
+def _finite_slices(rows: SlicedRows) -> SlicedRows:
+    """Check rows in one pass, of which one block is in memory at a time."""
+    for part in row_slices(rows):
+        block = rows[part]
+        _values_of(lambda block=block: assert_all_finite(block, input_name="X"))
+    return rows
+
+
+def row_slices(X):
+    """Yield slices of rows that are worth a block in memory."""
+    return row_blocks(X.shape[0], rows_per_block(X.shape[1]))
+
+
+def map_rows(function, X) -> np.ndarray:
+    """Stack what a function makes of blocks of rows.
+
+    Parameters
+    ----------
+    function : callable
+        Block of rows -> array of as many rows.
+    X : ndarray, sparse CSR matrix or SlicedRows of shape (n, p)
+        Rows, from :func:`check_rows`.
+
+    Returns
+    -------
+    ndarray of shape (n, ...)
+        Of the type of the first block's result.
+    """
+    out = None
+    for rows in row_slices(X):
+        made = function(X[rows])
+        if out is None:
+            out = np.empty((X.shape[0], *made.shape[1:]), dtype=made.dtype)
+        out[rows] = made
+    return out
+
+
+def check_features(X) -> np.ndarray:
+    """Validate a table of features, to which no estimator is compared."""
+    return check_rows(None, X)
+
+
+def check_scores(X, n_components: int) -> np.ndarray:
+    """Validate scores of shape (n_samples, n_components)."""
+    X = check_rows(None, X)
+    if X.shape[1] != n_components:
+        raise ValueError(
+            f"X must have shape (n_samples, {n_components}), as transform gives it, "
+            f"got {X.shape}"
+        )
+    return X
+
+
+def refuse_masked(values, name: str) -> None:
+    """Refuse what lies under a mask, and would be taken for a value."""
+    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
+        raise ValueError(f"{name} has masked values: drop or fill such rows first")
+
+
+def _form_checked(validate) -> None:
+    """Check a form; scikit-learn's words are kept where they are about that alone."""
+    try:
+        validate()
+        return
+    except TypeError as error:
+        kind, message = TypeError, str(error)
+    except ValueError as error:
+        kind, message = ValueError, str(error)
+    if "eature names" in message:
+        raise kind(message)  # names of features are public
+    line = message.split("\n")[0].rstrip(":")
+    if not _OF_FORM.match(line):
+        raise kind(_NOT_ROWS)
+    if not re.search(r"\bX\b", line):
+        line = f"X: {line}"
+    raise kind(f"{line}. {_RESHAPE}" if "Reshape your data" in message else line)
+
+
+def _values_of(validate):
+    """Return what a check of values gives; its errors quote neither them nor others."""
+    try:
+        # Sums of extreme values overflow: a warning would tell of them.
+        with np.errstate(all="ignore"):
+            return validate()
+    except (MemoryError, Warning):
+        raise
+    except TypeError as error:
+        kind, message = TypeError, str(error)
+    except (ValueError, OverflowError) as error:
+        kind, message = ValueError, str(error)
+    except Exception as error:  # of foreign objects, in their own words
+        kind, message = ValueError, f"({type(error).__name__})"
+    for beginning, said in _OF_VALUES.items():
+        if message.startswith(beginning):
+            raise kind(said)
+    reason = f": a value could not be read {message}" if message[:1] == "(" else ""
+    raise kind(_NOT_ROWS + reason)

@@ -1,0 +1,86 @@
+"""Checks of targets: their form, and then their values, as in ``_rows``."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import column_or_1d
+
+from .rows import Unread, dtypes_of, refuse_masked, shape_of
+
+_NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
+_COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
+
+
+def unread_targets(estimator, y, n_rows: int) -> Unread:
+    """Check the form of one target a row; read no value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named where y is missing.
+    y : array-like of shape (n_rows,)
+        Targets; a single column is taken for a vector, with a warning.
+    n_rows : int
+        Rows of X.
+
+    Returns
+    -------
+    Unread
+        Of which ``read()`` gives an ndarray of shape (n_rows,) and float64.
+
+    Raises
+    ------
+    ValueError
+        Naming y, and quoting no value of it.
+    """
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is "
+            "None"
+        )
+    if sparse.issparse(y):
+        raise ValueError("y must be a dense array: sparse targets are not supported")
+    try:
+        shape = shape_of(y, "y")
+    except ValueError:
+        raise ValueError("y must be an array of one number a row") from None
+    if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
+        raise ValueError(
+            f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
+            "several targets need a model each"
+        )
+    kinds = {getattr(dtype, "kind", None) for dtype in dtypes_of(y)}
+    if "c" in kinds:
+        raise ValueError(_COMPLEX_TARGETS)
+    if kinds & {"m", "M"}:
+        raise ValueError(_NO_NUMBERS)
+    column_or_1d(np.broadcast_to(0.0, shape), warn=True)
+    if shape[0] != n_rows:
+        raise ValueError("X and y have inconsistent numbers of samples")
+    return Unread((n_rows,), lambda: _read_targets(y, n_rows))
+
+
+def check_targets(estimator, y, n_rows: int) -> np.ndarray:
+    """Check form and values of targets, where nothing is to be charged between them."""
+    return unread_targets(estimator, y, n_rows).read()
+
+
+def _read_targets(y, n_rows: int) -> np.ndarray:
+    refuse_masked(y, "y")
+    try:
+        given = np.asarray(y)
+        # A text in a list would turn all other numbers into their texts.
+        mixed = given.dtype.kind in "SU" and isinstance(y, (list, tuple))
+        y = (np.asarray(y, dtype=object) if mixed else given).reshape(n_rows)
+        values = None if y.dtype.kind in "cmM" else y.astype(np.float64)
+        is_complex = y.dtype.kind == "c"
+    except (MemoryError, Warning):
+        raise
+    except Exception:  # of whatever objects y holds: their words may quote values
+        values, is_complex = None, False
+    if values is None:
+        raise ValueError(_COMPLEX_TARGETS if is_complex else _NO_NUMBERS)
+    if not np.isfinite(values).all():
+        raise ValueError("Input y contains NaN or infinity: drop or fill such rows")
+    return values

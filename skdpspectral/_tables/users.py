@@ -1,0 +1,278 @@
+"""Tables whose rows belong to users: ids apart from features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from .ids import (
+    as_array,
+    check_exact,
+    check_feature,
+    column_names,
+    position_of,
+    read_column,
+    refuse_masked,
+)
+from .rows import check_features, form_of, shape_of, unread_rows
+
+
+@dataclass(frozen=True)
+class UserTable:
+    """Rows of features, and the users that they belong to.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns)
+        float64 or float32 numbers; the very array that was passed, if possible.
+    columns : slice or ndarray of int
+        Columns of `X` that are features.
+    users : array-like of shape (n_rows,) or None
+        Ids; None where none were given.
+    """
+
+    X: np.ndarray
+    columns: slice | np.ndarray
+    users: object
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return self.X[:1, self.columns].shape[1]
+
+    def features(self, rows=slice(None)) -> np.ndarray:
+        """Features of some rows."""
+        return self.X[rows][:, self.columns]
+
+
+class Names(NamedTuple):
+    """What errors call the ids that are given beside X, or as a column of it."""
+
+    ids: str = "users"
+    feature: str = "user_feature"
+
+
+USERS = Names()
+CLIENTS = Names("clients", "client_feature")
+
+
+class UnreadTable(NamedTuple):
+    """A table with users of which the form was checked, and no value was read.
+
+    Parameters
+    ----------
+    n_rows, n_features : int
+        Its shape, the column of users not counted; public.
+    has_users : bool
+        Whether there are ids.
+    ids : callable
+        Reads the ids alone, one a row; None where there are none.
+    read : callable
+        Reads everything; returns a :class:`UserTable`. To be called once the fit is
+        charged.
+    """
+
+    n_rows: int
+    n_features: int
+    has_users: bool
+    ids: Callable[[], object]
+    read: Callable[[], UserTable]
+
+
+def unread_users(
+    estimator, X, users, user_feature, *, reset: bool, names: Names = USERS
+) -> UnreadTable:
+    """Check the form of a table with users, and read no value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets `n_features_in_` and `feature_names_in_`, of all columns, with `reset`;
+        is compared otherwise.
+    X : array-like or dataframe of shape (n_rows, n_columns)
+        Rows; all columns but that of the users must be finite numbers.
+    users : array-like of shape (n_rows,) or None
+        Ids beside X.
+    user_feature : int, str or None
+        Column of ids in X.
+    reset : bool
+        Whether this is a fit.
+    names : Names, default=USERS
+        What the parameters `users` and `user_feature` are called.
+
+    Returns
+    -------
+    UnreadTable
+        Its form, and how to read it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X, users or user_feature; from here of their form alone, from ``ids()``
+        and ``read()`` of values, of which none is quoted.
+    """
+    if user_feature is None:
+        rows = unread_rows(estimator, X, reset=reset)
+        _check_length(users, rows.shape[0], names.ids)
+        return UnreadTable(
+            *rows.shape,
+            users is not None,
+            lambda: _checked_ids(users, names.ids),
+            lambda: UserTable(rows.read(), slice(None), _checked_ids(users, names.ids)),
+        )
+    if users is not None:
+        raise ValueError(
+            f"{names.ids} must be None where {names.feature} names a column of X: ids "
+            "are given twice"
+        )
+    columns = column_names(X)
+    if columns is not None:
+        return _unread_frame(estimator, X, columns, user_feature, reset, names.feature)
+    return _unread_array(estimator, X, user_feature, reset, names.feature)
+
+
+def read_users(estimator, X, users, user_feature, **how) -> UserTable:
+    """Read a table with users, where nothing is to be charged beforehand.
+
+    Parameters
+    ----------
+    estimator, X, users, user_feature, **how
+        As for :func:`unread_users`.
+
+    Returns
+    -------
+    UserTable
+        Features and ids.
+    """
+    return unread_users(estimator, X, users, user_feature, **how).read()
+
+
+def _check_length(users, n_rows: int, name: str) -> None:
+    if users is None:
+        return
+    try:
+        n_users = -1 if isinstance(users, (str, bytes)) else len(users)
+    except TypeError:
+        n_users = -1
+    if n_users < 0:
+        raise ValueError(f"{name} must be an array of one id a row of X")
+    shape = (n_users,) if isinstance(users, (list, tuple)) else shape_of(users, name)
+    if len(shape) != 1:
+        raise ValueError(f"{name} must hold one id a row, got an array of {shape}")
+    if n_users != n_rows:
+        raise ValueError(f"{name} must hold as many ids as X has rows")
+
+
+def _checked_ids(users, name: str):
+    refuse_masked(users, name)
+    if hasattr(users, "__array__"):
+        check_exact(as_array(users), name)
+    return users
+
+
+def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> UnreadTable:
+    position = position_of(user_feature, names, parameter) % len(names)
+    kept = [i for i in range(len(names)) if i != position]
+    _need_features(kept, names, parameter)
+    rest = X.iloc[:, kept] if hasattr(X, "iloc") else X.select([names[i] for i in kept])
+    features = unread_rows(None, rest)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+
+    def ids():
+        column = as_array(read_column(X, position, parameter))
+        check_exact(column, parameter)
+        return column
+
+    return UnreadTable(
+        *features.shape,
+        True,
+        ids,
+        lambda: UserTable(features.read(), slice(None), ids()),
+    )
+
+
+def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
+    n_rows, n_columns = form_of(X)
+    stand_in = np.broadcast_to(0.0, (n_rows, n_columns))
+    validate_data(estimator, stand_in, reset=reset, skip_check_array=True)
+    check_feature(user_feature, parameter)
+    # Of a table of that shape without values: whether there is such a column.
+    read_column(np.broadcast_to(0.0, (1, n_columns)), user_feature, parameter)
+    position = int(user_feature) % n_columns
+    _need_features(range(n_columns - 1), range(n_columns), parameter)
+
+    def ids():
+        column = _column_of(X, position)
+        if column.dtype.kind == "f" and not np.isfinite(column).all():
+            raise ValueError(
+                f"Input X contains NaN or infinity in the column of {parameter}: drop "
+                "rows with missing ids"
+            )
+        check_exact(column, parameter)
+        return column
+
+    return UnreadTable(
+        n_rows,
+        n_columns - 1,
+        True,
+        ids,
+        lambda: _split_array(X, position, parameter),
+    )
+
+
+def _column_of(X, position: int) -> np.ndarray:
+    """One column of an array, or of lists: by its own entries alone."""
+    if not isinstance(X, (list, tuple)):
+        return np.asarray(X)[:, position]
+    column = np.asarray(X, dtype=object)[:, position]
+    numbers = np.asarray(column.tolist())
+    return (
+        numbers
+        if numbers.shape == column.shape and numbers.dtype.kind in "biuf"
+        else column
+    )
+
+
+def _split_array(X, position: int, parameter: str) -> UserTable:
+    X = _as_table(X)
+    if getattr(X, "dtype", np.dtype(float)).kind != "O":
+        X = check_features(X)
+        users = X[:, position]
+        check_exact(users, parameter)
+        return UserTable(X, _other_columns(position, X.shape[1]), users)
+    users = X[:, position]
+    check_exact(users, parameter)
+    return UserTable(check_features(np.delete(X, position, axis=1)), slice(None), users)
+
+
+def _as_table(X):
+    """Turn lists of rows into an array that keeps strings and numbers apart."""
+    if hasattr(X, "dtype"):
+        return X
+    try:
+        table = np.asarray(X)
+        return np.asarray(X, dtype=object) if table.dtype.kind in "SU" else table
+    except (TypeError, ValueError):
+        return X  # check_rows says what is wrong
+
+
+def _need_features(kept, names, parameter: str) -> None:
+    if not len(kept):
+        raise ValueError(
+            f"X must have features beside {parameter}, but has n_features = "
+            f"{len(names)}: Found array with 0 feature(s) apart from the ids, while "
+            "a minimum of 1 is required"
+        )
+
+
+def _other_columns(position: int, n_columns: int):
+    """All columns but one: a slice where that is possible, to copy nothing."""
+    if position == 0:
+        return slice(1, None)
+    if position == n_columns - 1:
+        return slice(None, -1)
+    return np.delete(np.arange(n_columns), position)

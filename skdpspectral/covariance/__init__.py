@@ -1,0 +1,9 @@
+"""Private means and covariances of streams.
+
+The estimator lives here with its stream, and in ``factorizations`` the workloads and
+the matrices that shape noise, which are pure linear algebra.
+"""
+
+from ._jme import JMECovariance, MomentRelease
+
+__all__ = ["JMECovariance", "MomentRelease"]

@@ -1,0 +1,401 @@
+"""What estimators over clients share: who has which rows, budgets, and the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._base.estimator import PrivateEstimator
+from .._base.sklearn_compat import Interval, StrOptions
+from .._statistics.bounded_moments import RowBounds
+from .._tables.ids import encode_ids
+from .._tables.rows import check_scores
+from .._tables.users import CLIENTS, read_users, unread_users
+from ..accounting import MIN_DELTA
+from ..federation import (
+    FederatedResult,
+    InProcessSession,
+    LocalClient,
+    MessageError,
+    Registration,
+    Rounds,
+    Server,
+)
+from ..mechanisms import ParallelPlan, check_count, check_real
+
+CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+# The client of all rows, where no clients are told apart.
+_ALL_ROWS = "all rows"
+
+
+class Group(NamedTuple):
+    """The rows of one client."""
+
+    client: object
+    name: str
+    rows: slice | np.ndarray
+    n_rows: int
+
+
+def group_rows(ids, n_rows: int) -> list[Group]:
+    """Divide rows among clients, in the order of the clients' first rows.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,) or None
+        One hashable id a row; None puts all rows into one client.
+    n_rows : int
+        Number of rows.
+
+    Returns
+    -------
+    list of Group
+        Every row is in exactly one of them, which is checked.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the ids are no ids, or two clients have one name.
+    """
+    if ids is None:
+        return [Group(_ALL_ROWS, _ALL_ROWS, slice(0, n_rows), n_rows)]
+    codes, n_clients = encode_ids(ids, CLIENTS.ids)
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_clients)
+    blocks = np.split(order, np.cumsum(counts)[:-1])
+    _check_disjoint(blocks, n_rows)
+    labels = ids if isinstance(ids, (list, tuple)) else np.asarray(ids)
+    groups, seen = [], set()
+    for block in blocks:
+        label = labels[block[0]]
+        name = str(label)
+        if name in seen:
+            raise ValueError(
+                f"clients: two different ids have the name {name!r}; use ids of one "
+                "kind"
+            )
+        seen.add(name)
+        first, last = int(block[0]), int(block[-1])
+        rows = slice(first, last + 1) if last - first + 1 == len(block) else block
+        groups.append(Group(label, name, rows, len(block)))
+    return groups
+
+
+def _check_disjoint(blocks, n_rows: int) -> None:
+    """Make sure of what parallel composition rests on: every row is in one block."""
+    times = np.zeros(n_rows, dtype=np.intp)
+    for block in blocks:
+        np.add.at(times, block, 1)
+    if not (times == 1).all():
+        raise RuntimeError("rows of clients are not disjoint")
+
+
+class FederatedEstimator(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
+):
+    """Base of estimators whose rows lie with clients that release on their own.
+
+    A subclass says by ``_task`` what every client releases, and makes its attributes
+    of what an :class:`~skdpspectral.federation.InProcessSession` brings.
+    """
+
+    _federated_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
+        "delta": [Interval(Real, 0, 1, closed="neither"), Mapping],
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "weights": [StrOptions({"optimal", "equal"})],
+        "client_feature": [Integral, str, None],
+        "min_clients": [Interval(Integral, 1, None, closed="left")],
+        "bounds": [tuple, list, np.ndarray, None],
+        "clip_norm": [CLIP_RANGE, None],
+        "center": [StrOptions({"auto", "none", "private"})],
+        "scale_by_bounds": ["boolean"],
+        "center_clip_norm": [CLIP_RANGE, None],
+        "n_jobs": [Integral, None],
+    }
+
+    # -- budgets, of all clients or of each --------------------------------------------
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # A column of ids: whole numbers, or strings.
+        tags.input_tags.categorical = self.client_feature is not None
+        return tags
+
+    def _is_private(self) -> bool:
+        return isinstance(self.epsilon, Mapping) or super()._is_private()
+
+    def _check_parameters(self) -> None:
+        """Check constructor parameters on their own, at no cost."""
+        super()._check_parameters()
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be None or a number of threads, not 0")
+
+    def _check_budget(self) -> None:
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            if isinstance(value, Mapping) and not value:
+                raise ValueError(f"{name} must name at least one client")
+        for value in _values(self.delta):
+            if not MIN_DELTA <= check_real("delta", value) < 1.0:
+                raise ValueError(
+                    f"delta={value!r} must be in [{MIN_DELTA:g}, 1); choose one well "
+                    "below one over the number of samples"
+                )
+        if not isinstance(self.epsilon, Mapping):
+            return
+        for value in self.epsilon.values():
+            if not 0.0 < check_real("epsilon of a client", value) < np.inf:
+                raise ValueError(
+                    f"epsilon of a client must be positive and finite, got {value!r}"
+                )
+
+    def _client_budgets(self, groups) -> list[tuple[float, float]]:
+        """Return (epsilon, delta) of each client."""
+        sides = []
+        for name in ("epsilon", "delta"):
+            value = getattr(self, name)
+            value = np.inf if value is None else value
+            if not isinstance(value, Mapping):
+                sides.append([float(value)] * len(groups))
+                continue
+            known = {group.client for group in groups}
+            unknown = [client for client in value if client not in known]
+            if unknown:
+                raise ValueError(
+                    f"{name} names the client {unknown[0]!r}, which has no rows here"
+                )
+            missing = [g.name for g in groups if g.client not in value]
+            if missing:
+                raise ValueError(f"{name} has no entry for the client {missing[0]!r}")
+            sides.append([float(value[group.client]) for group in groups])
+        return list(zip(*sides, strict=True))
+
+    # -- what a fit will release -------------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int or mapping of client to int
+            Number of rows of a single client, or of each.
+        n_features : int
+            Number of features, the column of clients not among them.
+
+        Returns
+        -------
+        ParallelPlan
+            One plan a client; as a plan of its own, that of the dearest.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or does not fit the shape.
+        """
+        self._check_parameters()
+        n_features = check_count("n_features", n_features)
+        if not isinstance(n_samples, Mapping):
+            n_samples = {_ALL_ROWS: n_samples}
+        if not n_samples:
+            raise ValueError("n_samples must name at least one client")
+        groups = [
+            Group(client, str(client), slice(0), check_count("n_samples", n))
+            for client, n in n_samples.items()
+        ]
+        return self._parallel_plan(groups, self._task(n_features))
+
+    def _plan_of(self, X) -> ParallelPlan:
+        table = unread_users(
+            type(self)(), X, None, self.client_feature, reset=True, names=CLIENTS
+        )
+        groups = group_rows(table.ids(), table.n_rows)
+        self._check_parameters()
+        return self._parallel_plan(groups, self._task(table.n_features))
+
+    def _parallel_plan(self, groups, task) -> ParallelPlan:
+        plans, seeded = {}, self.noise_seed is not None
+        if task.n_components > task.rows.n_features:
+            raise ValueError(
+                f"n_components={task.n_components} must be at most n_features="
+                f"{task.rows.n_features}; ask for fewer components"
+            )
+        if self.min_clients > len(groups):
+            raise ValueError(
+                f"min_clients={self.min_clients} is more than there are clients: "
+                f"{len(groups)}"
+            )
+        for group, budget in zip(groups, self._client_budgets(groups), strict=True):
+            if group.n_rows < task.n_components:
+                raise ValueError(
+                    f"client {group.name!r} has n_samples={group.n_rows}, fewer than "
+                    f"n_components={task.n_components}; ask for fewer components, or "
+                    "leave this client out"
+                )
+            if group.name in plans:
+                raise ValueError(f"two clients have the name {group.name!r}")
+            name = type(self).__name__
+            plan = task.plan_of(group.name, group.n_rows, *budget, name, seeded)
+            plans[group.name] = plan
+        return ParallelPlan.of(plans)
+
+    def _row_bounds(self, n_features: int) -> RowBounds:
+        return RowBounds(
+            n_features,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale_by_bounds=self.scale_by_bounds,
+            center_clip_norm=self.center_clip_norm,
+        )
+
+    # -- the way of a fit --------------------------------------------------------------
+
+    def _hold_session(self, X, clients) -> FederatedResult:
+        """Check, plan and charge all clients, and ask them all that is planned."""
+        self._check_parameters()
+        unread = unread_users(
+            self, X, clients, self.client_feature, reset=True, names=CLIENTS
+        )
+        task = self._task(unread.n_features)
+        # Which client has how many rows is public: it is read before the charge, and
+        # nothing else is.
+        groups = group_rows(unread.ids(), unread.n_rows)
+        plan = self._parallel_plan(groups, task)
+        plans, budgets = dict(plan.blocks), self._client_budgets(groups)
+        try:
+            rounds = self._rounds(self._server(_registered(groups, budgets), task))
+        except MessageError as error:
+            raise ValueError(f"clients: {error}") from None
+        worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
+        self._warn_beforehand(worst.n_rows, plans[worst.name].delta)
+        for group, (epsilon, _) in zip(groups, budgets, strict=True):
+            if self._warn_of_weaker(plans[group.name], epsilon):
+                break
+        self._charge(plans)
+        table = unread.read()
+        seeds = [None] * len(groups)
+        if self.noise_seed is not None:
+            source = check_random_state(self.noise_seed)
+            seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
+        members = {
+            group.name: LocalClient._charged(
+                group.name,
+                np.ascontiguousarray(table.features(group.rows)),
+                task,
+                plans[group.name],
+                epsilon,
+                seed,
+            )
+            for group, (epsilon, _), seed in zip(groups, budgets, seeds, strict=True)
+        }
+        self.n_samples_ = len(table.X)
+        self.privacy_ = plan
+        result = InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
+        self._set_common(task.rows, result)
+        return result
+
+    def _rounds(self, server: Server) -> Rounds:
+        """Return all steps of the server."""
+        return Rounds(server)
+
+    def _server(self, clients, task) -> Server:
+        return Server(
+            clients,
+            task,
+            weights=self.weights,
+            eigengap=getattr(self, "eigengap", None),
+            min_clients=self.min_clients,
+        )
+
+    def _charge(self, plans) -> None:
+        """Enter all clients at once or none: one partition, a block a client."""
+        accountant = self._governing_accountant()
+        if accountant is None:
+            return
+        # That no row is in two blocks was checked where they were made.
+        accountant._charge_disjoint(type(self).__name__, plans, self.allow_seeded)
+
+    def _set_common(self, rows: RowBounds, result: FederatedResult) -> None:
+        """Set what all of these estimators have."""
+        self.components_ = result.components
+        self.n_components_ = len(result.components)
+        self.mean_ = result.mean
+        self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
+        self.clients_ = np.array(result.clients, dtype=object)
+        self.rejected_ = result.rejected
+
+    # -- the estimator -----------------------------------------------------------------
+
+    def transform(self, X):
+        """Project rows on the components.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows, with the clients' column if `client_feature` names one; any client
+            may be in it. They are neither clipped nor scaled to unit norm.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Scores, of the precision of X.
+        """
+        check_is_fitted(self)
+        table = read_users(
+            self, X, None, self.client_feature, reset=False, names=CLIENTS
+        )
+        X = table.features()
+        components = self.components_
+        if self.scale_ is not None:
+            components = components / self.scale_
+        offset = components @ self.mean_
+        return X @ components.T.astype(X.dtype) - offset.astype(X.dtype)
+
+    def inverse_transform(self, X):
+        """Map scores back to the space of the features.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Scores, as :meth:`transform` gives them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The nearest points on the affine space of the components; a column of
+            clients is not among them.
+        """
+        check_is_fitted(self)
+        X = check_scores(X, self.n_components_)
+        components = self.components_
+        if self.scale_ is not None:
+            components = components * self.scale_
+        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+
+def _registered(groups, budgets) -> dict[str, Registration]:
+    """Public numbers of all clients, which the server holds them to.
+
+    Budgets are those that were asked for: of them, and not of what a plan claims,
+    everybody makes the same plan.
+    """
+    return {
+        group.name: Registration(group.n_rows, *budget)
+        for group, budget in zip(groups, budgets, strict=True)
+    }
+
+
+def _values(budget) -> list:
+    return list(budget.values()) if isinstance(budget, Mapping) else [budget]

@@ -1,0 +1,514 @@
+"""Differentially private principal component analysis."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._base.estimator import PrivateEstimator
+from .._base.sklearn_compat import Interval, StrOptions
+from .._statistics.bounded_moments import RowBounds
+from .._statistics.components.mechanism import ComponentMechanism
+from .._statistics.components.parameters import check_combinations, public_guesses
+from .._statistics.components.releases import release_components, squared_error
+from .._statistics.components.spiked_projector import release_spiked
+from .._tables.rows import check_rows, check_scores, map_rows, unread_rows
+from ..mechanisms import PrivacyPlan, check_count
+from ._spiked_covariance import SpikedCovarianceMixin
+
+_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+
+
+class DPPCA(
+    SpikedCovarianceMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    PrivateEstimator,
+):
+    r"""Differentially private principal component analysis.
+
+    By default the second moment of bounded rows is released with symmetric Gaussian
+    noise; its leading eigenvectors, by value, are the components. The guarantee holds
+    for any data: nothing is assumed of their distribution, unless
+    ``mechanism="spiked"`` is asked for.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default=2
+        Number of components r, at most ``min(n_samples, n_features)``. "auto": as
+        many eigenvalues as stand out of noise and sampling error in the released
+        second moment, at least 1 and at most 50, at no cost.
+    epsilon : float or None, default=1.0
+        Privacy budget of one fit, positive. None (or infinity) switches privacy
+        off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
+    delta : float, default=1e-6
+        Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
+    mechanism : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
+        How the components are released. "gaussian": noise on the second moment.
+        "two-stage": that at 40 % of the budget, and then a power step from there,
+        with rows clipped along and across the components by private sizes; better
+        where noise matters and the variance across the components is above 14 times
+        that along them in sum, or below a 14th. "auto": the same, or a second release
+        of the second moment, by what the first release promises. "spiked": noise on
+        the projector **for a model of the data**, see the notes.
+    bounds : tuple (low, high) or None, default=None
+        Public bounds of the features, in the units of the data: numbers or arrays
+        of shape (n_features,), in the order of the columns. Rows are clipped into
+        this box, shifted to its midpoint and divided by its largest half-width, which
+        leaves the principal axes as they are. They must be known without looking at
+        the data:
+        ``(X.min(0), X.max(0))`` would break the guarantee.
+    clip_norm : float or None, default=None
+        None scales every row, once centred, to unit norm, which is best for
+        directions whenever noise matters and needs no knowledge of scale. A number
+        in [1e-60, 1e60] only scales longer rows down to it, in the units of the
+        data (of the scaled features with ``scale_by_bounds=True``); the square root
+        of the covariance's trace is a good choice where noise is negligible.
+    center : {"auto", "none", "private"}, default="auto"
+        What rows are measured from. "none": the midpoint of `bounds`, or the origin
+        without `bounds`. "private": a private mean, paid from the budget. "auto":
+        "private" with `bounds`; without them the mean is **taken to be zero**.
+    scale_by_bounds : bool, default=False
+        Whether to divide each feature by its own half-width, instead of all by the
+        largest.
+    center_clip_norm : float or None, default=None
+        Public radius, about the midpoint or origin, that rows are clipped to for
+        the private mean. None takes that of the box, or `clip_norm` without
+        `bounds`; one of the three is needed for ``center="private"``.
+    release : {"components", "covariance"}, default="components"
+        "covariance" also releases the second moment within the components, from rows
+        whose projections are clipped, for 15 % of the budget: variances in units of
+        the data whatever `clip_norm` is.
+    whiten : bool, default=False
+        Whether :meth:`transform` gives scores of unit variance. It needs variances
+        of the data: ``release="covariance"`` or a `clip_norm`.
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale_by_bounds=True``). None takes
+        private medians where one is needed; "spiked" needs it.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for private medians; in units of the data.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for figures with ``mechanism="spiked"``: the classical bound, with
+        epsilon and delta halved, and sensitivities to first order, as the papers print
+        them. ``privacy_`` and the ledger say what a theorem shows of that noise, which
+        is often a larger epsilon: then a :class:`~skdpspectral.PrivacyLeakWarning`
+        says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that every fit is charged to, before it reads values. None takes
+        that of the enclosing ``with`` block, if any.
+    allow_seeded : bool, default=False
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy. **Anything else voids
+        the privacy of the fit**, and is for tests and figures alone: known noise
+        can be subtracted, and repeated noise cancels.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, leading first; the largest entry of each is positive.
+    explained_variance_ : ndarray of shape (n_components,)
+        Released variances along the components, floored at 0. With
+        ``release="covariance"`` they are in squared units of the data (of the scaled
+        features with ``scale_by_bounds=True``), and so they are of clipped rows with
+        a `clip_norm`. Otherwise they describe rows of unit norm (values in [0, 1]
+        but for noise); with "spiked" they are what the model states.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        `explained_variance_` over the released total variance.
+    noise_variance_ : float
+        Variance across the components, where variances are those of the data.
+    mean_ : ndarray of shape (n_features,)
+        What rows are measured from, in the units of the data.
+    scale_ : ndarray of shape (n_features,) or None
+        What features are divided by; None unless ``scale_by_bounds=True``.
+    n_components_ : int
+        Number of components.
+    n_samples_ : int
+        Number of rows of the fit, public under replace-one.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features, where all of them are strings.
+    privacy_ : PrivacyPlan
+        What was released, at what cost; ``str(privacy_)`` is a sentence.
+
+    Raises
+    ------
+    ValueError
+        If a parameter or the form of X is invalid; nothing is charged. If a value of X
+        is, as NaN; the fit is charged (:ref:`limits`).
+    PrivacyBudgetError
+        If the accountant's budget does not suffice; nothing is charged.
+
+    See Also
+    --------
+    PrivacyAccountant : The ledger of several fits.
+    skdpspectral.metrics.captured_variance : A score for cross-validation and searches.
+    sklearn.decomposition.PCA : The same without privacy.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
+    (`epsilon`, `delta`)-differentially private for one row, under replacement of
+    that row (`n_samples` is public), for any data. All fitted attributes are
+    covered. What :meth:`transform` returns of a row is as private as that row.
+
+    The noise has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm at
+    most c (1 for unit rows), calibrated by the exact privacy curve of the Gaussian
+    mechanism. A private mean takes 15 % of the budget's :math:`\mu^2`, with
+    sensitivity :math:`2 R / n` for rows in a ball of radius R.
+    The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
+
+    **With** ``mechanism="spiked"`` the guarantee is for independent Gaussian rows of
+    mean zero whose covariance is the spiked one that is stated, one of them replaced by
+    another such row. A theorem bounds what that changes, outside an event whose
+    probability `delta` includes (:ref:`theorem-spiked-projector`); where it knows no
+    bound, as with few rows or a weak signal, the fit is refused. For other data it is
+    not private at all; ``privacy_`` says so.
+
+    Without noise the distance of the components to the true ones would be the
+    statistical error; noise adds about
+    :math:`\sqrt{2 r (p - r)} / (n \mu g)`, with g the gap between the r-th and
+    next eigenvalue of the bounded rows.
+
+    References
+    ----------
+    Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1.
+    Balle and Wang (2018), Improving the Gaussian mechanism, theorem 8.
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> X, components = make_spiked_covariance(20_000, 10, random_state=0)
+    >>> pca = DPPCA(n_components=1, epsilon=1.0).fit(X)
+    >>> abs(components[0] @ pca.components_[0]) > 0.99
+    np.True_
+    >>> print(DPPCA(epsilon=0.5).privacy_plan(n_samples=1000, n_features=20).mu < 0.13)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        "n_components": [
+            Interval(Integral, 1, None, closed="left"),
+            StrOptions({"auto"}),
+        ],
+        "mechanism": [StrOptions({"gaussian", "two-stage", "auto", "spiked"})],
+        "release": [StrOptions({"components", "covariance"})],
+        "bounds": [tuple, list, np.ndarray, None],
+        "clip_norm": [_CLIP_RANGE, None],
+        "center": [StrOptions({"auto", "none", "private"})],
+        "scale_by_bounds": ["boolean"],
+        "center_clip_norm": [_CLIP_RANGE, None],
+        "whiten": ["boolean"],
+        "signal_variance": [Real, tuple, list, np.ndarray, None],
+        "noise_variance": [Real, None],
+        "norm_range": [tuple, list, np.ndarray],
+        "calibration": [StrOptions({"exact", "paper"})],
+        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither"), None],
+    }
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "bounds",
+        "signal_variance",
+        "norm_range",
+    )
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        mechanism="gaussian",
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale_by_bounds=False,
+        center_clip_norm=None,
+        release="components",
+        whiten=False,
+        signal_variance=None,
+        noise_variance=None,
+        norm_range=(1e-6, 1e6),
+        calibration="exact",
+        sensitivity_constant=None,
+        accountant=None,
+        allow_seeded=False,
+        noise_seed=None,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.bounds = bounds
+        self.clip_norm = clip_norm
+        self.center = center
+        self.scale_by_bounds = scale_by_bounds
+        self.center_clip_norm = center_clip_norm
+        self.release = release
+        self.whiten = whiten
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
+        self.accountant = accountant
+        self.allow_seeded = allow_seeded
+        self.noise_seed = noise_seed
+
+    # -- what a fit will release ---------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public.
+        n_features : int
+            Number of features.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a fit of that shape is charged with.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or does not fit the shape.
+        """
+        self._check_parameters()
+        return self._plan(
+            check_count("n_samples", n_samples),
+            check_count("n_features", n_features),
+        )
+
+    def expected_error(
+        self, n_samples, n_features, *, signal_variance, noise_variance=1.0
+    ):
+        """Predict the distance of the components to the true ones; no data are needed.
+
+        Parameters
+        ----------
+        n_samples, n_features : int
+            Shape of the rows.
+        signal_variance : float
+            Variance along each component beyond that of the noise: a guess, or that
+            of public rows of the same kind. Never of the private rows.
+        noise_variance : float, default=1.0
+            Variance across the components.
+
+        Returns
+        -------
+        float
+            Expected :func:`~skdpspectral.metrics.subspace_distance`, to first order,
+            of statistical and private error together, for Gaussian rows about a
+            known centre. At most its largest value; above about 0.5 it says little
+            but that there are too few rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the number of components is "auto".
+
+        Examples
+        --------
+        >>> from skdpspectral import DPPCA
+        >>> pca = DPPCA(n_components=1, epsilon=1.0)
+        >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
+        0.08
+        """
+        plan = self.privacy_plan(n_samples, n_features)
+        if self.n_components == "auto" or self.n_components >= n_features:
+            raise ValueError(
+                "expected_error needs n_components to be a number below n_features"
+            )
+        rows = self._row_bounds(n_features)
+        signal, noise = public_guesses(signal_variance, noise_variance, rows.unit)
+        releases = self._releases(rows, n_samples)
+        if self.mechanism == "spiked":
+            return releases.expected_error(plan, signal, noise)
+        return math.sqrt(squared_error(releases, plan.mu, signal, noise))
+
+    def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
+        check_combinations(self, n_samples, n_features)
+        epsilon, mu = self._budget()
+        rows = self._row_bounds(n_features)
+        return ComponentMechanism.of(self, rows.unit).plan(
+            self._releases(rows, n_samples),
+            epsilon,
+            float(self.delta),
+            mu,
+            estimator=type(self).__name__,
+            seeded=self.noise_seed is not None,
+        )
+
+    def _releases(self, rows: RowBounds, n_samples: int):
+        """Describe what is released, in units of the bounded rows."""
+        rank = None if self.n_components == "auto" else int(self.n_components)
+        covariance = self.release == "covariance"
+        mechanism = ComponentMechanism.of(self, rows.unit)
+        return mechanism.releases(rows, n_samples, rank, covariance)
+
+    def _releases_variances(self) -> bool:
+        """Whether variances are those of the data, and not of unit rows."""
+        unit_rows = self.clip_norm is None and self.mechanism != "spiked"
+        return self.release == "covariance" or not unit_rows
+
+    def _takes_sparse_rows(self) -> bool:
+        """Whether bounding rows leaves zeros where they are."""
+        return self.bounds is None and self.center != "private"
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse_rows()
+        return tags
+
+    def _row_bounds(self, n_features: int) -> RowBounds:
+        return RowBounds(
+            n_features,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale_by_bounds=self.scale_by_bounds,
+            center_clip_norm=self.center_clip_norm,
+        )
+
+    # -- the estimator -----------------------------------------------------------------
+
+    def fit(self, X, y=None):
+        """Release the leading components of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows, all finite; never modified. Memory maps are read block by block,
+            in constant memory, and so are arrays of other libraries with ``shape``,
+            a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
+            Sparse rows stay sparse; they must do without `bounds` and a private
+            centre, which would fill them.
+        y : None
+            Ignored, present by convention.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the form of X is invalid; nothing is charged. If a value
+            of X is, as NaN; the fit is charged (:ref:`limits`).
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            unread = unread_rows(
+                self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
+            )
+            plan = self._plan(*unread.shape)
+            # It is charged here, and values are read from here on.
+            release, X = self._start_release(plan, unread, n_public=unread.shape[0])
+            rows = self._row_bounds(X.shape[1])
+            releases = self._releases(rows, X.shape[0])
+            if self.mechanism == "spiked":
+                found = release_spiked(release, releases, X)
+            else:
+                found = release_components(release, releases, X)
+            self._set_components(rows, found)
+            self.n_samples_ = X.shape[0]
+            self.privacy_ = plan
+        return self
+
+    def _set_components(self, rows, found) -> None:
+        """Turn released components into public attributes, in units of the data."""
+        self.components_ = found.vectors
+        self.explained_variance_ = found.values * found.unit**2
+        self.explained_variance_ratio_ = found.values / found.total
+        self.mean_ = rows.to_data_units(found.mean)
+        self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
+        self.n_components_ = len(found.vectors)
+        vars(self).pop("noise_variance_", None)
+        if found.noise is not None:
+            self.noise_variance_ = float(found.noise * found.unit**2)
+
+    def _score_units(self) -> np.ndarray:
+        """What scores are divided by, one for each component."""
+        if not self.whiten:
+            return np.ones(self.n_components_)
+        variances = self.explained_variance_
+        least = np.finfo(float).eps * max(variances.max(), np.finfo(float).tiny)
+        return np.sqrt(np.maximum(variances, least))
+
+    def transform(self, X):
+        """Project rows on the components.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; they are neither clipped nor scaled to unit norm. What
+            :meth:`fit` reads block by block is read so here too.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Scores, of the precision of X.
+        """
+        check_is_fitted(self)
+        X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
+        precision = np.float32 if X.dtype == np.float32 else np.float64
+        components = self.components_
+        if self.scale_ is not None:
+            components = components / self.scale_
+        components = components / self._score_units()[:, None]
+        offset = (components @ self.mean_).astype(precision)
+        axes = components.T.astype(precision)
+
+        def scores(block):
+            return np.asarray(block.astype(precision, copy=False) @ axes) - offset
+
+        return map_rows(scores, X)
+
+    def inverse_transform(self, X):
+        """Map scores back to the space of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Scores, as :meth:`transform` gives them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The nearest points on the affine space of the components.
+        """
+        check_is_fitted(self)
+        X = check_scores(X, self.n_components_)
+        components = self.components_
+        if self.scale_ is not None:
+            components = components * self.scale_
+        components = components * self._score_units()[:, None]
+        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]

@@ -1,0 +1,259 @@
+"""Principal components with few features, by rounds between clients and server."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import ClassVar
+
+from .._base.sklearn_compat import Interval, StrOptions
+from ..federation import Rounds, Server, SpectralTask, make_task
+from ..federation._rounds import kept_features, public_start
+from ._federated_estimator import FederatedEstimator
+
+
+class SparseDPPCA(FederatedEstimator):
+    r"""Differentially private principal components that share few features.
+
+    A truncated power iteration: in every round each client releases its second moment
+    times the present components, with noise on p r numbers and not on a p x p matrix;
+    the server averages, keeps the features that count most, and sends the result back.
+    The guarantee holds for any data.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number of components r, at most ``n_features`` and the rows of any client.
+    epsilon : float, mapping of client to float, or None, default=1.0
+        Privacy budget of each client, positive, for all rounds together: one for all,
+        or one for each by id. None (or infinity) switches privacy off, with a
+        :class:`~skdpspectral.PrivacyLeakWarning`.
+    delta : float or mapping of client to float, default=1e-6
+        Privacy budget in [1e-15, 1); it should be well below one over the rows of a
+        client.
+    n_nonzero_features : int or None, default=None
+        Features that components may use, the same for all of them; at least
+        `n_components`. None keeps all features.
+    n_iter : int, default=1
+        Rounds T after the start. More rounds share the budget: one is best after a
+        private start, a few after a public one.
+    init : "private" or array-like of shape (n_components, n_features)
+        Where to start, by default "private": from components of a noisy second moment,
+        which take the share of one round; or public rows, linearly independent, which
+        are made orthonormal.
+    aggregation : {"matrix", "projector"}, default="matrix"
+        What clients send for the private start: "matrix" the noisy second moment,
+        p (p + 1) / 2 numbers, of which noise averages out over clients; "projector"
+        its components, p r numbers, which a client that is too weak to see a
+        direction sends in vain.
+    weights : {"optimal", "equal"}, default="optimal"
+        "optimal" averages by rows and noise of each client; "equal" is for
+        comparisons.
+    client_feature : int, str or None, default=None
+        Column of X that holds the client of every row; it is no feature. Without it,
+        and without `clients` in ``fit``, all rows are those of one client.
+    min_clients : int, default=1
+        How many clients must have answered validly for a result.
+    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+        As in :class:`~skdpspectral.DPPCA`, the same for all clients.
+    n_jobs : int or None, default=None
+        Clients at a time, in threads, as in joblib: a gain for clients of many rows.
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that every fit is charged to before it reads values, one entry a
+        client. None takes that of the enclosing ``with`` block, if any.
+    allow_seeded : bool, default=False
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy. **Anything else voids
+        the privacy of the fit**, and is for tests and figures alone.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Orthonormal rows, zero but for the features of `support_`; leading first.
+    support_ : ndarray of bool of shape (n_features,)
+        Features that the components use; released as they are.
+    explained_variance_ : ndarray of shape (n_components,)
+        Singular values of the last round's average, which estimate the variances along
+        the components, with a bias upwards from noise. With ``clip_norm=None`` of unit
+        rows, otherwise in squared units of the data.
+    mean_ : ndarray of shape (n_features,)
+        Mean of the clients' centres by their numbers of rows, in the units of the
+        data.
+    scale_ : ndarray of shape (n_features,) or None
+        What features are divided by; None unless ``scale_by_bounds=True``.
+    clients_ : ndarray of str of shape (n_clients,)
+        Names of the clients that answered to the end.
+    rejected_ : dict of str to str
+        Clients that failed, and why.
+    n_components_, n_iter_, n_samples_ : int
+        Numbers of components, of rounds, and of rows of all clients.
+    n_features_in_ : int
+        Number of columns seen during fit, a column of clients included.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns, where all of them are strings.
+    privacy_ : ParallelPlan
+        One plan a client; as a plan of its own, that of the dearest.
+
+    Raises
+    ------
+    ValueError
+        If a parameter, the form of X, or clients are invalid; nothing is charged. If a
+        value of X is, as NaN; the fit is charged (:ref:`limits`).
+    PrivacyBudgetError
+        If the accountant's budget does not suffice; nothing is charged.
+    FederationError
+        If fewer than `min_clients` clients are left; budgets are spent.
+
+    See Also
+    --------
+    FederatedDPPCA : Components that may use all features, in one round.
+
+    Notes
+    -----
+    **Formal guarantee.** All that leaves client j in all rounds together is
+    (`epsilon_j`, `delta_j`)-differentially private for one row of this client, under
+    replacement of the row within the client, whatever basis the server sends; which
+    clients there are and how many rows each has is public. One fit costs what its
+    dearest client costs, as rows of different clients are disjoint, which is checked.
+
+    Rows have norm at most c (1 for unit rows). For Q with orthonormal columns the
+    product :math:`S Q` has sensitivity :math:`\sqrt2 c^2 / n`, and :math:`c^2 / n` for
+    one column. A client makes every basis that it is sent orthonormal itself. The
+    rounds, and the private start, share :math:`\mu^2` equally; Gaussian mechanisms
+    compose exactly.
+
+    References
+    ----------
+    Ge, Wang, Wang and Liu (2018), Minimax-optimal privacy-preserving sparse PCA in
+    distributed systems, algorithm 1; sensitivities and noise are worked out anew.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import SparseDPPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 50))
+    >>> X[:, :5] += 1.5 * rng.normal(size=(20_000, 1))
+    >>> pca = SparseDPPCA(n_nonzero_features=5, epsilon=1.0).fit(X)
+    >>> np.flatnonzero(pca.support_).tolist()
+    [0, 1, 2, 3, 4]
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init")
+
+    _parameter_constraints: ClassVar[dict] = {
+        **FederatedEstimator._federated_constraints,
+        "n_nonzero_features": [Interval(Integral, 1, None, closed="left"), None],
+        "aggregation": [StrOptions({"projector", "matrix"})],
+        "n_iter": [Interval(Integral, 1, 1000, closed="both")],
+        "init": [StrOptions({"private"}), "array-like"],
+    }
+
+    def __init__(
+        self,
+        n_components=1,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        n_nonzero_features=None,
+        n_iter=1,
+        init="private",
+        aggregation="matrix",
+        weights="optimal",
+        client_feature=None,
+        min_clients=1,
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale_by_bounds=False,
+        center_clip_norm=None,
+        n_jobs=None,
+        accountant=None,
+        allow_seeded=False,
+        noise_seed=None,
+    ):
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_nonzero_features = n_nonzero_features
+        self.n_iter = n_iter
+        self.init = init
+        self.aggregation = aggregation
+        self.weights = weights
+        self.client_feature = client_feature
+        self.min_clients = min_clients
+        self.bounds = bounds
+        self.clip_norm = clip_norm
+        self.center = center
+        self.scale_by_bounds = scale_by_bounds
+        self.center_clip_norm = center_clip_norm
+        self.n_jobs = n_jobs
+        self.accountant = accountant
+        self.allow_seeded = allow_seeded
+        self.noise_seed = noise_seed
+
+    def _task(self, n_features: int) -> SpectralTask:
+        task = make_task(
+            self.n_components,
+            n_features,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale_by_bounds=self.scale_by_bounds,
+            center_clip_norm=self.center_clip_norm,
+            aggregation=self.aggregation,
+            start=self._given_start() is None,
+            n_rounds=self.n_iter,
+        )
+        kept_features(task, self.n_nonzero_features)
+        if not task.start:
+            public_start(task, self.init)
+        return task
+
+    def _given_start(self):
+        """Return the public rows that `init` holds, or None."""
+        if isinstance(self.init, str):
+            if self.init != "private":
+                raise ValueError(f'init must be "private" or rows, got {self.init!r}')
+            return None
+        return self.init
+
+    def _rounds(self, server: Server) -> Rounds:
+        kept = self.n_nonzero_features
+        return Rounds(server, n_nonzero_features=kept, init=self._given_start())
+
+    def fit(self, X, y=None, *, clients=None):
+        """Release sparse components for the rows of all clients.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows of all clients in any order, all finite, and the clients' column if
+            `client_feature` names one; never modified.
+        y : None
+            Ignored, present by convention.
+        clients : array-like of shape (n_samples,) or None, default=None
+            Hashable ids, one a row. With neither `clients` nor `client_feature` all
+            rows are those of one client.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, the form of X, or clients are invalid; nothing is charged.
+            If a value of X is, as NaN; the fit is charged (:ref:`limits`).
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        FederationError
+            If fewer than `min_clients` clients are left; budgets are spent.
+        """
+        with self._unchanged_on_error():
+            result = self._hold_session(X, clients)
+            self.explained_variance_ = result.explained_variance
+            self.support_ = result.support
+            self.n_iter_ = int(self.n_iter)
+        return self

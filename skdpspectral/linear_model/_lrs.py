@@ -1,0 +1,600 @@
+"""One regression a user: low rank plus sparse, with a private shared part."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+
+from .._base.estimator import PrivateEstimator
+from .._base.progress import FitProgress
+from .._base.sklearn_compat import (
+    CALLBACK_LEVELS,
+    CallbackSupportMixin,
+    Interval,
+    StrOptions,
+    with_callbacks,
+)
+from .._linalg import linear_model as lrs
+from .._statistics.shared_directions import SharedReleases, release_directions
+from .._tables.id_index import IdIndex
+from .._tables.rows import shape_of
+from .._tables.targets import unread_targets
+from .._tables.users import unread_users
+from ..accounting import PrivacyLeakWarning
+from ..mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
+from ._predictions import PersonalPredictions
+
+_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+_PENALTY_RANGE = Interval(Real, 0, 1e60, closed="both")
+_STARTS = {"spectral", "random", "moments"}
+
+
+class LRSRegressor(
+    PersonalPredictions, CallbackSupportMixin, RegressorMixin, PrivateEstimator
+):
+    r"""One linear model a user: low rank plus sparse, private at user level.
+
+    The targets of user i are modelled by
+    :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
+    share, weights :math:`w_i` of the user on them, a sparse vector :math:`b_i` and an
+    intercept of the user's own. Users with few rows lean on U; the sparse part is
+    what makes them different.
+
+    Only U is released, under user-level differential privacy. What belongs to a user
+    (w, b, c) is computed from U and that user's rows, and stays with that user: the
+    billboard model.
+
+    Parameters
+    ----------
+    rank : int, default=1
+        Number r of shared directions, at least 0; capped at the number of features.
+        With 0, every user has a sparse model alone and nothing is released.
+    sparsity : int, default=3
+        Largest number k of nonzeros of a user's sparse part, at least 0; capped at the
+        number of features, and at half of the rows of a user that U leaves over. It
+        costs no budget. With 0 this is representation learning.
+    epsilon : float or None, default=1.0
+        Privacy budget of one fit, positive. None (or infinity) switches privacy off,
+        with a :class:`~skdpspectral.PrivacyLeakWarning`, and fits with everything
+        that the data offer.
+    delta : float, default=1e-6
+        Privacy budget in [1e-15, 1); well below one over the number of users.
+    user_feature : int, str or None, default=None
+        Position or name of the column of X that says whose row it is. That column is
+        no feature. It lets scorers, searches and pipelines predict each user by their
+        own model, for which ``users=`` would have to be routed otherwise. Prefer the
+        name: a position is another column behind a step that moves columns, a name is
+        followed through ``set_output(transform="pandas")`` or ``"polars"``, also where
+        a :class:`~sklearn.compose.ColumnTransformer` has written
+        ``remainder__user_id`` for ``"user_id"``.
+    unknown_user : {"shared", "raise"}, default="shared"
+        What predictions do with users that were not in the fit. "shared": the model
+        of all users (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone:
+        an error would tell who was in the training set.
+    fit_intercept : {"user", False}, default="user"
+        "user": an intercept a user, of which U sees nothing: rows and targets are
+        centred on the user's own means. False: none.
+    shared_weights : {"user", "fixed"}, default="user"
+        "fixed": all weights are one, which makes U (not orthonormal then) a central
+        model that users tune sparsely. It needs ``rank=1``.
+    init : {"spectral", "random", "moments"} or array-like, default="spectral"
+        Where the shared directions start. "spectral": the leading directions of the
+        users' correlations :math:`X_i'y_i`; with a budget these are the first of the
+        `n_releases`. "random": orthonormal, and of no relation to the data. "moments":
+        leading directions of :math:`\sum y^2 xx'`, for ``epsilon=None`` alone. An
+        array of shape (rank, n_features) must not have been made from private data.
+        Not used with ``shared_weights="fixed"``.
+    max_iter : int, default=50
+        Largest number of iterations with ``epsilon=None``; not used with a budget.
+    tol : float, default=1e-6
+        With ``epsilon=None`` iterations end when U moves by at most this distance;
+        not used with a budget.
+    ridge_shared : float, default=10.0
+        Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
+        noise.
+    ridge_sparse : float, default=100.0
+        Penalty of :math:`|b_i|^2`, likewise.
+    shrink_to_mean : bool, default=True
+        With ``epsilon=None``, whether weights are shrunk to their mean in place of
+        zero; not used with a budget.
+    n_releases : int, default=6
+        Number of releases that U comes from, at least 1: fixed beforehand, since
+        private data must not decide when to stop.
+    clip_curvature, clip_gradient : float or None, default=None
+        Public norms, in [1e-60, 1e60], of the curvature
+        :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient part
+        :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of an ordinary user; a user with more is
+        scaled down. None takes private medians over the users.
+    clip_share : float, default=0.1
+        Share of the budget's :math:`\mu^2` for the medians, in (0, 1).
+    neighbours : {"add-remove-one", "replace-one"}, default="add-remove-one"
+        What is hidden: that a user took part, or all that a user contributed, the
+        number of users being public then. "replace-one" needs twice the noise.
+    u_solver : {"auto", "direct", "cached", "cg"}, default="auto"
+        How U is improved with ``epsilon=None``: from the curvature, made anew or of
+        Grams that are kept in memory, or by conjugate gradients, whose cost does not
+        depend on the rank. With ``ridge_shared=0`` all lead to the same U; with a
+        penalty, which is on w and not on U, they may rest at slightly different U.
+    scale : bool or array-like of shape (n_features,), default=True
+        What features are divided by. An array holds public scales. True takes root
+        mean squares of the data with ``epsilon=None``, and ones with a budget.
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that every fit is charged to, before it reads values. None takes
+        that of the enclosing ``with`` block, if any.
+    allow_seeded : bool, default=False
+        Whether an accountant with a budget lets in a fit with a `noise_seed`.
+    noise_seed : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy. **Anything else voids
+        the privacy of the fit**, and is for tests and figures alone.
+    n_jobs : int or None, default=None
+        Threads that share the users, as in joblib.
+    verbose : bool or int, default=0
+        Whether to print a line a step.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (rank, n_features)
+        U': orthonormal rows in the scaled features, a central model with
+        ``shared_weights="fixed"``.
+    weights_ : ndarray of shape (rank,)
+        Weights of the shared model: their mean over users with ``epsilon=None``,
+        public with a budget (0, or 1 where they are fixed).
+    coef_ : ndarray of shape (n_features,)
+        Coefficients of the shared model, ``weights_ @ components_``.
+    intercept_ : float
+        Intercept of the shared model, 0 with a budget.
+    scale_ : ndarray of shape (n_features,)
+        What features were divided by.
+    n_iter_ : int
+        Iterations made, or releases of U; 1 where there is nothing to release.
+    privacy_ : PrivacyPlan
+        What was released and what it costs; ``print`` gives a sentence.
+    n_features_in_ : int
+        Number of columns seen during fit, that of the users included.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of columns, where X has names that are all strings.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If privacy is switched off, if a private fit is given no users, if users'
+        scores are pooled, or if the estimator is pickled with its users' parameters.
+
+    See Also
+    --------
+    skdpspectral.datasets.make_low_rank_sparse_tasks : Data of this model.
+    sklearn.linear_model.Ridge : One model for all rows.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
+    (`epsilon`, `delta`)-differentially private for one user with all of their rows,
+    under addition or removal of that user (or replacement, see `neighbours`), for
+    any data. It covers the public attributes and what :meth:`publish` gives. It does
+    not cover predictions for users of the fit: those are made from their own rows and
+    are for their eyes alone. A score pooled over users, and so a cross-validation,
+    is a release that nothing accounts for.
+
+    In every release each user contributes one vector of norm at most one: at first
+    :math:`ss'` for :math:`s \propto X_i'y_i`, then curvature and gradient, scaled
+    **together**, so that a user who is scaled down counts for less in the same
+    least-squares problem and causes no bias. Rows count by their mean, so that users
+    with many rows count no more than others; the number of users is never used. All
+    releases compose exactly, and the noise is calibrated by the exact privacy curve.
+    As a rule, private directions need many more than
+    :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases.
+
+    Supports are found by hard-thresholding pursuit and orthogonal least squares, in
+    place of the paper's thresholds, whose constants nobody knows.
+
+    References
+    ----------
+    Pal et al. (2023), Sample-efficient personalization: modeling user parameters as
+    low rank plus sparse components, algorithms 1, 3 and 5.
+    Foucart (2011), Hard thresholding pursuit, algorithm HTP.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
+    >>> X, y, users = make_low_rank_sparse_tasks(
+    ...     2000, 30, 10, sparsity=2, noise=0.1, random_state=0
+    ... )
+    >>> model = LRSRegressor(
+    ...     sparsity=2, epsilon=1.0, ridge_shared=0.1, ridge_sparse=0.1
+    ... )
+    >>> model = model.fit(X, y, users=users)
+    >>> predictions = model.predict(X, users=users)
+    >>> bool(abs(predictions - y).mean() < 0.5 * abs(y).mean())
+    True
+    >>> everyone = model.publish()  # U and the plan, and nothing of any user
+    >>> everyone.personalize(X[:30], y[:30], user="me").get_coef("me").shape
+    (10,)
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        "rank": [Interval(Integral, 0, None, closed="left")],
+        "sparsity": [Interval(Integral, 0, None, closed="left")],
+        "user_feature": [Integral, str, None],
+        "unknown_user": [StrOptions({"shared", "raise"})],
+        "fit_intercept": [StrOptions({"user"}), "boolean"],
+        "shared_weights": [StrOptions({"user", "fixed"})],
+        "init": [StrOptions(_STARTS), "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "ridge_shared": [_PENALTY_RANGE],
+        "ridge_sparse": [_PENALTY_RANGE],
+        "shrink_to_mean": ["boolean"],
+        "n_releases": [Interval(Integral, 1, 10_000, closed="both")],
+        "clip_curvature": [_CLIP_RANGE, None],
+        "clip_gradient": [_CLIP_RANGE, None],
+        "clip_share": [Interval(Real, 0, 1, closed="neither")],
+        "neighbours": [StrOptions({"add-remove-one", "replace-one"})],
+        "u_solver": [StrOptions({"auto", "direct", "cached", "cg"})],
+        "scale": ["boolean", "array-like"],
+        "n_jobs": [Integral, None],
+        "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        rank=1,
+        sparsity=3,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        user_feature=None,
+        unknown_user="shared",
+        fit_intercept="user",
+        shared_weights="user",
+        init="spectral",
+        max_iter=50,
+        tol=1e-6,
+        ridge_shared=10.0,
+        ridge_sparse=100.0,
+        shrink_to_mean=True,
+        n_releases=6,
+        clip_curvature=None,
+        clip_gradient=None,
+        clip_share=0.1,
+        neighbours="add-remove-one",
+        u_solver="auto",
+        scale=True,
+        accountant=None,
+        allow_seeded=False,
+        noise_seed=None,
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.rank = rank
+        self.sparsity = sparsity
+        self.epsilon = epsilon
+        self.delta = delta
+        self.user_feature = user_feature
+        self.unknown_user = unknown_user
+        self.fit_intercept = fit_intercept
+        self.shared_weights = shared_weights
+        self.init = init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.ridge_shared = ridge_shared
+        self.ridge_sparse = ridge_sparse
+        self.shrink_to_mean = shrink_to_mean
+        self.n_releases = n_releases
+        self.clip_curvature = clip_curvature
+        self.clip_gradient = clip_gradient
+        self.clip_share = clip_share
+        self.neighbours = neighbours
+        self.u_solver = u_solver
+        self.scale = scale
+        self.accountant = accountant
+        self.allow_seeded = allow_seeded
+        self.noise_seed = noise_seed
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # -- what a fit will release -----------------------------------------------------
+
+    def privacy_plan(self, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features, the column of users not among them.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a fit is charged with, whatever the number of users and rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid.
+        """
+        self._check_parameters()
+        return self._plan(check_count("n_features", n_features))
+
+    def _plan_of(self, X) -> PrivacyPlan:
+        n_columns = shape_of(X)[1]
+        return self.privacy_plan(n_columns - (self.user_feature is not None))
+
+    def _plan(self, n_features: int) -> PrivacyPlan:
+        epsilon, mu = self._budget()
+        if self._is_private():
+            mechanisms = self._releases(n_features).mechanisms(mu)
+        else:
+            rank = min(int(self.rank), n_features)
+            mechanisms = (Exact("components", (rank, n_features)),)
+        return PrivacyPlan(
+            epsilon=epsilon,
+            delta=float(self.delta),
+            mechanisms=mechanisms,
+            estimator=type(self).__name__,
+            unit=Unit.USER,
+            neighbours=Neighbours(self.neighbours),
+            seeded=self.noise_seed is not None,
+            remarks=(
+                "Weights, sparse parts and intercepts stay with their users: what is "
+                "predicted for a user of the fit is for that user alone (billboard "
+                "model).",
+            ),
+        )
+
+    def _releases(self, n_features: int) -> SharedReleases:
+        rank = min(int(self.rank), n_features)
+        spectral = isinstance(self.init, str) and self.init == "spectral"
+        return SharedReleases(
+            rank=rank,
+            n_features=n_features,
+            n_releases=int(self.n_releases) if rank else 0,
+            release_start=bool(rank) and spectral and self.shared_weights == "user",
+            clip_curvature=_as_float(self.clip_curvature),
+            clip_gradient=_as_float(self.clip_gradient),
+            clip_share=float(self.clip_share),
+            neighbours=Neighbours(self.neighbours),
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.fit_intercept is not False and self.fit_intercept != "user":
+            raise ValueError(
+                f'fit_intercept must be "user" or False, got {self.fit_intercept!r}: '
+                "an intercept of all users would have to be released"
+            )
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs must be None or a number of threads, not 0")
+        if self.shared_weights == "fixed" and self.rank != 1:
+            raise ValueError(
+                f'shared_weights="fixed" needs rank=1, got rank={self.rank}: one '
+                "central model has one direction"
+            )
+        if not self._is_private():
+            return
+        if self.unknown_user == "raise":
+            raise ValueError(
+                'unknown_user="raise" needs epsilon=None: an error would tell who was '
+                'in the training set; use unknown_user="shared"'
+            )
+        if isinstance(self.init, str) and self.init == "moments":
+            raise ValueError(
+                'init="moments" needs epsilon=None: it is made from the data; use '
+                '"spectral", which is released with noise, "random" or a public array'
+            )
+
+    # -- the estimator ---------------------------------------------------------------
+
+    @with_callbacks
+    def fit(self, X, y, *, users=None):
+        """Release shared directions, and fit every user beside them.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Features of all rows in any order, and the users' column if
+            `user_feature` names one; never modified. A memory-mapped array is read
+            block by block.
+        y : array-like of shape (n_rows,)
+            Targets.
+        users : array-like of shape (n_rows,) or None, default=None
+            Hashable ids, one a row, all of one kind: numbers (whole, and exact in
+            their type; never float16), strings, times, or others of one type. With
+            neither `users` nor `user_feature` all rows are those of one user.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the form of X, y or users is invalid; nothing is charged.
+            If a value is, as NaN; the fit is charged (:ref:`limits`).
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        """
+        self._check_parameters()
+        private = self._is_private()
+        progress = FitProgress(
+            self,
+            self.n_releases if private else self.max_iter,
+            private=private,
+            verbose=self.verbose,
+        )
+        with progress, self._unchanged_on_error():
+            table = unread_users(self, X, users, self.user_feature, reset=True)
+            targets = unread_targets(self, y, table.n_rows)
+            d = table.n_features
+            scale, start = self._public_scale(d), self._given_start(d)
+            if private and not table.has_users:
+                self._warn_of_one_user()
+            plan = self._plan(d)
+            # It is charged here; values, ids among them, are read from here on.
+            release, read, targets = self._start_release(plan, table, targets)
+            index = self._index(read)
+            start = self._public_start(release, start, d)
+            rows = self._user_rows(read, targets, index, scale)
+            progress.begin(X, targets)
+            fit = self._fit_private if private else self._fit_checked
+            users_fit = fit(release, rows, scale, start, progress)
+            # What belongs to users, apart from all public attributes.
+            self._personal = self._personal_models(rows, users_fit, index)
+            self._users_given = index is not None
+            self.privacy_ = plan
+            progress.end()
+        return self
+
+    def _warn_of_one_user(self) -> None:
+        warnings.warn(
+            "all rows are taken for those of one user, and predictions come from them "
+            "without noise; pass users=... or name their column by user_feature",
+            PrivacyLeakWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
+
+    def _index(self, table) -> IdIndex | None:
+        if table.users is None:
+            return None
+        return IdIndex(table.users, self._users_name())
+
+    def _public_scale(self, n_features: int) -> np.ndarray | None:
+        """Return public scales, or None where they would come from the data."""
+        if isinstance(self.scale, (bool, np.bool_)):
+            return np.ones(n_features) if self._is_private() or not self.scale else None
+        scale = _numbers(self.scale)
+        if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
+            raise ValueError(
+                f"scale must be a boolean, or hold a positive number for each of the "
+                f"{n_features} features"
+            )
+        return scale
+
+    def _given_start(self, n_features: int) -> np.ndarray | None:
+        """Return the start that `init` holds, of shape (d, r), or None."""
+        if isinstance(self.init, str):
+            return None
+        shape = (min(int(self.rank), n_features), n_features)
+        start = _numbers(self.init)
+        if start is None or start.shape != shape:
+            raise ValueError(
+                f"init must be one of {sorted(_STARTS)}, or finite numbers of shape "
+                f"(rank, n_features) = {shape}"
+            )
+        return lrs.positive_qr(start.T)[0]
+
+    def _public_start(self, release, given, n_features: int) -> np.ndarray | None:
+        """Return a start that owes nothing to the data, of shape (d, r), or None."""
+        if self.shared_weights == "fixed":
+            return np.zeros((n_features, 1))
+        if isinstance(self.init, str) and self.init == "random":
+            shape = (n_features, min(int(self.rank), n_features))
+            return lrs.positive_qr(release.public_normals(shape))[0]
+        return given
+
+    def _fit_private(self, release, rows, scale, start, progress):
+        """Release U, and fit every user beside it."""
+        d = rows.n_features
+        shared = self._releases(d)
+        rules = self._rules(d, self._public_prior(shared.rank))
+        U = np.zeros((d, 0))
+        if shared.rank:
+            U = release_directions(
+                release, shared, rows, rules, start, self.n_jobs, progress.step
+            )
+        # Each user by their own rows and U: nothing of this leaves the user.
+        users = lrs.fit_users(rows, U, rules, self.n_jobs)
+        self._set_shared(U, scale, rules.prior, max(shared.n_releases, 1))
+        self.intercept_ = 0.0
+        return users
+
+    def _fit_checked(self, *arguments):
+        """Fit without privacy, or say why numbers were too large for that."""
+        try:
+            with np.errstate(all="ignore"):
+                users = self._fit_exact(*arguments)
+            if np.isfinite(self.components_).all() and np.isfinite(self.coef_).all():
+                return users
+        except np.linalg.LinAlgError:
+            pass
+        raise ValueError(
+            "X or y holds numbers, in units of scale, with squares beyond float64: "
+            "choose other units"
+        )
+
+    def _fit_exact(self, release, rows, scale, start, progress):
+        """Fit everything without privacy."""
+        if scale is None:
+            scale = lrs.column_scales(rows, self.n_jobs)
+            rows.rescale(scale)
+        d = rows.n_features
+        alternation = lrs.Alternation(
+            rows,
+            self._rules(d, self._public_prior(min(int(self.rank), d))),
+            shrink=self.shrink_to_mean and self.shared_weights == "user",
+            solver=self.u_solver,
+            n_jobs=self.n_jobs,
+        )
+        U = alternation.start(self.init if start is None else start)
+        U, n_iter, converged = alternation.fit(
+            U, self.max_iter, self.tol, progress.moved
+        )
+        if not converged:
+            warnings.warn(
+                f"LRSRegressor did not converge in {n_iter} iterations; increase "
+                "max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=4 + self._levels_around_fit,
+            )
+        release("components", (U / scale[:, None]).T)
+        users = alternation.users
+        self._set_shared(U, scale, users.weights.mean(axis=0), n_iter)
+        self.intercept_ = self._mean_intercept(rows)
+        return users
+
+    def _set_shared(self, U, scale, weights, n_iter) -> None:
+        self.components_ = np.ascontiguousarray((U / scale[:, None]).T)
+        self.weights_ = np.array(weights, dtype=np.float64)
+        self.coef_ = self.weights_ @ self.components_
+        self.scale_ = scale
+        self.n_iter_ = n_iter
+
+    def _mean_intercept(self, rows) -> float:
+        """Mean over users of the intercept that suits the shared coefficients."""
+        if rows.y_means is None:
+            return 0.0
+        return float((rows.y_means - rows.X_means @ self.coef_).mean())
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        tags.target_tags.single_output = True
+        # A column of ids: whole numbers, or strings.
+        tags.input_tags.categorical = self.user_feature is not None
+        return tags
+
+
+def _numbers(values) -> np.ndarray | None:
+    """Return finite float64 numbers, or None."""
+    try:
+        values = np.asarray(values)
+        if values.dtype.kind not in "biufO":
+            return None
+        values = values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return values if np.isfinite(values).all() else None
+
+
+def _as_float(value) -> float | None:
+    return None if value is None else float(value)

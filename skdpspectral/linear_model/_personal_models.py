@@ -1,0 +1,156 @@
+"""Models of users: what stays with them, and predictions made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .._linalg import combined_columns
+from .._tables.id_index import IdIndex
+
+# Numbers of the rows that are predicted together.
+_PART_NUMBERS = 1 << 20
+
+
+@dataclass(frozen=True)
+class PersonalModels:
+    """Parameters of users beside shared components.
+
+    Parameters
+    ----------
+    index : IdIndex or None
+        Ids; None for a single user without an id.
+    weights : ndarray of shape (n_users, rank)
+        w.
+    support : ndarray of shape (n_users, sparsity)
+        Features of b.
+    sparse : ndarray of shape (n_users, sparsity)
+        b on its support.
+    intercepts : ndarray of shape (n_users,)
+        Intercepts.
+    """
+
+    index: IdIndex | None
+    weights: np.ndarray
+    support: np.ndarray
+    sparse: np.ndarray
+    intercepts: np.ndarray
+
+    @classmethod
+    def empty(cls, rank: int) -> PersonalModels:
+        """Return models of no user."""
+        return cls(
+            index=None,
+            weights=np.empty((0, rank)),
+            support=np.empty((0, 0), dtype=np.intp),
+            sparse=np.empty((0, 0)),
+            intercepts=np.empty(0),
+        )
+
+    def codes(self, users, n_rows: int, name: str) -> np.ndarray:
+        """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
+        if users is None:
+            return np.zeros(n_rows, dtype=np.intp)
+        if self.index is None:
+            return np.full(n_rows, -1)
+        return self.index.find(users, name)
+
+    def coef(self, code: int, components: np.ndarray) -> np.ndarray:
+        """U w + b of one user."""
+        coef = np.zeros(components.shape[1])
+        for weight, component in zip(self.weights[code], components, strict=True):
+            coef += weight * component
+        np.add.at(coef, self.support[code], self.sparse[code])
+        return coef
+
+    def with_shared(self, weights: np.ndarray, intercept: float) -> PersonalModels:
+        """Append the shared model, so that code -1 stands for it."""
+        k = self.support.shape[1]
+        return replace(
+            self,
+            weights=np.vstack([self.weights, weights]),
+            support=np.vstack([self.support, np.zeros((1, k), dtype=np.intp)]),
+            sparse=np.vstack([self.sparse, np.zeros((1, k))]),
+            intercepts=np.append(self.intercepts, intercept),
+        )
+
+    def predict(self, features, codes: np.ndarray, components: np.ndarray):
+        """Predict rows of several users, each with the bits that it has alone.
+
+        Parameters
+        ----------
+        features : callable
+            ``features(rows)``: features of a slice of rows.
+        codes : ndarray of shape (n_rows,)
+            Users of the rows.
+        components : ndarray of shape (rank, n_features)
+            U'.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions.
+        """
+        # A warning would tell of the values of some user.
+        with np.errstate(all="ignore"):
+            return self._predicted(features, codes, components)
+
+    def _predicted(self, features, codes, components) -> np.ndarray:
+        out = np.empty(len(codes))
+        size = max(1, _PART_NUMBERS // max(components.shape[1], 1))
+        for start in range(0, len(codes), size):
+            rows = slice(start, start + size)
+            out[rows] = self._predicted_part(features(rows), codes[rows], components)
+        return out
+
+    def _predicted_part(self, X, own, components) -> np.ndarray:
+        # Entry by entry, one term after another: no sum over an axis, whose order
+        # would be numpy's choice.
+        out = self.intercepts[own]
+        shared = combined_columns(X, components.T)
+        for scores, weights in zip(shared, self.weights.T, strict=True):
+            out += scores * weights[own]
+        each = np.arange(len(X))
+        for features, values in zip(self.support.T, self.sparse.T, strict=True):
+            out += X[each, features[own]] * values[own]
+        return out
+
+    def updated(self, user, model: PersonalModels) -> PersonalModels:
+        """Return models with that of one user replaced or added.
+
+        Parameters
+        ----------
+        user : hashable or None
+            Id; None for the single user without one.
+        model : PersonalModels
+            Parameters of one user.
+        """
+        if user is None:
+            return replace(model, index=None)
+        if self.index is None:
+            return replace(model, index=IdIndex([user], "user").without_codes())
+        code = int(self.index.find([user], "user")[0])
+        index = self.index if code >= 0 else self.index.with_id(user)
+        code = len(self.weights) if code < 0 else code
+        k = max(self.support.shape[1], model.support.shape[1])
+        old, new = self._widened(k), model._widened(k)
+        names = ("weights", "support", "sparse", "intercepts")
+        arrays = (_set(getattr(old, n), code, getattr(new, n)) for n in names)
+        return PersonalModels(index, *arrays)
+
+    def _widened(self, sparsity: int) -> PersonalModels:
+        """Return the same models with room for more nonzeros."""
+        room = ((0, 0), (0, sparsity - self.support.shape[1]))
+        return replace(
+            self, support=np.pad(self.support, room), sparse=np.pad(self.sparse, room)
+        )
+
+
+def _set(array: np.ndarray, code: int, value: np.ndarray) -> np.ndarray:
+    """Copy with one row replaced or appended."""
+    if code == len(array):
+        return np.concatenate([array, value])
+    array = array.copy()
+    array[code] = value[0]
+    return array

@@ -1,0 +1,9 @@
+"""Private models of tables of users, items and ratings.
+
+Estimators live here with the public catalogues of items and the reading of ratings;
+they import the core and ``_tables``, and no other room of estimators.
+"""
+
+from ._item_embedding import DPItemEmbedding
+
+__all__ = ["DPItemEmbedding"]

@@ -1,0 +1,356 @@
+"""Ratings tables: columns of users, items and more; or sparse users x items."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from .._tables.ids import (
+    _is_missing,
+    as_array,
+    check_exact,
+    check_feature,
+    column_names,
+    position_of,
+)
+from .._tables.rows import check_features, form_of, shape_of
+
+# Names of LensKit; tables without either have users first and items second.
+_DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
+# Integers up to here are exact in float64.
+_LARGEST = 2**53
+
+
+@dataclass(frozen=True)
+class RatingsTable:
+    """Columns of a ratings table.
+
+    Parameters
+    ----------
+    columns : list of ndarray
+        All columns, in order.
+    names : list of str or None
+        Their names.
+    user, item : int
+        Positions of users and items.
+    given : list
+        The columns as a dataframe holds them, of its own dtypes.
+    ratings : ndarray or None
+        Entries of a sparse matrix; None for a table, whose ratings are targets.
+    n_items : int or None
+        Columns of a sparse matrix, which are a public catalogue.
+    """
+
+    columns: list
+    names: list | None
+    user: int
+    item: int
+    given: list
+    ratings: np.ndarray | None = None
+    n_items: int | None = None
+
+    @property
+    def users(self) -> np.ndarray:
+        """Ids of users."""
+        return self.columns[self.user]
+
+    @property
+    def items(self) -> np.ndarray:
+        """Ids of items."""
+        return self.columns[self.item]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
+class UnreadRatings(NamedTuple):
+    """A ratings table of which the form was checked, and no value was read.
+
+    Parameters
+    ----------
+    n_rows : int or None
+        Number of ratings; None for a sparse matrix, whose entries tell.
+    n_items : int or None
+        Columns of a sparse matrix.
+    read : callable
+        Reads the table; returns a :class:`RatingsTable`. To be called once the fit is
+        charged.
+    """
+
+    n_rows: int | None
+    n_items: int | None
+    read: Callable[[], RatingsTable]
+
+
+def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
+    """Check the form of a ratings table, and read no value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters `user_feature` and `item_feature`; gets, or is compared to,
+        names and number of columns.
+    X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
+        The table; its numbers must be finite. A sparse matrix of users x items stands
+        for the table of its stored entries.
+    reset : bool
+        Whether this is a fit.
+
+    Returns
+    -------
+    UnreadRatings
+        Its form, and how to read it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X, user_feature or item_feature; from here of their form alone, from
+        ``read()`` of values, of which none is quoted.
+    """
+    if sparse.issparse(X):
+        return _unread_entries(estimator, X, reset)
+    names = column_names(X)
+    if names is None:
+        n_rows, n_columns = form_of(X)
+    else:
+        _refuse_same_names(names, "X")
+        n_rows, n_columns = shape_of(X)
+    # A stand-in has neither names nor values.
+    named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
+    validate_data(estimator, named, reset=reset, skip_check_array=True)
+    _check_sizes(n_rows, n_columns)
+    user, item = find_columns(estimator, names, n_columns)
+    if reset and names is not None:
+        _warn_of_places(estimator, names)
+
+    def read():
+        if names is None:
+            given = columns = _array_columns(X)
+        else:
+            given = [_column(X, names, j) for j in range(n_columns)]
+            columns = [as_array(column) for column in given]
+        _check_finite(columns)
+        check_exact(columns[user], "user_feature")
+        check_exact(columns[item], "item_feature")
+        return RatingsTable(columns, names, user, item, given)
+
+    return UnreadRatings(n_rows, None, read)
+
+
+def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
+    """Read a ratings table, where nothing is to be charged beforehand.
+
+    Parameters
+    ----------
+    estimator, X, reset
+        As for :func:`unread_ratings`.
+
+    Returns
+    -------
+    RatingsTable
+        Its columns.
+    """
+    return unread_ratings(estimator, X, reset=reset).read()
+
+
+def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
+    """Row numbers are users and column numbers items, of all stored entries."""
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise ValueError("X must hold real numbers in rows and columns if it is sparse")
+    _check_sizes(X.shape[0], 2)
+    if X.format == "bsr":
+        # One user's entries would decide which zeros of others are stored.
+        raise ValueError(
+            "X must not be a sparse matrix in blocks, whose padding cannot be told "
+            "from ratings of 0: pass X.tocsr() after eliminate_zeros()"
+        )
+    if not reset and estimator.n_features_in_ != 2:
+        raise ValueError(
+            f"X has 2 features, as the entries of a sparse matrix do, but "
+            f"{type(estimator).__name__} is expecting {estimator.n_features_in_} "
+            "features as input: pass a table"
+        )
+    if reset:
+        validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
+    return UnreadRatings(None, X.shape[1], lambda: _table_of_entries(X))
+
+
+def _table_of_entries(X) -> RatingsTable:
+    entries = X.tocsr(copy=True)
+    entries.sum_duplicates()
+    entries = entries.tocoo()
+    columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
+    _check_sizes(len(entries.data), 2)
+    _check_finite([entries.data])
+    return RatingsTable(
+        columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
+    )
+
+
+def _column(X, names, j):
+    # The array of a pandas column keeps its dtype and leaves out the index.
+    return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
+
+
+def _refuse_same_names(names, where: str) -> None:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{where} has several columns of one name: rename them")
+
+
+def _array_columns(X) -> list:
+    if not hasattr(X, "dtype"):
+        # If this fails, check_features says what is wrong.
+        with contextlib.suppress(TypeError, ValueError):
+            X = _table_of_lists(X)
+    kind = getattr(X, "dtype", np.dtype(float)).kind
+    if kind in "iu":
+        X = np.asarray(X)  # floats would merge large ids
+    elif kind not in "OSU":
+        X = check_features(X)
+    else:
+        X = np.asarray(X, dtype=object)
+    return [X[:, j] for j in range(X.shape[1])]
+
+
+def _table_of_lists(X) -> np.ndarray:
+    """Make an array that holds every entry exactly, of objects if it must."""
+    table = np.asarray(X)
+    if table.dtype.kind == "f" and np.isfinite(table).all():
+        exact = (np.asarray(X, dtype=object) == table).all()
+    else:
+        exact = table.dtype.kind not in "SU"
+    return table if exact else np.asarray(X, dtype=object)
+
+
+def _check_sizes(n_rows: int, n_columns: int) -> None:
+    if n_columns < 2:
+        raise ValueError(
+            f"X must have a column of users and one of items, but has n_features = "
+            f"{n_columns} (1 feature(s) where a minimum of 2 is required)"
+        )
+    if not n_rows:
+        raise ValueError("X: Found array with 0 sample(s); a minimum of 1 is required")
+
+
+def _check_finite(columns: list) -> None:
+    for column in columns:
+        if column.dtype.kind in "fc" and not np.isfinite(column).all():
+            raise ValueError("Input X contains NaN or infinity: drop such rows")
+
+
+def find_columns(estimator, names, n_columns: int) -> tuple[int, int]:
+    """Return the positions of users and items."""
+    user, item = (_find_column(estimator, name, names, n_columns) for name in _DEFAULTS)
+    if user == item:
+        raise ValueError(
+            "user_feature and item_feature name the same column; name two columns"
+        )
+    return user, item
+
+
+def _warn_of_places(estimator, names) -> None:
+    """Say which columns of a table are users and items if their names do not."""
+    guessed = [
+        parameter
+        for parameter, (default, _) in _DEFAULTS.items()
+        if getattr(estimator, parameter) == default
+    ]
+    if guessed and not _has_default_names(names):
+        warnings.warn(
+            "X has no columns user_id and item_id: the first is taken for users and "
+            f"the second for items; name {' and '.join(guessed)}, since users are "
+            "what is protected",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
+    """Return the position of the column that a parameter names."""
+    feature = getattr(estimator, parameter)
+    check_feature(feature, parameter)
+    default, position = _DEFAULTS[parameter]
+    if names is None:
+        if isinstance(feature, str) and feature != default:
+            raise ValueError(
+                f"{parameter}={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
+            )
+        feature = position if isinstance(feature, str) else feature
+        names = range(n_columns)
+    elif feature == default and not _has_default_names(names):
+        feature = position
+    return position_of(feature, list(names), parameter) % n_columns
+
+
+def _has_default_names(names) -> bool:
+    return any(default in names for default, _ in _DEFAULTS.values())
+
+
+def join_columns(columns: list, names: list, kind: str, like):
+    """Put columns of different types side by side.
+
+    Parameters
+    ----------
+    columns : list of array-like of shape (n_rows,)
+        The columns.
+    names : list of str
+        Their names.
+    kind : {"default", "pandas", "polars"}
+        What to make; dataframes keep each column's dtype.
+    like : object
+        The table whose index a pandas dataframe takes over.
+
+    Returns
+    -------
+    ndarray or dataframe of shape (n_rows, n_columns)
+        The table; an array of objects if some column holds anything but numbers that
+        float64 holds exactly.
+
+    Raises
+    ------
+    ValueError
+        If columns of a dataframe would have the same name.
+    """
+    if kind != "default":
+        _refuse_same_names(names, "transform")
+    if kind == "pandas":
+        import pandas as pd
+
+        index = like.index if hasattr(like, "iloc") else None
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
+    columns = [as_array(column) for column in columns]
+    if all(_fits_float64(column) for column in columns):
+        return np.column_stack([column.astype(np.float64) for column in columns])
+    out = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        out[:, j] = column
+    return out
+
+
+def _fits_float64(column: np.ndarray) -> bool:
+    """Whether no two ids of a column become one as floats."""
+    if column.dtype.kind in "iu":
+        return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
+    return column.dtype.kind in "bf"
+
+
+def _plain(column):
+    """Polars wants its own columns, lists of objects and None, or other arrays."""
+    if type(column).__module__.startswith("polars"):
+        return column
+    column = np.asarray(column)
+    if column.dtype.kind != "O":
+        return column
+    return [None if _is_missing(value) else value for value in column.tolist()]

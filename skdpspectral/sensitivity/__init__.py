@@ -1,0 +1,59 @@
+"""Why a release is private: one function a lemma, public bounds to a float.
+
+Every function takes public numbers only and returns the largest change, over
+neighbouring data sets, of a statistic. The proofs are in the theory part of the
+documentation, whose index ties each lemma to its function and its test.
+"""
+
+from ._arithmetic import box_radius, summation_error
+from ._joint_moments import (
+    FREE_WEIGHT,
+    FREE_WEIGHT_1D,
+    concatenated_moments_ratio,
+    free_moment_weight,
+    free_trace_weight,
+    joint_moment_ratio,
+    joint_moments_sensitivity,
+    second_moment_ratio,
+    separate_moments_ratio,
+)
+from ._moments import (
+    cross_moment_sensitivity,
+    mean_sensitivity,
+    power_product_error,
+    power_product_sensitivity,
+    second_moment_sensitivity,
+)
+from ._spiked import (
+    paper_moment_sensitivity,
+    paper_projector_sensitivity,
+    spiked_moment_sensitivity,
+    spiked_projector_sensitivity,
+)
+from ._users import projector_sum_sensitivity, sum_sensitivity, vote_sensitivity
+
+__all__ = [
+    "FREE_WEIGHT",
+    "FREE_WEIGHT_1D",
+    "box_radius",
+    "concatenated_moments_ratio",
+    "cross_moment_sensitivity",
+    "free_moment_weight",
+    "free_trace_weight",
+    "joint_moment_ratio",
+    "joint_moments_sensitivity",
+    "mean_sensitivity",
+    "paper_moment_sensitivity",
+    "paper_projector_sensitivity",
+    "power_product_error",
+    "power_product_sensitivity",
+    "projector_sum_sensitivity",
+    "second_moment_ratio",
+    "second_moment_sensitivity",
+    "separate_moments_ratio",
+    "spiked_moment_sensitivity",
+    "spiked_projector_sensitivity",
+    "sum_sensitivity",
+    "summation_error",
+    "vote_sensitivity",
+]

@@ -1,0 +1,305 @@
+"""Fits and the ledger: plans, failures, opt-outs, seeds, with blocks."""
+
+import dataclasses
+import json
+import math
+import threading
+
+import numpy as np
+import pytest
+from ledger_tools import DELTA, X, entries, fit_plan
+
+from skdpspectral import (
+    DPPCA,
+    LedgerError,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+from skdpspectral._release.release import Release
+from skdpspectral.accounting import default_accountant
+from skdpspectral.mechanisms import Gaussian, PrivacyPlan
+
+SETTINGS = {
+    "second moment": {},
+    "two releases": {"bounds": (-4, 4)},
+    "clipped about a mean": {"bounds": (-4, 4), "clip_norm": 2.0},
+    "no privacy": {"epsilon": None, "bounds": (-4, 4)},
+    "seeded": {"noise_seed": 0},
+}
+
+
+def state(estimator):
+    return {name: id(value) for name, value in vars(estimator).items()}
+
+
+# -- failures ------------------------------------------------------------------
+
+
+def test_a_refused_fit_leaves_ledger_and_estimator_as_they_were():
+    accountant = PrivacyAccountant(1.0, DELTA)
+    pca = DPPCA(1, epsilon=0.8, accountant=accountant).fit(X)
+    before, ledger = state(pca), entries(accountant)
+    with pytest.raises(PrivacyBudgetError) as caught:
+        pca.fit(X + 1.0)
+    assert state(pca) == before
+    assert entries(accountant) == ledger
+    assert caught.value.requested == pytest.approx(0.8, rel=1e-6)
+    assert caught.value.remaining == accountant.remaining().epsilon
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        {"epsilon": -1.0},
+        {"delta": 1e-16},
+        {"n_components": 5},
+        {"bounds": (1, 0)},
+        {"accountant": "mine"},
+    ],
+    ids=str,
+)
+def test_mistakes_in_parameters_cost_nothing(mistake):
+    with PrivacyAccountant() as accountant:
+        with pytest.raises(ValueError, match=next(iter(mistake))):
+            DPPCA(**mistake).fit(X)
+        with pytest.raises(ValueError, match="0 sample"):
+            DPPCA().fit(X[:0])
+    assert len(entries(accountant)) == 0
+
+
+@pytest.mark.parametrize("error", [ValueError, MemoryError, KeyboardInterrupt])
+@pytest.mark.parametrize("where", ["blocked_second_moment", "top_eigh"])
+@pytest.mark.parametrize("fitted", [False, True])
+def test_a_fit_that_fails_after_the_charge_stays_charged(
+    monkeypatch, where, error, fitted
+):
+    """Even before any release: nobody can tell what the error gave away."""
+    accountant = PrivacyAccountant(3.0, DELTA)
+    pca = DPPCA(1, accountant=accountant)
+    if fitted:
+        pca.fit(X)
+    before = state(pca)
+
+    def explode(*args, **kwargs):
+        raise error("exploded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"skdpspectral._linalg.{where}", explode)
+        with pytest.raises(error, match="exploded"):
+            pca.fit(X)
+    assert len(entries(accountant)) == 1 + fitted
+    assert state(pca) == before
+    pca.fit(X)
+    assert len(entries(accountant)) == 2 + fitted
+
+
+# -- no privacy ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [None, math.inf])
+def test_opting_out_is_an_infinite_spend(epsilon):
+    pca = DPPCA(1, epsilon=epsilon)
+    budgeted, free = PrivacyAccountant(1e6, DELTA), PrivacyAccountant()
+    with (
+        pytest.warns(PrivacyLeakWarning, match="without privacy"),
+        pytest.raises(PrivacyBudgetError, match="spends without limit") as caught,
+    ):
+        pca.set_params(accountant=budgeted).fit(X)
+    assert caught.value.requested == math.inf
+    with pytest.raises(PrivacyBudgetError, match="spends without limit"):
+        budgeted.check(pca.privacy_plan(*X.shape))
+    assert len(entries(budgeted)) == 0
+    assert not hasattr(pca, "components_")
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        pca.set_params(accountant=free).fit(X)
+    free.charge(fit_plan())
+    assert free.spent().epsilon == math.inf
+    assert free.check(fit_plan()).epsilon == math.inf
+    np.testing.assert_array_equal(free.privacy_curve([0.0, 1e9]), 1.0)
+    assert "epsilon=inf" in str(free)
+    assert [entry["epsilon"] for entry in entries(free)] == [math.inf, 1.0]
+
+
+@pytest.mark.parametrize("noise_seed", [0, np.random.RandomState(0)])
+def test_seeded_fits_and_budgets(noise_seed):
+    accountant = PrivacyAccountant(1.4547, DELTA)
+    pca = DPPCA(1, accountant=accountant, noise_seed=noise_seed)
+    with pytest.raises(PrivacyBudgetError, match="noise_seed") as caught:
+        pca.fit(X)
+    assert caught.value.requested == math.inf
+    assert len(entries(accountant)) == 0
+    pca.set_params(allow_seeded=True).fit(X)
+    assert entries(accountant)[0]["seeded"] == 1
+    # At face value against the budget, without end in the report.
+    assert accountant.spent().epsilon == math.inf
+    assert round(accountant.remaining().epsilon, 3) == 1.0
+    np.testing.assert_array_equal(accountant.privacy_curve([1.0]), 1.0)
+    with pytest.raises(PrivacyBudgetError):
+        pca.set_params(epsilon=1.01).fit(X)
+    pca.set_params(epsilon=1.0).fit(X)
+    assert len(entries(accountant)) == 2
+    assert accountant.remaining().epsilon < 1e-2
+
+
+@pytest.mark.parametrize("budget", [(), (5.0, DELTA)])
+def test_a_check_after_a_seeded_fit_is_infinite_too(budget):
+    accountant = PrivacyAccountant(*budget)
+    assert PrivacyAccountant().check(fit_plan(noise_seed=0)).epsilon == math.inf
+    accountant.charge(fit_plan(noise_seed=0), allow_seeded=True)
+    promised = accountant.check(fit_plan())
+    accountant.charge(fit_plan())
+    assert accountant.spent().epsilon == math.inf
+    assert promised.epsilon == math.inf
+
+
+# -- with blocks ---------------------------------------------------------------
+
+
+def test_with_blocks_nest():
+    outer, inner = PrivacyAccountant(), PrivacyAccountant()
+    pca = DPPCA(1)
+    assert default_accountant() is None
+    with outer:
+        pca.fit(X)
+        with inner as entered:
+            assert entered is default_accountant() is inner
+            pca.fit(X)
+            with outer, outer:
+                pca.fit(X)
+            pca.fit(X)
+        pca.fit(X)
+    pca.fit(X)
+    assert default_accountant() is None
+    assert (len(entries(outer)), len(entries(inner))) == (3, 2)
+    assert pca.accountant is None
+
+
+def test_a_with_block_ends_with_an_exception():
+    outer, inner = PrivacyAccountant(), PrivacyAccountant(0.5, DELTA)
+    with outer:
+        with pytest.raises(PrivacyBudgetError), inner:
+            DPPCA(1).fit(X)
+        assert default_accountant() is outer
+        with pytest.raises(KeyboardInterrupt), inner:
+            raise KeyboardInterrupt
+        assert default_accountant() is outer
+    assert default_accountant() is None
+    assert len(entries(inner)) == len(entries(outer)) == 0
+
+
+def test_a_parameter_wins_over_a_block():
+    mine, ambient = PrivacyAccountant(), PrivacyAccountant(0.5, DELTA)
+    with ambient:
+        DPPCA(1, accountant=mine).fit(X)
+        DPPCA(1, accountant=mine.named("label")).fit(X)
+    assert (len(entries(mine)), len(entries(ambient))) == (2, 0)
+
+
+def test_a_named_handle_opens_a_block():
+    accountant = PrivacyAccountant()
+    with accountant.named("morning"):
+        DPPCA(1).fit(X)
+    with accountant, accountant.named("noon"):
+        DPPCA(1).fit(X)
+    assert [entry["label"] for entry in entries(accountant)] == ["morning", "noon"]
+
+
+def test_a_block_serves_the_threads_of_its_process():
+    accountant = PrivacyAccountant()
+    with accountant:
+        in_thread(lambda: DPPCA(1).fit(X))
+    in_thread(lambda: DPPCA(1).fit(X))
+    assert len(entries(accountant)) == 1
+
+
+def in_thread(function):
+    """Run in a thread and pass errors on."""
+    errors = []
+
+    def run():
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert errors == []
+
+
+def test_blocks_of_threads_close_in_any_order():
+    first, second = PrivacyAccountant(), PrivacyAccountant()
+    in_thread(lambda: (first.__enter__(), second.__enter__()))
+    assert default_accountant() is second
+    in_thread(lambda: first.__exit__(None, None, None))
+    assert default_accountant() is second
+    in_thread(lambda: second.__exit__(None, None, None))
+    assert default_accountant() is None
+
+
+# -- plans and releases --------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_plans_are_immutable_and_survive_json(name):
+    plan = fit_plan(**{"epsilon": 0.7, **SETTINGS[name]})
+    for owner, field in ((plan, "epsilon"), (plan.mechanisms[0], "name")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(owner, field, 2.0)
+    assert isinstance(plan.mechanisms, tuple)
+    assert isinstance(plan.remarks, tuple)
+    back = PrivacyPlan.from_json(plan.to_json(indent=2))
+    assert back == plan
+    assert hash(back) == hash(plan)
+    assert (str(back), back.mu, back.private) == (str(plan), plan.mu, plan.private)
+    assert json.loads(plan.to_json())["statement"] == str(plan)
+    assert "Infinity" not in plan.to_json()
+    with pytest.raises(ValueError, match="unknown kind"):
+        PrivacyPlan.from_json(plan.to_json().replace('"kind": "', '"kind": "un'))
+
+
+def test_sentences_are_honest():
+    honest = str(fit_plan(0.5, delta=1e-7))
+    assert honest.startswith("DPPCA is (0.5, 1e-07)-differentially private (mu = ")
+    assert "per row under replace-one." in honest
+    for parameters in ({"epsilon": None}, {"noise_seed": 1}):
+        assert str(fit_plan(**parameters)).startswith("DPPCA gives no privacy: its")
+    assumed = dataclasses.replace(fit_plan(), assumption="spiked-gaussian")
+    assert "only for data that satisfy the spiked-gaussian assumption" in str(assumed)
+    accountant = PrivacyAccountant()
+    accountant.charge(assumed)
+    accountant.charge(fit_plan())
+    assert "only for data that satisfy: spiked-gaussian." in str(accountant)
+
+
+def test_plans_refuse_twice_the_same_name():
+    twice = (Gaussian("moment", 1.0, 2.0, (3,)),) * 2
+    with pytest.raises(ValueError, match="must differ"):
+        PrivacyPlan(1.0, DELTA, twice, "DPPCA")
+
+
+def test_releases_follow_the_plan():
+    plan = fit_plan(bounds=(-4, 4))
+    accountant = PrivacyAccountant()
+    release = Release(plan, accountant)
+    assert [entry["plan"] for entry in entries(accountant)] == [plan.to_json()]
+    with pytest.raises(KeyError, match="components"):
+        release("components", np.zeros((4, 4)))
+    assert release("mean", np.zeros(4)).shape == (4,)
+    with pytest.raises(KeyError, match="mean"):
+        release("mean", np.zeros(4))
+    for shape in ((3, 3), (16,), (4,), ()):
+        with pytest.raises(ValueError, match="shape"):
+            Release(plan)("second_moment", np.zeros(shape))
+    with pytest.raises(ValueError, match="seeded"):
+        Release(plan, accountant, noise_seed=0)
+    with pytest.raises(LedgerError):
+        Release(dataclasses.replace(plan, unit="user"), row_ledger())
+    assert len(entries(accountant)) == 1
+
+
+def row_ledger():
+    return PrivacyAccountant(unit="row", neighbours="add-remove-one")

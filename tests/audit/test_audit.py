@@ -1,0 +1,332 @@
+"""Audits of every private estimator: below the claim, and not for lack of power.
+
+Clopper-Pearson bounds at 99 %: an honest mechanism is refuted in at most 1 of 100
+audits. Seeds are fixed.
+"""
+
+import numpy as np
+import pytest
+from audit_cases import CASES, JOBS, UserCase, audit
+from lrs_tools import alike, table
+from sklearn.base import BaseEstimator
+
+import skdpspectral
+from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral._base.estimator import PrivateEstimator
+from skdpspectral._release.release import record_releases
+from skdpspectral.audit import audit_epsilon, mu_lower_bound
+from skdpspectral.audit._neighbours import check_neighbours
+from skdpspectral.mechanisms import Gaussian, PrivacyPlan
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_audit_stays_below_the_claim(name):
+    case = CASES[name]
+    result = audit(name, case.epsilon, case.n_trials, n_jobs=JOBS)
+    assert not result.violated, str(result)
+    assert result.epsilon <= result.claimed_epsilon <= case.epsilon
+    if case.tight:
+        assert result.epsilon > case.power * result.claimed_epsilon, str(result)
+
+
+def test_every_private_estimator_is_audited():
+    public = [getattr(skdpspectral, name) for name in skdpspectral.__all__]
+    private = {
+        c for c in public if isinstance(c, type) and issubclass(c, PrivateEstimator)
+    }
+    made = [type(case.make(1.0)) for case in CASES.values()]
+    assert private == {c for cls in made for c in cls.__mro__ if c in private}
+    assert all(issubclass(c, BaseEstimator) for c in private)
+
+
+def test_audit_of_the_components_alone():
+    """Any statistic of a fitted estimator will do; post-processing loses power."""
+    X, neighbour = CASES["pca"].data()
+    result = audit_epsilon(
+        lambda: DPPCA(1, epsilon=6.0),
+        X,
+        neighbour,
+        lambda pca, released: abs(pca.components_[0, 1]) - abs(pca.components_[0, 0]),
+        3000,
+        random_state=0,
+        n_jobs=JOBS,
+    )
+    assert 0.5 < result.epsilon < result.claimed_epsilon
+
+
+USERS = [name for name, case in CASES.items() if isinstance(case, UserCase)]
+
+
+def test_audit_of_whole_fits():
+    """The audits of users leave out the users' own models; this one does not."""
+    result = audit("lrs-joins", 30.0, 500, n_jobs=JOBS, whole_fits=True)
+    assert not result.violated
+    assert 0.5 * result.claimed_epsilon < result.epsilon
+
+
+@pytest.mark.parametrize("name", USERS)
+def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
+    """The transcript, bit for bit, and what it would be without noise."""
+    import skdpspectral._release.release as release_module
+
+    case, exact = CASES[name], {}
+    arguments, whole = case.arguments(4.0), case.arguments(4.0, whole_fits=True)
+    transcripts = []
+    for data in ("", "_neighbour"):
+        for model in (arguments["factory"], whole["factory"]):
+            with record_releases() as released:
+                model.set_params(noise_seed=7)
+                model.fit(arguments[f"X{data}"], arguments[f"y{data}"])
+            transcripts.append(released)
+    for quick, slow in (transcripts[:2], transcripts[2:]):
+        assert list(quick) == list(slow) == [m.name for m in model.privacy_.mechanisms]
+        assert all(np.array_equal(quick[key], slow[key]) for key in slow)
+
+    def noted(mechanism, value, generator):
+        exact[mechanism.name] = value.copy()
+        return transcripts[0][mechanism.name].copy()
+
+    monkeypatch.setattr(release_module, "_add_noise", noted)
+    for side, data in enumerate(("", "_neighbour")):
+        whole["factory"].fit(whole[f"X{data}"], whole[f"y{data}"])
+        for key, means in whole["statistic"].means(transcripts[0]):
+            # Two other users and a canary, each of whom is rounded to the grid.
+            error = np.abs(means[side] - exact[key]).max()
+            assert error <= 1.5 * model.privacy_[key].grid + 1e-12
+
+
+def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
+    class Sign:
+        threshold = 0.0
+
+        def __call__(self, model, released):
+            return model.coef_[0]
+
+    case = CASES["lrs-replaced-fixed"]
+    data = case.arguments(10.0)
+    del data["factory"], data["statistic"]
+    # Fits of fixed weights alone have a shared model that is not zero.
+    result = audit_epsilon(
+        lambda: case.make(10.0), **data, statistic=Sign(), n_trials=200, random_state=0
+    )
+    # The target of the canary goes from 1e9 to -1e9: the sign is all there is.
+    flipped = audit_epsilon(
+        lambda: case.make(10.0),
+        **data,
+        statistic=lambda model, released: -model.coef_[0],
+        n_trials=200,
+        random_state=0,
+    )
+    assert result.mu == 0.0
+    assert 0.0 < flipped.mu < flipped.claimed_mu
+
+
+def test_audit_sees_what_is_really_drawn():
+    """Without a seed, the audit judges fresh noise: a quick smoke of that path."""
+    X, neighbour = CASES["pca"].data()
+    result = audit_epsilon(lambda: DPPCA(1, epsilon=8.0), X, neighbour, n_trials=300)
+    assert 0.0 < result.mu < 2 * result.claimed_mu
+
+
+def test_audit_charges_no_ledger():
+    """Its data are made up; its fits without noise must not void a real ledger."""
+    own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)
+    X, neighbour = CASES["pca"].data()
+    with block:
+        for jobs in (1, 2):
+            audit_epsilon(
+                DPPCA(1, accountant=own), X, neighbour, n_trials=16, n_jobs=jobs
+            )
+        with pytest.raises(PrivacyBudgetError):
+            DPPCA(1).fit(X)
+    assert len(own.ledger) == len(block.ledger) == 0
+
+
+def test_audit_does_not_depend_on_the_number_of_jobs():
+    results = [audit("pca", 4.0, 200, n_jobs=jobs) for jobs in (1, 2)]
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
+@pytest.mark.parametrize("threshold", [None, "middle"])
+def test_bound_holds_and_is_sharp(mu, threshold):
+    """Of 200 bounds on a known mu at 95 %, at most 22 may exceed it.
+
+    Binomial(200, .05) exceeds 22 with probability 2e-4.
+    """
+    rng = np.random.default_rng(0)
+    middle = mu / 2 if threshold else None
+    bounds = [
+        mu_lower_bound(
+            rng.standard_normal(4000),
+            mu + rng.standard_normal(4000),
+            threshold=middle,
+            confidence=0.95,
+        )
+        for _ in range(200)
+    ]
+    assert sum(bound > mu for bound in bounds) <= 22
+    # Half of the trials choose the threshold where none is given.
+    assert np.median(bounds) > mu - (0.2 if threshold else 0.3)
+
+
+def test_bound_of_nothing_is_nothing():
+    same = np.random.default_rng(0).standard_normal((2, 1000))
+    assert mu_lower_bound(*same) < 0.2
+    assert mu_lower_bound(same[0], same[0] - 100.0, threshold=0.0) == 0.0
+
+
+def test_likelihood_ratio_finds_a_leak_that_needs_no_noise():
+    """Perfectly separated releases give the largest bound that the trials allow."""
+    scores = np.zeros(1000)
+    assert mu_lower_bound(scores, scores + 1, threshold=0.5, confidence=0.99) > 5.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n_trials": 2}, "n_trials"),
+        ({"confidence": 1.0}, "confidence"),
+        ({"X_neighbour": np.zeros((3, 2))}, "same shape"),
+        ({"X_neighbour": -np.ones((4, 2))}, "differ in one row, but differ in 4"),
+        ({"X_neighbour": CASES["pca"].data()[0]}, "but differ in 0"),
+        ({"factory": lambda: DPPCA(1, epsilon=None)}, "claims nothing"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    X, neighbour = CASES["pca"].data()
+    defaults = {"factory": lambda: DPPCA(1), "X": X, "X_neighbour": neighbour}
+    with pytest.raises(ValueError, match=message):
+        audit_epsilon(**{**defaults, **arguments})
+
+
+# -- neighbours ------------------------------------------------------------------------
+
+_USERS = alike(3, 2, 2)
+_ONE_LESS = {user: _USERS[user] for user in (1, 2)}
+_LONGER = {**_USERS, 2: (np.ones((4, 2)), np.ones(4))}
+_RENAMED = {(9 if user == 2 else user): _LONGER[user] for user in _USERS}
+
+
+def audit_users(users, others, **parameters):
+    """An audit too small to find anything."""
+    (X, y), (X_neighbour, y_neighbour) = table(users), table(others)
+    return audit_epsilon(
+        LRSRegressor(**{"user_feature": 0, "n_releases": 1, **parameters}),
+        X,
+        X_neighbour,
+        lambda model, released: float(released["start"].sum()),
+        4,
+        y=y,
+        y_neighbour=y_neighbour,
+        random_state=0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("users", "others", "neighbours"),
+    [
+        (_USERS, _ONE_LESS, "add-remove-one"),
+        (_ONE_LESS, _USERS, "add-remove-one"),
+        (_USERS, _LONGER, "replace-one"),
+        (_USERS, _RENAMED, "replace-one"),
+    ],
+)
+def test_users_who_differ(users, others, neighbours):
+    assert audit_users(users, others, neighbours=neighbours).n_trials == 4
+    wrong = {"add-remove-one": "replace-one", "replace-one": "add-remove-one"}
+    with pytest.raises(ValueError, match="must differ by one user who"):
+        audit_users(users, others, neighbours=wrong[neighbours])
+
+
+@pytest.mark.parametrize(
+    ("others", "found"),
+    [
+        (_USERS, "0 are in X alone, 0 in X_neighbour alone, and 0 have"),
+        ({1: _USERS[1]}, "2 are in X alone"),
+        ({**_LONGER, 1: _LONGER[2]}, "2 have other rows"),
+        # The same rows in another order are other data of that user.
+        ({**_ONE_LESS, 1: tuple(part[::-1] for part in _USERS[1])}, "1 have other"),
+    ],
+)
+def test_users_who_differ_otherwise(others, found):
+    with pytest.raises(ValueError, match=found):
+        audit_users(_USERS, others)
+
+
+def test_targets_belong_to_a_users_data():
+    X, y = table(_USERS)
+    changed = y.copy()
+    changed[0] += 1.0
+    users = {"factory": LRSRegressor(user_feature=0, neighbours="replace-one")}
+    users |= {"X": X, "X_neighbour": X, "statistic": lambda *_: 0.0, "n_trials": 4}
+    assert audit_epsilon(**users, y=y, y_neighbour=changed, random_state=0).mu == 0.0
+    with pytest.raises(ValueError, match="and 0 have other"):
+        audit_epsilon(**users, y=y)
+    with pytest.raises(ValueError, match="y_neighbour must hold one target"):
+        audit_epsilon(**users, y=y, y_neighbour=changed[1:])
+    with pytest.raises(ValueError, match="y was not"):
+        audit_epsilon(**users, y_neighbour=y)
+
+
+def test_users_must_be_a_column():
+    with pytest.raises(ValueError, match="user_feature must name the column"):
+        audit_users(_USERS, _ONE_LESS, user_feature=None)
+
+
+def test_users_in_a_dataframe():
+    pd = pytest.importorskip("pandas")
+    (X, y), (X_neighbour, y_neighbour) = table(_USERS), table(_ONE_LESS)
+    names = ["who", "a", "b"]
+    frames = [pd.DataFrame(rows, columns=names) for rows in (X, X_neighbour)]
+    model = LRSRegressor(user_feature="who", n_releases=1)
+    arguments = {"y": y, "y_neighbour": y_neighbour, "n_trials": 4}
+    arguments["statistic"] = lambda model, released: 0.0
+    assert audit_epsilon(model, *frames, **arguments).mu == 0.0
+    with pytest.raises(ValueError, match="no column of that name"):
+        audit_epsilon(model.set_params(user_feature="whose"), *frames, **arguments)
+
+
+def test_another_algorithm_needs_a_statistic():
+    """Without privacy the regression makes no sums that could be compared."""
+    (X, y), (X_neighbour, y_neighbour) = table(_USERS), table(_ONE_LESS)
+    with pytest.raises(ValueError, match="statistic must be given for LRSRegressor"):
+        audit_epsilon(
+            LRSRegressor(user_feature=0),
+            X,
+            X_neighbour,
+            y=y,
+            y_neighbour=y_neighbour,
+        )
+
+
+@pytest.mark.parametrize(
+    ("unit", "neighbours", "others", "message"),
+    [
+        ("row", "add-remove-one", [[1, 2], [5, 6]], None),
+        ("row", "add-remove-one", [[1, 2], [3, 4]], None),
+        ("row", "add-remove-one", [[0, 0], [1, 2], [3, 4], [5, 6]], None),
+        ("row", "add-remove-one", [[1, 2], [3, 4], [5, 6]], "joins or leaves"),
+        ("row", "add-remove-one", [[1, 2]], "joins or leaves"),
+        ("row", "add-remove-one", [[5, 6], [1, 2]], "joins or leaves"),
+        ("row", "add-remove-one", [[1], [5]], "same shape"),
+        ("row", "replace-one", [[1, 2], [3, 4], [5, 0]], None),
+        ("row", "zero-out-one", [[1, 2], [3, 4], [0, 0]], None),
+        ("row", "zero-out-one", [[1, 2], [3, 4]], "number of rows is public"),
+        ("user", "zero-out-one", [[1, 2], [3, 4], [0, 0]], "no audit is known"),
+    ],
+)
+def test_neighbours_of_every_relation(unit, neighbours, others, message):
+    plan = PrivacyPlan(
+        1.0,
+        1e-6,
+        (Gaussian("sum", 1.0, 1.0, (1,)),),
+        "any",
+        unit=unit,
+        neighbours=neighbours,
+    )
+    data = (np.array([[1, 2], [3, 4], [5, 6]]),), (np.array(others),)
+    if message is None:
+        return check_neighbours(None, plan, *data)
+    with pytest.raises(ValueError, match=message):
+        check_neighbours(None, plan, *data)

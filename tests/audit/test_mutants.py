@@ -1,0 +1,878 @@
+"""Planted mistakes: each must be caught by an audit, or by an exact test.
+
+A mutant is an edit of a copy of the package. The same audit passes on the package
+as it is and refutes the mutant; what no audit can see is caught by a test of plan,
+ledger or post-processing, which must fail on the mutant.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from audit_cases import CASES, JOBS, StageCase
+
+import skdpspectral
+
+PACKAGE = Path(skdpspectral.__file__).parent
+TESTS = Path(__file__).parents[1]
+EPSILON, TRIALS = 10.0, 6_000
+# Mistakes about users cost at least a third of the claim: few fits show them.
+TRIALS_OF_USERS = 1_000
+# Those about streams at least a tenth.
+TRIALS_OF_STREAMS = 3_000
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An edit, and what must notice it: an audit case, or a test."""
+
+    file: str
+    old: str
+    new: str
+    caught_by: str
+
+    @property
+    def trials(self):
+        """Return how many fits on either side the audit takes."""
+        if isinstance(CASES[self.caught_by], StageCase):
+            return CASES[self.caught_by].n_trials
+        if "jme" in self.caught_by or self.caught_by == "ime":
+            return TRIALS_OF_STREAMS
+        few = self.caught_by.startswith(("lrs-", "federated-", "sparse-"))
+        return TRIALS_OF_USERS if few else TRIALS
+
+    @property
+    def epsilon(self):
+        """Return where the audit is made."""
+        case = CASES[self.caught_by]
+        return case.epsilon if isinstance(case, StageCase) else EPSILON
+
+
+AUDITED = {
+    "noise ten per cent low": Mutant(
+        "_release/release.py", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
+    ),
+    "sqrt 2 forgotten": Mutant(
+        "sensitivity/_moments.py",
+        "return math.sqrt(2.0) * clip_norm**2 / n_samples",
+        "return clip_norm**2 / n_samples",
+        "pca",
+    ),
+    "clip skipped": Mutant(
+        "_tables/clipping.py",
+        "return _rescale_rows(X, clip_norm, True, out)",
+        "return np.array(X, dtype=np.float64)",
+        "pca-clipped",
+    ),
+    "normalisation skipped": Mutant(
+        "_tables/clipping.py",
+        "return _rescale_rows(X, 1.0, False, out)",
+        "return np.array(X, dtype=np.float64)",
+        "pca-canary",
+    ),
+    "off-diagonal scaling forgotten": Mutant(
+        "_release/release.py",
+        "steps / math.sqrt(2.0)",
+        "steps / 2.0",
+        "pca-off-diagonal",
+    ),
+    "three times the root of 2 taken as 3": Mutant(
+        "_statistics/components/power_step.py",
+        "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n)",
+        "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n) / math.sqrt(2)",
+        "pca-weighted",
+    ),
+    "wide clip charged as the narrow one": Mutant(
+        "_statistics/components/power_step.py",
+        "sensitivity.second_moment_sensitivity(_WIDE, n)",
+        "sensitivity.second_moment_sensitivity(1.0, n)",
+        "pca-wide",
+    ),
+    "projections not clipped": Mutant(
+        "_statistics/components/power_step.py",
+        "alpha = clip_rows(far, 1.0)",
+        "alpha = far",
+        "pca-cross",
+    ),
+    "residuals not clipped": Mutant(
+        "_statistics/components/power_step.py",
+        "beta = clip_rows(_linalg.residual(rows, scores, components) / outer, 1.0)",
+        "beta = _linalg.residual(rows, scores, components) / outer",
+        "pca-cross",
+    ),
+    "diameter of a cross moment taken as its radius": Mutant(
+        "sensitivity/_moments.py",
+        "return 2.0 * clip_norm * other_clip_norm / n_samples",
+        "return clip_norm * other_clip_norm / n_samples",
+        "pca-cross",
+    ),
+    "three votes charged as one": Mutant(
+        "_statistics/components/scales.py",
+        "sensitivity.vote_sensitivity(shape[0], Neighbours.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(1, Neighbours.REPLACE_ONE)",
+        "pca-three-quantiles",
+    ),
+    "projections of the covariance not clipped": Mutant(
+        "_statistics/components/projected_moment.py",
+        "clip_rows(np.asarray(rows @ components.T) / radius, 1.0)",
+        "np.asarray(rows @ components.T) / radius",
+        "pca-covariance",
+    ),
+    "users' vectors not clipped": Mutant(
+        "_statistics/shared_directions.py",
+        "return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))",
+        "return vectors",
+        "lrs-replaced-fixed",
+    ),
+    "a replaced user charged as one who joins": Mutant(
+        "_statistics/shared_directions.py",
+        "sensitivity.sum_sensitivity(1.0, self.neighbours)",
+        "1.0",
+        "lrs-replaced-fixed",
+    ),
+    "a replaced user's start charged as that of one who joins": Mutant(
+        "_statistics/shared_directions.py",
+        "sensitivity.projector_sum_sensitivity(self.neighbours)",
+        "1.0",
+        "lrs-replaced-start",
+    ),
+    "two votes charged as one": Mutant(
+        "_statistics/shared_directions.py",
+        "sensitivity.vote_sensitivity(self.n_medians, self.neighbours)",
+        "sensitivity.vote_sensitivity(1, self.neighbours)",
+        "lrs-replaced-medians",
+    ),
+    "second noise of two releases as printed": Mutant(
+        "covariance/_moment_stream.py",
+        "return nu, None, sensitivity.separate_moments_ratio(nu)",
+        "return 2.0 / share, None, 4.0 / share",
+        "ime",
+    ),
+    "sums of rows squared, and not rows": Mutant(
+        "_linalg/covariance.py",
+        "self._pack_products(rows, out[:, start:])",
+        "self._pack_products(rows.cumsum(axis=0), out[:, start:])",
+        "jme-company",
+    ),
+    "column norm of the noise's matrix forgotten": Mutant(
+        "covariance/factorizations/_factorizations.py",
+        "_ROUND_UP * buffers.column_norm(n)",
+        "1.0",
+        "jme",
+    ),
+    "rows of a stream not clipped": Mutant(
+        "covariance/_moment_stream.py",
+        "clip_rows(block, self.clip_norm, out=block)",
+        "block",
+        "jme-clipped",
+    ),
+    "second moment free beyond its weight": Mutant(
+        "covariance/_moment_stream.py",
+        "return nu, None, sensitivity.joint_moment_ratio(nu, d)",
+        "return nu, None, 4.0",
+        "jme-heavy",
+    ),
+    # On the isometry's coordinates noise is what its projection is: no factor more.
+    "noise projected twice": Mutant(
+        "_release/release.py",
+        "        value += draws\n        value *= mechanism.grid",
+        "        if mechanism.name.startswith('moments'):\n"
+        "            i, j = np.triu_indices(3)\n"
+        "            factors = np.where(i == j, 1.0, math.sqrt(0.5))\n"
+        "            draws[:36] = np.rint(draws[:36] * np.kron(factors, factors))\n"
+        "        value += draws\n        value *= mechanism.grid",
+        "lrs-rank-3",
+    ),
+}
+
+AUDITED |= {
+    "a basis used as it was sent": Mutant(
+        "federation/_tasks.py",
+        "basis, defect = _linalg.orthonormal_columns(request.basis)",
+        "basis, defect = request.basis, 0.0",
+        "sparse-malicious",
+    ),
+    "a round sent without noise but for its rounding": Mutant(
+        "federation/_releases.py",
+        "return (self._noise_std(name),), self._release(name, product)",
+        "released = self._release(name, product)\n"
+        "        return (self._noise_std(name),), 0.5 * (released + product)",
+        "sparse-two-columns",
+    ),
+    "several columns charged as one": Mutant(
+        "sensitivity/_moments.py",
+        "factor = 1.0 if n_columns == 1 else math.sqrt(2.0)",
+        "factor = 1.0",
+        "sparse-two-columns",
+    ),
+    # Of six mechanisms, all have half of the noise.
+    "a mechanism planned for twice the client's rows": Mutant(
+        "federation/_tasks.py",
+        "releases = self.component_releases(n_samples)\n            budget",
+        "releases = self.component_releases(2 * n_samples)\n            budget",
+        "federated-stages",
+    ),
+    "noise that shrinks with another client's rows": Mutant(
+        "sensitivity/_moments.py",
+        "return math.sqrt(2.0) * clip_norm**2 / n_samples",
+        "return math.sqrt(2.0) * clip_norm**2 / (2 * n_samples)",
+        "federated-matrix",
+    ),
+}
+
+_FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
+EXACT = {
+    "second moment taken as free beyond its threshold": Mutant(
+        "sensitivity/_joint_moments.py",
+        "return 2.0 + 2.0 * nu + 0.5 / nu",
+        "return 4.0",
+        "theory/test_joint_moments.py::test_ratio_is_the_supremum",
+    ),
+    "mean's diameter taken as its radius": Mutant(
+        "sensitivity/_moments.py",
+        "return 2.0 * clip_norm / n_samples",
+        "return clip_norm / n_samples",
+        "theory/test_sensitivity.py::test_the_bounds_are_attained",
+    ),
+    "grid term dropped": Mutant(
+        "mechanisms/_gaussian.py",
+        " + self.grid_term",
+        "",
+        "theory/test_floating_point.py::test_grid_and_summation_terms_are_charged",
+    ),
+    "summation term dropped": Mutant(
+        "mechanisms/_gaussian.py",
+        " + 2.0 * self.summation_error",
+        "",
+        "theory/test_floating_point.py::test_grid_and_summation_terms_are_charged",
+    ),
+    "sign of zero let out": Mutant(
+        "_release/release.py",
+        "value += 0.0",
+        "pass",
+        "theory/test_floating_point.py::test_no_zero_tells_its_sign",
+    ),
+    "charge skipped": Mutant(
+        "_release/release.py",
+        "accountant.charge(plan, allow_seeded=allow_seeded)",
+        "pass",
+        "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
+    ),
+    "charged after the data are read": Mutant(
+        "_statistics/bounded_moments.py",
+        "    mean = None\n    if rows.centred:",
+        "    X.sum()\n    mean = None\n    release = release()\n    if rows.centred:",
+        "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
+    ),
+    "budget not split": Mutant(
+        "accounting/_composition.py",
+        "tuple(mu * math.sqrt(share) for share in shares)",
+        "tuple(mu for share in shares)",
+        "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
+    ),
+    "directions from private rows": Mutant(
+        "_statistics/components/releases.py",
+        "    values, vectors = _linalg.top_eigh(matrix, rank)\n",
+        "    exact = second_moment(rows, X, mean)\n"
+        "    values, vectors = _linalg.top_eigh(exact, rank)\n",
+        f"{_FIT}[two stages]",
+    ),
+    "counts of quantiles let out": Mutant(
+        "_statistics/components/scales.py",
+        'below = release(f"{scales.name}_{step}", votes) > 0.0',
+        'release(f"{scales.name}_{step}", votes)\n        below = votes > 0.0',
+        f"{_FIT}[two stages]",
+    ),
+    "branch chosen by private rows": Mutant(
+        "_statistics/components/releases.py",
+        "_step_is_better(spec, plan, rank, scales)",
+        "max(map(np.max, blocks())) > 9",
+        f"{_FIT}[a choice]",
+    ),
+    "rank from private rows": Mutant(
+        "_statistics/components/releases.py",
+        "rank = spec.rank or _released_rank(spec, plan, matrix)",
+        "rank = spec.rank or 1 + int(np.abs(X).max() > 9)",
+        f"{_FIT}[released rank]",
+    ),
+    "branches charged by the cheapest": Mutant(
+        "mechanisms/_alternatives.py",
+        "return max(math.hypot",
+        "return min(math.hypot",
+        "theory/test_two_stage.py::test_a_choice_costs_its_dearest_branch",
+    ),
+    "both branches released": Mutant(
+        "_release/release.py",
+        "            self._pending.pop(other, None)",
+        "            pass",
+        "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
+    ),
+    "assumption not said": Mutant(
+        "_statistics/components/mechanism.py",
+        "Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE",
+        "Assumption.NONE",
+        "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
+    ),
+    "rows beyond a model's bound not counted": Mutant(
+        "_statistics/components/spiked_projector.py",
+        "raised = mu / gaussian_mu(epsilon, delta - failure)",
+        "raised = 1.0",
+        "theory/test_spiked_bounds.py::"
+        "test_delta_includes_the_probability_of_failure[1.0-1e-06-components]",
+    ),
+    "one row's part of a model's bound": Mutant(
+        "sensitivity/_spiked.py",
+        "half = (1.0 - angles**2) * along / _SQRT2",
+        "half = (1.0 - angles**2) * along / 2.0",
+        "theory/test_spiked_bounds.py::"
+        "test_the_bound_for_very_many_rows[50-signal1-1e-06]",
+    ),
+    "a model's gap for that of its rows": Mutant(
+        "sensitivity/_spiked.py",
+        "gaps = least - most",
+        "gaps = least",
+        "theory/test_spiked_bounds.py::"
+        "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
+    ),
+    "noise of the papers charged as they claim": Mutant(
+        "_statistics/components/spiked_projector.py",
+        "claimed = max(epsilon, gaussian_epsilon(mu, left))",
+        "claimed = epsilon",
+        "theory/test_spiked_bounds.py::"
+        "test_the_noise_of_the_papers_is_charged_by_the_theorem[1000-components]",
+    ),
+    "duplicate entries squared one by one": Mutant(
+        "_tables/clipping.py",
+        "X.sum_duplicates()",
+        "pass",
+        "decomposition/test_pca_sparse.py::test_entries_at_the_same_place_are_one_number",
+    ),
+    "seed reused across clones": Mutant(
+        "_release/release.py",
+        "secrets.randbits(128)",
+        "12345",
+        "release/test_plan_and_charge.py::test_clones_never_share_noise",
+    ),
+    "seeded fit charged as private": Mutant(
+        "decomposition/_pca.py",
+        "seeded=self.noise_seed is not None",
+        "seeded=False",
+        "release/test_plan_and_charge.py::test_a_seed_is_no_privacy",
+    ),
+    "eigenvectors by modulus": Mutant(
+        "_linalg/decomposition/eigen.py",
+        "subset_by_index=(order - rank, order - 1)",
+        "subset_by_index=(0, rank - 1)",
+        "release/test_plan_and_charge.py::test_components_follow_the_law_of_top_values",
+    ),
+}
+
+_PRIVACY = "linear_model/test_lrs_privacy.py::test_"
+_FUNCTION_OF_RELEASES = f"{_PRIVACY}all_that_is_public_is_a_function_of_the_releases"
+_OWN_VECTOR = (
+    f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
+)
+_ANSWER = "    yield from lrs.user_moments(block, scores, fit)"
+_SUM = "    return release(name, total * grid, overwrite=True)"
+
+# Of the regression of users.
+EXACT |= {
+    # No audit can see this one: clipping bounds the vector all the same.
+    "mean over a user's rows forgotten": Mutant(
+        "_linalg/linear_model/moments.py",
+        "counts = np.maximum(block.counts, 1)[:, None]",
+        "counts = np.ones((n_users, 1))",
+        f"{_PRIVACY}a_user_counts_no_more_for_rows_that_are_repeated[7]",
+    ),
+    "start used without its noise": Mutant(
+        "_statistics/shared_directions.py",
+        '    total = _sum_of_users(release, "start", rows, contributions, n_jobs)\n',
+        '    _sum_of_users(release, "start", rows, contributions, n_jobs)\n'
+        "    total = sum(lrs.start_moments(b).sum(axis=0) for b in rows.blocks())\n",
+        f"{_FUNCTION_OF_RELEASES}[start alone]",
+    ),
+    "start turned by the data": Mutant(
+        "_statistics/shared_directions.py",
+        "    U, step = start, 0\n",
+        "    U, step = start, 0\n"
+        "    if start is not None:\n"
+        "        U = np.roll(start, rows.n_users, axis=0)\n",
+        f"{_OWN_VECTOR}[random start]",
+    ),
+    "stopped when U is at rest": Mutant(
+        "_statistics/shared_directions.py",
+        "            U = lrs.positive_qr(U)[0]\n        step += 1\n",
+        "            U = lrs.positive_qr(U)[0]\n"
+        "        if number > 1 and np.allclose(U, rest, atol=0.05):\n"
+        "            break\n"
+        "        rest = U\n"
+        "        step += 1\n",
+        f"{_PRIVACY}the_number_of_releases_is_as_planned_for_any_data",
+    ),
+    "features scaled by the data": Mutant(
+        "_linalg/linear_model/user_rows.py",
+        "        self._scale = scale\n        self._kept",
+        "        self._scale = 1.0 + np.abs(X[:, self._columns]).max(axis=0)\n"
+        "        self._kept",
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "weights shrunk to their mean": Mutant(
+        "_statistics/shared_directions.py",
+        _ANSWER,
+        "    mean = fit.weights.mean(axis=0)\n"
+        "    fit = replace(fit, weights=0.9 * fit.weights + 0.1 * mean)\n" + _ANSWER,
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "worst users fitted anew": Mutant(
+        "_statistics/shared_directions.py",
+        _ANSWER,
+        "    worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
+        "    anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
+        "    fit = anew.where(worst, fit)\n" + _ANSWER,
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "divided by the number of users": Mutant(
+        "_statistics/shared_directions.py",
+        _SUM,
+        _SUM.replace("grid,", "grid / rows.n_users,"),
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "nothing released where nobody contributes": Mutant(
+        "_statistics/shared_directions.py",
+        _SUM,
+        "    if not total.any():\n        return total\n" + _SUM,
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "users' vectors not on the grid": Mutant(
+        "_linalg/linear_model/moments.py",
+        "np.rint(contributions / grid).sum(axis=0)",
+        "(contributions / grid).sum(axis=0)",
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "sum rounded in place of users' vectors": Mutant(
+        "_linalg/linear_model/moments.py",
+        "np.rint(contributions / grid).sum(axis=0)",
+        "np.rint((contributions / grid).sum(axis=0))",
+        f"{_OWN_VECTOR}[usual]",
+    ),
+    "norms that depend on the company": Mutant(
+        "_linalg/linear_model/shared.py",
+        'factors, order="C")',
+        'factors, order="K")',
+        "linear_model/test_lrs_bits.py::test_a_user_has_the_same_bits_in_any_company[usual-0]",
+    ),
+    "number of users printed": Mutant(
+        "_statistics/shared_directions.py",
+        "    rows.map(part, n_jobs)\n    low",
+        "    rows.map(part, n_jobs)\n    print(len(norms))\n    low",
+        f"{_FUNCTION_OF_RELEASES}[usual]",
+    ),
+    "medians without noise": Mutant(
+        "_statistics/shared_directions.py",
+        'votes = release(f"median_{step}", below.sum(axis=0) - 0.5 * len(norms))',
+        "votes = below.sum(axis=0) - 0.5 * len(norms)\n"
+        '        release(f"median_{step}", votes)',
+        f"{_FUNCTION_OF_RELEASES}[usual]",
+    ),
+    "warnings of a user's values": Mutant(
+        "_linalg/linear_model/user_rows.py",
+        '            with np.errstate(all="ignore"):\n                return function',
+        "            if True:\n                return function",
+        f"{_PRIVACY}no_user_makes_a_private_fit_warn_or_fail[usual]",
+    ),
+    "users' models published": Mutant(
+        "_base/estimator.py",
+        'if name.endswith("_") and not name.startswith("_")',
+        'if name.endswith("_") or name == "_personal"',
+        f"{_PRIVACY}nothing_that_is_handed_on_holds_anything_of_a_user[usual-strings]",
+    ),
+}
+
+_STREAMS = "covariance/test_stream_releases.py::test_"
+_THREADS = "covariance/test_stream_threads.py::test_"
+_RESUMED = "covariance/test_stream_resume.py::test_"
+
+# Of streams.
+EXACT |= {
+    "noise scaled for columns of norm one": Mutant(
+        "mechanisms/_correlated.py",
+        "return self.column_norm * super().charged_sensitivity",
+        "return super().charged_sensitivity",
+        f"{_STREAMS}plan_costs_what_was_asked",
+    ),
+    "stale copies of a stream go on": Mutant(
+        "accounting/_streams.py",
+        "if moved.rowcount != 1:",
+        "if False:",
+        f"{_STREAMS}stale_copies_are_refused",
+    ),
+    "streams copied without a ledger": Mutant(
+        "_release/streams.py",
+        "if self._noise is not None and self._accountant is None:",
+        "if False:",
+        f"{_STREAMS}without_a_ledger_there_are_no_copies",
+    ),
+    "a trace too heavy": Mutant(
+        "sensitivity/_joint_moments.py",
+        "n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)",
+        "n_features * FREE_WEIGHT_1D",
+        "theory/test_streams.py::test_trace_is_free_up_to_its_weight",
+    ),
+    "filter not begun anew with fresh noise": Mutant(
+        "_release/streams.py",
+        "            self._shaping.reset()\n",
+        "",
+        f"{_STREAMS}the_noise_is_the_planned_one",
+    ),
+    "rows of a stream not rounded": Mutant(
+        "_release/streams.py",
+        "round_to_integers(rows, self._grid)",
+        "rows /= self._grid",
+        f"{_STREAMS}releases_lie_on_the_grid",
+    ),
+    "stream goes on after a step that failed": Mutant(
+        "_release/streams.py",
+        "if self._claimed or position != self.position:",
+        "if False:",
+        f"{_STREAMS}a_failed_step_ends_the_stream",
+    ),
+    "stream read before it is charged": Mutant(
+        "covariance/_jme.py",
+        "        plan = self._plan(moments)\n        release",
+        "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
+        "        plan = self._plan(moments)\n        release",
+        f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
+    ),
+    "a forked process draws the same noise": Mutant(
+        "_release/release.py",
+        "return self._home != (os.getpid(), _process_mark)",
+        "return False",
+        f"{_THREADS}a_fork_in_the_middle_of_a_path",
+    ),
+    "a name released to two threads": Mutant(
+        "_release/release.py",
+        "if self._pending.pop(name, None) is None:",
+        "if self._pending.pop(name, None) is False:",
+        f"{_THREADS}a_release_is_taken_off_the_plan_at_once",
+    ),
+    "a closed stream goes on without noise": Mutant(
+        "_release/streams.py",
+        "        self._noise, self._closed = None, True\n\n    def _check_open",
+        "        self._mechanism = Exact('moments', self._mechanism.shape)\n\n"
+        "    def _check_open",
+        f"{_THREADS}a_closed_stream_lets_nothing_out",
+    ),
+    "noise used twice after a crash": Mutant(
+        "_release/streams.py",
+        "self._noise.discard(position - self.position)",
+        "self._noise.position = position",
+        f"{_RESUMED}steps_after_a_gap_have_the_noise_that_they_would_have_had",
+    ),
+    "lost rows counted": Mutant(
+        "covariance/_moment_sums.py",
+        "            totals = self._counts.push(np.ones((n, 1)))[:, 0]\n",
+        "            self._counts.push(np.ones((n, 1)))\n",
+        f"{_RESUMED}sums_are_those_of_the_rows_that_are_left",
+    ),
+    "noise of a gap forgotten": Mutant(
+        "covariance/factorizations/_gaps.py",
+        "        self._variance.skip(n_steps)\n",
+        "        self._variance.reach(self._step + n_steps)\n",
+        f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
+    ),
+    "a path that comes back": Mutant(
+        "covariance/_jme.py",
+        'if getattr(self, "_latest", None) is mark:',
+        "if True:",
+        "covariance/test_jme.py::test_a_fit_beside_an_open_path",
+    ),
+    "noise beyond float64's integers": Mutant(
+        "covariance/factorizations/_factorizations.py",
+        "_MOST_NOISE_STEPS = 2.0**47",
+        "_MOST_NOISE_STEPS = 2.0**470",
+        "covariance/test_stream_amplification.py",
+    ),
+    "one feature's product charged too little at two": Mutant(
+        "sensitivity/_joint_moments.py",
+        "return 1.0 if n_features == 1 else 2.0",
+        "return 1.0",
+        "theory/test_streams.py::test_products_alone_move_by_their_ratio",
+    ),
+}
+
+_CLIENT = "federation/test_client.py::test_"
+_MECHANISMS = "federation/test_client_mechanisms.py::test_"
+_ESTIMATOR = "decomposition/test_federated_pca.py::test_"
+_AGREEMENT = "federation/test_agreement.py::test_"
+
+# Of clients and servers.
+EXACT |= {
+    "weights from private data": Mutant(
+        "federation/_releases.py",
+        "values, vectors = _linalg.top_eigh(moment, rank)",
+        "values, vectors = _linalg.top_eigh(moment, rank)\n"
+        "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
+        f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
+    ),
+    "variances from private rows": Mutant(
+        "federation/_releases.py",
+        "signal, noise, _ = found.scales",
+        "signal, noise = found.scales.signal, float(X.var())",
+        f"{_MECHANISMS}messages_are_functions_of_the_releases",
+    ),
+    "components of the model without noise": Mutant(
+        "_statistics/components/spiked_projector.py",
+        "_linalg.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]",
+        "(release_noisy_projector(release, spiked, X), _exact_directions(X, rank))[1]",
+        f"{_MECHANISMS}messages_are_functions_of_the_releases",
+    ),
+    "variances of one client believed": Mutant(
+        "federation/_server.py",
+        "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
+        "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
+        f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
+    ),
+    "a step that depends on exact rows": Mutant(
+        "federation/_releases.py",
+        "self._release(name, product)",
+        "self._release(name, product) / np.linalg.norm(product)",
+        f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
+    ),
+    "a round forgotten in the composition": Mutant(
+        "federation/_tasks.py",
+        "costs = split_mu(rest, shares)",
+        "costs = (*split_mu(rest, shares)[:-1], rest)",
+        f"{_ESTIMATOR}plans_cost_what_was_asked",
+    ),
+    "a repeated request answered anew": Mutant(
+        "federation/_client.py",
+        "        return self._answers[request.step]",
+        "        plan, self._session = self.plan, None\n"
+        "        self._begun, self._answers = {}, {}\n"
+        "        return self._respond(request)",
+        f"{_CLIENT}a_repeated_request_gets_identical_bytes",
+    ),
+    "clients charged after they answered": Mutant(
+        "federation/_client.py",
+        "        if self._session is None:\n            self._start(request)",
+        "        self._X.sum()\n"
+        "        if self._session is None:\n            self._start(request)",
+        f"{_CLIENT}nothing_is_read_before_the_charge",
+    ),
+    "fits of the same rows in one partition": Mutant(
+        "accounting/_parts.py",
+        "    partition = new_name()",
+        '    partition = "clients"',
+        f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
+    ),
+    "clients not charged": Mutant(
+        "decomposition/_federated_estimator.py",
+        "        self._charge(plans)\n",
+        "",
+        f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
+    ),
+    "rows that two clients share": Mutant(
+        "decomposition/_federated_estimator.py",
+        "    _check_disjoint(blocks, n_rows)\n",
+        "",
+        f"{_ESTIMATOR}rows_of_two_clients_are_found_out",
+    ),
+    "weights upside down, as printed": Mutant(
+        "_linalg/federation.py",
+        "        weights = smallest / variances",
+        "        weights = np.sqrt(variances / smallest)",
+        f"{_ESTIMATOR}optimal_weights_are_better_than_equal_ones",
+    ),
+}
+
+_CONTEXTS = "accounting/test_accountant_contexts.py::test_"
+_COPIES = "accounting/test_accountant_copies.py::test_"
+
+# Of the ledger, among threads, tasks, copies and users.
+EXACT |= {
+    "threads without a context not charged": Mutant(
+        "accounting/_ambient.py",
+        "    candidates = ended[-1:] + opened\n",
+        "    candidates = []\n",
+        f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
+    ),
+    "made-up data for all threads": Mutant(
+        "accounting/_ambient.py",
+        "    nobody = _Block(None)\n",
+        "    nobody = _Block(None)\n    _everywhere.clear()\n",
+        f"{_CONTEXTS}audits_and_fits_of_other_threads",
+    ),
+    "an older copy of a ledger accepted": Mutant(
+        "accounting/_ledger_file.py",
+        "if now.generation < seen.generation or entry != seen.entry:",
+        "if False:",
+        f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
+    ),
+    "a second name of a ledger accepted": Mutant(
+        "accounting/_ledger_file.py",
+        "        _remove_draft(path, found)\n        found = stat_of(path)\n",
+        "        _remove_draft(path, found)\n        return stat_of(path)\n",
+        f"{_COPIES}hard_links_are_refused",
+    ),
+    "disjoint rows taken for disjoint users": Mutant(
+        "accounting/_accountant.py",
+        "        part.check_unit(relation[0])\n",
+        "",
+        "accounting/test_accountant_composition.py::"
+        "test_a_ledger_of_users_takes_no_word_about_rows",
+    ),
+}
+
+# Of what parties believe of each other.
+EXACT |= {
+    "a request of another task answered": Mutant(
+        "federation/_client.py",
+        "if request.task != self.task.digest:",
+        "if False:",
+        f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
+    ),
+    "a reply of another task used": Mutant(
+        "federation/_server.py",
+        "if answer.task != self.task.digest:",
+        "if False:",
+        f"{_AGREEMENT}the_server_names_who_has_another_task",
+    ),
+    "a digest that leaves a scaling out": Mutant(
+        "federation/_task_form.py",
+        "rows.centred, rows.scale_by_bounds)",
+        "rows.centred, False)",
+        "federation/test_tasks.py::test_whatever_differs_has_another_digest",
+    ),
+    "a claimed noise believed": Mutant(
+        "federation/_limits.py",
+        "if not _close(claimed, noise_std):",
+        "if False:",
+        f"{_AGREEMENT}a_claimed_noise_must_be_that_of_the_plan",
+    ),
+    "values up to a hundred times the noise": Mutant(
+        "federation/_limits.py",
+        "_DEVIATIONS = 12.0",
+        "_DEVIATIONS = 100.0",
+        f"{_AGREEMENT}the_limits_are_12_deviations_and_no_more",
+    ),
+    "values of a norm that noise does not have": Mutant(
+        "federation/_limits.py",
+        "possible &= np.linalg.norm(values) <= longest * (1.0 + _ROUNDING)",
+        "pass",
+        f"{_AGREEMENT}many_large_entries_are_refused_by_their_norm",
+    ),
+    "rows and budget that were not registered": Mutant(
+        "federation/_limits.py",
+        "if reply.n_samples != self.n_samples or not _close(reply.mu, self.mu):",
+        "if False:",
+        f"{_AGREEMENT}a_registered_client_is_held_to_its_numbers",
+    ),
+    "clients of a model that nobody registered": Mutant(
+        "federation/_server.py",
+        "        elif task.mechanism.spiked:",
+        "        elif False:",
+        f"{_AGREEMENT}a_model_needs_clients_that_are_registered",
+    ),
+    "a claim registered for what was asked": Mutant(
+        "federation/_client.py",
+        "Registration(len(self._X), self._epsilon, self.plan.delta)",
+        "Registration(len(self._X), self.plan.epsilon, self.plan.delta)",
+        f"{_AGREEMENT}what_is_registered_is_the_budget_that_was_asked_for",
+    ),
+    "a start of dependent rows": Mutant(
+        "federation/_rounds.py",
+        "if not _linalg.independent_columns(start.T):",
+        "if False:",
+        "federation/test_rounds.py::test_dependent_rows_are_no_start",
+    ),
+    "a length in half-widths": Mutant(
+        "federation/_make_task.py",
+        'check_real("projection_norm", projection_norm) / rows.unit',
+        'check_real("projection_norm", projection_norm)',
+        "federation/test_tasks.py::"
+        "test_lengths_are_in_units_of_the_data_as_those_of_the_estimator",
+    ),
+}
+
+if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
+    EXACT["callbacks given the data"] = Mutant(
+        "_base/progress.py",
+        'self._data = {} if self._private else {"X": X, "y": y}',
+        'self._data = {"X": X, "y": y}',
+        "linear_model/test_lrs_callbacks.py",
+    )
+
+
+# Tests of the copy, after a line that says which package is tested.
+RUN_TESTS = """
+import sys, pytest, skdpspectral
+print(skdpspectral.__file__)
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+def mutated_copy(mutant, folder):
+    # Compiled files come along: those of the edited file do not fit its new date.
+    shutil.copytree(PACKAGE, folder / "skdpspectral")
+    path = folder / "skdpspectral" / mutant.file
+    source = path.read_text()
+    assert source.count(mutant.old) == 1, f"{mutant.old!r} must occur once in {path}"
+    path.write_text(source.replace(mutant.old, mutant.new))
+
+
+def run_in(folder, *arguments):
+    """Run Python with the copy of the package in `folder` before any other."""
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def audit_in(folder, mutant):
+    options = {"epsilon": mutant.epsilon, "trials": mutant.trials, "jobs": JOBS}
+    words = [word for key, value in options.items() for word in (f"--{key}", value)]
+    script = TESTS / "tools" / "audit_cases.py"
+    done = run_in(folder, *map(str, (script, mutant.caught_by, *words)))
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert Path(report["package"]).is_relative_to(folder)
+    return report
+
+
+@pytest.mark.parametrize("name", AUDITED)
+def test_audit_refutes(name, tmp_path):
+    mutant = AUDITED[name]
+    mutated_copy(mutant, tmp_path)
+    report = audit_in(tmp_path, mutant)
+    assert report["mu"] > report["claimed_mu"], report
+
+
+@pytest.mark.parametrize("case", sorted({m.caught_by for m in AUDITED.values()}))
+def test_same_audit_accepts_the_package(case, tmp_path):
+    unchanged = Mutant("__init__.py", '__version__ = "', '__version__ = "', case)
+    mutated_copy(unchanged, tmp_path)
+    report = audit_in(tmp_path, unchanged)
+    assert report["mu"] <= report["claimed_mu"], report
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_exact_test_fails(name, tmp_path):
+    mutant = EXACT[name]
+    mutated_copy(mutant, tmp_path)
+    target = str(TESTS / mutant.caught_by)
+    done = run_in(tmp_path, "-c", RUN_TESTS, "-qx", "-p", "no:cacheprovider", target)
+    tested = Path(done.stdout.split("\n", 1)[0])
+    assert tested.is_relative_to(tmp_path), done.stdout + done.stderr
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert re.search(r"^\d+ failed", done.stdout, re.MULTILINE), done.stdout

@@ -1,0 +1,325 @@
+"""JMECovariance: what it returns, for any batches, workloads and methods."""
+
+import numpy as np
+import pytest
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
+from skdpspectral._linalg import project_spectrum
+from skdpspectral.audit import privacy_report
+from skdpspectral.covariance.factorizations import Custom, Exponential, Prefix, Window
+
+N, D = 120, 3
+WEIGHTS = np.tril(np.ones((N, N)) * (2 + np.sin(np.arange(N))))
+SETTINGS = {
+    "default": {},
+    "prefix": {"workload": "prefix"},
+    "exponential": {"workload": "exponential", "decay": 0.9},
+    "window": {"workload": "window", "window": 10},
+    "custom": {"workload": WEIGHTS},
+    "trivial": {"factorization": "trivial"},
+    "sqrt": {"factorization": "sqrt"},
+    "bisr": {"factorization": "bisr", "bandwidth": 10},
+    "optimal": {"factorization": "optimal"},
+    "array": {"factorization": np.eye(N) + 0.5 * np.eye(N, k=-1)},
+    "ime": {"method": "ime", "moment_weight": 0.3},
+    "cs": {"method": "cs"},
+    "pp": {"method": "pp"},
+    "pp-debiased": {"method": "pp-debiased"},
+    "heavy": {"moment_weight": 4.0},
+    "trace": {"moment_weight": "trace-split"},
+    "diag": {"second_moment": "diag"},
+    "centred": {"assume_centered": True},
+    "restart": {"horizon": 50, "on_horizon": "restart"},
+    "renewed decay": {
+        "horizon": 50,
+        "on_horizon": "restart",
+        "workload": "exponential",
+        "decay": 0.9,
+    },
+}
+
+
+def rows(n=N, d=D, seed=0):
+    X = np.random.default_rng(seed).normal(0.2, 0.3, (n, d))
+    return X / np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
+
+
+def workload_of(parameters):
+    kind = parameters.get("workload", "average")
+    if not isinstance(kind, str):
+        return Custom(kind)
+    if kind == "window":
+        return Window(parameters["window"])
+    return Exponential(parameters["decay"]) if kind == "exponential" else Prefix()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_without_noise_it_is_the_weighted_covariance(name):
+    """Every workload and method, against weights written out."""
+    parameters, X = SETTINGS[name], rows()
+    model = JMECovariance(epsilon=None, **parameters).fit(X)
+    weights = workload_of(parameters).core_matrix(N)[-1]
+    share = weights / weights.sum()
+    mean = np.zeros(D) if name == "centred" else share @ X
+    second = (X * share[:, None]).T @ X
+    covariance = second - np.outer(mean, mean)
+    if name == "diag":
+        covariance = covariance * np.eye(D)
+    assert np.allclose(model.location_, mean, atol=1e-12)
+    assert np.allclose(model.covariance_, covariance, atol=1e-9)
+    assert model.n_samples_seen_ == N
+    for step, location, _ in JMECovariance(epsilon=None, **parameters).release_path(X):
+        share = workload_of(parameters).core_matrix(N)[step - 1]
+        mean = np.zeros(D) if name == "centred" else share @ X / share.sum()
+        assert np.allclose(location, mean, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_batches_do_not_matter(name):
+    """The same rows and the same seed give the same bits, however they arrive."""
+    parameters, X = {"horizon": N, **SETTINGS[name]}, rows()
+    whole = JMECovariance(noise_seed=7, **parameters).fit(X)
+    path = list(JMECovariance(noise_seed=7, **parameters).release_path(X, every=7))
+    for cuts in ([1, 2, 3], [33], range(1, N), [31, 32, 64, 65, 119]):
+        stream = JMECovariance(noise_seed=7, **parameters)
+        for batch in np.split(X, cuts):
+            stream.partial_fit(batch)
+            for step, location, covariance in path:
+                if step == stream.n_samples_seen_:
+                    assert np.array_equal(location, stream.location_)
+                    assert np.array_equal(covariance, stream.covariance_)
+        for attribute in ("first_moment_", "second_moment_", "covariance_"):
+            found = getattr(stream, attribute)
+            assert np.array_equal(found, getattr(whole, attribute)), attribute
+    assert path[-1].step == N
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_it_finds_the_moments(name):
+    """At a large budget the estimate is the truth, from all methods alike."""
+    parameters, X = SETTINGS[name], rows()
+    noisy = JMECovariance(epsilon=1e6, noise_seed=0, **parameters).fit(X)
+    with pytest.warns(PrivacyLeakWarning, match="without privacy"):
+        exact = JMECovariance(epsilon=None, **parameters).fit(X)
+    assert np.allclose(noisy.location_, exact.location_, atol=0.05)
+    assert np.allclose(noisy.covariance_, exact.covariance_, atol=0.05)
+    assert not np.array_equal(noisy.covariance_, exact.covariance_)
+
+
+def test_covariances_are_covariances():
+    """Little budget: mostly noise, yet in the set of covariances of clipped rows."""
+    for c in (1e-3, 1.0, 50.0):
+        for seed in range(20):
+            model = JMECovariance(epsilon=0.01, clip_norm=c, noise_seed=seed)
+            model.fit(rows(20))
+            values = np.linalg.eigvalsh(model.covariance_) / c**2
+            assert values.min() >= 1e-6 * (1 - 1e-6)
+            assert values.sum() <= 1 + 1e-9
+            assert np.array_equal(
+                model.covariance_, model.covariance_.T
+            ) or np.allclose(model.covariance_, model.covariance_.T, rtol=1e-12)
+
+
+def test_projection_is_the_nearest_point():
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values = rng.normal(0.2, 0.5, 4)
+        found = project_spectrum(values, 0.01, 1.0)
+        assert found.min() >= 0.01 - 1e-15
+        assert found.sum() <= 1 + 1e-12
+        others = rng.dirichlet(np.ones(5), 3000)[:, :4] * (1 - 4 * 0.01) + 0.01
+        distances = np.linalg.norm(others - values, axis=1)
+        assert np.linalg.norm(found - values) <= distances.min() + 1e-12
+    assert np.allclose(project_spectrum(np.zeros(4), 1.0, 1.0), 0.25)
+
+
+def test_the_scale_of_the_data_does_not_matter():
+    X = rows()
+    small = JMECovariance(clip_norm=2.0**-20, noise_seed=1).fit(X * 2.0**-20)
+    unit = JMECovariance(noise_seed=1).fit(X)
+    assert np.allclose(small.location_ * 2.0**20, unit.location_, rtol=1e-9)
+    assert np.allclose(small.covariance_ * 2.0**40, unit.covariance_, rtol=1e-6)
+
+
+def test_the_interface_of_scikit_learn():
+    X = rows(4000)
+    model = JMECovariance(epsilon=50.0, noise_seed=0).fit(X)
+    peer = EmpiricalCovariance().fit(X)
+    peer.location_, peer.covariance_ = model.location_, model.covariance_
+    peer.precision_ = np.linalg.inv(model.covariance_)
+    assert np.allclose(model.precision_, peer.precision_)
+    assert np.allclose(model.get_precision(), model.precision_)
+    assert model.score(X) == pytest.approx(peer.score(X))
+    assert model.score_samples(X).mean() == pytest.approx(model.score(X))
+    assert np.allclose(model.mahalanobis(X), peer.mahalanobis(X))
+    for options in ({}, {"norm": "spectral"}, {"scaling": False, "squared": False}):
+        wanted = peer.error_norm(np.eye(D), **options)
+        assert model.error_norm(np.eye(D), **options) == pytest.approx(wanted)
+
+
+def test_whitening_in_a_pipeline():
+    X = rows(5000) @ np.array([[1.0, 0.5, 0], [0, 0.2, 0], [0, 0, 0.5]])
+    whitener = JMECovariance(epsilon=20.0, whiten=True, noise_seed=0)
+    white = whitener.fit_transform(X)
+    assert np.allclose(np.cov(white.T), np.eye(D), atol=0.4)
+    assert np.allclose(white.mean(axis=0), 0, atol=0.1)
+    centred = whitener.set_params(whiten=False).transform(X)
+    assert np.allclose(centred, X - whitener.location_)
+    private = make_pipeline(JMECovariance(whiten=True), LogisticRegression())
+    verdicts = [step.verdict for step in privacy_report(private)]
+    assert verdicts == ["private", "LEAKS"]
+
+
+def test_published_copies_save_and_load(tmp_path):
+    X = rows()
+    stream = JMECovariance(horizon=500, workload="prefix").partial_fit(X)
+    public = stream.publish()
+    assert not hasattr(public, "_stream")
+    assert not hasattr(public, "_sums")
+    public.save(tmp_path / "jme.npz")
+    again = JMECovariance.load(tmp_path / "jme.npz")
+    assert np.array_equal(again.covariance_, stream.covariance_)
+    assert str(again.privacy_) == str(stream.privacy_)
+    assert np.array_equal(again.transform(X), stream.transform(X))
+
+
+def test_a_fit_begins_anew():
+    X = rows()
+    accountant = PrivacyAccountant()
+    model = JMECovariance(horizon=200, accountant=accountant).fit(X)
+    model.partial_fit(X[:10])
+    assert model.n_samples_seen_ == 10
+    model.partial_fit(X[:10])
+    assert model.n_samples_seen_ == 20
+    model.fit(X)
+    assert model.n_samples_seen_ == N
+    assert len(accountant.ledger) == 3
+
+
+def test_restarts_go_on():
+    """Two blocks carry the noise of two, and the mean stays unbiased."""
+    stream = JMECovariance(horizon=10, on_horizon="restart", noise_seed=0)
+    for batch in np.split(rows(), 12):
+        stream.partial_fit(batch)
+    assert stream.n_samples_seen_ == N
+    assert stream.privacy_.mechanisms[0].renewed
+    assert "fresh noise after each 10" in str(stream.privacy_)
+    with pytest.raises(ValueError, match="horizon"):
+        JMECovariance(horizon=10).fit(rows())
+
+
+def test_partial_fit_is_there_where_it_can_be():
+    assert not hasattr(JMECovariance(), "partial_fit")
+    assert not hasattr(
+        JMECovariance(workload="exponential", decay=0.5, factorization="sqrt"),
+        "partial_fit",
+    )
+    for parameters in (
+        {"horizon": 10},
+        {"factorization": "trivial"},
+        {"workload": "exponential", "decay": 0.5},
+        {"workload": "window", "window": 5},
+        {"workload": WEIGHTS},
+    ):
+        assert hasattr(JMECovariance(**parameters), "partial_fit")
+
+
+def test_endless_streams():
+    """Workloads that forget run for any number of steps."""
+    stream = JMECovariance(workload="window", window=20, noise_seed=0)
+    for seed in range(10):
+        stream.partial_fit(rows(seed=seed))
+    assert stream.n_samples_seen_ == 10 * N
+    assert stream.privacy_.mechanisms[0].max_steps is None
+
+
+def test_a_path_that_is_left_leaves_nothing():
+    X = rows(600)
+    model = JMECovariance()
+    path = model.release_path(X)
+    assert next(path).step == 1
+    path.close()
+    assert not hasattr(model, "_stream")
+    assert not hasattr(model, "covariance_")
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_the_latest_path_comes_into_the_estimator():
+    X = rows(600)
+    model = JMECovariance()
+    first, second = model.release_path(X), model.release_path(X[:500])
+    # Both were charged, and both go on; the estimator is that of the latest.
+    assert [release.step for release in second][-1] == 500
+    assert model.n_samples_seen_ == 500
+    assert [release.step for release in first][-1] == 600
+    assert model.n_samples_seen_ == 500
+
+
+PATHS = {"before it is begun": 0, "in its first block": 1, "further on": 300}
+
+
+@pytest.mark.parametrize("n_read", PATHS.values(), ids=PATHS)
+def test_a_fit_beside_an_open_path(n_read):
+    """Neither mixes with the other, nor comes back: other widths, other rows."""
+    A, B = rows(600), rows(400, d=2, seed=1)
+    model = JMECovariance(noise_seed=0)
+    path = model.release_path(A)
+    found = [next(path) for _ in range(n_read)]
+    model.fit(B)
+    kept = dict(vars(model))
+    found += list(path)
+    assert vars(model) == kept
+    assert model.n_features_in_ == 2
+    alone = JMECovariance(noise_seed=0).fit(B)
+    assert np.array_equal(model.covariance_, alone.covariance_)
+    wanted = JMECovariance(noise_seed=0).release_path(A)
+    for mine, other in zip(found, wanted, strict=True):
+        assert mine.step == other.step
+        assert np.array_equal(mine.covariance, other.covariance)
+
+
+@pytest.mark.parametrize("n_read", PATHS.values(), ids=PATHS)
+@pytest.mark.parametrize("begun", [False, True])
+def test_batches_beside_an_open_path(n_read, begun):
+    A, B = rows(600), rows(400, seed=1)
+    model = JMECovariance(noise_seed=0, horizon=1000)
+    if begun:
+        model.partial_fit(B[:100])
+    path = model.release_path(A)
+    found = [next(path) for _ in range(n_read)]
+    model.partial_fit(B[100:300] if begun else B[:300])
+    found += list(path)
+    model.partial_fit(B[300:])
+    alone = JMECovariance(noise_seed=0, horizon=1000).partial_fit(B)
+    assert model.n_samples_seen_ == 400
+    assert np.array_equal(model.covariance_, alone.covariance_)
+    wanted = list(JMECovariance(noise_seed=0, horizon=1000).release_path(A))
+    assert len(found) == 600
+    assert np.array_equal(found[-1].covariance, wanted[-1].covariance)
+
+
+def test_an_open_path_changes_no_attribute():
+    model = JMECovariance().fit(rows(d=2))
+    before = {name: value for name, value in vars(model).items() if name[0] != "_"}
+    path = model.release_path(rows(600))
+    next(path)
+    for name, value in before.items():
+        assert vars(model)[name] is value
+    model.transform(rows(d=2))
+    list(path)
+    model.transform(rows())
+
+
+@pytest.mark.parametrize("clip_norm", [1e-60, 1e-20, 1e20, 1e60])
+@pytest.mark.parametrize("method", ["jme", "pp-debiased", "ime"])
+def test_extreme_scales(clip_norm, method):
+    X = rows() * clip_norm
+    model = JMECovariance(1e6, clip_norm=clip_norm, method=method, noise_seed=0)
+    model.fit(X)
+    assert np.allclose(model.location_ / clip_norm, rows().mean(axis=0), atol=0.05)
+    wanted = np.cov(rows().T, bias=True)
+    assert np.allclose(model.covariance_ / clip_norm**2, wanted, atol=0.05)

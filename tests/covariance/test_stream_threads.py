@@ -1,0 +1,357 @@
+"""Releases and streams under threads, forks and copies: noise is used once, or not."""
+
+import copy
+import os
+import pickle
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
+from skdpspectral._release.release import Release, record_releases
+from skdpspectral.covariance.factorizations import factorize
+from skdpspectral.mechanisms import PrivacyPlan
+
+REPEATS = 20
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _threads_change_often():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def rows(n, seed=0):
+    return np.random.default_rng(seed).normal(0.0, 0.3, (n, 2))
+
+
+def wait_for(condition):
+    stop = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < stop
+        time.sleep(1e-4)
+
+
+def in_child(function):
+    """Return what a function raises, or says, in a forked child."""
+    receiver, sender = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = function()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(sender, str(said)[:4000].encode())
+        os._exit(0)
+    os.close(sender)
+    with os.fdopen(receiver, "rb") as pipe:
+        said = pipe.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+# -- fits and paths on one object ----------------------------------------------------
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+def test_overlapping_fits_leave_with_their_noise(repeat):
+    """At epsilon=.001 a true row leaves by chance with a probability below 1e-9."""
+    accountant = PrivacyAccountant()
+    model = JMECovariance(0.001, workload="window", window=1, accountant=accountant)
+    X = [rows(n, seed) for seed, n in enumerate((3000, 40_000, 45_000))]
+    found, failed = {}, []
+
+    def fit(number):
+        try:
+            found[number] = model.fit(X[number]).location_.copy()
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=fit, args=(number,)) for number in range(3)]
+    for number in (0, 1):
+        threads[number].start()
+        wait_for(lambda number=number: len(accountant.ledger) > number)
+    threads[0].join()
+    threads[2].start()
+    for thread in threads[1:]:
+        thread.join()
+    last = np.array([part[-1] for part in X])
+    for location in found.values():
+        assert np.abs(last - location).max(axis=1).min() > 1e-3
+    assert not failed
+    assert len(found) == len(accountant.ledger) == 3
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+def test_a_fit_in_a_thread_beside_a_path(repeat):
+    """No increment of the path is a true row; all of its noise is as planned.
+
+    4000 draws: the test of their law fails by chance once in 10 000 runs of a repeat.
+    """
+    accountant = PrivacyAccountant()
+    parameters = {"workload": "prefix", "factorization": "trivial"}
+    model = JMECovariance(0.001, accountant=accountant, **parameters)
+    A, B = rows(2000), rows(5000, 1)
+    thread = threading.Thread(target=model.fit, args=(B,))
+    thread.start()
+    wait_for(lambda: len(accountant.ledger) == 1)
+    path = model.release_path(A)
+    found = [next(path).location]
+    thread.join()
+    found += [release.location for release in path]
+    sums = np.array(found) * np.arange(1, 2001)[:, None]
+    moved = np.diff(sums, axis=0, prepend=0.0) - A
+    assert np.abs(moved).max(axis=1).min() > 1e-3
+    noise_std = model.privacy_["moments"].noise_std
+    assert stats.kstest(moved.ravel() / noise_std, "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("with_ledger", [False, True])
+def test_batches_from_threads_take_turns(with_ledger):
+    """Every batch has its steps, and no noise is used twice.
+
+    40 000 draws; the test of their law fails by chance once in 10 000 runs.
+    """
+    accountant = PrivacyAccountant() if with_ledger else None
+    stream = JMECovariance(horizon=10_000, workload="prefix", accountant=accountant)
+    zeros, failed = np.zeros((100, 2)), []
+
+    def feed():
+        try:
+            for _ in range(11):
+                stream.partial_fit(zeros)
+        except Exception as error:
+            failed.append(error)
+
+    with record_releases() as released:
+        stream.partial_fit(zeros)
+        threads = [threading.Thread(target=feed) for _ in range(9)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failed
+    assert stream._stream.step == 10_000
+    noise = released["moments"]
+    assert len(np.unique(noise[:, 0])) > 0.999 * len(noise)
+    C = factorize(stream._stream._moments.workload, "blt", 10_000)
+    deviation = stream.privacy_["moments"].noise_std * C.noise_gain
+    # From far on, single rows have the noise of a stationary process.
+    assert stats.kstest(noise[50:].ravel() / deviation, "norm").pvalue > 1e-4
+
+
+def test_a_stream_is_pickled_between_batches_whoever_feeds_it():
+    accountant = PrivacyAccountant()
+    stream = JMECovariance(horizon=10_000, accountant=accountant, noise_seed=0)
+    stream.partial_fit(rows(10))
+    done = threading.Event()
+
+    def feed():
+        for seed in range(40):
+            stream.partial_fit(rows(100, seed))
+        done.set()
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    copies = []
+    while not done.is_set():
+        copies.append(pickle.loads(pickle.dumps(stream)))
+    thread.join()
+    for copied in copies:
+        run = copied._stream
+        assert run.step % 100 == 10
+        assert run._release.position == run._release._noise.position == run.step
+    stale = copies[0]
+    with pytest.raises(LedgerError):
+        stale.partial_fit(rows(10))
+    stale.resume().partial_fit(rows(10))
+    assert stale.n_samples_seen_ == 4020
+
+
+# -- one release, several threads ----------------------------------------------------
+
+
+@pytest.mark.parametrize("repeat", range(REPEATS))
+def test_a_name_is_released_once_to_any_threads(repeat):
+    release = Release(DPPCA(1).privacy_plan(100, 150))
+    barrier, found, refused = threading.Barrier(4), [], []
+
+    def ask():
+        value = np.zeros((150, 150))
+        barrier.wait()
+        try:
+            found.append(release("second_moment", value))
+        except KeyError:
+            refused.append(1)
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(found), len(refused)) == (1, 3)
+
+
+def test_a_release_is_taken_off_the_plan_at_once(monkeypatch):
+    """Also where another thread asks while the value is being looked at."""
+    release = Release(DPPCA(1).privacy_plan(100, 2))
+
+    class Slow:
+        def __array__(self, dtype=None, copy=None):
+            release("second_moment", np.zeros((2, 2)))
+            return np.zeros((2, 2))
+
+    with pytest.raises(KeyError, match="pending"):
+        release("second_moment", Slow())
+
+
+def test_a_release_has_no_copies():
+    release = Release(DPPCA(1).privacy_plan(100, 2))
+    for make in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="copied or pickled"):
+            make(release)
+    assert release("second_moment", np.eye(2)).shape == (2, 2)
+
+
+# -- closed streams ------------------------------------------------------------------
+
+
+def open_release(accountant=None, epsilon=1.0, n=100):
+    from skdpspectral._release.streams import StreamRelease
+
+    model = JMECovariance(epsilon, horizon=n, accountant=accountant)
+    moments = model._moment_stream(n, 2)
+    plan = PrivacyPlan(epsilon, 1e-6, model._plan(moments).mechanisms, "Test")
+    return StreamRelease(plan, accountant, factorization=moments.factorization)
+
+
+@pytest.mark.parametrize("with_ledger", [False, True])
+def test_a_closed_stream_lets_nothing_out(with_ledger):
+    release = open_release(PrivacyAccountant() if with_ledger else None)
+    release.claim(0, 20)
+    release(np.zeros((10, 5)))
+    release.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        release(np.zeros((10, 5)))
+    with pytest.raises(RuntimeError, match="closed"):
+        release.claim(20, 1)
+
+
+def test_only_what_is_planned_exact_leaves_without_noise():
+    """Whatever became of the noise."""
+    release = open_release()
+    release.claim(0, 10)
+    release._noise = None
+    with pytest.raises(RuntimeError, match="can't go on"):
+        release(np.zeros((10, 5)))
+
+
+def test_closing_waits_for_the_step_that_is_under_way(monkeypatch):
+    release = open_release()
+    release.claim(0, 10)
+    add_to, inside, go_on = release._noise.add_to, threading.Event(), threading.Event()
+
+    def slow(rows, position):
+        inside.set()
+        assert go_on.wait(60)
+        add_to(rows, position)
+
+    release._noise.add_to = slow
+    found = []
+    step = threading.Thread(target=lambda: found.append(release(np.zeros((10, 5)))))
+    step.start()
+    assert inside.wait(60)
+    close = threading.Thread(target=release.close)
+    close.start()
+    close.join(0.05)
+    assert close.is_alive()
+    go_on.set()
+    step.join()
+    close.join()
+    assert np.count_nonzero(found[0]) == found[0].size
+
+
+def test_noise_of_another_step_is_not_used():
+    release = open_release()
+    release.claim(0, 10)
+    release._noise.discard(1)
+    with pytest.raises(RuntimeError, match="can't go on"):
+        release(np.zeros((10, 5)))
+    with pytest.raises(RuntimeError, match="can't go on"):
+        release(np.zeros((5, 5)))
+
+
+# -- forks ---------------------------------------------------------------------------
+
+
+@needs_fork
+@forks
+@pytest.mark.parametrize("with_ledger", [False, True])
+def test_a_fork_in_the_middle_of_a_path(with_ledger):
+    accountant = PrivacyAccountant() if with_ledger else None
+    path = JMECovariance(accountant=accountant).release_path(rows(2000))
+    assert next(path).step == 1
+    assert "forked copy" in in_child(lambda: len(list(path)))
+    assert [release.step for release in path][-1] == 2000
+
+
+@needs_fork
+@forks
+@pytest.mark.parametrize("with_ledger", [False, True])
+def test_a_fork_between_batches(with_ledger):
+    accountant = PrivacyAccountant() if with_ledger else None
+    stream = JMECovariance(horizon=100, accountant=accountant).partial_fit(rows(10))
+    assert "forked copy" in in_child(lambda: stream.partial_fit(rows(10)))
+    assert "forked copy" in in_child(lambda: len(pickle.dumps(stream)))
+    if with_ledger:
+        # Where a child is to go on, it gets a pickle.
+        sent = pickle.dumps(stream)
+        said = in_child(lambda: pickle.loads(sent).partial_fit(rows(5)).n_samples_seen_)
+        assert said == "15"
+        with pytest.raises(LedgerError):
+            stream.partial_fit(rows(10))
+    else:
+        stream.partial_fit(rows(10))
+
+
+@needs_fork
+@forks
+def test_a_child_waits_for_no_lock_of_a_thread_that_is_not_there():
+    """Forked while a thread holds the locks: the child raises, closes, and ends."""
+    release = open_release()
+    release.claim(0, 10)
+    single = Release(DPPCA(1).privacy_plan(100, 2))
+    stream = JMECovariance(horizon=100).partial_fit(rows(10))
+
+    def child():
+        said = []
+        for call in (
+            lambda: release(np.zeros((10, 5))),
+            lambda: single("second_moment", np.eye(2)),
+            lambda: single.public_normals(3),
+            lambda: single.sample("second_moment", lambda *_: np.zeros(1)),
+            lambda: stream.partial_fit(rows(10)),
+        ):
+            try:
+                said.append(call())
+            except RuntimeError as error:
+                said.append("forked copy" in str(error))
+        release.close()
+        return said
+
+    locks = (release._lock, single._lock, stream._stream._lock)
+    for lock in locks:
+        lock.acquire()
+    said = in_child(child)
+    for lock in locks:
+        lock.release()
+    assert said == str([True] * 5)
+    assert release(np.zeros((10, 5))).all()

@@ -1,0 +1,661 @@
+"""Tables of ratings: the generator's law, and MovieLens on files made here."""
+
+import hashlib
+import os
+import sys
+import urllib.request
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_score
+
+from skdpspectral.datasets import _movielens as movielens
+from skdpspectral.datasets import _ratings, fetch_movielens, make_ratings
+from skdpspectral.model_selection._per_user import PerUserKFold
+
+# Every statistical test below has about this two-sided false-alarm rate over seeds.
+FALSE_ALARM_RATE = 1e-6
+LIMIT = stats.norm.isf(FALSE_ALARM_RATE / 2)  # of a standard normal: 4.9
+
+HAS_DATA = bool(os.environ.get(movielens.DATA_HOME_VARIABLE))
+needs_data = pytest.mark.skipif(
+    not HAS_DATA, reason=f"{movielens.DATA_HOME_VARIABLE} does not name a data folder"
+)
+
+
+# --- make_ratings: the table
+
+
+def small(**options):
+    return make_ratings(**{"n_users": 300, "n_items": 60, "random_state": 0, **options})
+
+
+@pytest.mark.parametrize("rating_range", [(1, 5), (0, 1), (-10, 10)])
+def test_the_table(rating_range):
+    ratings = small(rating_range=rating_range, taste_std=np.ptp(rating_range) / 3)
+    users, items = ratings.data.T
+    assert ratings.data.dtype == ratings.target.dtype == np.int64
+    assert (np.unique(users) == np.arange(1, 301)).all()
+    assert ratings.item_ids.tolist() == list(range(1, 61))
+    assert np.isin(items, ratings.item_ids).all()
+    assert len(np.unique(ratings.data, axis=0)) == len(users)
+    assert ratings.rating_range == rating_range
+    assert (ratings.target.min(), ratings.target.max()) == rating_range
+    assert ratings.item_features.shape == (60, 10)
+    assert np.abs(ratings.item_features).max() <= 1.0
+    assert ratings.feature_names == ["user_id", "item_id"]
+    assert ratings.target_names == ["rating"]
+    assert len(ratings.item_feature_names) == 10
+    assert ratings.frame is None
+    assert "Draw a table of ratings" in ratings.DESCR
+    assert (np.diff(users) < 0).any()  # in random order
+
+
+def test_frames():
+    arrays, frames = small(), small(as_frame=True)
+    assert list(frames.frame.columns) == ["user_id", "item_id", "rating"]
+    np.testing.assert_array_equal(frames.data.to_numpy(), arrays.data)
+    np.testing.assert_array_equal(frames.target.to_numpy(), arrays.target)
+    assert isinstance(frames.target, pd.Series)
+    features = frames.item_features
+    assert features.index.name == "item_id"
+    np.testing.assert_array_equal(features.index, arrays.item_ids)
+    np.testing.assert_array_equal(features.to_numpy(), arrays.item_features)
+    X, y = small(as_frame=True, return_X_y=True)
+    pd.testing.assert_frame_equal(X, frames.data)
+    pd.testing.assert_series_equal(y, frames.target)
+    X, y = small(return_X_y=True)
+    np.testing.assert_array_equal(np.column_stack([X, y]), frames.frame.to_numpy())
+
+
+def test_frames_need_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    small()
+    with pytest.raises(ImportError, match="as_frame=True needs pandas: pip install"):
+        small(as_frame=True)
+
+
+def test_seeds_repeat_and_blocks_do_not_matter(monkeypatch):
+    expected = small()
+    generator = np.random.RandomState(0)
+    first, second = small(random_state=generator), small(random_state=generator)
+    assert second.data.shape != expected.data.shape
+    monkeypatch.setattr(_ratings, "BLOCK_ENTRIES", 100)
+    for ratings in (first, small()):
+        np.testing.assert_array_equal(ratings.data, expected.data)
+        np.testing.assert_array_equal(ratings.target, expected.target)
+        np.testing.assert_array_equal(ratings.noise_free, expected.noise_free)
+
+
+# --- make_ratings: who rates what
+
+
+def counts_of(ratings, column):
+    n_ids = ratings.data[:, column].max()
+    return np.bincount(ratings.data[:, column], minlength=n_ids + 1)[1:]
+
+
+@pytest.mark.parametrize("spread", [0.5, 0.6])
+def test_activity_is_log_normal(spread):
+    # 2000 items cut nobody: they are six standard deviations above the median.
+    ratings = make_ratings(
+        4000, 2000, n_ratings_per_user=50, activity_spread=spread, random_state=0
+    )
+    counts = counts_of(ratings, 0)
+    below = stats.norm.cdf(np.log(49.5 / 50) / spread)
+    test = stats.binomtest(int((counts < 50).sum()), len(counts), below)
+    assert test.pvalue > FALSE_ALARM_RATE
+    squares = (np.log(counts / 50) ** 2).sum() / spread**2
+    law = stats.chi2(len(counts))
+    assert 2 * min(law.cdf(squares), law.sf(squares)) > FALSE_ALARM_RATE
+    for wrong in (0.9, 1.1):
+        scaled = squares / wrong**2
+        assert 2 * min(law.cdf(scaled), law.sf(scaled)) < FALSE_ALARM_RATE
+
+
+def test_activity_is_cut_to_what_there_is():
+    assert (counts_of(small(n_ratings_per_user=7, activity_spread=0), 0) == 7).all()
+    counts = counts_of(small(n_ratings_per_user=30, activity_spread=3), 0)
+    assert (counts.min(), counts.max()) == (1, 60)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.5])
+def test_popularity_is_a_power_of_the_rank(exponent):
+    ratings = make_ratings(
+        *(20_000, 4),
+        n_ratings_per_user=1,
+        activity_spread=0,
+        popularity_exponent=exponent,
+        random_state=0,
+    )
+    counts = counts_of(ratings, 1)
+    weights = np.arange(1, 5.0) ** -exponent
+    # The ranks are random; sorting finds them, as they are many deviations apart.
+    counts = counts if exponent == 0 else np.sort(counts)[::-1]
+    expected = weights / weights.sum() * counts.sum()
+    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM_RATE
+    # A quarter of the law replaced by the uniform one would be seen.
+    mixed = 0.75 * expected + 0.25 * expected.mean()
+    if exponent:
+        assert stats.chisquare(counts, mixed).pvalue < FALSE_ALARM_RATE
+
+
+def test_items_are_drawn_in_turn_without_repetition():
+    ratings = make_ratings(
+        *(20_000, 3),
+        n_ratings_per_user=2,
+        activity_spread=0,
+        popularity_exponent=1.0,
+        random_state=0,
+    )
+    w = np.array([1, 1 / 2, 1 / 3]) / (11 / 6)
+    # First a, then b of the rest: the third is left out.
+    left_out = [
+        w[a] * w[b] / (1 - w[a]) + w[b] * w[a] / (1 - w[b])
+        for a, b in ((1, 2), (0, 2), (0, 1))
+    ]
+    counts = np.sort(20_000 - counts_of(ratings, 1))
+    expected = 20_000 * np.array(left_out)
+    assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM_RATE
+
+
+# --- make_ratings: tastes
+
+BARE = {"user_std": 0, "item_std": 0, "noise": 0}
+
+
+def test_features_and_coefficients_are_the_taste_they_explain():
+    ratings = small(feature_share=1.0, **BARE)
+    users, items = ratings.data.T - 1
+    taste = (ratings.item_features[items] * ratings.coef[users]).sum(axis=1)
+    np.testing.assert_allclose(ratings.noise_free, 3.0 + taste, rtol=1e-12)
+    expected = np.clip(np.rint(ratings.noise_free), 1, 5)
+    np.testing.assert_array_equal(ratings.target, expected)
+    ratings = small(feature_share=0.0)
+    assert (ratings.coef == 0).all()
+
+
+def test_no_taste_no_noise_is_the_middle():
+    assert (small(taste_std=0, **BARE).noise_free == 3.0).all()
+    ratings = small(taste_std=0, user_std=0, item_std=1, noise=0)
+    assert len(np.unique(ratings.noise_free)) == 60
+    ratings = small(taste_std=0, user_std=1, item_std=0, noise=0)
+    assert len(np.unique(ratings.noise_free)) == 300
+
+
+def test_coefficients_are_of_low_rank_plus_sparse():
+    ratings = small(n_factors=3, sparsity=0)
+    U = ratings.components
+    np.testing.assert_allclose(U @ U.T, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(ratings.coef @ U.T @ U, ratings.coef, atol=1e-12)
+    assert np.linalg.matrix_rank(ratings.coef) == 3
+
+    ratings = small(n_factors=1, sparsity=1)
+    (u,) = ratings.components
+    # All features but one are a multiple of u: so is the median of the quotients.
+    multiple = np.median(ratings.coef / u, axis=1)
+    departs = np.abs(ratings.coef - multiple[:, np.newaxis] * u) > 1e-9
+    assert (departs.sum(axis=1) == 1).all()
+    places = departs.sum(axis=0)
+    assert stats.chisquare(places).pvalue > FALSE_ALARM_RATE
+
+
+@pytest.mark.parametrize(("rank", "sparsity"), [(1, 0), (3, 4), (2, 10)])
+@pytest.mark.parametrize("share", [0.25, 1.0])
+def test_scale_of_the_explained_taste(rank, sparsity, share):
+    ratings = make_ratings(
+        *(20_000, 20),
+        n_ratings_per_user=1,
+        n_factors=rank,
+        sparsity=sparsity,
+        feature_share=share,
+        taste_std=2.0,
+        random_state=0,
+    )
+    # A feature is uniform on [-1, 1], so that its mean square is 1/3.
+    squares = (ratings.coef**2).sum(axis=1) / 3 / (4 * share)
+    z = (squares.mean() - 1) / (squares.std() / np.sqrt(len(squares)))
+    assert abs(z) < LIMIT
+
+
+@pytest.mark.parametrize("rank", [1, 4])
+def test_scale_of_the_hidden_taste(rank):
+    ratings = make_ratings(
+        *(4000, 3000),
+        n_ratings_per_user=5,
+        activity_spread=0,
+        popularity_exponent=0,
+        n_factors=rank,
+        feature_share=0,
+        random_state=0,
+        **BARE,
+    )
+    taste = ratings.noise_free - 3.0
+    # Rank 1, the worst: a square has variance 8, and two have covariance 2 that share
+    # a user (4 others do) or an item (6.7 others do, as 20,000 rows have 3000 items).
+    deviation = np.sqrt((8 + 2 * (4 + 20 / 3)) / 20_000)
+    assert abs(np.mean(taste**2) - 1) < LIMIT * deviation
+
+
+@pytest.mark.parametrize("noise", [0.5, 2.0])
+def test_scale_of_the_noise(noise):
+    ratings = make_ratings(1000, noise=noise, rating_range=(-999, 999), random_state=0)
+    error = ratings.target - ratings.noise_free
+    # Rounding adds a uniform error of variance 1/12.
+    z = (np.mean(error**2) / (noise**2 + 1 / 12) - 1) / np.sqrt(2 / len(error))
+    assert abs(z) < LIMIT
+
+
+def test_public_features_explain_part_of_the_ratings():
+    ratings = make_ratings(random_state=0)
+    rows = ratings.item_features[ratings.data[:, 1] - 1]
+    cv = PerUserKFold(5)
+    users = ratings.data[:, 0]
+    common = cross_val_score(
+        LinearRegression(), rows, ratings.target, cv=cv, groups=users
+    )
+    users_own = ratings.coef[users - 1] * rows
+    explained = np.corrcoef(users_own.sum(axis=1), ratings.target)[0, 1] ** 2
+    assert 0.05 < common.mean() < explained < 0.6
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"n_users": 0}, "n_users must be an integer of at least 1"),
+        ({"n_items": 2.5}, "n_items must be an integer of at least 1"),
+        ({"n_ratings_per_user": 0}, "n_ratings_per_user must be an integer"),
+        ({"n_ratings_per_user": 61}, "n_ratings_per_user must be at most n_items=60"),
+        ({"n_factors": 0}, "n_factors must be an integer of at least 1"),
+        ({"n_factors": 11}, "n_factors must be at most n_item_features=10"),
+        ({"n_item_features": 0}, "n_item_features must be an integer of at least 1"),
+        ({"sparsity": -1}, "sparsity must be an integer between 0 and"),
+        ({"sparsity": 11}, "n_item_features=10, got 11"),
+        ({"sparsity": 1.0}, "sparsity must be an integer"),
+        ({"feature_share": 1.5}, "feature_share must be a finite number between 0 and"),
+        ({"taste_std": -1}, "taste_std must be a finite number of at least 0"),
+        ({"user_std": np.nan}, "user_std must be a finite number"),
+        ({"item_std": "1"}, "item_std must be a finite number"),
+        ({"noise": np.inf}, "noise must be a finite number"),
+        ({"activity_spread": None}, "activity_spread must be a finite number"),
+        ({"popularity_exponent": True}, "popularity_exponent must be a finite number"),
+        ({"rating_range": (5, 1)}, "rating_range must be two integers, the lower one"),
+        ({"rating_range": (0.5, 5)}, "rating_range must be two integers"),
+        ({"rating_range": 5}, "rating_range must be two integers"),
+        ({"rating_range": (1, 2, 3)}, "rating_range must be two integers"),
+    ],
+)
+def test_make_ratings_names_bad_parameters(options, says):
+    with pytest.raises(ValueError, match=says):
+        small(**options)
+
+
+# --- MovieLens: files made here
+
+
+def zip_100k():
+    """The format of ml-100k: three users, three movies, one title in latin-1."""
+    genre_columns = [[0] * 19 for _ in range(3)]
+    genre_columns[0][0] = 1  # unknown
+    genre_columns[1][3] = genre_columns[1][5] = 1  # Animation, Comedy
+    genre_columns[2][18] = 1  # Western
+    titles = [
+        "unknown",
+        "Les mis\xe9rables (1995)",
+        "Land III: The Gift\x85 (1935) (V)",
+    ]
+    items = "".join(
+        f"{i}|{title}|01-Jan-1995||http://x/?{title}|{'|'.join(map(str, genres))}\n"
+        for i, (title, genres) in enumerate(
+            zip(titles, genre_columns, strict=True), start=1
+        )
+    )
+    return {
+        "u.data": "7\t2\t5\t881250949\n7\t1\t3\t891717742\n9\t3\t1\t878887116\n",
+        "u.user": "7|24|M|technician|85711\n8|53|F|other|T8H1N\n9|7|M|student|0\n",
+        "u.item": items,
+    }
+
+
+def zip_1m():
+    """The format of ml-1m: two users, three movies."""
+    return {
+        "ratings.dat": "1::1193::5::978300760\n1::3952::3::978302109\n2::1::4::9\n",
+        "users.dat": "1::F::1::10::48067\n2::M::56::16::70072-1234\n",
+        "movies.dat": "1::Toy Story (1995)::Animation|Children's|Comedy\n"
+        "1193::One Flew (Over) the Cuckoo's Nest (1975)::Drama\n"
+        "3952::Contender, \xc9l (2000)::Drama|Thriller\n",
+    }
+
+
+FILES = {"ml-100k": zip_100k, "ml-1m": zip_1m}
+VARIANTS = list(FILES)
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty folder, and no other folder to look in."""
+    monkeypatch.delenv(movielens.DATA_HOME_VARIABLE, raising=False)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path / "sklearn"))
+    monkeypatch.setattr(movielens, "URL", "file:///absent/{variant}.zip")
+    return tmp_path
+
+
+def write_zip(folder, variant, monkeypatch, change=()):
+    """Write a zip and take its checksum for the published one."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{variant}.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in {**FILES[variant](), **dict(change)}.items():
+            if text is not None:
+                archive.writestr(f"{variant}/{name}", text.encode("latin-1"))
+    trust(path, variant, monkeypatch)
+    return path
+
+
+def trust(path, variant, monkeypatch):
+    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    monkeypatch.setitem(movielens.CHECKSUMS, variant, checksum)
+
+
+def write_prepared(folder, variant):
+    """Write what the zip of the same variant holds as an archive of arrays."""
+    is_100k = variant == "ml-100k"
+    item, items = ("item", "items") if is_100k else ("movie", "movies")
+    tables = movielens.PARSERS[variant](FILES[variant]().__getitem__)
+    arrays = {
+        "user_id": tables.user_id.astype(np.uint16),
+        f"{item}_id": tables.item_id.astype(np.uint16),
+        "rating": tables.rating.astype(np.uint8),
+        "users_id": tables.users["user_id"].astype(np.uint16),
+        "users_gender": tables.users["gender"].astype(str),
+        "users_age": tables.users["age"].astype(np.uint8),
+        "users_occupation": tables.users["occupation"],
+        f"{items}_id": tables.items.astype(np.uint16),
+        f"{items}_title": np.array(tables.titles),
+        f"{items}_genre": tables.genres.astype(np.uint8),
+        "genre_names": np.array(movielens.GENRES[variant]),
+    }
+    if is_100k:
+        names, codes = np.unique(
+            arrays["users_occupation"].astype(str), return_inverse=True
+        )
+        arrays |= {"occupation_names": names, "users_occupation": codes}
+        arrays["timestamp"] = tables.timestamp.astype(np.uint32)
+    (folder / variant).mkdir(parents=True)
+    np.savez_compressed(folder / variant / f"{variant}.npz", **arrays)
+
+
+def test_zip_of_100k(home, monkeypatch):
+    write_zip(home, "ml-100k", monkeypatch)
+    bunch = fetch_movielens("ml-100k", data_home=home)
+    assert bunch.data.tolist() == [[7, 2], [7, 1], [9, 3]]
+    assert bunch.target.tolist() == [5, 3, 1]
+    assert bunch.data.dtype == bunch.target.dtype == np.int64
+    assert bunch.timestamp.tolist() == [881250949, 891717742, 878887116]
+    assert bunch.rating_range == (1, 5)
+    assert bunch.item_ids.tolist() == bunch.movies.item_id.tolist() == [1, 2, 3]
+    assert bunch.movies.title[1] == "Les mis\xe9rables (1995)"
+    assert bunch.movies.title[2].endswith("Gift\x85 (1935) (V)")
+    assert bunch.movies.year.tolist() == [0, 1995, 1935]
+    assert bunch.users.user_id.tolist() == [7, 8, 9]
+    assert bunch.users.gender.tolist() == ["M", "F", "M"]
+    assert bunch.users.age.tolist() == [24, 53, 7]
+    assert bunch.users.occupation.tolist() == ["technician", "other", "student"]
+    assert "zip" not in " ".join(bunch.users).lower()
+    names = bunch.item_feature_names
+    assert len(names) == bunch.item_features.shape[1] == 20
+    shown = [{names[j]: row[j] for j in np.flatnonzero(row)} for row in
+             bunch.item_features]  # fmt: skip
+    assert shown == [
+        {"unknown": 1.0, "year": 0.5},
+        {"Animation": 1.0, "Comedy": 1.0, "year": 0.95},
+        {"Western": 1.0, "year": 0.35},
+    ]
+    assert "Private" in bunch.DESCR
+
+
+def test_zip_of_1m(home, monkeypatch):
+    write_zip(home, "ml-1m", monkeypatch)
+    bunch = fetch_movielens("ml-1m", data_home=str(home))
+    assert bunch.data.tolist() == [[1, 1193], [1, 3952], [2, 1]]
+    assert bunch.target.tolist() == [5, 3, 4]
+    assert bunch.timestamp.tolist() == [978300760, 978302109, 9]
+    assert bunch.item_ids.tolist() == [1, 1193, 3952]
+    assert bunch.movies.title[2] == "Contender, \xc9l (2000)"
+    assert bunch.movies.year.tolist() == [1995, 1975, 2000]
+    assert bunch.users.age.tolist() == [1, 56]
+    assert bunch.users.gender.tolist() == ["F", "M"]
+    assert bunch.users.occupation.tolist() == [10, 16]
+    names = bunch.item_feature_names
+    assert len(names) == bunch.item_features.shape[1] == 19
+    genres = [[names[j] for j in np.flatnonzero(row[:-1])] for row in
+              bunch.item_features]  # fmt: skip
+    assert genres == [
+        ["Animation", "Children's", "Comedy"],
+        ["Drama"],
+        ["Drama", "Thriller"],
+    ]
+    np.testing.assert_allclose(bunch.item_features[:, -1], [0.95, 0.75, 1.0])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_lines_may_end_as_on_windows(variant, home, monkeypatch):
+    write_zip(home, variant, monkeypatch)
+    expected = fetch_movielens(variant, data_home=home)
+    files = {n: text.replace("\n", "\r\n") for n, text in FILES[variant]().items()}
+    write_zip(home, variant, monkeypatch, files)
+    assert_same(fetch_movielens(variant, data_home=home), expected)
+
+
+def assert_same(found, expected, *, but=()):
+    assert list(found) == list(expected)
+    for name in set(expected) - set(but):
+        if isinstance(expected[name], dict):
+            assert_same(found[name], expected[name])
+        else:
+            np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+            kind = getattr(expected[name], "dtype", None)
+            assert getattr(found[name], "dtype", None) == kind, name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_prepared_archives_hold_the_same(variant, home, monkeypatch):
+    write_zip(home / "zip", variant, monkeypatch)
+    write_prepared(home / "npz", variant)
+    expected = fetch_movielens(variant, data_home=home / "zip")
+    found = fetch_movielens(variant, data_home=home / "npz")
+    but = ["timestamp"] if variant == "ml-1m" else []
+    assert_same(found, expected, but=but)
+    assert (found.timestamp is None) == bool(but)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_movielens_as_frames(variant, home, monkeypatch):
+    write_zip(home, variant, monkeypatch)
+    arrays = fetch_movielens(variant, data_home=home)
+    frames = fetch_movielens(variant, data_home=home, as_frame=True)
+    assert list(frames.frame.columns) == ["user_id", "item_id", "rating"]
+    np.testing.assert_array_equal(frames.data, arrays.data)
+    assert frames.target.name == "rating"
+    assert list(frames.users.columns) == ["user_id", "gender", "age", "occupation"]
+    assert list(frames.movies.columns) == ["item_id", "title", "year"]
+    assert frames.movies["title"].tolist() == arrays.movies.title.tolist()
+    assert frames.item_features.index.tolist() == arrays.item_ids.tolist()
+    assert list(frames.item_features.columns) == arrays.item_feature_names
+    X, y = fetch_movielens(variant, data_home=home, return_X_y=True)
+    np.testing.assert_array_equal(X, arrays.data)
+    np.testing.assert_array_equal(y, arrays.target)
+
+
+def test_movielens_frames_need_pandas(home, monkeypatch):
+    write_zip(home, "ml-1m", monkeypatch)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    fetch_movielens("ml-1m", data_home=home)
+    with pytest.raises(ImportError, match="as_frame=True needs pandas"):
+        fetch_movielens("ml-1m", data_home=home, as_frame=True)
+
+
+# --- MovieLens: where files are sought
+
+
+def test_nothing_is_downloaded_unasked(home, monkeypatch):
+    def no_network(*args, **kwargs):
+        raise AssertionError("a download")
+
+    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    for options in ({}, {"data_home": home}, {"data_home": home / "absent"}):
+        with pytest.raises(FileNotFoundError) as caught:
+            fetch_movielens("ml-1m", **options)
+        message = str(caught.value)
+        for remedy in ("download_if_missing=True", "data_home", "SKDPSPECTRAL_DATA"):
+            assert remedy in message
+    assert not (home / "absent").exists()
+    with pytest.raises(AssertionError, match="a download"):
+        fetch_movielens("ml-1m", download_if_missing=True)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_downloads_once_into_the_folder(variant, home, monkeypatch):
+    server = write_zip(home / "server", variant, monkeypatch)
+    monkeypatch.setattr(movielens, "URL", (home / "server").as_uri() + "/{variant}.zip")
+    for options, folder in (
+        ({"data_home": home / "new" / "folder"}, home / "new" / "folder"),
+        ({}, home / "sklearn"),
+    ):
+        bunch = fetch_movielens(variant, download_if_missing=True, **options)
+        assert len(bunch.target) == 3
+        assert os.listdir(folder) == [f"{variant}.zip"]
+    server.unlink()
+    assert_same(fetch_movielens(variant, download_if_missing=True), bunch)
+    assert_same(fetch_movielens(variant), bunch)
+
+
+def test_downloads_of_something_else_are_not_kept(home, monkeypatch):
+    (home / "ml-1m.zip").write_bytes(b"<html>moved</html>")
+    monkeypatch.setattr(movielens, "URL", home.as_uri() + "/{variant}.zip")
+    folder = home / "folder"
+    with pytest.raises(OSError, match="is not the zip that GroupLens published"):
+        fetch_movielens("ml-1m", data_home=folder, download_if_missing=True)
+    assert os.listdir(folder) == []
+
+
+def test_failed_downloads_say_so(home):
+    with pytest.raises(OSError, match=r"ml-1m.zip could not be downloaded \("):
+        fetch_movielens("ml-1m", data_home=home, download_if_missing=True)
+
+
+def test_folders_go_in_their_order(home, monkeypatch):
+    for folder in ("sklearn", "variable", "argument"):
+        write_zip(home / folder, "ml-1m", monkeypatch)
+    write_prepared(home / "variable", "ml-1m")  # without timestamps
+    assert fetch_movielens("ml-1m").timestamp is not None
+    monkeypatch.setenv(movielens.DATA_HOME_VARIABLE, str(home / "variable"))
+    assert fetch_movielens("ml-1m").timestamp is None
+    assert fetch_movielens("ml-1m", data_home=home / "argument").timestamp is not None
+    with pytest.raises(FileNotFoundError):
+        fetch_movielens("ml-1m", data_home=home)
+
+
+# --- MovieLens: wrong files
+
+
+def test_unknown_variants():
+    for variant in ("ml-25m", "100k", None, ["ml-1m"]):
+        with pytest.raises(ValueError, match=r"variant must be one of .*'ml-100k'"):
+            fetch_movielens(variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_files_that_were_edited_are_refused(variant, home, monkeypatch):
+    path = write_zip(home, variant, monkeypatch)
+    content = bytearray(path.read_bytes())
+    content[60] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(OSError, match=r"SHA-256 is .* should be .* fetch it again"):
+        fetch_movielens(variant, data_home=home)
+
+
+def test_checksums_are_those_of_sha256():
+    assert set(movielens.CHECKSUMS) == set(movielens.PARSERS) == set(movielens.PREPARED)
+    for checksum in movielens.CHECKSUMS.values():
+        assert len(bytes.fromhex(checksum)) == 32
+
+
+@pytest.mark.parametrize(
+    ("variant", "change"),
+    [
+        ("ml-100k", {"u.data": None}),
+        ("ml-100k", {"u.data": "1\t2\t3\n"}),
+        ("ml-100k", {"u.data": "1\t2\tfive\t4\n"}),
+        ("ml-100k", {"u.user": "1|24|M|technician\n"}),
+        ("ml-100k", {"u.item": "1|Toy Story (1995)|01-Jan-1995\n"}),
+        ("ml-1m", {"movies.dat": None}),
+        ("ml-1m", {"ratings.dat": "1,2,3,4\n"}),
+        ("ml-1m", {"users.dat": "1::F::young::10::48067\n"}),
+        ("ml-1m", {"movies.dat": "1::Toy Story (1995)::Animation|Cartoon\n"}),
+    ],
+)
+def test_files_of_another_format_are_refused(variant, change, home, monkeypatch):
+    write_zip(home, variant, monkeypatch, change)
+    with pytest.raises(OSError, match=f"is not in the format of {variant}"):
+        fetch_movielens(variant, data_home=home)
+
+
+def test_what_is_no_zip_is_refused(home, monkeypatch):
+    path = home / "ml-1m.zip"
+    path.write_bytes(b"")
+    trust(path, "ml-1m", monkeypatch)
+    with pytest.raises(OSError, match="is not in the format of ml-1m"):
+        fetch_movielens("ml-1m", data_home=home)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_prepared_archives_are_checked(variant, home):
+    write_prepared(home, variant)
+    path = home / variant / f"{variant}.npz"
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    genres = arrays["genre_names"][::-1]
+    np.savez_compressed(path, **{**arrays, "genre_names": genres})
+    with pytest.raises(OSError, match="genre_names: found"):
+        fetch_movielens(variant, data_home=home)
+    del arrays["rating"]
+    np.savez_compressed(path, **arrays)
+    with pytest.raises(OSError, match="is not the archive"):
+        fetch_movielens(variant, data_home=home)
+
+
+# --- MovieLens: the real data
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("variant", "shapes", "histogram"),
+    [
+        ("ml-100k", (943, 1682, 1682, 20), [6110, 11370, 27145, 34174, 21201]),
+        ("ml-1m", (6040, 3883, 3706, 19), [56174, 107557, 261197, 348971, 226310]),
+    ],
+)
+def test_movielens(variant, shapes, histogram):
+    bunch = fetch_movielens(variant)
+    n_users, n_movies, n_rated, n_features = shapes
+    assert np.bincount(bunch.target)[1:].tolist() == histogram
+    assert len(bunch.users.user_id) == len(np.unique(bunch.data[:, 0])) == n_users
+    assert np.isin(bunch.data[:, 0], bunch.users.user_id).all()
+    assert bunch.item_features.shape == (n_movies, n_features)
+    assert len(np.unique(bunch.item_ids)) == n_movies
+    assert len(np.unique(bunch.data[:, 1])) == n_rated
+    assert np.isin(bunch.data[:, 1], bunch.item_ids).all()
+    assert len(np.unique(bunch.data, axis=0)) == len(bunch.data)
+    assert np.bincount(bunch.data[:, 0])[1:].min() == 20
+    assert (bunch.item_features.min(), bunch.item_features.max()) == (0.0, 1.0)
+    known = bunch.movies.year[bunch.movies.year > 0]
+    assert (known >= 1919).all()
+    assert (known <= 2000).all()
+    assert (bunch.movies.year == 0).sum() == (variant == "ml-100k")
+    assert set(bunch.users.gender) == {"F", "M"}

@@ -1,0 +1,70 @@
+"""Leading eigenpairs by value."""
+
+import numpy as np
+import pytest
+
+from skdpspectral._linalg import flip_signs, top_eigh
+
+
+def symmetric(values, seed=0):
+    rng = np.random.default_rng(seed)
+    q, _ = np.linalg.qr(rng.standard_normal((len(values), len(values))))
+    return q * values @ q.T, q
+
+
+@pytest.mark.parametrize("order", [1, 2, 30, 599, 700])
+@pytest.mark.parametrize("rank", [1, 3])
+def test_agrees_with_the_full_decomposition(order, rank):
+    rank = min(rank, order)
+    rng = np.random.default_rng(order)
+    matrix = rng.standard_normal((order, order))
+    matrix = (matrix + matrix.T) / 2
+    values, vectors = top_eigh(matrix, rank)
+    full_values, full_vectors = np.linalg.eigh(matrix)
+    np.testing.assert_allclose(values, full_values[::-1][:rank], rtol=1e-9, atol=1e-12)
+    expected = flip_signs(full_vectors.T[::-1][:rank])
+    np.testing.assert_allclose(vectors, expected, atol=1e-6)
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(rank), atol=1e-10)
+
+
+@pytest.mark.parametrize("order", [5, 700])
+def test_largest_by_value_and_not_by_modulus(order):
+    """A large negative eigenvalue is noise; its eigenvector must stay out."""
+    values = np.r_[3.0, 2.0, np.zeros(order - 3), -10.0]
+    matrix, q = symmetric(values)
+    found, vectors = top_eigh(matrix, 2)
+    np.testing.assert_allclose(found, [3.0, 2.0], rtol=1e-9)
+    assert np.abs(vectors @ q[:, -1]).max() < 1e-6
+    np.testing.assert_allclose(np.abs(vectors @ q[:, :2]), np.eye(2), atol=1e-6)
+
+
+@pytest.mark.parametrize("order", [5, 700])
+def test_negative_definite_matrices(order):
+    values = -np.arange(1.0, order + 1)
+    matrix, _ = symmetric(values)
+    found, _ = top_eigh(matrix, 2)
+    np.testing.assert_allclose(found, [-1.0, -2.0], rtol=1e-8)
+
+
+def test_zero_matrix():
+    for order in (4, 700):
+        values, vectors = top_eigh(np.zeros((order, order)), 2)
+        np.testing.assert_allclose(values, 0.0, atol=1e-300)
+        np.testing.assert_allclose(vectors @ vectors.T, np.eye(2), atol=1e-10)
+
+
+@pytest.mark.parametrize("order", [10, 700])
+def test_the_same_matrix_gives_the_same_pairs(order):
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((order, order))
+    matrix = matrix + matrix.T
+    first, second = top_eigh(matrix, 2), top_eigh(matrix.copy(order="F"), 2)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_array_equal(first[1], second[1])
+
+
+def test_signs_are_fixed_by_the_largest_entry():
+    vectors = np.array([[0.1, -0.9, 0.2], [0.5, 0.4, -0.3]])
+    flipped = flip_signs(vectors)
+    np.testing.assert_array_equal(flipped, [[-0.1, 0.9, -0.2], [0.5, 0.4, -0.3]])
+    np.testing.assert_array_equal(flip_signs(-vectors), flipped)

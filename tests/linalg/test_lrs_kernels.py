@@ -1,0 +1,777 @@
+"""Kernels of low rank plus sparse regression against loops over users."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from skdpspectral._linalg import linear_model as lrs
+from skdpspectral._linalg.linear_model import local, moments, shared
+from skdpspectral._linalg.linear_model import user_rows as _user_rows
+
+COUNTS = np.tile(np.arange(1, 41), 2)
+N_FEATURES, RANK, SPARSITY = 12, 2, 3
+NO_RIDGES = {"ridge_shared": 0.0, "ridge_sparse": 0.0}
+RIDGES = {"ridge_shared": 3.0, "ridge_sparse": 7.0}
+
+
+class Tasks:
+    """Users with 1 to 40 rows, each twice: data, directions and rules."""
+
+    def __init__(self, counts=COUNTS, noise=0.3, seed=0, **changes):
+        rng = np.random.default_rng(seed)
+        self.counts = np.asarray(counts)
+        self.codes = np.repeat(np.arange(len(self.counts)), self.counts)
+        self.X = rng.standard_normal((len(self.codes), N_FEATURES))
+        self.U = np.linalg.qr(rng.standard_normal((N_FEATURES, RANK)))[0]
+        self.coef = rng.standard_normal((len(self.counts), RANK)) @ self.U.T
+        for own in self.coef:
+            chosen = rng.choice(N_FEATURES, SPARSITY, replace=False)
+            own[chosen] += 2.0 * rng.standard_normal(SPARSITY)
+        self.y = np.einsum("ij,ij->i", self.X, self.coef[self.codes])
+        self.y += noise * rng.standard_normal(len(self.y))
+        self.rules = local.LocalRules(
+            **{
+                "sparsity": SPARSITY,
+                **RIDGES,
+                "prior": np.array([0.5, -1.0]),
+                **changes,
+            }
+        )
+
+    def rows(self):
+        return lrs.UserRows(self.X, self.y, self.codes, len(self.counts))
+
+    def user(self, number):
+        own = self.codes == number
+        return self.X[own], self.y[own]
+
+    def blocks(self):
+        for block in self.rows().blocks():
+            scores = local.shared_scores(block, self.U)
+            yield block, scores, np.square(block.X).sum(axis=1)
+
+
+@pytest.fixture(autouse=True)
+def several_blocks(monkeypatch):
+    """Small blocks, and no warnings of numpy, as within UserRows.map."""
+    monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", 1500)
+    with np.errstate(all="ignore"):
+        yield
+
+
+# -- one user, in plain numpy ----------------------------------------------------------
+
+
+def plain_fit(X, y, U, support, rules):
+    """Penalised least squares on XU and X_S: w, b on S, loss, residual."""
+    rank, k = U.shape[1], len(support)
+    if rules.fixed:
+        sparse = plain_ridge(X[:, support], y - X @ U @ rules.prior, rules.ridge_sparse)
+        weights = rules.prior
+    else:
+        penalty = np.repeat([rules.ridge_shared, rules.ridge_sparse], [rank, k])
+        wanted = np.concatenate([rules.prior, np.zeros(k)])
+        columns = np.hstack([X @ U, X[:, support]])
+        solution = plain_ridge(columns, y, penalty, wanted)
+        weights, sparse = solution[:rank], solution[rank:]
+    residual = y - X @ U @ weights - X[:, support] @ sparse
+    loss = residual @ residual + rules.ridge_sparse * sparse @ sparse
+    loss += rules.ridge_shared * np.square(weights - rules.prior).sum()
+    return weights, sparse, loss, residual
+
+
+def plain_ridge(columns, y, penalty, wanted=0.0):
+    """Minimise |y - Ha|^2 + penalty |a - wanted|^2, by stacked rows."""
+    penalty = np.sqrt(np.broadcast_to(penalty, columns.shape[1]))
+    stacked = np.vstack([columns, np.diag(penalty)])
+    right = np.concatenate([y, penalty * wanted])
+    return np.linalg.lstsq(stacked, right)[0]
+
+
+def plain_gradient(X, residual, beside):
+    """X'e and diag(X'X) beside some columns, by projection of the rows."""
+    if beside.shape[1]:
+        beside = np.linalg.qr(beside)[0]
+    return X.T @ residual, np.square(X - beside @ (beside.T @ X)).sum(axis=0)
+
+
+def plain_step(X, y, U, state, rules, allowed):
+    """Hard-thresholding pursuit once: support, sparse, loss, step -> the same."""
+    support, weights, sparse, loss, step = state
+    residual = y - X @ U @ weights - X[:, support] @ sparse
+    beside = X @ U if not rules.fixed else X[:, :0]
+    gradient, rest = plain_gradient(X, residual, beside)
+    moved = step * gradient / rest
+    moved[support] += sparse
+    chosen = np.argsort(-np.sqrt(rest) * np.abs(moved), kind="stable")[:allowed]
+    new = plain_fit(X, y, U, chosen, rules)
+    if new[2] <= loss * (1 + 1e-10):
+        return chosen, *new[:3], step
+    return support, *plain_fit(X, y, U, support, rules)[:3], step / 2
+
+
+def allowed_for(rules, count):
+    rank = 0 if rules.fixed else len(rules.prior)
+    return int(np.clip((count - rank) // 2, 0, rules.sparsity))
+
+
+def best_feature(X, y, U, support, rules):
+    """The feature that lowers the loss most, by trying all."""
+    others = [j for j in range(X.shape[1]) if j not in support]
+    losses = [plain_fit(X, y, U, [*support, j], rules)[2] for j in others]
+    return others[int(np.argmin(losses))]
+
+
+def plain_matching(X, y, U, rules):
+    support = []
+    for _ in range(allowed_for(rules, len(y))):
+        support.append(best_feature(X, y, U, support, rules))
+    return support
+
+
+def plain_exchange(X, y, U, support, rules):
+    """Take out each feature in turn, and put the best one in."""
+    support = list(support)
+    loss = plain_fit(X, y, U, support, rules)[2]
+    for j in range(len(support)):
+        rest = support.copy()
+        rest[j], rest[-1] = rest[-1], rest[j]
+        rest[-1] = best_feature(X, y, U, rest[:-1], rules)
+        new = plain_fit(X, y, U, rest, rules)[2]
+        if new < loss:
+            support, loss = rest, new
+    return support
+
+
+def assert_fit(fit, i, allowed, expected, count):
+    weights, sparse, loss, residual = expected
+    np.testing.assert_allclose(fit.weights[i], weights, atol=1e-8)
+    np.testing.assert_allclose(fit.sparse[i, :allowed], sparse, atol=1e-8)
+    assert not fit.sparse[i, allowed:].any()
+    np.testing.assert_allclose(fit.loss[i], loss, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(fit.residual[i, :count], residual, atol=1e-8)
+    assert not fit.residual[i, count:].any()
+    assert len(set(fit.support[i])) == fit.support.shape[1]
+
+
+# -- local fits ------------------------------------------------------------------------
+
+SETTINGS = {
+    "ridges": RIDGES,
+    "no ridges": NO_RIDGES,
+    "fixed weights": {**RIDGES, "fixed": True},
+    "fixed weights, no ridges": {**NO_RIDGES, "fixed": True},
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_least_squares(setting):
+    tasks = Tasks(**SETTINGS[setting])
+    rng = np.random.default_rng(1)
+    for block, scores, _ in tasks.blocks():
+        support = np.array(
+            [rng.permutation(N_FEATURES)[:SPARSITY] for _ in range(len(block))]
+        )
+        allowed = tasks.rules.allowed(block.counts)
+        fit = local.least_squares(block, scores, support, allowed, tasks.rules)
+        for i, number in enumerate(block.users):
+            X, y = tasks.user(number)
+            free = 0 if tasks.rules.fixed else RANK
+            if setting.endswith("no ridges") and len(y) <= free + allowed[i]:
+                # Not unique, but exact.
+                np.testing.assert_allclose(fit.residual[i], 0.0, atol=1e-5)
+                continue
+            used = support[i, : allowed[i]]
+            expected = plain_fit(X, y, tasks.U, used, tasks.rules)
+            assert_fit(fit, i, allowed[i], expected, len(y))
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_allowed_nonzeros_are_half_of_the_rows_that_are_left(fixed):
+    rules = local.LocalRules(3, 1.0, 1.0, np.ones(2), fixed)
+    counts = np.arange(1, 41)
+    left = counts - (0 if fixed else 2)
+    expected = [min(3, max(0, rows // 2)) for rows in left]
+    np.testing.assert_array_equal(rules.allowed(counts), expected)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_local_steps(setting):
+    """Five steps in a row, from a start with a wrong support and long steps."""
+    tasks = Tasks(**SETTINGS[setting])
+    halved = 0
+    for block, scores, squares in tasks.blocks():
+        start = np.tile(np.arange(SPARSITY), (len(block), 1))
+        allowed = tasks.rules.allowed(block.counts)
+        fit = local.least_squares(block, scores, start, allowed, tasks.rules)
+        step = np.full(len(block), 3.0)
+        states = {}
+        for i, number in enumerate(block.users):
+            used = np.arange(allowed[i])
+            expected = plain_fit(*tasks.user(number), tasks.U, used, tasks.rules)
+            states[i] = (used, *expected[:3], 3.0)
+        for _ in range(5):
+            before = fit.loss
+            fit, step, _ = local.local_step(
+                block, scores, squares, fit, step, tasks.rules
+            )
+            assert np.all(fit.loss <= before)
+            for i, number in enumerate(block.users):
+                X, y = tasks.user(number)
+                if len(y) < 8:  # nothing allowed, or too few rows to be unique
+                    continue
+                states[i] = plain_step(
+                    X, y, tasks.U, states[i], tasks.rules, allowed[i]
+                )
+                support, _, _, loss, length = states[i]
+                assert set(fit.support[i, : allowed[i]]) == set(support)
+                np.testing.assert_allclose(fit.loss[i], loss, rtol=1e-8)
+                assert step[i] == length
+        halved += np.sum(step < 3.0)
+    assert halved > 0
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_thresholding_pursuit_is_a_run_of_steps(setting):
+    tasks = Tasks(**SETTINGS[setting])
+    for block, scores, squares in tasks.blocks():
+        rules = tasks.rules
+        found = local.thresholding_pursuit(block, scores, squares, rules, 15)
+        allowed = rules.allowed(block.counts)
+        for i, number in enumerate(block.users):
+            X, y = tasks.user(number)
+            if len(y) < 8:
+                continue
+            state = (np.arange(0), *plain_fit(X, y, tasks.U, [], rules)[:3], 1.0)
+            for _ in range(15):
+                state = plain_step(X, y, tasks.U, state, rules, allowed[i])
+            np.testing.assert_allclose(found.loss[i], state[3], rtol=1e-8)
+            assert set(found.support[i, : allowed[i]]) == set(state[0])
+
+
+@pytest.mark.parametrize("sparsity", [1, 3])
+def test_pursuit_takes_up_the_features_that_it_starts_from(sparsity):
+    """The first support, of no feature yet, is written as the first features."""
+    tasks = Tasks(np.full(5, 100), sparsity=sparsity, **NO_RIDGES)
+    tasks.coef[:] = 0.0
+    tasks.coef[:, :sparsity] = np.arange(9.0, 9.0 - sparsity, -1.0)
+    tasks.y = np.vecdot(tasks.X, tasks.coef[tasks.codes])
+    for block, scores, squares in tasks.blocks():
+        squares[:] = squares.mean()
+        fit = local.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
+        np.testing.assert_allclose(fit.loss, 0.0, atol=1e-18)
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1]])
+def test_a_support_at_rest_keeps_its_step(order):
+    """In whatever order it is written: shorter steps could not leave it later."""
+    tasks = Tasks(np.full(20, 40), noise=0.01, **NO_RIDGES)
+    for block, scores, squares in tasks.blocks():
+        rules = tasks.rules
+        best = local.cold_fit(block, scores, squares, rules, 15, 3).support[:, order]
+        allowed = rules.allowed(block.counts)
+        fit = local.least_squares(block, scores, best, allowed, rules)
+        step = np.ones(len(block))
+        new, step, tried = local.local_step(block, scores, squares, fit, step, rules)
+        np.testing.assert_array_equal(step, 1.0)
+        assert len(tried) == 0
+        np.testing.assert_array_equal(np.sort(new.support), np.sort(best))
+
+
+@pytest.mark.parametrize("setting", ["no ridges", "fixed weights, no ridges"])
+def test_matching_pursuit_takes_the_best_feature_each_time(setting):
+    tasks = Tasks(**SETTINGS[setting])
+    for block, scores, squares in tasks.blocks():
+        found = local.matching_pursuit(block, scores, squares, tasks.rules)
+        for i, number in enumerate(block.users):
+            X, y = tasks.user(number)
+            if len(y) < 12:
+                continue
+            expected = plain_matching(X, y, tasks.U, tasks.rules)
+            assert found.support[i].tolist() == expected
+            expected = plain_fit(X, y, tasks.U, expected, tasks.rules)
+            assert_fit(found, i, SPARSITY, expected, len(y))
+
+
+def test_matching_pursuit_starts_from_the_next_best_features():
+    tasks = Tasks(np.full(10, 30), **NO_RIDGES)
+    for block, scores, squares in tasks.blocks():
+        firsts = [
+            local.matching_pursuit(block, scores, squares, tasks.rules, first).support
+            for first in range(N_FEATURES)
+        ]
+        for i, number in enumerate(block.users):
+            X, y = tasks.user(number)
+            losses = [
+                plain_fit(X, y, tasks.U, [j], tasks.rules)[2] for j in range(N_FEATURES)
+            ]
+            expected = np.argsort(losses, kind="stable")
+            assert [support[i, 0] for support in firsts] == expected.tolist()
+
+
+@pytest.mark.parametrize("setting", ["no ridges", "fixed weights, no ridges"])
+def test_exchange_swaps_for_the_best_feature(setting):
+    tasks = Tasks(**SETTINGS[setting])
+    swapped = 0
+    for block, scores, squares in tasks.blocks():
+        start = np.tile(np.arange(SPARSITY), (len(block), 1))
+        allowed = tasks.rules.allowed(block.counts)
+        fit = local.least_squares(block, scores, start, allowed, tasks.rules)
+        found = local.exchange(block, scores, squares, fit, tasks.rules)
+        assert np.all(found.loss <= fit.loss)
+        for i, number in enumerate(block.users):
+            X, y = tasks.user(number)
+            if len(y) < 12:
+                continue
+            expected = plain_exchange(X, y, tasks.U, np.arange(SPARSITY), tasks.rules)
+            assert set(found.support[i]) == set(expected)
+            expected = plain_fit(X, y, tasks.U, found.support[i], tasks.rules)
+            assert_fit(found, i, SPARSITY, expected, len(y))
+            swapped += found.loss[i] < fit.loss[i]
+    assert swapped > 20
+
+
+def best_subset(X, y, U, rules):
+    subsets = itertools.combinations(range(X.shape[1]), rules.sparsity)
+    return min(plain_fit(X, y, U, list(subset), rules)[2] for subset in subsets)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
+    """Against all 220 subsets; with these seeds 58 of 60 users or more."""
+    tasks = Tasks(np.full(60, 14), noise, **NO_RIDGES)
+    optimal, pursuit = 0, 0
+    for block, scores, squares in tasks.blocks():
+        found = local.cold_fit(block, scores, squares, tasks.rules, 15, 3)
+        plain = local.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
+        assert np.all(found.loss <= plain.loss)
+        for i, number in enumerate(block.users):
+            bound = best_subset(*tasks.user(number), tasks.U, tasks.rules)
+            assert found.loss[i] >= bound * (1 - 1e-9) - 1e-18
+            optimal += found.loss[i] <= bound * (1 + 1e-9) + 1e-18
+            pursuit += plain.loss[i] <= bound * (1 + 1e-9) + 1e-18
+    assert optimal >= 58
+    assert pursuit < optimal
+
+
+KERNELS = {
+    "pursuit": lambda block, *a: local.thresholding_pursuit(block, *a, 15),
+    "matching": local.matching_pursuit,
+    "cold fit": lambda block, *a: local.cold_fit(block, *a, 15, 3),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("setting", ["ridges", "fixed weights, no ridges"])
+def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
+    """Privacy rests on it: no user's numbers depend on who else is there."""
+    tasks = Tasks(**SETTINGS[setting])
+    for block, scores, squares in tasks.blocks():
+        together = KERNELS[kernel](block, scores, squares, tasks.rules)
+        found = moments.user_moments(block, scores, together)
+        vectors = [np.concatenate(v) for v in zip(*found, strict=True)]
+        for i in range(len(block)):
+            alone = block.take([i])
+            own = local.shared_scores(alone, tasks.U)
+            fit = KERNELS[kernel](alone, own, squares[[i]], tasks.rules)
+            for name, value in vars(fit).items():
+                assert value[0].tobytes() == getattr(together, name)[i].tobytes(), name
+            (answer,) = moments.user_moments(alone, own, fit)
+            for vector, whole in zip(answer, vectors, strict=True):
+                assert vector[0].tobytes() == whole[i].tobytes()
+
+
+@pytest.mark.parametrize("k", [1, 3, 8, 9, 12])
+def test_largest(k):
+    values = np.random.default_rng(0).integers(0, 50, (30, 12)).astype(float)
+    values += np.linspace(0, 0.1, 12)  # no ties
+    expected = np.argsort(-values, axis=1)[:, :k]
+    np.testing.assert_array_equal(local.largest(values, k), expected)
+    tied = local.largest(np.zeros((5, 12)), k)
+    assert all(len(set(row)) == k for row in tied.tolist())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 13, 40])
+def test_solve_each_against_one_at_a_time(size):
+    rng = np.random.default_rng(0)
+    units = np.logspace(-8, 8, size)
+    half = rng.standard_normal((20, size, 2 * size)) * units[:, None]
+    gram = half @ half.transpose(0, 2, 1)
+    wanted = rng.standard_normal((20, size, 2)) / units[:, None]
+    found = local.solve_each(gram, gram @ wanted)
+    np.testing.assert_allclose(found * units[:, None], wanted * units[:, None], 1e-5)
+
+
+def test_solve_each_bears_what_has_no_solution():
+    good = np.eye(2)[None]
+    gram = np.concatenate(
+        [good, 0 * good, good * [1, 0], good * np.inf, good * np.nan, good * 1e-320]
+    )
+    right = np.ones((6, 2, 1))
+    found = local.solve_each(gram, right)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[0, :, 0], 1.0)
+    np.testing.assert_array_equal(found[1], 0.0)
+    np.testing.assert_allclose(found[2, :, 0], [1.0, 0.0])
+    np.testing.assert_array_equal(found[3:], 0.0)
+    assert local.solve_each(np.empty((3, 0, 0)), np.empty((3, 0, 1))).shape == (3, 0, 1)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_solve_each_of_equal_columns(size):
+    """Any of the solutions will do; predictions are the same for all."""
+    gram = np.ones((3, size, size)) * np.array([1e-200, 1.0, 1e200])[:, None, None]
+    found = local.solve_each(gram, gram[:, :, :1])
+    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-3)
+
+
+def symmetric(n, size, seed=0):
+    A = np.random.default_rng(seed).standard_normal((n, size, size))
+    return A + A.transpose(0, 2, 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_packing_is_an_isometry_with_an_inverse(size):
+    A, B = symmetric(4, size), symmetric(4, size, 1)
+    packed = shared.pack_symmetric(A)
+    assert packed.shape == (4, moments.n_packed(size))
+    np.testing.assert_allclose(shared.unpack_symmetric(packed, size), A, atol=1e-15)
+    inner = np.vecdot(packed, shared.pack_symmetric(B))
+    np.testing.assert_allclose(inner, np.einsum("nij,nij->n", A, B), atol=1e-12)
+
+
+def plain_curvature(tasks, weights, share=1.0):
+    total = np.zeros((RANK * N_FEATURES,) * 2)
+    for number, w in enumerate(weights):
+        X, _ = tasks.user(number)
+        total += np.kron(np.outer(w, w), X.T @ X) * share
+    return total
+
+
+def weights_of(tasks, seed=3):
+    return np.random.default_rng(seed).standard_normal((len(tasks.counts), RANK))
+
+
+def test_curvature_matrix_of_packed_sums():
+    tasks, total = Tasks(), 0.0
+    weights = weights_of(tasks)
+    for block, _, _ in tasks.blocks():
+        outer = shared.packed_outer(weights[block.users])
+        total = total + outer.T @ shared.packed_grams(block)
+    found = shared.curvature_matrix(total, RANK, N_FEATURES)
+    np.testing.assert_allclose(found, plain_curvature(tasks, weights), atol=1e-9)
+
+
+# -- the shared step -------------------------------------------------------------------
+
+
+def plain_change(tasks, weights, residual):
+    """D that minimises sum_i |e_i - X_i D w_i|^2, as one least-squares problem."""
+    design = tasks.X[:, :, None] * weights[tasks.codes][:, None, :]
+    flat = design.transpose(0, 2, 1).reshape(len(tasks.y), -1)
+    solution = np.linalg.lstsq(flat, residual)[0]
+    return solution.reshape(RANK, N_FEATURES).T
+
+
+@pytest.mark.parametrize("solver", ["direct", "cached", "auto"])
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_shared_step_is_least_squares(solver, n_jobs):
+    tasks = Tasks()
+    weights = weights_of(tasks)
+    gradient = tasks.X.T @ (tasks.y[:, None] * weights[tasks.codes])
+    step = shared.SharedStep(tasks.rows(), solver, n_jobs)
+    expected = plain_change(tasks, weights, tasks.y)
+    np.testing.assert_allclose(step(weights, gradient), expected, rtol=1e-7)
+    # A second time, from what is cached.
+    np.testing.assert_allclose(step(weights, gradient), expected, rtol=1e-7)
+
+
+def test_conjugate_gradients_come_to_the_same_point():
+    tasks = Tasks()
+    weights, U = weights_of(tasks), np.zeros((N_FEATURES, RANK))
+    step = shared.SharedStep(tasks.rows(), "cg")
+    losses = []
+    for _ in range(40):
+        fitted = np.vecdot(tasks.X @ U, weights[tasks.codes])
+        residual = tasks.y - fitted
+        losses.append(residual @ residual)
+        U += step(weights, tasks.X.T @ (residual[:, None] * weights[tasks.codes]))
+    np.testing.assert_allclose(U, plain_change(tasks, weights, tasks.y), rtol=1e-8)
+    assert np.all(np.diff(losses) <= 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "solver"), [(12, "cached"), (24, "cached"), (25, "cg")]
+)
+def test_auto_solver(n_features, solver):
+    X = np.ones((4, n_features))
+    rows = lrs.UserRows(X, np.ones(4), np.arange(4), 4)
+    assert shared.SharedStep(rows, "auto").solver == solver
+
+
+def test_auto_solver_keeps_no_grams_beyond_its_memory(monkeypatch):
+    monkeypatch.setattr(shared, "_KEPT_GRAM_NUMBERS", 100)
+    assert shared.SharedStep(Tasks().rows(), "auto").solver == "cg"
+
+
+@pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
+def test_a_shared_step_without_weights_or_rows_is_finite(solver):
+    tasks = Tasks()
+    step = shared.SharedStep(tasks.rows(), solver)
+    zeros = np.zeros((len(tasks.counts), RANK))
+    change = step(zeros, np.zeros((N_FEATURES, RANK)))
+    np.testing.assert_array_equal(change, 0.0)
+    nothing = step(zeros[:, :0], np.zeros((N_FEATURES, 0)))
+    assert nothing.shape == (N_FEATURES, 0)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_positive_qr(rank):
+    U = np.random.default_rng(0).standard_normal((6, rank))
+    Q, R = shared.positive_qr(U)
+    np.testing.assert_allclose(Q @ R, U, atol=1e-14)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(rank), atol=1e-14)
+    assert np.all(np.diagonal(R) > 0)
+    np.testing.assert_array_equal(R, np.triu(R))
+
+
+# -- what users contribute -------------------------------------------------------------
+
+
+def test_user_moments(monkeypatch):
+    monkeypatch.setattr(moments, "_PART_NUMBERS", 1000)
+    tasks = Tasks()
+    for block, scores, squares in tasks.blocks():
+        fit = local.thresholding_pursuit(block, scores, squares, tasks.rules, 5)
+        found = list(moments.user_moments(block, scores, fit))
+        curvatures, gradients = (np.concatenate(v) for v in zip(*found, strict=True))
+        for i, number in enumerate(block.users):
+            X, y = tasks.user(number)
+            w, b = fit.weights[i], np.zeros(N_FEATURES)
+            b[fit.support[i]] = fit.sparse[i]
+            expected = np.kron(np.outer(w, w), X.T @ X / len(y))
+            packed = curvatures[i].reshape(moments.n_packed(RANK), -1)
+            matrix = shared.curvature_matrix(packed, RANK, N_FEATURES)
+            np.testing.assert_allclose(matrix, expected, atol=1e-9)
+            norm = np.linalg.norm(curvatures[i])
+            np.testing.assert_allclose(norm, np.linalg.norm(expected), rtol=1e-12)
+            expected = np.outer(w, X.T @ (y - X @ b) / len(y)).ravel()
+            np.testing.assert_allclose(gradients[i], expected, atol=1e-8)
+
+
+def test_start_moments_have_unit_norm_whatever_the_size():
+    tasks = Tasks()
+    for size in (1e-200, 1.0, 1e100):
+        tasks.y *= size
+        for block, _, _ in tasks.blocks():
+            packed = moments.start_moments(block)
+            matrices = shared.unpack_symmetric(packed, N_FEATURES)
+            for i, number in enumerate(block.users):
+                X, y = tasks.user(number)
+                s = X.T @ (y / np.abs(y).max())
+                expected = np.outer(s, s) / (s @ s)
+                np.testing.assert_allclose(matrices[i], expected, atol=1e-12)
+        tasks.y /= size
+
+
+def test_start_moments_of_nothing_are_zero():
+    block = lrs.Block(np.ones((2, 3, 4)), np.zeros((2, 3)), np.full(2, 3), np.arange(2))
+    np.testing.assert_array_equal(moments.start_moments(block), 0.0)
+    block.y[0] = np.inf
+    assert not moments.start_moments(block).any()
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+def test_leading_directions_are_those_of_the_largest_values(rank):
+    values = np.array([3.0, -9.0, 2.0, 1.0])
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+    packed = shared.pack_symmetric(((Q * values) @ Q.T)[None])[0]
+    found = moments.leading_directions(packed, rank, 4)
+    overlap = np.abs(found.T @ Q[:, [0, 2, 3][:rank]])
+    np.testing.assert_allclose(overlap, np.eye(rank), atol=1e-12)
+
+
+def test_solve_moments_is_least_squares():
+    """From exact sums, U of noise-free targets comes back."""
+    tasks = Tasks()
+    weights = weights_of(tasks)
+    U = np.random.default_rng(4).standard_normal((N_FEATURES, RANK))
+    curvature = plain_curvature(tasks, weights)
+    gradient = curvature @ U.T.ravel()
+    packed = 0.0
+    for block, _, _ in tasks.blocks():
+        outer = shared.packed_outer(weights[block.users])
+        packed = packed + outer.T @ shared.packed_grams(block)
+    total = np.concatenate([packed.ravel(), gradient])
+    found = moments.solve_moments(total, RANK, N_FEATURES, 0.0)
+    np.testing.assert_allclose(found, U, rtol=1e-8)
+
+
+def test_solve_moments_floors_the_curvature():
+    """Directions of little or negative curvature count as if they had the floor."""
+    values = np.array([4.0, 0.5, -3.0])
+    packed = shared.pack_symmetric(np.diag(values)[None])[0]
+    total = np.concatenate([packed, np.ones(3)])
+    found = moments.solve_moments(total, 1, 3, 2.0)
+    np.testing.assert_allclose(found[:, 0], [0.25, 0.5, 0.5])
+    found = moments.solve_moments(0 * total, 1, 3, 0.0)
+    np.testing.assert_array_equal(found, 0.0)
+
+
+def test_sums_on_a_grid_do_not_depend_on_the_order():
+    vectors = np.random.default_rng(0).standard_normal((1000, 4))
+    grid = 2.0**-30
+    total = moments.sum_on_grid(vectors, grid)
+    parts = [moments.sum_on_grid(part, grid) for part in np.array_split(vectors, 7)]
+    np.testing.assert_array_equal(sum(parts), total)
+    np.testing.assert_array_equal(moments.sum_on_grid(vectors[::-1], grid), total)
+    np.testing.assert_allclose(total * grid, vectors.sum(axis=0), atol=1000 * grid)
+
+
+def test_row_norms():
+    vectors = np.array([[3.0, 4.0], [np.nan, 1.0], [np.inf, 0.0], [0.0, 0.0]])
+    found = moments.row_norms(vectors)
+    np.testing.assert_array_equal(found, [5.0, np.inf, np.inf, 0.0])
+
+
+# -- starts and alternation ------------------------------------------------------------
+
+
+def plain_spectral_start(tasks, rules):
+    total = np.zeros((N_FEATURES, N_FEATURES))
+    nothing = np.zeros((N_FEATURES, 0))
+    alone = local.LocalRules(SPARSITY, 0.0, rules.ridge_sparse, np.zeros(0))
+    for number in range(len(tasks.counts)):
+        X, y = tasks.user(number)
+        allowed = allowed_for(alone, len(y))
+        state = (np.arange(0), *plain_fit(X, y, nothing, [], alone)[:3], 1.0)
+        for _ in range(15):
+            state = plain_step(X, y, nothing, state, alone, allowed)
+        s = X.T @ (y - X[:, state[0]] @ state[2]) / len(y)
+        total += np.outer(s, s)
+    return np.linalg.eigh(total)[1][:, ::-1][:, :RANK]
+
+
+def alternation(tasks, **options):
+    options = {"shrink": False, **options}
+    return lrs.Alternation(tasks.rows(), tasks.rules, **options)
+
+
+def distance(U, V):
+    return np.linalg.norm(U - V @ (V.T @ U))
+
+
+@pytest.mark.parametrize("ridges", [RIDGES, NO_RIDGES], ids=["ridges", "no ridges"])
+def test_spectral_start(ridges):
+    tasks = Tasks(**ridges)
+    found = alternation(tasks).start("spectral")
+    assert distance(found, plain_spectral_start(tasks, tasks.rules)) < 1e-6
+    np.testing.assert_allclose(found.T @ found, np.eye(RANK), atol=1e-12)
+
+
+def test_moment_start():
+    tasks = Tasks()
+    found = alternation(tasks).start("moments")
+    moment = (tasks.X * np.square(tasks.y)[:, None]).T @ tasks.X
+    expected = np.linalg.eigh(moment)[1][:, ::-1][:, :RANK]
+    assert distance(found, expected) < 1e-9
+
+
+def test_start_of_fixed_weights_is_least_squares_over_all_rows():
+    tasks = Tasks(prior=np.ones(1), fixed=True)
+    found = alternation(tasks).start("spectral")
+    expected = np.linalg.lstsq(tasks.X, tasks.y)[0]
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-8)
+
+
+def test_start_from_an_array():
+    tasks = Tasks()
+    assert alternation(tasks).start(tasks.U) is tasks.U
+
+
+def quiet(iteration, move):
+    return False
+
+
+@pytest.mark.parametrize(
+    "setting", [{**RIDGES, "sparsity": 0}, NO_RIDGES], ids=["ridges", "sparse"]
+)
+def test_solvers_have_one_fixed_point(setting):
+    """From one start, until U is at rest, whichever way it is improved."""
+    tasks = Tasks(np.full(40, 30), 0.05, prior=np.zeros(RANK), **setting)
+    found = {}
+    for solver in ("direct", "cached", "cg"):
+        alternating = alternation(tasks, solver=solver)
+        U, _, converged = alternating.fit(tasks.U, 200, 1e-12, quiet)
+        assert converged
+        found[solver] = U, alternating.users.loss.sum()
+    # With penalties of w, U at rest still stretches, by a step of the solver's own.
+    for solver in ("cached", "cg") if "sparsity" not in setting else ("cached",):
+        assert distance(found[solver][0], found["direct"][0]) < 1e-8
+        np.testing.assert_allclose(found[solver][1], found["direct"][1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["cached", "cg"])
+def test_penalties_do_not_keep_supports_from_coming_to_rest(solver):
+    """Supports that are better at each other's U must not alternate for ever."""
+    tasks = Tasks(np.full(40, 30), 0.05, prior=np.zeros(RANK), **RIDGES)
+    alternating = alternation(tasks, solver=solver)
+    _, _, converged = alternating.fit(tasks.U, 100, 1e-9, quiet)
+    assert converged
+
+
+@pytest.mark.parametrize("solver", ["direct", "cg"])
+def test_the_total_loss_falls_from_step_to_step(solver):
+    tasks = Tasks(np.full(60, 15), noise=0.5, **NO_RIDGES)
+    alternating, losses = alternation(tasks, solver=solver), []
+
+    def note(iteration, move):
+        losses.append(alternating.users.loss.sum())
+
+    # Until the first repair, which evaluates some users at a newer U than others.
+    alternating.fit(tasks.U, 9, 0.0, note)
+    assert len(losses) == 9
+    assert np.all(np.diff(losses) <= 1e-9 * losses[0])
+    assert losses[-1] < 0.99 * losses[0]
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_a_true_answer_of_progress_stops(n_jobs):
+    tasks = Tasks()
+    alternating = alternation(tasks, n_jobs=n_jobs)
+    _, n_iter, converged = alternating.fit(tasks.U, 30, 0.0, lambda i, move: i == 4)
+    assert n_iter == 4
+    assert not converged
+
+
+def test_weights_turn_with_directions():
+    """w takes up R of QR: predictions stay, at any U."""
+    tasks = Tasks(np.full(40, 20), **NO_RIDGES)
+    alternating = alternation(tasks)
+    U = alternating.start("spectral")
+    gradient = alternating._local_steps(U)
+    step = alternating._shared_step(alternating.users.weights, gradient)
+    before = alternating.users.weights @ (U + step).T
+    turned, _ = alternating._move(U, gradient)
+    np.testing.assert_allclose(alternating.users.weights @ turned.T, before, atol=1e-9)
+
+
+def test_coefficients_of_users():
+    users = lrs.UserParameters.zeros(2, 1, 2)
+    users.weights[:], users.support[:] = [[2.0], [3.0]], [[0, 2], [1, 2]]
+    users.sparse[:] = [[1.0, 0.0], [5.0, 7.0]]
+    found = users.coefficients(np.array([[1.0], [0.0], [1.0]]))
+    np.testing.assert_array_equal(found, [[3.0, 0.0, 2.0], [3.0, 5.0, 10.0]])
+
+
+def test_fit_users_is_the_cold_fit_of_everybody():
+    tasks = Tasks()
+    users = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules)
+    for block, scores, squares in tasks.blocks():
+        fit = local.cold_fit(block, scores, squares, tasks.rules, 15, 3)
+        assert users.sparse[block.users].tobytes() == fit.sparse.tobytes()
+        assert users.weights[block.users].tobytes() == fit.weights.tobytes()
+    threads = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules, 2)
+    for name, value in vars(users).items():
+        assert value.tobytes() == getattr(threads, name).tobytes()

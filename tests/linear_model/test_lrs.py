@@ -1,0 +1,921 @@
+"""LRSRegressor: predictions by user, routing, searches, what is handed on."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_score,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.utils import estimator_html_repr
+
+from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
+from skdpspectral._linalg.linear_model import user_rows as _user_rows
+from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.model_selection._per_user import PerUserKFold
+
+N_USERS, N_FEATURES = 12, 5
+# With epsilon=None, and whatever else a test is not about.
+EXACT = {"epsilon": None, "sparsity": 1, "tol": 1e-2}
+quiet = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*without privacy:skdpspectral.PrivacyLeakWarning"
+)
+
+
+@pytest.fixture
+def data():
+    return make_low_rank_sparse_tasks(
+        N_USERS,
+        12,
+        N_FEATURES,
+        sparsity=1,
+        intercept_scale=2.0,
+        noise=0.1,
+        shuffle=True,
+        random_state=0,
+    )
+
+
+@pytest.fixture
+def table(data):
+    """X with the users in its first column."""
+    X, y, users = data
+    return np.column_stack([users, X]), y
+
+
+def fitted(data, **parameters):
+    X, y, users = data
+    return LRSRegressor(**{**EXACT, **parameters}).fit(X, y, users=users)
+
+
+def assert_same_public(first, second):
+    first, second = first._public_state(), second._public_state()
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name], err_msg=name)
+
+
+# -- one fit ---------------------------------------------------------------------------
+
+SETTINGS = {
+    "default": {},
+    "no privacy": {"epsilon": None},
+    "one direction": {"sparsity": 0},
+    "sparse alone": {"rank": 0},
+    "nothing": {"rank": 0, "sparsity": 0},
+    "fixed weights": {"shared_weights": "fixed"},
+    "rank above d": {"rank": 50},
+    "sparsity above d": {"sparsity": 50},
+    "no intercept": {"fit_intercept": False},
+    "no penalties": {"ridge_shared": 0, "ridge_sparse": 0},
+    "infinite penalties": {"ridge_shared": 1e60, "ridge_sparse": 1e60},
+    "random start": {"init": "random"},
+    "one release": {"n_releases": 1},
+    "one release of moments": {"n_releases": 1, "init": "random"},
+    "public clips": {"clip_curvature": 1.0, "clip_gradient": 1.0},
+    "replace-one": {"neighbours": "replace-one"},
+    "public scale": {"scale": np.arange(1.0, 1.0 + N_FEATURES)},
+    "tiny budget": {"epsilon": 1e-6},
+    "huge budget": {"epsilon": 1e8},
+}
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_attributes(data, setting, private):
+    X, y, users = data
+    parameters = SETTINGS[setting]
+    if not private:
+        parameters = {**parameters, "epsilon": None}
+    model = LRSRegressor(**parameters)
+    assert model.fit(X, y, users=users) is model
+    rank = min(parameters.get("rank", 1), N_FEATURES)
+    private = private and setting != "no privacy"
+    assert model.components_.shape == (rank, N_FEATURES)
+    assert model.weights_.shape == (rank,)
+    np.testing.assert_allclose(model.coef_, model.weights_ @ model.components_)
+    assert type(model.intercept_) is float
+    assert model.scale_.shape == (N_FEATURES,)
+    assert model.n_features_in_ == N_FEATURES
+    assert model.privacy_.private == private
+    assert type(model.n_iter_) is int
+    if setting != "fixed weights":
+        scaled = model.components_ * model.scale_
+        np.testing.assert_allclose(scaled @ scaled.T, np.eye(rank), atol=1e-9)
+    if private:
+        np.testing.assert_array_equal(model.weights_, float(setting == "fixed weights"))
+        assert model.intercept_ == 0.0
+        assert model.n_iter_ == (model.n_releases if rank else 1)
+        expected = parameters.get("scale", np.ones(N_FEATURES))
+        np.testing.assert_array_equal(model.scale_, expected)
+        assert model.privacy_ == model.privacy_plan(N_FEATURES)
+    predictions = model.predict(X, users=users)
+    assert predictions.shape == y.shape
+    assert predictions.dtype == np.float64
+    assert np.isfinite(predictions).all()
+    for user in range(N_USERS):
+        own = users == user
+        expected = X[own] @ model.get_coef(user) + model.get_intercept(user)
+        np.testing.assert_allclose(predictions[own], expected, atol=1e-9)
+    unknown = model.predict(X, users=users + 1000)
+    np.testing.assert_allclose(unknown, X @ model.coef_ + model.intercept_, atol=1e-9)
+
+
+def test_capped_ranks_and_sparsities_are_those_of_the_features(data):
+    X, _, users = data
+    for name in ("rank", "sparsity"):
+        wide = fitted(
+            data,
+            **{name: 50, "init": np.eye(N_FEATURES)[: 50 if name == "rank" else 1]},
+        )
+        capped = fitted(data, **{name: N_FEATURES, "init": wide.init})
+        assert_same_public(wide, capped)
+        np.testing.assert_array_equal(
+            wide.predict(X, users=users), capped.predict(X, users=users)
+        )
+
+
+def test_intercepts_are_of_the_users_and_zero_without(data):
+    X, y, users = data
+    model = fitted(data)
+    assert model.score(X, y, users=users) > fitted(data, fit_intercept=False).score(
+        X, y, users=users
+    )
+    for user in range(N_USERS):
+        own = users == user
+        residual = y[own] - model.predict(X[own], users=users[own])
+        assert abs(residual.mean()) < 1e-10
+    plain = fitted(data, fit_intercept=False)
+    assert plain.intercept_ == plain.get_intercept(3) == 0.0
+
+
+def test_a_shift_of_features_changes_intercepts_alone(data):
+    X, y, users = data
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    moved = LRSRegressor(noise_seed=0).fit(X + 8.0, y - 64.0, users=users)
+    np.testing.assert_allclose(moved.components_, model.components_, atol=1e-9)
+    np.testing.assert_allclose(
+        moved.predict(X + 8.0, users=users),
+        model.predict(X, users=users) - 64,
+        atol=1e-9,
+    )
+
+
+def test_units_of_features_make_no_difference_without_privacy(data):
+    X, y, users = data
+    units = np.array([1e-3, 1.0, 1e3, 8.0, 1e-6])
+    model, other = fitted(data), fitted((X * units, y, users))
+    np.testing.assert_allclose(
+        other.predict(X * units, users=users), model.predict(X, users=users), rtol=1e-6
+    )
+    np.testing.assert_allclose(other.scale_, model.scale_ * units)
+    np.testing.assert_allclose(other.get_coef(3) * units, model.get_coef(3), rtol=1e-5)
+
+
+def test_public_scales_are_units(data):
+    X, y, users = data
+    units = np.array([1e-3, 1.0, 1e3, 8.0, 1e-6])
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, scale=units).fit(X * units, y, users=users)
+    np.testing.assert_allclose(
+        other.predict(X * units, users=users), model.predict(X, users=users), rtol=1e-6
+    )
+    units[:] = 7.0
+    np.testing.assert_allclose(other.scale_, [1e-3, 1.0, 1e3, 8.0, 1e-6], rtol=1e-15)
+
+
+def test_all_rows_are_of_one_user_without_users(data):
+    X, y, _ = data
+    model = LRSRegressor(**EXACT).fit(X, y)
+    one = LRSRegressor(**EXACT).fit(X, y, users=["me"] * len(y))
+    np.testing.assert_array_equal(
+        model.predict(X), one.predict(X, users=["me"] * len(y))
+    )
+    np.testing.assert_array_equal(model.get_coef(), one.get_coef("me"))
+    assert model.get_intercept() == one.get_intercept("me")
+    assert model.score(X, y) == one.score(X, y, users=["me"] * len(y))
+
+
+def test_more_sparsity_fits_better_and_shared_directions_help(data):
+    X, y, users = data
+    scores = {
+        (rank, sparsity): fitted(
+            data, rank=rank, sparsity=sparsity, ridge_shared=0.1, ridge_sparse=0.1
+        ).score(X, y, users=users)
+        for rank, sparsity in [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2)]
+    }
+    assert scores[0, 0] < scores[1, 0] < scores[1, 1] < scores[1, 2]
+    assert scores[0, 0] < scores[0, 1] < scores[1, 1]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"epsilon": None}, {}, {"init": "random"}], ids=str
+)
+def test_seeds_repeat_a_fit(data, parameters):
+    X, y, users = data
+    first, second = (
+        LRSRegressor(**parameters, tol=0.1, noise_seed=3).fit(X, y, users=users)
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(
+        first.predict(X, users=users), second.predict(X, users=users)
+    )
+    if not first.privacy_.private:
+        return
+    other = LRSRegressor(**parameters, noise_seed=4).fit(X, y, users=users)
+    assert not np.array_equal(first.components_, other.components_)
+
+
+@pytest.mark.parametrize("kept", [0, 1 << 27])
+@pytest.mark.parametrize("parameters", [EXACT, {}, {"rank": 2}], ids=str)
+def test_threads_and_blocks_change_nothing(data, monkeypatch, parameters, kept):
+    X, y, users = data
+    monkeypatch.setattr(_user_rows, "_KEPT_NUMBERS", kept)
+    model = LRSRegressor(**parameters, noise_seed=0).fit(X, y, users=users)
+    # A block a user, and as many tasks.
+    monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", 1)
+    for n_jobs in (None, 2):
+        other = clone(model).set_params(n_jobs=n_jobs).fit(X, y, users=users)
+        predictions = other.predict(X, users=users)
+        if parameters is not EXACT:
+            assert_same_public(model, other)
+            np.testing.assert_array_equal(predictions, model.predict(X, users=users))
+        np.testing.assert_allclose(
+            predictions, model.predict(X, users=users), rtol=1e-9, atol=1e-9
+        )
+
+
+def test_the_order_of_rows_does_not_matter(data):
+    """The sums of a private fit are exact: not even their last bit changes."""
+    X, y, users = data
+    order = np.argsort(users, kind="stable")
+    for parameters in ({"noise_seed": 0}, EXACT):
+        one = LRSRegressor(**parameters).fit(X, y, users=users)
+        two = LRSRegressor(**parameters).fit(X[order], y[order], users=users[order])
+        compare = (
+            np.testing.assert_array_equal
+            if one.privacy_.private
+            else np.testing.assert_allclose
+        )
+        compare(one.components_, two.components_)
+        for user in range(N_USERS):
+            compare(one.get_coef(user), two.get_coef(user))
+
+
+def test_predictions_are_linear_in_the_features(data):
+    X, _, users = data
+    model = fitted(data)
+    at_zero = model.predict(0 * X, users=users)
+    linear = model.predict(X, users=users) - at_zero
+    np.testing.assert_allclose(
+        model.predict(2 * X + X[::-1], users=users) - at_zero,
+        2 * linear + model.predict(X[::-1], users=users) - at_zero,
+        atol=1e-9,
+    )
+    expected = [model.get_intercept(user) for user in users]
+    np.testing.assert_allclose(at_zero, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_predictions_by_parts(data, monkeypatch, size):
+    import skdpspectral.linear_model._personal_models as module
+
+    X, _, users = data
+    model = fitted(data)
+    expected = model.predict(X, users=users)
+    monkeypatch.setattr(module, "_PART_NUMBERS", size)
+    np.testing.assert_allclose(model.predict(X, users=users), expected, rtol=1e-13)
+    np.testing.assert_allclose(
+        model.predict(X[5:6], users=users[5:6]), expected[5:6], rtol=1e-13
+    )
+
+
+def test_score_is_r2_with_weights(data):
+    X, y, users = data
+    model = fitted(data)
+    predictions = model.predict(X, users=users)
+    assert model.score(X, y, users=users) == r2_score(y, predictions)
+    weights = np.linspace(0, 1, len(y))
+    assert model.score(X, y, weights, users=users) == r2_score(
+        y, predictions, sample_weight=weights
+    )
+    assert model.score(X, y, sample_weight=weights, users=users) == model.score(
+        X, y, weights, users=users
+    )
+
+
+# -- convergence, progress -------------------------------------------------------------
+
+
+def test_convergence_is_said(data):
+    with pytest.warns(ConvergenceWarning, match=r"1 iterations; .*max_iter or tol"):
+        model = fitted(data, tol=0.0, max_iter=1)
+    assert model.n_iter_ == 1
+    loose = fitted(data, tol=1e9)
+    assert loose.n_iter_ == 1
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("shrink_to_mean", [True, False])
+def test_the_default_converges(noise, shrink_to_mean):
+    X, y, users = make_low_rank_sparse_tasks(
+        100, 30, 10, sparsity=2, noise=noise, random_state=0
+    )
+    model = LRSRegressor(epsilon=None, shrink_to_mean=shrink_to_mean)
+    assert model.fit(X, y, users=users).n_iter_ < 50
+
+
+def test_a_private_fit_makes_its_releases_whatever_the_tolerance(data):
+    X, y, users = data
+    model = LRSRegressor(tol=1e9, max_iter=1, n_releases=4, noise_seed=0)
+    assert model.fit(X, y, users=users).n_iter_ == 4
+    other = clone(model).set_params(tol=0.0, max_iter=99).fit(X, y, users=users)
+    assert_same_public(model, other)
+
+
+IGNORED = {
+    "tol": 0.5,
+    "max_iter": 3,
+    "shrink_to_mean": False,
+    "u_solver": "cg",
+    "scale": False,
+    "verbose": 1,
+}
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_parameters_of_the_exact_fit_change_no_private_one(data, name):
+    X, y, users = data
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, **{name: IGNORED[name]})
+    assert_same_public(model, other.fit(X, y, users=users))
+
+
+def test_verbose_prints_a_line_a_step(data, capsys):
+    model = fitted(data, verbose=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == model.n_iter_
+    assert lines[0].startswith("[LRSRegressor] step 1 of 50: moved by ")
+    X, y, users = data
+    LRSRegressor(verbose=2, n_releases=3).fit(X, y, users=users)
+    lines = capsys.readouterr().out.splitlines()
+    # Nothing of the data: the number of the release alone.
+    assert lines == [f"[LRSRegressor] step {i} of 3" for i in (1, 2, 3)]
+    fitted(data)
+    assert not capsys.readouterr().out
+
+
+class Recorder:
+    """A callback that keeps what it is shown, and would stop a fit."""
+
+    def __init__(self, stop_at=None, error=None):
+        self.stop_at, self.error = stop_at, error
+        self.shown, self.steps = [], 0
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, *, X=None, y=None, metadata=None):
+        self.shown.append((estimator, X, y, metadata))
+
+    def on_fit_task_end(self, estimator, context, *, X=None, y=None, metadata=None):
+        self.shown.append((estimator, X, y, metadata))
+        self.steps += context.task_name == "step"
+        if self.error is not None:
+            raise self.error
+        return self.steps == self.stop_at
+
+
+def recorded(data, recorder, **parameters):
+    pytest.importorskip("sklearn.callback")
+    X, y, users = data
+    model = LRSRegressor(**parameters).set_callbacks(recorder)
+    return model.fit(X, y, users=users)
+
+
+def test_callbacks_see_the_steps_of_an_exact_fit(data):
+    recorder = Recorder()
+    model = recorded(data, recorder, **EXACT)
+    assert recorder.steps == model.n_iter_
+    assert len(recorder.shown) == 2 * (model.n_iter_ + 1)  # the fit itself, too
+    for estimator, X, y, _ in recorder.shown:
+        assert estimator is model
+        assert X is data[0]
+        np.testing.assert_array_equal(y, data[1])
+
+
+def test_callbacks_stop_an_exact_fit(data):
+    with pytest.warns(ConvergenceWarning, match="2 iterations"):
+        model = recorded(data, Recorder(2), epsilon=None, tol=0.0)
+    assert model.n_iter_ == 2
+
+
+@pytest.mark.parametrize("parameters", [EXACT, {}], ids=["exact", "private"])
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, KeyboardInterrupt])
+def test_errors_of_callbacks_come_through(data, error, parameters):
+    with pytest.raises(error, match="mine"):
+        recorded(data, Recorder(error=error("mine")), **parameters)  # awaits fix
+
+
+def test_callbacks_see_nothing_of_a_private_fit_and_cannot_stop_it(data):
+    recorder, accountant = Recorder(2), PrivacyAccountant()
+    model = recorded(data, recorder, accountant=accountant)
+    assert recorder.steps == model.n_iter_ == 6
+    for estimator, *rows in recorder.shown:
+        assert rows == [None] * 3
+        assert estimator is not model
+        assert estimator.accountant is None
+        assert not estimator._public_state()
+
+
+# -- which users -----------------------------------------------------------------------
+
+
+def test_predictions_need_the_users_of_the_fit(data):
+    X, _, users = data
+    model = fitted(data)
+    with pytest.raises(ValueError, match=r"users.*user_feature"):
+        model.predict(X)
+    with pytest.raises(ValueError, match=r"users.*user_feature"):
+        model.score(X, X[:, 0])
+    alone = LRSRegressor(**EXACT).fit(X, data[1])
+    with pytest.raises(ValueError, match="not to fit"):
+        alone.predict(X, users=users)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_unknown_users_get_the_shared_model(data, private):
+    X, y, users = data
+    model = LRSRegressor(**({} if private else EXACT)).fit(X, y, users=users)
+    mixed = np.where(np.arange(len(y)) % 2, users, users + 1000)
+    predictions = model.predict(X, users=mixed)
+    known = mixed < 1000
+    shared = X @ model.coef_ + model.intercept_
+    np.testing.assert_allclose(predictions[~known], shared[~known], atol=1e-12)
+    own = model.predict(X, users=users)
+    np.testing.assert_allclose(predictions[known], own[known], rtol=1e-12)
+    np.testing.assert_array_equal(model.get_coef(1000), model.coef_)
+    assert model.get_intercept(1000) == model.intercept_
+    if private:
+        np.testing.assert_array_equal(predictions[~known], 0.0)
+
+
+def test_unknown_users_raise_on_demand(data):
+    X, _, users = data
+    model = fitted(data, unknown_user="raise")
+    model.predict(X, users=users)
+    model.get_coef(3)
+    for call in (
+        lambda: model.predict(X, users=users + 1),
+        lambda: model.get_coef(1000),
+        lambda: model.get_intercept(1000),
+    ):
+        with pytest.raises(ValueError, match="not in the fit") as error:
+            call()
+        assert "personalize" in str(error.value)
+        assert "1000" not in str(error.value)
+
+
+def test_coefficients_of_a_user_are_a_copy(data):
+    model = fitted(data)
+    before = model.get_coef(3)
+    model.get_coef(3)[:] = 99.0
+    np.testing.assert_array_equal(model.get_coef(3), before)
+
+
+# -- personalize -----------------------------------------------------------------------
+
+
+def state_of_others(model, but):
+    others = [user for user in range(N_USERS) if user != but]
+    return [(model.get_coef(user), model.get_intercept(user)) for user in others]
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("user", [3, 500])
+def test_personalize_changes_one_user_alone(data, private, user):
+    X, y, users = data
+    with PrivacyAccountant() as accountant:
+        model = LRSRegressor(**({} if private else EXACT)).fit(X, y, users=users)
+        before, shared = state_of_others(model, user), model._public_state()
+        parameters = model.get_params()
+        own = users == 4
+        assert model.personalize(X[own], -y[own], user=user) is model
+    assert len(accountant.ledger) == 1
+    assert model._public_state() is not shared
+    for name, value in shared.items():
+        assert getattr(model, name) is value
+    assert model.get_params() == parameters
+    for (coef, intercept), (coef_now, intercept_now) in zip(
+        before, state_of_others(model, user), strict=True
+    ):
+        np.testing.assert_array_equal(coef, coef_now)
+        assert intercept == intercept_now
+    assert np.linalg.norm(model.get_coef(user) - model.get_coef(4)) > 0.1
+
+
+def test_personalize_gives_a_user_of_the_fit_the_same_model_again(data):
+    """Rows, directions and penalties are the same; only the fit's order may differ."""
+    X, y, users = data
+    model = LRSRegressor(epsilon=100.0, sparsity=1, ridge_sparse=1.0)
+    model.fit(X, y, users=users)
+    before = {user: model.get_coef(user) for user in range(N_USERS)}
+    for user, coef in before.items():
+        own = users == user
+        model.personalize(X[own], y[own], user=user)
+        np.testing.assert_array_equal(model.get_coef(user), coef)
+
+
+@pytest.mark.parametrize("epsilon", [None, np.inf])
+def test_new_users_without_privacy_are_shrunk_to_the_mean_too(data, epsilon):
+    X, y, users = data
+    model = fitted(data, epsilon=epsilon, ridge_shared=1e9)
+    own = users == 3
+    model.personalize(X[own], y[own], user=77)
+    sparse = model.get_coef(77) - model.coef_
+    assert np.sum(np.abs(sparse) > 1e-6) <= 1
+
+
+def test_users_personalize_a_published_copy(data):
+    X, y, users = data
+    model = LRSRegressor(sparsity=1).fit(X, y, users=users)
+    copy = model.publish()
+    np.testing.assert_array_equal(copy.predict(X, users=users), np.zeros(len(y)))
+    np.testing.assert_array_equal(copy.predict(X), np.zeros(len(y)))
+    for user in ("ann", "bob"):
+        own = users == len(user)
+        copy.personalize(X[own], y[own], user=user)
+    both = ["ann", "bob", "eve"] * 4
+    predictions = copy.predict(X[:12], users=both)
+    expected = [
+        x @ copy.get_coef(user) + copy.get_intercept(user)
+        for x, user in zip(X, both[:12], strict=False)
+    ]
+    np.testing.assert_allclose(predictions, expected, atol=1e-12)
+    assert not predictions[2::3].any()
+    own = users == 3
+    model.personalize(X[own], y[own], user=3)
+    np.testing.assert_array_equal(copy.get_coef("ann"), model.get_coef(3))
+
+
+def test_personalize_without_users(data):
+    X, y, users = data
+    own = users == 3
+    model = LRSRegressor(**EXACT, ridge_shared=0.1, ridge_sparse=0.1).fit(X, y)
+    before = model.score(X[own], y[own])
+    model.personalize(X[own], y[own])
+    assert model.score(X[own], y[own]) > max(0.5, before)
+    with pytest.raises(ValueError, match="user was given"):
+        model.personalize(X[own], y[own], user=3)
+    with pytest.raises(ValueError, match="user is missing"):
+        fitted(data).personalize(X[own], y[own])
+
+
+def test_personalize_takes_the_user_from_the_column(table):
+    T, y = table
+    model = LRSRegressor(user_feature=0, **EXACT).fit(T, y)
+    own = T[:, 0] == 3
+    new = T[own].copy()
+    new[:, 0] = 77
+    model.personalize(new, -y[own])
+    expected = T[own, 1:] @ model.get_coef(77) + model.get_intercept(77)
+    np.testing.assert_allclose(model.predict(new), expected, atol=1e-12)
+    model.personalize(new, y[own], user=77)
+    for rows, user in ((T, None), (T, 3), (new, 3)):
+        with pytest.raises(ValueError, match="rows of one user"):
+            model.personalize(rows, np.ones(len(rows)), user=user)
+
+
+@pytest.mark.parametrize("sparsity", [0, 1, 3, 50])
+def test_parameters_that_were_changed_after_the_fit(data, sparsity):
+    """A new user's model has the new sparsity; the others keep theirs."""
+    X, y, users = data
+    own = users == 3
+    model = fitted(data, sparsity=2, ridge_sparse=0.0, ridge_shared=0.0)
+    before = state_of_others(model, 3)
+    expected = fitted(data, sparsity=2, ridge_sparse=0.0, ridge_shared=0.0)
+    with pytest.warns(PrivacyLeakWarning, match="not private"):
+        expected = expected.publish()
+    expected.set_params(sparsity=sparsity).personalize(X[own], y[own], user=77)
+    model.set_params(sparsity=sparsity)
+    for user in (3, 77):
+        model.personalize(X[own], y[own], user=user)
+        np.testing.assert_allclose(model.get_coef(user), expected.get_coef(77))
+    for (coef, _), (coef_now, _) in zip(before, state_of_others(model, 3), strict=True):
+        np.testing.assert_array_equal(coef, coef_now)
+    assert np.isfinite(model.predict(X, users=users)).all()
+
+
+# -- scikit-learn's tools, with a column of users --------------------------------------
+
+
+@quiet
+def test_cross_validation_knows_the_users(table):
+    T, y = table
+    model = LRSRegressor(user_feature=0, **EXACT, ridge_shared=1, ridge_sparse=1)
+    cv = PerUserKFold(3, user_feature=0)
+    scores = cross_val_score(model, T, y, cv=cv)
+    assert scores.min() > 0.8
+    splits = list(cv.split(T))
+    for score, (train, test) in zip(scores, splits, strict=True):
+        expected = clone(model).fit(T[train], y[train]).score(T[test], y[test])
+        assert score == expected
+
+
+@quiet
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_searches_are_charged_for_every_fit(table, n_jobs):
+    T, y = table
+    grid = {"rank": [0, 1], "sparsity": [0, 1]}
+    accountant = PrivacyAccountant(100.0)
+    model = LRSRegressor(user_feature=0, accountant=accountant)
+    search = GridSearchCV(model, grid, cv=3, n_jobs=n_jobs).fit(T, y)
+    assert len(accountant.ledger) == 4 * 3 + 1
+    assert search.best_estimator_.accountant is accountant
+    assert search.predict(T).shape == y.shape
+    with PrivacyAccountant() as block:
+        GridSearchCV(
+            clone(model).set_params(accountant=None), grid, cv=3, n_jobs=n_jobs
+        ).fit(T, y)
+    assert len(block.ledger) == 4 * 3 + 1
+    assert len(accountant.ledger) == 4 * 3 + 1
+
+
+def test_a_search_without_privacy_finds_the_model(table):
+    T, y = table
+    model = LRSRegressor(user_feature=0, **EXACT)
+    grid = {"ridge_sparse": [0.1, 1e6], "sparsity": [0, 1]}
+    search = GridSearchCV(model, grid, cv=PerUserKFold(3, user_feature=0)).fit(T, y)
+    assert search.best_params_ == {"ridge_sparse": 0.1, "sparsity": 1}
+
+
+def test_a_pipeline_keeps_the_column_of_users(table):
+    T, y = table
+    frame = pd.DataFrame(T, columns=["user", *"abcde"])
+    frame["user"] = frame["user"].map(lambda code: f"user {code:.0f}")
+    scaler = ColumnTransformer(
+        [("scale", StandardScaler(), list("abcde"))],
+        remainder="passthrough",
+        verbose_feature_names_out=False,
+    ).set_output(transform="pandas")
+    model = LRSRegressor(user_feature="user", **EXACT)
+    pipeline = make_pipeline(scaler, model).fit(frame, y)
+    assert pipeline.score(frame, y) > 0.5
+    assert pipeline[-1].feature_names_in_.tolist() == [*"abcde", "user"]
+    plain = clone(model).fit(frame, y)
+    # Features are scaled by the model as well, but about zero.
+    assert pipeline.score(frame, y) == pytest.approx(plain.score(frame, y), abs=0.05)
+
+
+@pytest.mark.parametrize("error_score", ["raise", np.nan])
+def test_without_routing_the_error_of_a_cross_validation_helps(data, error_score):
+    X, y, users = data
+    arguments = {"params": {"users": users}, "error_score": error_score, "cv": 3}
+    if error_score == "raise":
+        with pytest.raises(ValueError, match=r"users are missing.*user_feature"):
+            cross_validate(LRSRegressor(**EXACT), X, y, **arguments)
+        return
+    with pytest.warns(UserWarning, match=r"(?s)users are missing.*user_feature"):
+        scores = cross_validate(LRSRegressor(**EXACT), X, y, **arguments)
+    assert np.isnan(scores["test_score"]).all()
+
+
+# -- scikit-learn's tools, with routed users -------------------------------------------
+
+
+@pytest.fixture
+def routing():
+    with sklearn.config_context(enable_metadata_routing=True):
+        yield
+
+
+def requesting(**parameters):
+    model = LRSRegressor(**{**EXACT, **parameters})
+    return (
+        model.set_fit_request(users=True)
+        .set_predict_request(users=True)
+        .set_score_request(users=True)
+    )
+
+
+@quiet
+def test_routed_cross_validation(data, table, routing):
+    X, y, users = data
+    cv = KFold(3, shuffle=True, random_state=0)
+    T, _ = table
+    expected = cross_val_score(LRSRegressor(user_feature=0, **EXACT), T, y, cv=cv)
+    params = {"users": users}
+    scores = cross_val_score(requesting(), X, y, cv=cv, params=params)
+    np.testing.assert_array_equal(scores, expected)
+    found = cross_validate(
+        requesting(), X, y, cv=cv, params=params, return_train_score=True
+    )
+    np.testing.assert_array_equal(found["test_score"], expected)
+    assert np.all(found["train_score"] > 0.5)
+
+
+@quiet
+def test_routed_pipeline(data, routing):
+    X, y, users = data
+    expected = LRSRegressor(**EXACT).fit(X, y, users=users)
+    pipeline = make_pipeline(FunctionTransformer(), requesting())
+    pipeline.fit(X, y, users=users)
+    predictions = pipeline.predict(X, users=users)
+    np.testing.assert_array_equal(predictions, expected.predict(X, users=users))
+    assert pipeline.score(X, y, users=users) == expected.score(X, y, users=users)
+
+
+@quiet
+@pytest.mark.skipif(
+    not hasattr(LRSRegressor, "set_callbacks"),
+    reason="searches of older versions route no users to a pipeline's score",
+)
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_routed_search(data, routing, n_jobs):
+    X, y, users = data
+    accountant = PrivacyAccountant()
+    model = requesting(epsilon=1.0, accountant=accountant)
+    pipeline = make_pipeline(FunctionTransformer(), model)
+    grid = {"lrsregressor__sparsity": [0, 1]}
+    search = GridSearchCV(pipeline, grid, cv=3, n_jobs=n_jobs, error_score="raise")
+    search.fit(X, y, users=users)
+    assert len(accountant.ledger) == 2 * 3 + 1
+    assert search.score(X, y, users=users) <= 1.0
+    assert search.best_estimator_.predict(X, users=users).shape == y.shape
+
+
+def test_users_that_are_not_requested_are_refused(data, routing):
+    X, y, users = data
+    with pytest.raises(ValueError, match="users"):
+        cross_val_score(LRSRegressor(**EXACT), X, y, params={"users": users})
+
+
+# -- what is handed on -----------------------------------------------------------------
+
+
+def test_scores_and_pickles_of_private_models_warn(data):
+    X, y, users = data
+    model = LRSRegressor().fit(X, y, users=users)
+    with pytest.warns(PrivacyLeakWarning, match="no budget accounts for"):
+        model.score(X, y, users=users)
+    with pytest.warns(PrivacyLeakWarning, match="publish"):
+        pickle.dumps(model)
+    # No warning where there is nothing to say.
+    pickle.dumps(model.publish())
+    pickle.dumps(LRSRegressor())
+    model.predict(X, users=users)
+    model.publish().score(X, y, users=users)
+    fitted(data).score(X, y, users=users)
+    pickle.dumps(fitted(data))
+
+
+def test_a_private_fit_without_users_warns_before_it_is_charged(data):
+    """One user's predictions come from all rows: with a budget hardly ever meant."""
+    X, y, users = data
+    accountant = PrivacyAccountant()
+    model = LRSRegressor(accountant=accountant)
+    with pytest.raises(PrivacyLeakWarning, match="one user"):  # warnings are errors
+        model.fit(X, y)
+    assert len(accountant.ledger) == 0
+    with pytest.warns(PrivacyLeakWarning, match="one user") as caught:
+        model.fit(X, y)
+    assert {w.filename for w in caught} == {__file__}
+    # What stays with one user may fit their rows as closely as they like.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(X, y, users=users)
+        model.fit(X, y, users=np.zeros(len(y), dtype=int))
+
+
+def test_warnings_point_to_the_line_of_the_caller(data):
+    X, y, users = data
+    model, other = LRSRegressor().fit(X, y, users=users), LRSRegressor(epsilon=None)
+    other.set_params(tol=0.0, max_iter=1)
+    with pytest.warns(PrivacyLeakWarning) as scored:
+        model.score(X, y, users=users)
+    with (
+        pytest.warns(ConvergenceWarning) as converged,
+        pytest.warns(PrivacyLeakWarning) as switched_off,
+    ):
+        other.fit(X, y, users=users)
+    for caught in (scored, converged, switched_off):
+        assert {w.filename for w in caught} == {__file__}
+
+
+@quiet
+@pytest.mark.parametrize("private", [True, False])
+def test_a_pickle_predicts_the_same(data, private):
+    X, y, users = data
+    model = LRSRegressor(**({} if private else EXACT)).fit(X, y, users=users)
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(
+        copy.predict(X, users=users), model.predict(X, users=users)
+    )
+    own = users == 3
+    copy.personalize(X[own], y[own], user=3)
+    assert_same_public(copy, model)
+
+
+@quiet
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("named", [True, False])
+def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private, named):
+    X, y, users = data
+    X = pd.DataFrame(X, columns=list("abcde")) if named else X
+    model = LRSRegressor(**({} if private else EXACT), scale=np.full(5, 2.0))
+    model.fit(X, y, users=users)
+    model.save(tmp_path / "model.npz")
+    copies = [
+        model.publish(),
+        model.shared_model(),
+        LRSRegressor.load(tmp_path / "model.npz"),
+    ]
+    shared = np.asarray(X) @ model.coef_ + model.intercept_
+    for copy in copies:
+        assert_same_public(copy, model)
+        fitted_state = {name for name in vars(copy) if name not in copy.get_params()}
+        assert fitted_state == set(copy._public_state())
+        np.testing.assert_allclose(copy.predict(X, users=users), shared, atol=1e-12)
+        np.testing.assert_array_equal(copy.get_coef(3), model.coef_)
+        np.testing.assert_array_equal(copy.scale, model.scale)
+        assert copy.privacy_plan(5) == model.privacy_plan(5)
+        copy.personalize(X[users == 3], y[users == 3], user="me")
+        assert copy.predict(X, users=["me"] * len(y)).shape == y.shape
+        assert not hasattr(model.publish(), "_personal")
+
+
+def test_clones_and_parameters(data):
+    X, y, users = data
+    parameters = {
+        **dict.fromkeys(("rank", "sparsity", "max_iter", "n_releases"), 2),
+        "init": np.eye(2, N_FEATURES),
+        "scale": np.ones(N_FEATURES),
+        "clip_share": 0.3,
+        "n_jobs": 2,
+        "accountant": PrivacyAccountant(),
+    }
+    model = LRSRegressor(**parameters).fit(X, y, users=users)
+    copy = clone(model)
+    assert not copy._public_state()
+    for name, value in model.get_params().items():
+        np.testing.assert_equal(getattr(copy, name), value)
+        if name in parameters:
+            assert value is parameters[name]
+    assert copy.accountant is model.accountant
+    model.set_params(rank=1, init="spectral").fit(X, y, users=users)
+    assert model.components_.shape == (1, N_FEATURES)
+    with pytest.raises(ValueError, match="sparse"):
+        model.set_params(sparse=1)
+
+
+@quiet
+def test_a_refit_forgets_the_users_of_the_last_one(data):
+    X, y, users = data
+    model = fitted(data)
+    model.fit(X, y, users=users + 100)
+    np.testing.assert_array_equal(model.get_coef(3), model.coef_)
+    model.fit(X, y)
+    assert model.predict(X).shape == y.shape
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    model.fit(frame, y, users=users)
+    assert model.feature_names_in_.tolist() == list("abcde")
+    model.fit(X[:, :3], y, users=users)
+    assert not hasattr(model, "feature_names_in_")
+    assert model.n_features_in_ == 3
+
+
+def test_html_and_text(data):
+    model = LRSRegressor(2, epsilon=0.5)
+    assert repr(model) == "LRSRegressor(epsilon=0.5, rank=2)"
+    for estimator in (model, model.fit(data[0], data[1], users=data[2])):
+        html = estimator_html_repr(estimator)
+        assert "LRSRegressor" in html
+        assert "epsilon" in html
+    assert "user" in str(model.privacy_)
+    assert "billboard" in str(model.privacy_)
+
+
+def test_the_plan_tells_nothing_of_the_data(data):
+    X, y, users = data
+    plans = [
+        LRSRegressor().fit(X[rows], y[rows], users=users[rows]).privacy_
+        for rows in (users < 3, users < 12, users == 0)
+    ]
+    assert plans[0] == plans[1] == plans[2] == LRSRegressor().privacy_plan(N_FEATURES)

@@ -1,0 +1,669 @@
+"""What LRSRegressor accepts: ids, columns of users, containers, extreme numbers."""
+
+import datetime
+import functools
+import re
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+
+from skdpspectral import LRSRegressor, PrivacyAccountant
+from skdpspectral._release.release import record_releases
+
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore:.*without privacy:skdpspectral.PrivacyLeakWarning"
+    ),
+    # Hopeless data need not converge.
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
+NAMES = list("abcde")
+N_USERS, N_FEATURES, N_ROWS = 7, 5, 50
+EXACT = {"epsilon": None, "max_iter": 2}
+CHEAP = {"n_releases": 2, "clip_curvature": 50.0, "clip_gradient": 50.0}
+MODES = {"private": {**CHEAP, "noise_seed": 0}, "exact": EXACT}
+# What the layout of rows in memory may change.
+ROUNDING = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def whole_numbers():
+    """Rows that every type of number holds exactly, and targets of seven users."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(-9, 10, size=(N_ROWS, N_FEATURES)).astype(float)
+    users = rng.integers(0, N_USERS, size=N_ROWS)
+    coef = rng.normal(size=(N_USERS, N_FEATURES))
+    return X, np.vecdot(X, coef[users]) + users, users
+
+
+@pytest.fixture
+def data():
+    return whole_numbers()
+
+
+@functools.cache
+def plain_model(mode):
+    X, y, users = whole_numbers()
+    return LRSRegressor(**MODES[mode]).fit(X, y, users=users)
+
+
+def expected_predictions(mode):
+    X, _, users = whole_numbers()
+    return plain_model(mode).predict(X, users=users)
+
+
+def read_only(X):
+    X.flags.writeable = False
+    return X
+
+
+def every_other(X):
+    wide = np.zeros((2 * X.shape[0], 2 * X.shape[1]))
+    wide[::2, ::2] = X
+    return wide[::2, ::2]
+
+
+def memory_map(X, folder):
+    np.save(folder / "X.npy", X)
+    return np.load(folder / "X.npy", mmap_mode="r")
+
+
+def contents(X):
+    array = np.asarray(X)
+    values = array.tolist() if array.dtype == object else array.tobytes()
+    return array.dtype.str, array.shape, values
+
+
+# -- containers of rows ----------------------------------------------------------------
+
+CONTAINERS = {
+    "list": lambda X, _: X.tolist(),
+    "read-only": lambda X, _: read_only(X),
+    "Fortran order": lambda X, _: np.asfortranarray(X),
+    "strided": lambda X, _: every_other(X),
+    "memory map": memory_map,
+    "memory map, float32": lambda X, folder: memory_map(X.astype("f4"), folder),
+    "big-endian": lambda X, _: X.astype(">f8"),
+    "int8": lambda X, _: X.astype("i1"),
+    "int64": lambda X, _: X.astype("i8"),
+    "float16": lambda X, _: X.astype("f2"),
+    "float32": lambda X, _: X.astype("f4"),
+    "long double": lambda X, _: X.astype(np.longdouble),
+    "objects": lambda X, _: X.astype(object),
+    "pandas": lambda X, _: pd.DataFrame(X, columns=NAMES),
+    "pandas Int64": lambda X, _: pd.DataFrame(X, columns=NAMES).astype("Int64"),
+    "pandas, other index": lambda X, _: pd.DataFrame(X, index=np.arange(N_ROWS) + 5),
+    "polars": lambda X, _: pl.DataFrame(X, schema=NAMES),
+    "polars Int16": lambda X, _: pl.DataFrame(X, schema=NAMES).cast(pl.Int16),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_the_container_makes_no_difference(data, tmp_path, container, mode):
+    X, y, users = data
+    given = CONTAINERS[container](X, tmp_path)
+    before = contents(given)
+    model = LRSRegressor(**MODES[mode]).fit(given, y, users=users)
+    np.testing.assert_array_equal(model.components_, plain_model(mode).components_)
+    predictions = model.predict(given, users=users)
+    np.testing.assert_allclose(predictions, expected_predictions(mode), **ROUNDING)
+    other = LRSRegressor(**MODES[mode]).fit(X, y, users=users)
+    for fitted, rows in ((model, given), (other, whole_numbers()[0])):
+        fitted.personalize(rows, y, user=3)
+    np.testing.assert_allclose(model.get_coef(3), other.get_coef(3), **ROUNDING)
+    assert contents(given) == before
+
+
+TARGETS = {
+    "list": lambda y: y.tolist(),
+    "read-only": read_only,
+    "integers": lambda y: y,
+    "float32": lambda y: y.astype("f4"),
+    "objects": lambda y: y.astype(object),
+    "pandas": lambda y: pd.Series(y, index=np.arange(N_ROWS) + 5),
+    "pandas Float64": lambda y: pd.Series(y).astype("Float64"),
+    "polars": pl.Series,
+    "reversed view": lambda y: y[::-1].copy()[::-1],
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_container_of_targets_makes_no_difference(data, target):
+    X, y, users = data
+    y = np.rint(y)
+    given = TARGETS[target](y)
+    before = contents(given)
+    model = LRSRegressor(**EXACT).fit(X, given, users=users)
+    expected = LRSRegressor(**EXACT).fit(X, np.array(y), users=users)
+    np.testing.assert_array_equal(
+        model.predict(X, users=users), expected.predict(X, users=users)
+    )
+    assert model.score(X, given, users=users) == expected.score(X, y, users=users)
+    assert contents(given) == before
+
+
+def test_a_column_of_targets_is_taken_for_a_vector_with_a_warning(data):
+    X, y, users = data
+    with pytest.warns(UserWarning, match="column-vector y"):
+        model = LRSRegressor(**EXACT).fit(X, y[:, None], users=users)
+    expected = expected_predictions("exact")
+    np.testing.assert_array_equal(model.predict(X, users=users), expected)
+
+
+# -- ids beside the rows ---------------------------------------------------------------
+
+# Ways to write the ids 0 to 6.
+IDS = {
+    "integers": lambda users: users,
+    "negative integers": lambda users: -users,
+    "floats": lambda users: users * 4.0,
+    "small integers": lambda users: users.astype("u1"),
+    "strings": lambda users: users.astype(str),
+    "objects": lambda users: np.array([f"user {u}" for u in users], dtype=object),
+    "list": lambda users: users.tolist(),
+    "list of strings": lambda users: [f"user {u}" for u in users],
+    "bytes": lambda users: np.array([b"%d" % u for u in users]),
+    "tuples": lambda users: [("group", int(u)) for u in users],
+    "dates": lambda users: [datetime.date(2020, 1, 1 + u) for u in users],
+    "times": lambda users: np.datetime64("2020-01-01", "D") + users,
+    "pandas": lambda users: pd.Series(users, index=users),
+    "pandas strings": lambda users: pd.Series(users.astype(str)),
+    "pandas category": lambda users: pd.Series(users.astype(str)).astype("category"),
+    "pandas Int64": lambda users: pd.Series(users, dtype="Int64"),
+    "polars": pl.Series,
+    "polars strings": lambda users: pl.Series(users.astype(str)),
+    "beyond float64": lambda users: users + 2**60,
+    "unsigned": lambda users: users.astype("u8") + np.uint64(2**63),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", IDS)
+def test_any_ids(data, kind, mode):
+    X, y, users = data
+    ids = IDS[kind](users)
+    listed = ids if isinstance(ids, list) else np.asarray(ids).tolist()
+    model = LRSRegressor(**MODES[mode]).fit(X, y, users=ids)
+    predictions = model.predict(X, users=ids)
+    np.testing.assert_array_equal(predictions, expected_predictions(mode))
+    backwards = model.predict(X[::-1], users=listed[::-1])
+    np.testing.assert_allclose(backwards[::-1], predictions, **ROUNDING)
+    user, own = listed[7], users == users[7]
+    coef, intercept = model.get_coef(user), model.get_intercept(user)
+    np.testing.assert_allclose(X[own] @ coef + intercept, predictions[own], **ROUNDING)
+    model.personalize(X[own], -y[own], user=user)
+    assert not np.allclose(model.get_coef(user), coef)
+    np.testing.assert_array_equal(model.predict(X, users=ids)[~own], predictions[~own])
+
+
+ANOTHER_TYPE = {
+    "strings for integers": ("integers", "strings"),
+    "integers for strings": ("strings", "integers"),
+    "floats for strings": ("list of strings", "floats"),
+    "bytes for strings": ("strings", "bytes"),
+    "strings for bytes": ("bytes", "strings"),
+    "integers for tuples": ("tuples", "integers"),
+    "dates for integers": ("integers", "dates"),
+}
+
+
+@pytest.mark.parametrize("case", ANOTHER_TYPE)
+def test_ids_of_another_type_are_an_error(data, case):
+    """And not silently the shared model."""
+    X, y, users = data
+    fitted, asked = (IDS[kind](users) for kind in ANOTHER_TYPE[case])
+    model = LRSRegressor(**EXACT).fit(X, y, users=fitted)
+    calls = [
+        lambda: model.predict(X, users=asked),
+        lambda: model.score(X, y, users=asked),
+        lambda: model.get_coef(asked[0]),
+        lambda: model.get_intercept(asked[0]),
+        lambda: model.personalize(X, y, user=asked[0]),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="convert one to the type of the other"):
+            call()
+
+
+@pytest.mark.parametrize("asked", ["i1", "u4", "f4", "f8", "O"])
+def test_equal_numbers_are_the_same_user(data, asked):
+    X, y, users = data
+    model = LRSRegressor(**EXACT).fit(X, y, users=users)
+    expected = expected_predictions("exact")
+    found = model.predict(X, users=users.astype(asked))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_ids_are_not_confused_by_their_precision(data):
+    X, y, users = data
+    model = LRSRegressor(**EXACT).fit(X, y, users=users + 2**53)
+    near = users + 2**53 + 1.0  # of float64, in which every other number is missing
+    with pytest.raises(ValueError, match="not exact in float64"):
+        model.predict(X, users=near)
+    found = model.predict(X, users=list(near))  # Python's numbers compare exactly
+    for user in np.unique(near):
+        own = near == user
+        expected = model.predict(X[own], users=[int(user)] * own.sum())
+        np.testing.assert_array_equal(found[own], expected)
+
+
+# -- ids in a column of X --------------------------------------------------------------
+
+
+def text(users):
+    return [f"user {code}" for code in users]
+
+
+def with_column(X, users, position):
+    return np.insert(X, position, users, axis=1)
+
+
+def objects(X, users, position):
+    table = np.insert(X.astype(object), position, None, axis=1)
+    table[:, position] = text(users)
+    return table
+
+
+def pandas(X, users, position):
+    frame = pd.DataFrame(X, columns=NAMES)
+    frame.insert(position, "user", text(users))
+    return frame
+
+
+def polars(X, users, position):
+    frame = pl.DataFrame(X, schema=NAMES)
+    return frame.insert_column(position, pl.Series("user", text(users)))
+
+
+COLUMNS = {
+    "array": with_column,
+    "array, float32": lambda *a: with_column(*a).astype("f4"),
+    "array, integers": lambda *a: with_column(*a).astype("i4"),
+    "Fortran order": lambda *a: np.asfortranarray(with_column(*a)),
+    "objects": objects,
+    "objects, numbers": lambda *a: with_column(*a).astype(object),
+    "list": lambda *a: objects(*a).tolist(),
+    "list of numbers": lambda *a: with_column(*a).tolist(),
+    "pandas": pandas,
+    "pandas category": lambda *a: pandas(*a).astype({"user": "category"}),
+    "pandas of integers": lambda X, u, p: pandas(X, u, p).assign(user=u),
+    "pandas of tuples": lambda X, u, p: pandas(X, u, p).assign(
+        user=[("group", code) for code in u.tolist()]
+    ),
+    "polars": polars,
+    "polars of integers": lambda X, u, p: polars(X, u, p).with_columns(
+        user=pl.Series(u)
+    ),
+}
+
+
+IDS_OF_COLUMN = {
+    "objects": "user 3",
+    "list": "user 3",
+    "pandas": "user 3",
+    "pandas category": "user 3",
+    "pandas of tuples": ("group", 3),
+    "polars": "user 3",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("position", [0, 2, N_FEATURES])
+@pytest.mark.parametrize("container", COLUMNS)
+def test_a_column_of_users_is_the_same_as_users_beside(data, container, position, mode):
+    X, y, users = data
+    T = COLUMNS[container](X, users, position)
+    before = contents(T)
+    forms = [position - N_FEATURES - 1]
+    if mode == "exact":
+        forms += [position, np.int8(position)]
+        forms += ["user"] if container.startswith("p") else []
+    for user_feature in forms:
+        model = LRSRegressor(**MODES[mode], user_feature=user_feature).fit(T, y)
+        assert model.n_features_in_ == N_FEATURES + 1
+        beside = plain_model(mode)
+        np.testing.assert_array_equal(model.components_, beside.components_)
+        predictions = model.predict(T)
+        np.testing.assert_allclose(predictions, expected_predictions(mode), **ROUNDING)
+        user = IDS_OF_COLUMN.get(container, 3)
+        np.testing.assert_array_equal(model.get_coef(user), beside.get_coef(3))
+    if mode == "exact":
+        assert model.score(T, y) == pytest.approx(beside.score(X, y, users=users))
+    assert contents(T) == before
+
+
+def test_names_of_a_table_include_that_of_the_users(data):
+    X, y, users = data
+    model = LRSRegressor(user_feature="user", **EXACT).fit(pandas(X, users, 2), y)
+    assert model.feature_names_in_.tolist() == ["a", "b", "user", "c", "d", "e"]
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(pandas(X, users, 0))
+    with (
+        pytest.warns(UserWarning, match="feature names"),
+        pytest.raises(ValueError, match="user_feature"),
+    ):
+        model.predict(with_column(X, users, 2))
+
+
+def test_a_single_user_in_a_column(data):
+    X, y, _ = data
+    T = with_column(X, np.full(N_ROWS, 4.0), 0)
+    model = LRSRegressor(user_feature=0, **EXACT).fit(T, y)
+    alone = LRSRegressor(**EXACT).fit(X, y)
+    np.testing.assert_array_equal(model.predict(T), alone.predict(X))
+
+
+LARGEST = {"f4": 2**24, "f8": 2**53}
+
+
+@pytest.mark.parametrize("container", ["array", "pandas", "polars"])
+@pytest.mark.parametrize("kind", LARGEST)
+@pytest.mark.parametrize("beyond", [False, True])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_ids_that_floats_cannot_tell_apart_are_refused(
+    data, container, kind, beyond, sign
+):
+    """From 2**24 (2**53) on, a float32 (float64) may stand for two whole numbers."""
+    X, y, users = data
+    users = users.astype("i8") + LARGEST[kind] - (0 if beyond else N_USERS)
+    T = with_column(X, sign * users, 0).astype(kind)
+    if container == "pandas":
+        T = pd.DataFrame(T, columns=["user", *NAMES])
+    elif container == "polars":
+        T = pl.DataFrame(T, schema=["user", *NAMES])
+    accountant = PrivacyAccountant()
+    model = LRSRegressor(user_feature=0, accountant=accountant, **MODES["private"])
+    if not beyond:
+        expected = expected_predictions("private")
+        np.testing.assert_allclose(model.fit(T, y).predict(T), expected, **ROUNDING)
+        return
+    with pytest.raises(ValueError, match=r"user_feature.*not exact.*use integers"):
+        model.fit(T, y)
+    # Ids of users are private, and were read after the charge.
+    assert len(accountant.ledger) == 1
+
+
+def test_the_first_ids_that_become_one_are_refused(data):
+    """2**53 and 2**53 + 1 are the same float64 when integers become floats."""
+    X, y, users = data
+    T = with_column(X.astype("i8"), users % 2 + 2**53, 0)
+    with pytest.raises(ValueError, match="not exact"):
+        LRSRegressor(user_feature=0).fit(T, y)
+
+
+@pytest.mark.parametrize("container", [np.asarray, pd.Series, pl.Series])
+def test_routed_floats_that_may_be_several_users_are_refused(data, container):
+    X, y, users = data
+    ids = container((users + 2**24).astype("f4"))
+    with pytest.raises(ValueError, match=r"users.*not exact in float32.*use integers"):
+        LRSRegressor().fit(X, y, users=ids)
+    LRSRegressor(epsilon=1.0).fit(X, y, users=container(users.astype("f4")))
+
+
+def test_a_column_of_large_integers_is_exact_in_a_table(data):
+    X, y, users = data
+    frame = pandas(X, users, 2).assign(user=users + 2**60)
+    model = LRSRegressor(user_feature="user", **EXACT).fit(frame, y)
+    expected = expected_predictions("exact")
+    np.testing.assert_allclose(model.predict(frame), expected, **ROUNDING)
+
+
+# -- few rows, equal rows, constant columns --------------------------------------------
+
+SHAPES = {
+    "a single row": (1, 1, 3),
+    "two rows of one user": (2, 1, 3),
+    "one row a user": (20, 20, 3),
+    "two rows a user": (40, 20, 3),
+    "one feature": (60, 6, 1),
+    "one user": (60, 1, 4),
+    "more features than rows": (5, 2, 30),
+}
+SETTINGS = {
+    "default": {},
+    "above d": {"rank": 99, "sparsity": 99, "n_releases": 2},
+    "sparse alone": {"rank": 0},
+    "directions alone": {"rank": 2, "sparsity": 0},
+    "fixed": {"shared_weights": "fixed"},
+    "no penalties, scale or intercept": {
+        "ridge_shared": 0,
+        "ridge_sparse": 0,
+        "fit_intercept": False,
+        "scale": False,
+    },
+}
+
+
+def check_finite(model, X, y, users):
+    before = X.tobytes(), y.tobytes()
+    with record_releases() as released:
+        model.fit(X, y, users=users)
+    assert (X.tobytes(), y.tobytes()) == before
+    for name, values in released.items():
+        assert np.isfinite(values).all(), name
+    for name in ("components_", "weights_", "coef_", "intercept_", "scale_"):
+        assert np.isfinite(getattr(model, name)).all(), name
+    ordinary = np.ones((3, X.shape[1]))
+    asked = [users[0], users[-1], users.max() + 1]
+    assert np.isfinite(model.predict(ordinary, users=asked)).all()
+    for user in asked:
+        assert np.isfinite(model.get_coef(user)).all()
+        assert np.isfinite(model.get_intercept(user))
+    own = users == users[0]
+    model.personalize(X[own], y[own], user=users[0])
+    assert np.isfinite(model.predict(ordinary, users=asked)).all()
+
+
+@pytest.mark.parametrize("epsilon", [1.0, None])
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_few_rows_or_columns(shape, setting, epsilon):
+    n_rows, n_users, n_features = SHAPES[shape]
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n_rows, n_features)), rng.normal(size=n_rows)
+    users = np.arange(n_rows) % n_users
+    check_finite(LRSRegressor(epsilon=epsilon, **SETTINGS[setting]), X, y, users)
+
+
+def dull(kind):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), rng.normal(size=60)
+    if kind == "equal rows":
+        X[:] = X[0]
+    elif kind == "equal rows and targets":
+        X[:], y[:] = X[0], y[0]
+    elif kind == "a constant feature":
+        X[:, 1] = 7.0
+    elif kind == "a zero feature":
+        X[:, 1] = 0.0
+    elif kind == "equal features":
+        X[:] = X[:, :1]
+    elif kind == "opposite features":
+        X[:, 1] = -X[:, 0]
+    elif kind == "zero rows":
+        X[:] = 0.0
+    elif kind == "zero targets":
+        y[:] = 0.0
+    elif kind == "constant targets":
+        y[:] = 5.0
+    elif kind == "nothing at all":
+        X[:], y[:] = 0.0, 0.0
+    return X, y, np.arange(60) % 6
+
+
+DULL = [
+    "equal rows",
+    "equal rows and targets",
+    "a constant feature",
+    "a zero feature",
+    "equal features",
+    "opposite features",
+    "zero rows",
+    "zero targets",
+    "constant targets",
+    "nothing at all",
+]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, None])
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("kind", DULL)
+def test_rows_that_tell_little(kind, setting, epsilon):
+    """Without any warning: it would tell of some user's rows."""
+    model = LRSRegressor(epsilon=epsilon, **SETTINGS[setting])
+    check_finite(model, *dull(kind))
+
+
+@pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
+@pytest.mark.parametrize("kind", DULL)
+def test_rows_that_tell_little_to_each_solver(kind, solver):
+    check_finite(LRSRegressor(u_solver=solver, **EXACT), *dull(kind))
+
+
+def test_constant_targets_are_predicted():
+    X, y, users = dull("constant targets")
+    for epsilon in (1.0, None):
+        model = LRSRegressor(epsilon=epsilon).fit(X, y, users=users)
+        np.testing.assert_allclose(model.predict(X, users=users), 5.0, atol=1e-12)
+
+
+def test_a_user_of_one_row_has_the_intercept_alone(data):
+    X, y, users = data
+    users = np.r_[users, 77]
+    model = LRSRegressor(**EXACT).fit(np.vstack([X, X[:1]]), np.r_[y, 3.5], users=users)
+    np.testing.assert_allclose(model.predict(X[:1], users=[77]), 3.5)
+    np.testing.assert_allclose(model.get_coef(77), model.coef_, rtol=0.2)
+
+
+# -- extreme floats --------------------------------------------------------------------
+
+FLOATS = {
+    "subnormal": np.nextafter(0.0, 1.0),
+    "square underflows": 1e-162,
+    "square overflows": 1e155,
+    "large": 1e300,
+    "largest": np.finfo(float).max,
+}
+
+
+def extreme(kind, value):
+    """Six users; the first has extreme numbers, of several sorts."""
+    rng = np.random.default_rng(1)
+    X, y, users = rng.normal(size=(60, 4)), rng.normal(size=60), np.arange(60) % 6
+    first = users == 0
+    if kind == "one number":
+        X[0, 1] = value
+    elif kind == "rows":
+        X[first] = value * rng.choice([-1.0, 0.5, 1.0], size=(10, 4))
+    elif kind == "targets":
+        y[first] = value * rng.choice([-1.0, 0.5, 1.0], size=10)
+    elif kind == "all":
+        X[first], y[first] = -value, value
+    return X, y, users
+
+
+KINDS = ["one number", "rows", "targets", "all"]
+EXTREME_SETTINGS = {
+    "public clips": CHEAP,
+    "fixed weights": {"shared_weights": "fixed"},
+    "two directions, no intercept": {"rank": 2, "fit_intercept": False},
+}
+
+
+@pytest.mark.parametrize("setting", EXTREME_SETTINGS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", FLOATS.values(), ids=FLOATS)
+def test_extreme_rows_spoil_no_private_model_of_others(kind, value, setting):
+    X, y, users = extreme(kind, value)
+    model = LRSRegressor(**EXTREME_SETTINGS[setting])
+    with record_releases() as released:
+        model.fit(X, y, users=users)
+    assert all(np.isfinite(values).all() for values in released.values())
+    assert np.isfinite(model.components_).all()
+    assert np.isfinite(model.predict(X[users > 0], users=users[users > 0])).all()
+    assert np.isfinite(model.predict(np.ones((1, 4)), users=[77])).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", FLOATS.values(), ids=FLOATS)
+def test_a_user_with_extreme_rows_has_a_finite_model(kind, value):
+    X, y, users = extreme(kind, value)
+    model = LRSRegressor(**CHEAP).fit(X, y, users=users)
+    assert np.isfinite(model.get_coef(0)).all()
+    assert np.isfinite(model.get_intercept(0))
+
+
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [1e155, 1e300])
+def test_extreme_rows_without_privacy_are_fitted_or_refused_by_name(kind, value, scale):
+    """Nothing clips them; an error of LAPACK's would tell nobody what to do."""
+    X, y, users = extreme(kind, value)
+    model, said = LRSRegressor(**EXACT, scale=scale), None
+    try:
+        model.fit(X, y, users=users)
+    except ValueError as error:
+        said = str(error)
+    if said is None:
+        assert np.isfinite(model.predict(np.ones((6, 4)), users=np.arange(6))).all()
+    else:
+        assert re.search(r"\b(X|y)\b", said), said
+
+
+@pytest.mark.parametrize("value", FLOATS.values(), ids=FLOATS)
+def test_predictions_for_extreme_rows_warn_of_nothing(data, value):
+    X, y, users = data
+    model = LRSRegressor(**EXACT).fit(X, y, users=users)
+    model.predict(np.full_like(X, value), users=users)
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e300])
+@pytest.mark.parametrize("epsilon", [1.0, None])
+def test_extreme_public_scales(data, value, epsilon):
+    X, y, users = data
+    scale = np.full(N_FEATURES, value)
+    check_finite(LRSRegressor(epsilon=epsilon, scale=scale), X * value, y, users)
+
+
+@pytest.mark.parametrize("value", [1e-60, 1e60])
+@pytest.mark.parametrize("name", ["clip_curvature", "clip_gradient"])
+def test_extreme_clips(data, name, value):
+    check_finite(LRSRegressor(**{name: value}), *data)
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e300])
+def test_an_extreme_start_is_a_direction_like_any_other(data, value):
+    X, y, users = data
+    start = np.arange(1.0, 1.0 + N_FEATURES)[None]
+    ordinary = LRSRegressor(init=start, noise_seed=0).fit(X, y, users=users)
+    extreme = LRSRegressor(init=start * value, noise_seed=0).fit(X, y, users=users)
+    np.testing.assert_allclose(extreme.components_, ordinary.components_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("start", [np.zeros((2, N_FEATURES)), np.ones((2, N_FEATURES))])
+def test_a_start_of_too_few_directions_is_filled_up(data, start):
+    X, y, users = data
+    for epsilon in (1.0, None):
+        check_finite(LRSRegressor(2, init=start, epsilon=epsilon), X, y, users)
+
+
+def test_parameters_of_any_kind_of_number(data):
+    X, y, users = data
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    kinds = {
+        "rank": np.int8(1),
+        "sparsity": np.uint64(3),
+        "epsilon": np.float32(1.0),
+        "n_releases": np.int64(6),
+        "ridge_shared": 10,
+        "ridge_sparse": np.float16(100.0),
+        "clip_share": np.longdouble(0.1),
+        "verbose": np.False_,
+        "fit_intercept": "user",
+    }
+    other = clone(model).set_params(**kinds).fit(X, y, users=users)
+    assert other.privacy_ == model.privacy_
+    np.testing.assert_array_equal(other.components_, model.components_)

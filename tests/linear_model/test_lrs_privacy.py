@@ -1,0 +1,326 @@
+"""What a private regression of users may depend on: exact tests, with no noise at all.
+
+Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
+the public attributes, in a warning, in the output, or in what was to be released.
+"""
+
+import contextlib
+import copy
+import io
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from lrs_tools import alike, scripted, table
+
+from skdpspectral import LRSRegressor, PrivacyLeakWarning
+from skdpspectral._release.release import record_releases
+
+D = 4
+SETTINGS = {
+    "usual": {},
+    "no shared part": {"rank": 0},
+    "rank 3": {"rank": 3, "sparsity": 2},
+    "start alone": {"n_releases": 1},
+    "one release from an array": {"n_releases": 1, "init": [[1.0, -2.0, 0.5, 0.0]]},
+    "random start": {"rank": 2, "init": "random"},
+    "fixed weights": {"shared_weights": "fixed"},
+    "fixed weights, no intercept": {"shared_weights": "fixed", "fit_intercept": False},
+    "no intercept": {"fit_intercept": False, "rank": 2},
+    "public clips": {"clip_curvature": 1.0, "clip_gradient": 0.5},
+    "one public clip": {
+        "clip_gradient": 2.0,
+        "clip_share": 0.5,
+        "fit_intercept": False,
+    },
+    "replaced": {"neighbours": "replace-one"},
+    "replaced, public clips": {
+        "neighbours": "replace-one",
+        "clip_curvature": 10.0,
+        "clip_gradient": 1.0,
+        "rank": 3,
+    },
+    "threads": {"n_jobs": 2, "rank": 2},
+    "no sparse part": {"sparsity": 0},
+    "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "rank": 2},
+    "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
+}
+
+
+def full(m, x, y):
+    return np.full((m, D), x), np.full(m, y)
+
+
+def signed(m, x, y):
+    """Users whose values are large with both signs: their sums overflow."""
+    signs = np.where(np.arange(m * D).reshape(m, D) % 3, 1.0, -1.0)
+    return x * signs, y * signs[:, 0]
+
+
+def one_large(m, x, y):
+    rows, targets = alike(1, m, D, seed=3)[1]
+    rows[0, 0], targets[-1] = x, y
+    return rows, targets
+
+
+_HEIGHTS = (1, 3, 5, 9, 2, 4, 9, 9, 9)
+USERS = {user: alike(user, m, D)[user] for user, m in enumerate(_HEIGHTS, 1)}
+# What one user may be like, whose id is 50.
+STRANGERS = {
+    "ordinary": alike(1, 6, D, seed=1)[1],
+    "one row": alike(1, 1, D, seed=2)[1],
+    "many rows": alike(1, 300, D, seed=2)[1],
+    "zeros": full(3, 0.0, 0.0),
+    "zero rows": full(2, 0.0, 3.0),
+    "zero targets": full(3, 2.0, 0.0),
+    "a row many times": full(40, 1.5, 2.5),
+    "huge": full(2, 1e300, -1e300),
+    "largest": signed(5, 1.7e308, 1.7e308),
+    "subnormal": full(3, 5e-324, 5e-324),
+    "subnormal signs": signed(4, 5e-324, 1e300),
+    "tiny against huge": signed(3, 1e-200, 1.7e308),
+    "huge against tiny": signed(3, 1.7e308, 1e-200),
+    "one number is huge": one_large(6, 1e300, 1.0),
+    "square root of the largest": one_large(4, 1.3e154, 1.3e154),
+}
+PLACES = ("front", "middle", "end", "between the rows of others")
+
+
+def data(stranger=None, place="end", users=USERS):
+    """Rows of all users, and of one more at a place."""
+    X, y = table(users) if users else (np.empty((0, D + 1)), np.empty(0))
+    if stranger is None:
+        return X, y
+    rows, targets = stranger
+    rows = np.column_stack([np.full(len(targets), 50.0), rows])
+    at = {"front": 0, "middle": 4, "end": len(y)}.get(place)
+    if at is None:
+        at = np.arange(len(targets)) * max(len(y), 1) // len(targets)
+    return np.insert(X, at, rows, axis=0), np.insert(y, at, targets)
+
+
+def regressor(name, **parameters):
+    return LRSRegressor(
+        **{"user_feature": 0, "verbose": 1, "n_releases": 2, **SETTINGS[name]},
+        **parameters,
+    )
+
+
+def as_bytes(value):
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.shape, value.tobytes()
+    return type(value), repr(value)
+
+
+def public(model):
+    return {
+        name: as_bytes(value)
+        for name, value in vars(model).items()
+        if name.endswith("_") and not name.startswith("_")
+    }
+
+
+def observed(model, X, y, folder):
+    """Everything that a fit lets out, releases apart."""
+    printed, file = io.StringIO(), folder / "model.npz"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            model.fit(X, y)
+    published = model.publish()
+    published.save(file)
+    return {
+        "attributes": public(model),
+        "published": {name: as_bytes(value) for name, value in vars(published).items()},
+        "file": file.read_bytes(),
+        "pickle": pickle.dumps(published),
+        "shown": (repr(model), str(model.privacy_), model.privacy_.to_json()),
+        "steps": model.n_iter_,
+        "printed": printed.getvalue(),
+        "warnings": [(w.category, str(w.message)) for w in caught],
+    }
+
+
+# -- nothing depends on a user but what is released ------------------------------------
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_all_that_is_public_is_a_function_of_the_releases(name, tmp_path):
+    with scripted() as asked:
+        alone = observed(regressor(name), *data(), tmp_path)
+        planned = [m.name for m in regressor(name).privacy_plan(D).mechanisms]
+        assert list(asked) == planned
+        for number, (what, stranger) in enumerate(STRANGERS.items()):
+            asked.clear()
+            X, y = data(stranger, PLACES[number % len(PLACES)])
+            seen = observed(regressor(name), X, y, tmp_path)
+            assert list(asked) == planned, what
+            for key, value in seen.items():
+                assert value == alone[key], (what, key)
+
+
+def test_the_test_above_can_fail(tmp_path):
+    """Other releases, and nothing else, give other attributes."""
+    with scripted(seed=0):
+        one = observed(regressor("usual"), *data(), tmp_path)
+    with scripted(seed=1):
+        other = observed(regressor("usual"), *data(), tmp_path)
+    assert one["attributes"]["components_"] != other["attributes"]["components_"]
+    assert one["file"] != other["file"]
+    assert one["printed"].count("\n") == 2
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
+    """Given one transcript, to the last bit: the sum with a user is the sum without
+    plus what the user would release alone; all within what is charged."""
+    model = regressor(name, noise_seed=0).set_params(verbose=0)
+
+    def asked_of(X, y):
+        with scripted() as asked:
+            model.fit(X, y)
+        return asked
+
+    without = asked_of(*data())
+    moves = dict.fromkeys(without, 0.0)
+    for number, (what, stranger) in enumerate(STRANGERS.items()):
+        together = asked_of(*data(stranger, PLACES[-1 - number % len(PLACES)]))
+        alone = asked_of(*data(stranger, users={}))
+        for key, value in together.items():
+            change = value - without[key]
+            np.testing.assert_array_equal(change, alone[key], err_msg=f"{what} {key}")
+            moves[key] = max(moves[key], np.linalg.norm(change))
+    for mechanism in model.privacy_.mechanisms:
+        one_user = mechanism.charged_sensitivity
+        if mechanism.name != "start":
+            one_user /= 1 + (model.neighbours == "replace-one")
+        else:
+            one_user /= np.sqrt(1 + (model.neighbours == "replace-one"))
+        assert 0.1 < moves[mechanism.name] <= one_user
+        if mechanism.name.startswith("median"):
+            assert moves[mechanism.name] == 0.5 * np.sqrt(mechanism.size)
+        else:
+            # The charge is no more generous than the grid is coarse.
+            assert one_user <= 1.01
+
+
+@pytest.mark.parametrize("copies", [2, 7])
+def test_a_user_counts_no_more_for_rows_that_are_repeated(copies):
+    """Without ridges, rows many times over are the same model and the same vector."""
+    rows, y = alike(1, 3, D, seed=5)[1]
+    often = np.tile(rows, (copies, 1)), np.tile(y, copies)
+    exact = []
+    for user in ((rows, y), often):
+        # So long a unit that nothing is clipped: clipping hides a missing 1 / m.
+        model = regressor("no ridges", clip_curvature=1e3, clip_gradient=1e3)
+        with scripted() as asked:
+            model.set_params(sparsity=0, verbose=0).fit(*data(user, users={}))
+        exact.append(asked)
+    once, repeated = (asked["moments_1"] for asked in exact)
+    assert 1e-6 < np.linalg.norm(once) < 1.0
+    grid = model.privacy_["moments_1"].grid
+    np.testing.assert_allclose(repeated, once, atol=1.01 * grid, rtol=0.0)
+
+
+@pytest.mark.parametrize("kind", ["at rest at once", "never at rest"])
+@pytest.mark.parametrize("n_releases", [1, 4])
+def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_releases):
+    users = alike(8, 6, D)
+    if kind == "at rest at once":
+        users = {user: (rows, rows @ np.ones(D)) for user, (rows, _) in users.items()}
+    model = regressor("public clips", epsilon=1e6, noise_seed=0)
+    model.set_params(n_releases=n_releases, sparsity=0, verbose=0)
+    # At so little noise, U is the same again and again where it can be.
+    with record_releases() as released:
+        model.fit(*table(users))
+    assert model.n_iter_ == len(released) == n_releases
+    assert list(released) == [m.name for m in model.privacy_.mechanisms]
+
+
+# -- hostile users ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_user_makes_a_private_fit_warn_or_fail(name):
+    """Not even where all floating-point errors are to be raised."""
+    values = (0.0, 5e-324, 1e-160, 1e154, 1e300, 1.7e308)
+    users = [
+        make(m, x, sign * y)
+        for make in (full, signed, one_large)
+        for m in (1, 4)
+        for x in values
+        for y in values[1::2]
+        for sign in (1.0, -1.0)
+    ]
+    model = regressor(name, noise_seed=0).set_params(verbose=0)
+    for start in range(12):
+        several = dict(enumerate(users[start::12], 60))
+        with np.errstate(all="raise"):
+            model.fit(*table({**USERS, **several}))
+        assert np.isfinite(model.components_).all()
+
+
+# -- what is handed on -----------------------------------------------------------------
+
+_NAMES = [f"user-{i}-of-the-secret-list" for i in range(9)]
+_NUMBERS = [7_340_000_000_017 + 1000 * i for i in range(9)]
+
+
+def secrets_of(model):
+    """Bytes and decimal text of all that belongs to users."""
+    personal, found = model._personal, []
+    coefs = [model.get_coef(user) for user in model._test_ids]
+    parts = (personal.weights, personal.sparse, personal.intercepts, *coefs)
+    # Fixed weights are public, and so are coefficients beside a sparse part.
+    public = {0.0, 1.0, *model.coef_.tolist()}
+    for number in np.concatenate([np.ravel(part) for part in parts]).tolist():
+        if number not in public:
+            found += [number.hex().encode(), repr(number).encode()]
+            found += [np.float64(number).tobytes(), np.float64(number).tobytes()[::-1]]
+    return found
+
+
+@pytest.mark.parametrize("ids", [_NAMES, _NUMBERS], ids=["strings", "numbers"])
+@pytest.mark.parametrize("name", ["usual", "no shared part", "rank 3", "fixed weights"])
+def test_nothing_that_is_handed_on_holds_anything_of_a_user(name, ids, tmp_path):
+    X, y = table(USERS)
+    users = np.array(ids)[X[:, 0].astype(int) - 1]
+    model = regressor(name, ridge_sparse=0.1).set_params(user_feature=None, verbose=0)
+    model.fit(X[:, 1:], y, users=users)
+    model._test_ids = ids
+    wanted = secrets_of(model)
+    for user in ids:
+        wanted += [str(user).encode(), str(user).encode("utf-16-le")]
+        wanted += [] if isinstance(user, str) else [np.int64(user).tobytes()]
+    assert len(wanted) > 50
+    handed_on = [repr(model).encode(), str(model.privacy_).encode()]
+    for published in (model.publish(), model.shared_model()):
+        file = tmp_path / "model.npz"
+        published.save(file)
+        with np.load(file) as archive:
+            handed_on += [archive[key].tobytes() for key in archive.files]
+        handed_on += [file.read_bytes(), pickle.dumps(published)]
+        handed_on += [pickle.dumps(copy.deepcopy(published)), repr(published).encode()]
+        assert not hasattr(published, "_personal")
+        assert {k for k in vars(published) if k not in published.get_params()} == {
+            key for key in vars(model) if key.endswith("_")
+        }
+    handed_on.append(LRSRegressor.load(file).privacy_.to_json().encode())
+    for secret in wanted:
+        assert not any(secret in public for public in handed_on), secret
+    # The estimator itself does hold them, which it says when it is pickled.
+    with pytest.warns(PrivacyLeakWarning, match="parameters of its users"):
+        whole = pickle.dumps(model)
+    assert sum(secret in whole for secret in wanted) >= len(wanted) / 8
+
+
+def test_users_of_a_published_model_are_all_unknown():
+    X, y = table(USERS)
+    model = regressor("usual").set_params(verbose=0).fit(X, y)
+    published = model.publish()
+    np.testing.assert_array_equal(published.predict(X), X[:, 1:] @ model.coef_)
+    stranger = X.copy()
+    stranger[:, 0] += 100.0
+    np.testing.assert_array_equal(model.predict(stranger), published.predict(X))
+    assert np.any(model.predict(X) != published.predict(X))

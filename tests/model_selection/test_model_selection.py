@@ -1,0 +1,323 @@
+"""PerUserKFold: every user everywhere, balanced folds, any ids, any table."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
+
+from skdpspectral.model_selection._per_user import PerUserKFold
+
+
+def long_tailed_users(seed=0, n_rows=500, n_users=80):
+    """Users of one to many rows, in random order."""
+    rng = np.random.default_rng(seed)
+    return (n_users * rng.random(n_rows) ** 3).astype(int)
+
+
+def folds_of(cv, groups=None, X=None):
+    """The test fold of each row, after a check that there is one."""
+    X = np.zeros((len(groups), 1)) if X is None else X
+    n_rows = X.shape[0] if sparse.issparse(X) else len(X)
+    folds = np.full(n_rows, -1)
+    for fold, (train, test) in enumerate(cv.split(X, groups=groups)):
+        assert (folds[test] == -1).all()
+        folds[test] = fold
+        assert (np.diff(test) > 0).all()
+        assert (np.diff(train) > 0).all()
+        rows = np.sort(np.concatenate([train, test]))
+        np.testing.assert_array_equal(rows, np.arange(n_rows))
+    assert (folds >= 0).all()
+    return folds
+
+
+OPTIONS = [{}, {"shuffle": True, "random_state": 0}, {"shuffle": True}]
+
+
+# --- the folds
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("n_splits", [2, 3, 5, 10])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_user_and_the_whole_are_spread_evenly(n_splits, options, seed):
+    users = long_tailed_users(seed)
+    folds = folds_of(PerUserKFold(n_splits, **options), users)
+    table = np.zeros((users.max() + 1, n_splits), dtype=int)
+    np.add.at(table, (users, folds), 1)
+    assert np.ptp(table, axis=1).max() == 1
+    assert np.ptp(table.sum(axis=0)) <= 1
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("n_splits", [2, 5])
+def test_users_of_two_rows_are_in_every_training_set(n_splits, options):
+    users = long_tailed_users()
+    counts = np.bincount(users)
+    assert (counts == 1).any()
+    assert (counts == 2).any()
+    known, lonely = np.flatnonzero(counts >= 2), np.flatnonzero(counts == 1)
+    cv = PerUserKFold(n_splits, **options)
+    absent = []
+    for train, test in cv.split(users, groups=users):
+        assert np.isin(known, users[train]).all()
+        absent.append(np.setdiff1d(users[test], users[train]))
+    # Users of one row are absent from the training set of one fold, their own.
+    np.testing.assert_array_equal(np.sort(np.concatenate(absent)), lonely)
+
+
+def test_rows_are_dealt_in_turn():
+    users = np.array([7, 3, 7, 7, 3, 5, 7])
+    # 7 comes first and gets folds 0, 1, 2, 0; 3 goes on with 1, 2; 5 has 0.
+    assert folds_of(PerUserKFold(3), users).tolist() == [0, 1, 1, 2, 2, 0, 0]
+
+
+def test_single_rows_do_not_crowd_one_fold():
+    folds = folds_of(PerUserKFold(5), np.arange(100))
+    assert np.bincount(folds).tolist() == [20] * 5
+
+
+def test_sorted_and_unsorted_tables_keep_each_users_order():
+    users = long_tailed_users()
+    folds = folds_of(PerUserKFold(4), users)
+    for user in np.unique(users):
+        mine = folds[users == user]
+        np.testing.assert_array_equal(mine, (mine[0] + np.arange(len(mine))) % 4)
+
+
+# --- determinism and shuffling
+
+
+def test_without_shuffle_the_folds_are_a_function_of_the_table():
+    users = long_tailed_users()
+    cv = PerUserKFold(5)
+    expected = folds_of(cv, users)
+    np.testing.assert_array_equal(folds_of(cv, users), expected)
+    np.testing.assert_array_equal(folds_of(clone(cv, safe=False), users), expected)
+    np.testing.assert_array_equal(
+        folds_of(pickle.loads(pickle.dumps(cv)), users), expected
+    )
+
+
+def test_shuffling_is_repeatable_with_a_seed():
+    users = long_tailed_users()
+    cv = PerUserKFold(5, shuffle=True, random_state=0)
+    expected = folds_of(cv, users)
+    np.testing.assert_array_equal(folds_of(cv, users), expected)
+    other = PerUserKFold(5, shuffle=True, random_state=1)
+    assert (folds_of(other, users) != expected).mean() > 0.5
+    assert (folds_of(PerUserKFold(5), users) != expected).mean() > 0.5
+    generator = np.random.RandomState(0)
+    moving = PerUserKFold(5, shuffle=True, random_state=generator)
+    assert (folds_of(moving, users) != folds_of(moving, users)).any()
+
+
+@pytest.mark.parametrize("n_rows", [1, 4, 7])
+def test_shuffled_rows_are_in_every_fold_equally_often(n_rows):
+    # One user among others; 4000 shuffles; each count is binomial with p = 1/5.
+    users = np.concatenate([np.zeros(n_rows, int), np.ones(3, int), [2, 2]])
+    n_draws, n_splits = 4000, 5
+    counts = np.zeros((len(users), n_splits))
+    generator = np.random.RandomState(0)
+    cv = PerUserKFold(n_splits, shuffle=True, random_state=generator)
+    for _ in range(n_draws):
+        counts[np.arange(len(users)), folds_of(cv, users)] += 1
+    deviation = (counts - n_draws / 5) / np.sqrt(n_draws * 0.2 * 0.8)
+    # Two-sided at 1e-6 over all 60 entries at most (normal: 1e-6 / 60 -> 5.6).
+    assert np.abs(deviation).max() < 5.6
+
+
+# --- ids and tables
+
+
+def test_ids_of_every_kind_give_the_same_folds():
+    users = long_tailed_users()
+    expected = folds_of(PerUserKFold(5), users)
+    names = [f"user {user}" for user in users]
+    for kind in (
+        -users,
+        users.astype(np.uint8),
+        users / 7,
+        users.tolist(),
+        names,
+        np.array(names),
+        np.array(names, dtype=object),
+        [("user", int(user)) for user in users],
+        [int(user) if user % 2 else str(user) for user in users],
+        np.datetime64("2000-01-01") + users,
+        pd.Series(names, index=np.arange(len(names))[::-1]),
+        pd.Series(names, dtype="category"),
+        pd.Series(users, dtype="Int64"),
+        pl.Series(names),
+        pl.Series(names, dtype=pl.Categorical),
+        pl.Series(users),
+    ):
+        np.testing.assert_array_equal(folds_of(PerUserKFold(5), kind), expected)
+
+
+def test_users_from_a_column_of_any_table():
+    users = long_tailed_users()
+    expected = folds_of(PerUserKFold(5), users)
+    array = np.column_stack([np.arange(len(users)), users])
+    columns = ["item_id", "user_id"]
+    mixed = np.empty(array.shape, dtype=object)
+    mixed[:, 0], mixed[:, 1] = "a", [f"user {user}" for user in users]
+    frames = [
+        pd.DataFrame(array, columns=columns, index=np.arange(len(users))[::-1]),
+        pd.DataFrame(mixed, columns=columns),
+        pl.DataFrame(array, schema=columns),
+    ]
+    tables = [array, array.tolist(), mixed, sparse.csr_array(array)]
+    for table in (*frames, *tables, sparse.coo_matrix(array), array.astype(float)):
+        for position in (1, -1, np.int64(1)):
+            cv = PerUserKFold(5, user_feature=position)
+            folds = folds_of(cv, X=table)
+            np.testing.assert_array_equal(folds, expected)
+    for table in frames:
+        cv = PerUserKFold(5, user_feature="user_id")
+        folds = folds_of(cv, X=table)
+        np.testing.assert_array_equal(folds, expected)
+
+
+def test_groups_go_before_the_column():
+    users = long_tailed_users()
+    cv = PerUserKFold(5, user_feature="no such column")
+    np.testing.assert_array_equal(
+        folds_of(cv, users, X=pd.DataFrame({"x": users})),
+        folds_of(PerUserKFold(5), users),
+    )
+
+
+# --- in scikit-learn
+
+
+class UserMean(RegressorMixin, BaseEstimator):
+    """Predict the mean of the user in column 0, who must be known."""
+
+    def __init__(self, offset=0.0):
+        self.offset = offset
+
+    def fit(self, X, y):
+        users = np.asarray(X)[:, 0]
+        self.means_ = {u: np.mean(y[users == u]) for u in np.unique(users)}
+        return self
+
+    def predict(self, X):
+        return self.offset + np.array([self.means_[u] for u in np.asarray(X)[:, 0]])
+
+
+@pytest.fixture
+def table():
+    users = long_tailed_users()
+    users = users[np.bincount(users)[users] >= 2]
+    y = users + np.random.default_rng(1).standard_normal(len(users))
+    return np.column_stack([users, np.zeros(len(users))]), y
+
+
+@pytest.mark.parametrize("routing", [False, True])
+def test_groups_are_handed_on_without_being_requested(table, routing):
+    X, y = table
+    expected = cross_val_score(
+        UserMean(), X, y, cv=PerUserKFold(5, user_feature=0), error_score="raise"
+    )
+    assert expected.min() > 0.99
+    groups = {"params": {"groups": X[:, 0]}} if routing else {"groups": X[:, 0]}
+    with sklearn.config_context(enable_metadata_routing=routing):
+        cv = PerUserKFold(5)
+        scores = cross_val_score(UserMean(), X, y, cv=cv, **groups)
+        np.testing.assert_array_equal(scores, expected)
+        search = GridSearchCV(UserMean(), {"offset": [0.0, 9.0]}, cv=cv, n_jobs=2)
+        search.fit(X, y, groups=X[:, 0])
+        assert search.best_params_ == {"offset": 0.0}
+        assert search.n_splits_ == 5
+        request = cv.get_metadata_routing().split.requests
+    assert request == {"groups": True}
+
+
+def test_cross_val_predict_covers_each_row_once(table):
+    X, y = table
+    found = cross_val_predict(UserMean(), X, y, cv=PerUserKFold(4, user_feature=0))
+    assert np.corrcoef(found, y)[0, 1] > 0.99
+
+
+def test_repr_and_number_of_splits():
+    cv = PerUserKFold(3, shuffle=True, random_state=0)
+    assert cv.get_n_splits() == cv.get_n_splits(None, None, None) == 3
+    assert repr(cv) == (
+        "PerUserKFold(n_splits=3, random_state=0, shuffle=True, user_feature=None)"
+    )
+
+
+def test_a_million_rows_take_no_loop():
+    users = np.random.default_rng(0).integers(200_000, size=1_000_000)
+    folds = folds_of(PerUserKFold(5), users)
+    assert np.bincount(folds).tolist() == [200_000] * 5
+
+
+# --- errors
+
+
+@pytest.mark.parametrize("n_splits", [1, 0, -3, 2.0, "5", None, True])
+def test_bad_numbers_of_splits(n_splits):
+    with pytest.raises(ValueError, match="n_splits must be an integer of at least 2"):
+        PerUserKFold(n_splits)
+
+
+def test_bad_parameters():
+    with pytest.raises(TypeError, match="shuffle must be True or False"):
+        PerUserKFold(shuffle=1)
+    with pytest.raises(ValueError, match="random_state has no effect without shuffle"):
+        PerUserKFold(random_state=0)
+    with pytest.raises(TypeError, match="user_feature must be the position"):
+        next(PerUserKFold(user_feature=1.5).split(np.zeros((9, 2))))
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "says"),
+    [
+        (None, ValueError, "pass groups, or name a column of X by user_feature"),
+        ([1, 2], ValueError, "inconsistent numbers of samples"),
+        ([1] * 5 + [None], ValueError, "groups must not hold missing ids"),
+        ([1.0] * 5 + [np.nan], ValueError, "groups must not hold missing ids"),
+        (np.r_[np.ones(5), np.nan], ValueError, "groups must not hold missing ids"),
+        (np.array(["NaT"] * 6, "M8[s]"), ValueError, "groups must not hold missing"),
+        (pd.Series([pd.NA] * 6), ValueError, "groups must not hold missing ids"),
+        ([[1]] * 6, TypeError, "groups must hold hashable ids"),
+        (np.ones((6, 2)), ValueError, "groups must hold one id a row"),
+    ],
+)
+def test_bad_groups(groups, error, says):
+    with pytest.raises(error, match=says):
+        next(PerUserKFold(2).split(np.zeros((6, 1)), groups=groups))
+
+
+def test_more_folds_than_rows():
+    with pytest.raises(ValueError, match="n_splits=5 needs as many rows, but there"):
+        next(PerUserKFold(5).split(np.zeros((4, 1)), groups=[1, 2, 3, 4]))
+
+
+@pytest.mark.parametrize(
+    ("feature", "says"),
+    [
+        (2, "user_feature=2, but X has 2 columns"),
+        ("user", "user_feature='user', but X has no column of that name"),
+    ],
+)
+def test_bad_columns(feature, says):
+    X = pd.DataFrame(np.zeros((9, 2)), columns=["user_id", "item_id"])
+    with pytest.raises(ValueError, match=says):
+        next(PerUserKFold(2, user_feature=feature).split(X))
+    if isinstance(feature, str):
+        with pytest.raises(ValueError, match="X has no column names"):
+            next(PerUserKFold(2, user_feature=feature).split(X.to_numpy()))
+
+
+def test_missing_ids_in_a_column():
+    X = np.array([[1.0, 0.0], [np.nan, 0.0], [1.0, 1.0]])
+    with pytest.raises(ValueError, match="users must not hold missing ids"):
+        next(PerUserKFold(2, user_feature=0).split(X))

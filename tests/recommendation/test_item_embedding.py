@@ -1,0 +1,586 @@
+"""DPItemEmbedding against exact arithmetic and loops, alone and in a pipeline."""
+
+import math
+import os
+import pickle
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+import skdpspectral
+from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
+from skdpspectral._linalg import recommendation as user_item
+from skdpspectral._release.release import record_releases
+from skdpspectral.recommendation import _catalogue as _item_catalogue
+from skdpspectral.recommendation import _item_embedding
+
+without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+WHOLE = 2**11  # steps of a unit vector
+ITEMS = [f"item {j}" for j in range(8)]
+
+
+def ratings(seed=0, t=25, n_rows=300):
+    """Ratings in quarters, some outside 1 to 5, of items of which some are unknown."""
+    rng = np.random.default_rng(seed)
+    X = np.empty((n_rows, 2), dtype=object)
+    X[:, 0] = rng.integers(t, size=n_rows)
+    X[:, 1] = [f"item {j}" for j in rng.integers(11, size=n_rows)]
+    return X, rng.integers(-8, 33, size=n_rows) / 4.0
+
+
+def moment_of(model, X, y):
+    """Return the second moment of a fit without privacy."""
+    with record_releases() as released:
+        model.fit(X, y)
+    return released["second_moment"]
+
+
+# -- an implementation with loops, in whole numbers ------------------------------------
+
+
+def whole_steps(quarters):
+    """Steps of a unit vector towards zero, from whole numbers: no rounding at all."""
+    squares = sum(v * v for v in quarters)
+    return [
+        int(math.copysign(math.isqrt((v * v * WHOLE**2 - 1) // squares), v)) if v else 0
+        for v in quarters
+    ]
+
+
+def moment_with_loops(X, y, items, most=None):
+    last = {}
+    for row, ((user, item), rating) in enumerate(zip(X.tolist(), y, strict=True)):
+        if item in items:
+            clipped = min(max(rating, 1.0), 5.0)
+            last.setdefault(user, {})[item] = (row, int(4 * clipped) - 12)
+    out = np.zeros((len(items), len(items)), dtype=np.int64)
+    for entries in last.values():
+        latest = sorted(entries.items(), key=lambda entry: entry[1][0])
+        latest = latest[-most:] if most else latest
+        steps = whole_steps([value for _, (_, value) in latest])
+        for (a, _), s in zip(latest, steps, strict=True):
+            for (b, _), t in zip(latest, steps, strict=True):
+                out[items.index(a), items.index(b)] += s * t
+    return out
+
+
+@without_privacy
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("most", [None, 1, 3])
+def test_the_second_moment_is_that_of_loops_to_the_last_bit(seed, most):
+    X, y = ratings(seed)
+    model = DPItemEmbedding(2, items=ITEMS, epsilon=None, max_ratings_per_user=most)
+    expected = moment_with_loops(X, y, ITEMS, most)
+    assert np.array_equal(moment_of(model, X, y) * WHOLE**2, expected)
+
+
+@without_privacy
+def test_attributes_follow_from_the_second_moment():
+    X, y = ratings()
+    model = DPItemEmbedding(3, items=ITEMS, epsilon=None)
+    moment = moment_of(model, X, y)
+    values, vectors = np.linalg.eigh(moment)
+    np.testing.assert_allclose(model.explained_variance_, values[:-4:-1])
+    for found, wanted in zip(model.components_, vectors.T[:-4:-1], strict=True):
+        assert abs(found @ wanted) == pytest.approx(1.0)
+    assert np.array_equal(model.items_, ITEMS)
+    scale = np.sqrt(np.mean(model.item_embeddings_**2, axis=0))
+    np.testing.assert_allclose(scale, 1.0)
+    known = np.array([[7, "item 3"], [7, "item 10"]], dtype=object)
+    out = model.transform(known)
+    assert out[0].tolist() == [7, *model.item_embeddings_[3]]
+    assert out[1].tolist() == [7, 0.0, 0.0, 0.0]
+
+
+def test_noisy_eigenvalues_are_floored_at_zero():
+    model = DPItemEmbedding(8, items=ITEMS, epsilon=0.1, noise_seed=0)
+    model.fit(*ratings())
+    assert model.explained_variance_.min() == 0.0 < model.explained_variance_.max()
+
+
+# -- the parts of a user's row ---------------------------------------------------------
+
+
+def fit_of(rows, y, **parameters):
+    parameters = {"items": [10, 11, 12], "epsilon": None, **parameters}
+    return moment_of(DPItemEmbedding(1, **parameters), np.array(rows), y)
+
+
+SAME = {
+    "duplicates keep the last": (
+        ([[1, 10], [1, 11], [1, 10]], [5, 2, 1], {}),
+        ([[1, 11], [1, 10]], [2, 1], {}),
+    ),
+    "unknown items are dropped": (
+        ([[1, 10], [1, 99], [2, 98], [1, 11]], [5, 1, 5, 2], {}),
+        ([[1, 10], [1, 11]], [5, 2], {}),
+    ),
+    "ratings are clipped": (
+        ([[1, 10], [1, 11]], [1e300, -1e300], {}),
+        ([[1, 10], [1, 11]], [5, 1], {}),
+    ),
+    "the middle of the range is zero": (
+        ([[1, 10], [1, 11], [2, 12]], [5, 3, 3.0], {}),
+        ([[1, 10]], [4], {}),
+    ),
+    "the scale of a user is none": (
+        ([[1, 10], [1, 11]], [5, 2], {}),
+        ([[1, 10], [1, 11]], [3 + 2e-9, 3 - 1e-9], {}),
+    ),
+    "the last ones count": (
+        (
+            [[1, 10], [1, 11], [2, 10], [1, 12]],
+            [5, 4, 1, 2],
+            {"max_ratings_per_user": 2},
+        ),
+        ([[1, 11], [2, 10], [1, 12]], [4, 1, 2], {}),
+    ),
+    "a repeated rating is as late as its last": (
+        (
+            [[1, 10], [1, 11], [1, 12], [1, 10]],
+            [1, 4, 2, 5],
+            {"max_ratings_per_user": 2},
+        ),
+        ([[1, 12], [1, 10]], [2, 5], {}),
+    ),
+    "unknown items are not counted": (
+        ([[1, 10], [1, 11], [1, 99]], [1, 4, 5], {"max_ratings_per_user": 2}),
+        ([[1, 10], [1, 11]], [1, 4], {}),
+    ),
+    "duplicates are not counted": (
+        ([[1, 10], [1, 11], [1, 11]], [1, 5, 4], {"max_ratings_per_user": 2}),
+        ([[1, 10], [1, 11]], [1, 4], {}),
+    ),
+    "another range": (
+        ([[1, 10], [1, 11]], [9, 3], {"rating_range": [0, 10]}),
+        ([[1, 10], [1, 11]], [5, 2], {}),
+    ),
+}
+
+
+@without_privacy
+@pytest.mark.parametrize("what", SAME)
+def test_these_tables_are_one(what):
+    (rows, y, more), (others, z, other) = SAME[what]
+    assert np.array_equal(fit_of(rows, y, **more), fit_of(others, z, **other))
+
+
+@without_privacy
+def test_the_sign_of_every_rating_counts():
+    one = fit_of([[1, 10], [1, 11]], [5, 1])
+    other = fit_of([[1, 10], [1, 11]], [5, 5])
+    assert one[0, 1] == -other[0, 1] < 0.0
+
+
+def test_the_order_of_users_is_nobodys_business():
+    """Nor are rows of others between those of a user: no bit changes."""
+    X, y = ratings(3)
+    model = DPItemEmbedding(3, items=ITEMS, noise_seed=0, max_ratings_per_user=4)
+    expected = clone(model).fit(X, y).components_
+    for seed in range(5):
+        users = np.random.default_rng(seed).permutation(25)
+        order = np.argsort(users[X[:, 0].astype(int)], kind="stable")
+        assert np.array_equal(model.fit(X[order], y[order]).components_, expected)
+
+
+# -- exact arithmetic ------------------------------------------------------------------
+
+TINY = float(np.nextafter(0.0, 1.0))
+
+
+def hostile_values(rng, n):
+    """Values of a user, of the kind that spoils a norm."""
+    pools = {
+        "ordinary": rng.uniform(-1, 1, n),
+        "equal": np.full(n, rng.uniform(0.1, 1)),
+        "squares underflow": rng.uniform(1.5e-162, 2.7e-162, n),
+        "near the root of the smallest": 2.0**-537.5 * rng.uniform(0.99, 1.01, n),
+        "subnormal": TINY * rng.integers(0, 5, n),
+        "squares overflow": rng.uniform(1e153, 1e308, n),
+        "largest": np.full(n, np.finfo(float).max),
+        "mixed": 10.0 ** rng.uniform(-323, 308, n),
+        "one tall": np.where(np.arange(n) == 0, 1.0, 2.0**-27),
+        "zeros": np.copysign(0.0, rng.uniform(-1, 1, n)),
+        "whole": rng.integers(-2, 3, n).astype(float),
+    }
+    return {k: v * rng.choice([-1.0, 1.0], n) for k, v in pools.items()}
+
+
+def hostile_users(seed=0):
+    rng = np.random.default_rng(seed)
+    sizes = [1, 2, 3, 4, 7, 8, 9, 16, 100, 127, 128, 129, 136, 1000, 2500]
+    return [v for n in sizes for v in hostile_values(rng, n).values()]
+
+
+def steps_of(users, n_items=2500):
+    codes = np.repeat(np.arange(len(users)), [len(v) for v in users])
+    items = np.concatenate([np.arange(len(v)) for v in users])
+    return user_item.unit_steps(codes, items, np.concatenate(users), n_items)
+
+
+def test_no_user_is_longer_than_one():
+    users = hostile_users()
+    steps = steps_of(users)
+    assert np.array_equal(steps.data, np.rint(steps.data))
+    whole = steps.astype(np.int64)
+    squares = (whole * whole).sum(axis=1)
+    assert squares.max() <= WHOLE**2
+    assert np.array_equal(
+        np.sign(steps.data) * np.sign(np.concatenate(users)) < 0, 0 * steps.data > 0
+    )
+    # Nor much shorter: a step an entry, at most.
+    for user, found in zip(users, squares, strict=True):
+        if np.any(user):
+            assert math.sqrt(found) >= WHOLE - 1.01 * math.sqrt(len(user)) - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_of_a_user_are_the_same_bits_in_any_company(seed):
+    users = hostile_users(seed)
+    whole = steps_of(users)
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(users), 40, replace=False)
+    for i in chosen:
+        alone = steps_of([users[i]])
+        assert np.array_equal(
+            alone.data, whole.data[whole.indptr[i] : whole.indptr[i + 1]]
+        )
+    some = steps_of([users[i] for i in np.sort(chosen)])
+    assert np.array_equal(some.toarray(), whole.toarray()[np.sort(chosen)])
+
+
+def test_sums_of_squares_do_not_depend_on_where_a_user_begins():
+    """`np.add.reduceat` adds in an order that goes by the length of a piece alone."""
+    rng = np.random.default_rng(0)
+    for n in [*range(1, 40), 127, 128, 129, 500, 8191, 8192, 8193, 20_000]:
+        piece = rng.uniform(0, 1, n)
+        sums = set()
+        for before, after in [(0, 0), (1, 0), (3, 5), (8, 1), (8190, 8195)]:
+            table = np.concatenate(
+                [rng.uniform(size=before), piece, rng.uniform(size=after)]
+            )
+            starts = sorted({0, before, before + n} - {len(table)})
+            sums.add(float(np.add.reduceat(table, starts)[starts.index(before)]))
+        assert len(sums) == 1, n
+
+
+def test_the_second_moment_is_a_sum_of_whole_numbers():
+    users = [v for v in hostile_users(5) if len(v) <= 200]
+    steps = steps_of(users, n_items=200)
+    moment = user_item.second_moment_of_steps(steps)
+    whole = steps.toarray().astype(np.int64)
+    assert np.array_equal(moment * WHOLE**2, whole.T @ whole)
+    assert np.array_equal(moment, moment.T)
+
+
+def test_as_many_users_as_sums_are_exact_for(monkeypatch):
+    most = _item_embedding._MOST_USERS
+    assert most / user_item.STEP**2 <= 2.0**53
+    mechanism = DPItemEmbedding(epsilon=1e3).privacy_plan(2).mechanisms[0]
+    assert most / mechanism.grid <= 2.0**51  # nothing is clamped
+    monkeypatch.setattr(_item_embedding, "_MOST_USERS", 2)
+    accountant = PrivacyAccountant()
+    model = DPItemEmbedding(1, items=[1], accountant=accountant)
+    model.fit([[0, 1], [1, 1]], [1, 2])
+    with pytest.raises(ValueError, match="user_feature must hold at most"):
+        model.fit([[0, 1], [1, 1], [2, 1]], [1, 2, 3])
+    # The number of users is private: it was counted after the charge.
+    assert len(accountant.ledger) == 2
+
+
+@pytest.mark.filterwarnings("ignore:X has no columns user_id")
+def test_large_ids_are_not_rounded_together():
+    """Two users who become one would move the sum by more than one."""
+    big = 2**53
+    X = np.array([[big, 10], [big + 1, 11], [big, 11]])
+    model = DPItemEmbedding(1, items=[10, 11])
+    tables = [
+        X,
+        X.astype(np.uint64),
+        X.tolist(),
+        [[*row[:1], float(row[1])] for row in X.tolist()],
+    ]
+    tables += [pd.DataFrame(X), pl.DataFrame(X, schema=["a", "b"]), X.astype(object)]
+    for table in tables:
+        out = model.fit_transform(table, [5, 4, 1])
+        assert out.dtype == object
+        same = out[:, :1] == np.array([big, big + 1], dtype=object)
+        assert same.tolist() == [
+            [bool(v) for v in row] for row in [[1, 0], [0, 1], [1, 0]]
+        ]
+    items = DPItemEmbedding(1, items=[big, big + 1], noise_seed=0).fit(
+        X[:, ::-1], [5, 4, 1]
+    )
+    codes = _item_catalogue.item_codes(
+        _item_catalogue.index_of(items.items_),
+        np.array([big + 1, 0.5, big], object),
+    )
+    assert codes.tolist() == [1, -1, 0]
+
+
+# -- catalogues ------------------------------------------------------------------------
+
+
+@without_privacy
+def test_without_privacy_the_catalogue_comes_from_the_data():
+    X, y = ratings()
+    model = DPItemEmbedding(2, epsilon=None).fit(X, y)
+    assert sorted(model.items_) == sorted(set(X[:, 1]))
+    assert not model.hashed_
+
+
+def test_with_a_budget_items_are_hashed_with_a_warning():
+    X, y = ratings()
+    with pytest.warns(UserWarning, match="items=None: item ids are hashed into 512"):
+        model = DPItemEmbedding(2).fit(X, y)
+    assert model.components_.shape == (2, 512)
+    assert model.hashed_
+    assert np.array_equal(model.items_, np.arange(512))
+
+
+KEYS = ["a", "größe", "", 0, 1, -1, 2.5, 10**30, 1e300]
+BUCKETS = f"""
+from skdpspectral.recommendation._catalogue import _hashed
+print([_hashed(key) % 1000 for key in {KEYS}])
+"""
+
+
+def test_buckets_are_the_same_in_every_process():
+    folder = str(Path(skdpspectral.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", BUCKETS],
+        env={**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": folder},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = [_item_catalogue._hashed(key) % 1000 for key in KEYS]
+    assert done.stdout.strip() == str(found)
+    # As they were when files were first written.
+    assert found == [776, 258, 326, 675, 707, 779, 528, 926, 507]
+
+
+def test_ids_that_are_equal_share_a_bucket():
+    hashed = _item_catalogue._hashed
+    assert len({hashed(key) for key in (1, 1.0, True, np.int8(1), np.float32(1))}) == 1
+    assert hashed("a") == hashed(np.str_("a"))
+    assert hashed("1") != hashed(1)
+    assert hashed("\ud800") >= 0  # no text of Unicode, and an id all the same
+    with pytest.raises(TypeError, match="must be a string or a number"):
+        hashed((1, 2))
+
+
+def test_buckets_embed_what_was_never_seen():
+    X, y = ratings()
+    model = DPItemEmbedding(2, items=16).fit(X, y)
+    out = model.transform(np.array([[0, "new"], [0, "new"], [0, "item 1"]], object))
+    assert np.array_equal(out[0], out[1])
+    assert any(
+        np.array_equal(out[0, 1:].astype(float), e) for e in model.item_embeddings_
+    )
+
+
+CATALOGUES = {
+    "list": lambda ids: list(ids),
+    "tuple": tuple,
+    "numpy": np.array,
+    "objects": lambda ids: np.array(ids, dtype=object),
+    "pandas": pd.Series,
+    "pandas index": pd.Index,
+    "polars": pl.Series,
+}
+
+
+@without_privacy
+@pytest.mark.parametrize("container", CATALOGUES)
+@pytest.mark.parametrize("kind", [str, int, float])
+def test_the_container_of_the_catalogue_makes_no_difference(container, kind, tmp_path):
+    ids = [kind(j) for j in (3, 1, 2)]
+    X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
+    model = DPItemEmbedding(2, items=CATALOGUES[container](ids), noise_seed=0)
+    model.fit(X, [5, 1, 2])
+    wanted = DPItemEmbedding(2, items=ids, noise_seed=0).fit(X, [5, 1, 2])
+    assert model.items_.tolist() == ids
+    assert np.array_equal(model.components_, wanted.components_)
+    model.save(tmp_path / "items.npz")
+    read = DPItemEmbedding.load(tmp_path / "items.npz")
+    assert read.items_.tolist() == ids
+    assert np.array_equal(read.transform(X), model.transform(X))
+
+
+# -- public features and few components ------------------------------------------------
+
+FEATURES = np.arange(16.0).reshape(8, 2)
+
+
+def test_no_components_release_nothing():
+    accountant = PrivacyAccountant(1.0)
+    model = DPItemEmbedding(
+        0, items=ITEMS, item_features=FEATURES, accountant=accountant
+    )
+    X, y = ratings()
+    model.fit(X, y)
+    assert model.privacy_.mechanisms == ()
+    assert model.privacy_.mu == accountant.spent()[0] == 0.0
+    assert model.components_.shape == (0, 8)
+    assert model.transform(X[:1]).shape == (1, 3)
+    assert DPItemEmbedding(0, items=ITEMS).fit(X, y).transform(X).shape == (300, 1)
+
+
+def test_public_features_stand_before_the_embedding():
+    X, y = ratings()
+    model = DPItemEmbedding(2, items=ITEMS, item_features=FEATURES).fit(X, y)
+    assert np.array_equal(model.item_embeddings_[:, :2], FEATURES)
+    out = model.transform(np.array([[1, "item 5"]], dtype=object))
+    assert out[0, :3].tolist() == [1, 10.0, 11.0]
+    names = ["x0", "x1_feature0", "x1_feature1", "x1_embedding0", "x1_embedding1"]
+    assert model.get_feature_names_out().tolist() == names
+
+
+@pytest.mark.parametrize("library", [pd.DataFrame, lambda d: pl.DataFrame(dict(d))])
+def test_public_features_keep_their_names_through_a_file(library, tmp_path):
+    features = library({"year": np.arange(8.0), "drama": np.arange(8) % 2 == 0})
+    model = DPItemEmbedding(1, items=ITEMS, item_features=features).fit(*ratings())
+    model.save(tmp_path / "items.npz")
+    read = DPItemEmbedding.load(tmp_path / "items.npz")
+    for estimator in (model, model.publish(), read):
+        names = estimator.get_feature_names_out().tolist()
+        assert names == ["x0", "year", "drama", "x1_embedding0"]
+
+
+def test_there_are_no_more_components_than_items():
+    model = DPItemEmbedding(50, items=ITEMS).fit(*ratings())
+    assert model.components_.shape == (8, 8)
+    assert model.privacy_.mechanisms[0].shape == (8, 8)
+    assert model.privacy_ == DPItemEmbedding(50).privacy_plan(8)
+
+
+# -- copies ----------------------------------------------------------------------------
+
+
+def test_copies_and_files_transform_alike(tmp_path):
+    X, y = ratings()
+    accountant = PrivacyAccountant()
+    model = DPItemEmbedding(2, items=ITEMS, accountant=accountant).fit(X, y)
+    expected = model.transform(X).tolist()
+    model.save(tmp_path / "items.npz")
+    read = DPItemEmbedding.load(tmp_path / "items.npz")
+    for copy in (model.publish(), read, pickle.loads(pickle.dumps(model))):
+        assert copy.transform(X).tolist() == expected
+        assert copy.privacy_ == model.privacy_
+        assert np.array_equal(
+            copy.get_feature_names_out(), model.get_feature_names_out()
+        )
+    assert read.accountant is None
+    fresh = clone(model)
+    assert fresh.accountant is accountant
+    assert not hasattr(fresh, "components_")
+    fresh.fit(X, y)
+    assert len(accountant.ledger) == 2
+    # Fresh noise: equal with probability zero but for the grid.
+    assert not np.array_equal(fresh.components_, model.components_)
+
+
+# -- with models of users --------------------------------------------------------------
+
+
+def numeric_ratings(t=30, p=6, n=8):
+    rng = np.random.default_rng(1)
+    X = np.column_stack([np.repeat(np.arange(t), n), rng.integers(p, size=t * n)])
+    return X, rng.integers(1, 6, size=t * n).astype(float)
+
+
+def in_numpy(X):
+    return X, 0
+
+
+def in_pandas(X):
+    return pd.DataFrame(X, columns=["user_id", "item_id"]), 0
+
+
+def in_polars(X):
+    return pl.DataFrame(X, schema=["user_id", "item_id"]), 0
+
+
+def recommender(accountant):
+    embedding = DPItemEmbedding(2, items=np.arange(6), accountant=accountant)
+    users = LRSRegressor(user_feature=0, n_releases=2, accountant=accountant)
+    return make_pipeline(embedding, users)
+
+
+def entries(accountant):
+    table = accountant.ledger
+    return [row["estimator"] for row in table.to_dict("records")]
+
+
+@without_privacy
+@pytest.mark.parametrize("container", [in_numpy, in_pandas, in_polars])
+def test_one_ledger_holds_a_cross_validation(container):
+    X, y = numeric_ratings()
+    accountant = PrivacyAccountant()
+    scores = cross_val_score(
+        recommender(accountant), container(X)[0], y, cv=3, error_score="raise"
+    )
+    assert np.isfinite(scores).all()
+    assert entries(accountant) == ["DPItemEmbedding", "LRSRegressor"] * 3
+    assert set(accountant.ledger["unit"]) == {"user"}
+    assert set(accountant.ledger["neighbours"]) == {"add-remove-one"}
+
+
+@without_privacy
+@pytest.mark.parametrize("container", [in_numpy, in_pandas, in_polars])
+def test_one_ledger_holds_a_search_in_two_processes(container):
+    X, y = numeric_ratings()
+    accountant = PrivacyAccountant()
+    grid = {"dpitemembedding__epsilon": [0.5, 2.0]}
+    search = GridSearchCV(
+        recommender(accountant), grid, cv=2, n_jobs=2, error_score="raise"
+    )
+    search.fit(container(X)[0], y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    found = entries(accountant)
+    assert sorted(found) == ["DPItemEmbedding"] * 5 + ["LRSRegressor"] * 5
+    assert set(accountant.ledger["unit"]) == {"user"}
+
+
+@without_privacy
+def test_tables_go_through_a_pipeline_by_name():
+    X, y = numeric_ratings()
+    pipeline = recommender(None).set_output(transform="pandas")
+    pipeline.set_params(lrsregressor__user_feature="user_id")
+    pipeline.fit(in_pandas(X)[0], y)
+    names = ["user_id", "item_id_embedding0", "item_id_embedding1"]
+    assert pipeline[-1].feature_names_in_.tolist() == names
+    assert np.isfinite(pipeline.predict(in_pandas(X)[0])).all()
+
+
+def test_a_pipeline_with_too_small_a_budget_is_refused():
+    X, y = numeric_ratings()
+    with pytest.raises(skdpspectral.PrivacyBudgetError):
+        recommender(PrivacyAccountant(1.2)).fit(X, y)
+
+
+# -- size ------------------------------------------------------------------------------
+
+
+def test_users_by_items_is_never_dense():
+    t, p, n = 20_000, 2_000, 10
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.repeat(np.arange(t), n), rng.integers(p, size=t * n)])
+    y = rng.integers(1, 6, size=t * n)
+    model = DPItemEmbedding(2, items=np.arange(p))
+    tracemalloc.start()
+    model.fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * t * p * 8
+    assert model.components_.shape == (2, p)

@@ -1,0 +1,439 @@
+"""Privacy of DPItemEmbedding for users: exact checks, an audit, planted mistakes.
+
+The checks are functions of a class, so that each planted mistake, an edit of the
+source that is run in this process, must fail the check that is to catch it.
+"""
+
+import importlib.util
+import sys
+import warnings
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from audit_cases import audit
+from item_tools import (
+    CANARY,
+    JOINED,
+    MEANS,
+    OTHERS,
+    WHOLE,
+    ReleasesAlone,
+    exact_moment,
+    table,
+)
+from lrs_tools import scripted
+from sklearn.base import clone
+
+import skdpspectral
+from skdpspectral import DPItemEmbedding, PrivacyAccountant
+from skdpspectral._release.release import record_releases
+from skdpspectral.recommendation import _item_embedding
+
+pytestmark = pytest.mark.filterwarnings("ignore:items=None:UserWarning")
+TINY = float(np.nextafter(0.0, 1.0))
+
+
+# -- data sets -------------------------------------------------------------------------
+
+
+def ordinary(t=6, p=5, n=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        user: [(int(i), float(rng.integers(1, 6))) for i in rng.integers(p + 2, size=n)]
+        for user in range(t)
+    }
+
+
+# Ratings of one user, of items 0 to 4 of the catalogue and of others.
+HOSTILE = {
+    "one rating": [(0, 5.0)],
+    "all of the middle": [(j, 3.0) for j in range(5)],
+    "all unknown": [(j, 5.0) for j in range(100, 130)],
+    "mostly unknown": [(0, 4.0)] + [(j, 5.0) for j in range(100, 120)],
+    "beyond every range": [(0, 1e300), (1, -1e300), (2, 1.7e308), (3, -1.7e308)],
+    "zeros of both signs": [(0, 0.0), (1, -0.0), (2, TINY), (3, -TINY)],
+    "squares underflow": [(j, 1.57e-162) for j in range(4)] + [(4, 2.3e-162)],
+    "subnormal": [(j, TINY * (j + 1)) for j in range(5)],
+    "duplicates": [(j % 3, 1.0 + j % 5) for j in range(40)],
+    "many ratings": [(j % 5, 5.0 - j % 2) for j in range(500)],
+    "all alike": [(j, 5.0) for j in range(5)],
+    "items of other types": [
+        (True, 5.0),
+        (2.0, 1.0),
+        (np.int8(3), 4.0),
+        (np.float32(4), 5.0),
+    ],
+    "huge numbers for items": [
+        (2**53, 5.0),
+        (2**53 + 1, 1.0),
+        (10**400, 3.5),
+        (4, 2.0),
+    ],
+}
+SETTINGS = {
+    "catalogue": {"items": range(5)},
+    "wide range": {"items": range(5), "rating_range": (-10, 10)},
+    "few ratings": {"items": range(5), "max_ratings_per_user": 2},
+    "large ids": {"items": [2**53, 2**53 + 1, 0, 1, 2]},
+    "buckets": {"items": 7},
+    "no catalogue": {"items": None},
+}
+
+
+# -- checks of a class -----------------------------------------------------------------
+
+
+def check_sums(cls):
+    """Whoever joins moves the sum by a matrix of their own, of norm at most one.
+
+    All numbers are exact: multiples of 2**-22 far below 2**31.
+    """
+    base = ordinary() | {10**6: [(2**53, 4.0), (2**53 + 1, 2.0), (1, 5.0)]}
+    for setting, parameters in SETTINGS.items():
+        before = exact_moment(cls, base, **parameters)
+        for what, rated in HOSTILE.items():
+            alone = exact_moment(cls, {CANARY: rated}, **parameters)
+            where = f"{setting}, {what}"
+            check_projector(alone, where)
+            for users, seed in (
+                (base | {CANARY: rated}, None),
+                ({CANARY: rated} | base, None),
+                (base | {CANARY: rated}, 1),
+            ):
+                together = exact_moment(cls, users, seed, **parameters)
+                assert together.shape == before.shape, where
+                assert np.array_equal(together - before, alone), where
+
+
+def check_projector(matrix, where):
+    """Whole numbers over 2**22: x x' with |x| at most one, or zero."""
+    whole = matrix * WHOLE**2
+    assert np.array_equal(whole, np.rint(whole)), where
+    whole = whole.astype(np.int64)
+    assert np.array_equal(whole, whole.T), where
+    assert np.trace(whole) <= WHOLE**2, where
+    # Rank one and positive: M_jj M_kk = M_jk^2, exactly.
+    diagonal = np.diag(whole)
+    assert (diagonal >= 0).all(), where
+    assert np.array_equal(np.multiply.outer(diagonal, diagonal), whole * whole), where
+    assert sum(int(v) ** 2 for v in whole.ravel()) <= WHOLE**4, where
+
+
+def check_large_users(cls):
+    """Users whose ids are beyond 2**53 stay apart, in arrays and lists."""
+    X = np.array([[2**53, 0], [2**53 + 1, 1]])
+    for rows in (X, X.tolist(), [[*map(int, row)] for row in X]):
+        with scripted() as asked:
+            cls(1, items=[0, 1]).fit(rows, [5.0, 5.0])
+        assert asked["second_moment"][0, 1] == 0.0
+
+
+def check_rows_of_unknown_items(cls):
+    """A user who rates one known item has it at full length."""
+    users = {0: [(0, 4.0), *((j, 5.0) for j in range(100, 110))]}
+    moment = exact_moment(cls, users, items=range(5))
+    assert moment[0, 0] > 0.99
+
+
+def seen(cls, users, seed=None, **parameters):
+    """Everything that a fit shows: warnings, attributes, copies, files, outputs."""
+    X, y = table(users, seed)
+    with scripted(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = cls(2, **parameters).fit(X, y)
+    state = {k: v for k, v in vars(model).items() if k not in parameters}
+    stranger = np.array([["somebody", 1], ["else", 3]], dtype=object)
+    return {
+        "warnings": [(w.category, str(w.message)) for w in caught],
+        "attributes": joblib.hash(state),
+        "published": joblib.hash(vars(model.publish())),
+        "names": model.get_feature_names_out().tolist(),
+        "plan": (str(model.privacy_), model.privacy_.to_json()),
+        "text": repr(model),
+        "output": model.transform(stranger).tolist(),
+    }
+
+
+def check_public(cls):
+    """With the releases held fixed, nothing else depends on the data."""
+    base = ordinary()
+    features = np.arange(14.0).reshape(7, 2)
+    settings = [*SETTINGS.values(), {"items": 7, "item_features": features}]
+    for turn, parameters in enumerate(settings):
+        expected = seen(cls, base, **parameters)
+        changed = [(f"{k} joins", base | {CANARY: v}) for k, v in HOSTILE.items()]
+        # Each in the place of an ordinary user in some settings, and alone in others.
+        some = list(HOSTILE.items())[turn % 3 :: 3]
+        changed += [(f"{k} replaces", base | {0: v}) for k, v in some]
+        changed += [(f"{k} alone", {CANARY: v}) for k, v in some]
+        changed += [("one leaves", {k: v for k, v in base.items() if k != 3})]
+        changed += [("named otherwise", {f"user {k}": v for k, v in base.items()})]
+        changed += [("many users", ordinary(t=200, seed=1))]
+        for what, users in changed:
+            found = seen(cls, users, **parameters)
+            for part, value in expected.items():
+                assert found[part] == value, f"{what}: {part}"
+
+
+CHECKS = [check_sums, check_large_users, check_rows_of_unknown_items, check_public]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_estimator_passes(check):
+    check(DPItemEmbedding)
+
+
+def test_files_hold_the_same_bytes(tmp_path):
+    base, files = ordinary(), set()
+    for users in (base, base | {CANARY: HOSTILE["many ratings"]}, {1: [(0, 1.0)]}):
+        with scripted():
+            model = DPItemEmbedding(2, items=np.arange(5)).fit(*table(users))
+        model.save(tmp_path / "items.npz")
+        files.add((tmp_path / "items.npz").read_bytes())
+    assert len(files) == 1
+
+
+def test_random_users_move_the_sum_by_at_most_one():
+    """Brute force over users of all sizes and scales; the bound is nearly attained."""
+    rng = np.random.default_rng(0)
+    largest = 0.0
+    for trial in range(300):
+        n = int(rng.integers(1, 30))
+        scale = 10.0 ** rng.uniform(-320, 308)
+        values = rng.uniform(-1, 1, n) * scale if trial % 2 else rng.integers(1, 6, n)
+        rated = list(
+            zip(rng.integers(12, size=n).tolist(), values.tolist(), strict=True)
+        )
+        ends = (-scale, scale) if trial % 3 == 1 and scale > 1e-300 else (1, 5)
+        users = ordinary(t=3, seed=trial)
+        parameters = {"items": range(10), "rating_range": ends}
+        if trial % 5 == 0:
+            parameters["max_ratings_per_user"] = 3
+        before = exact_moment(DPItemEmbedding, users, **parameters)
+        users |= {CANARY: rated}
+        change = exact_moment(DPItemEmbedding, users, trial, **parameters) - before
+        check_projector(change, trial)
+        largest = max(largest, float(np.linalg.norm(change)))
+    assert 0.998 < largest <= 1.0
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
+    accountant = PrivacyAccountant()
+    X, y = table(ordinary())
+    y[3] = value
+    with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
+        DPItemEmbedding(items=range(5), accountant=accountant).fit(X, y)
+    assert len(accountant.ledger) == 1
+
+
+def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
+    model = DPItemEmbedding(2, items=range(5))
+    plans = {model.fit(*table(ordinary(t))).privacy_.to_json() for t in (1, 6, 300)}
+    assert plans == {model.privacy_plan(5).to_json()}
+    (release,) = model.privacy_.mechanisms
+    assert (release.sensitivity, release.summation_error) == (1.0, 0.0)
+    assert model.privacy_.unit == "user"
+    assert model.privacy_.neighbours == "add-remove-one"
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 1e4])
+@pytest.mark.parametrize("n_items", [1, 7, 5000])
+def test_the_charge_is_exact_and_covers_the_grid(epsilon, n_items):
+    """One, and half a step an entry for each of two roundings: no bit is lost."""
+    (release,) = DPItemEmbedding(epsilon=epsilon).privacy_plan(n_items).mechanisms
+    steps = 1 / release.grid if release.grid <= 1 else 1.0
+    whole = int(steps) + int(n_items * release.grid * steps)
+    assert release.charged_sensitivity * steps == whole
+    assert release.grid >= 2.0**-20
+
+
+# -- an audit --------------------------------------------------------------------------
+
+
+def test_the_means_of_the_audit_are_those_of_a_fit():
+    for users, mean in zip((OTHERS, JOINED), MEANS, strict=True):
+        found = exact_moment(DPItemEmbedding, users, items=range(2))
+        assert np.array_equal(found, mean)
+        transcripts = []
+        for cls in (DPItemEmbedding, ReleasesAlone):
+            with record_releases() as released:
+                cls(1, items=range(2), noise_seed=5).fit(*table(users))
+            transcripts.append(released["second_moment"])
+        assert np.array_equal(*transcripts)
+
+
+# -- planted mistakes ------------------------------------------------------------------
+
+PACKAGE = Path(skdpspectral.__file__).parent
+MODULES = (
+    "_ratings_tables",
+    "_linalg.user_item",
+    "_item_catalogue",
+    "_item_embedding",
+)
+
+
+def mutated(monkeypatch, module, *edits):
+    """Return the estimator as it is after edits of one module's source."""
+    for name in MODULES:
+        path = PACKAGE / (name.replace(".", "/") + ".py")
+        source = path.read_text()
+        if name == module:
+            for old, new in edits:
+                assert source.count(old) == 1, f"{old!r} must occur once in {path}"
+                source = source.replace(old, new)
+        full = f"skdpspectral.{name}"
+        spec = importlib.util.spec_from_file_location(full, path)
+        new_module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, full, new_module)
+        parent = sys.modules[full.rpartition(".")[0]]
+        monkeypatch.setattr(parent, name.rpartition(".")[2], new_module)
+        exec(compile(source, str(path), "exec"), new_module.__dict__)
+    return new_module.DPItemEmbedding
+
+
+MUTANTS = {
+    "division by the number of users": (
+        check_sums,
+        "_linalg.user_item",
+        ("out *= STEP * STEP", "out *= STEP * STEP / steps.shape[0]"),
+    ),
+    "normalisation skipped": (
+        check_sums,
+        "_linalg.user_item",
+        ("values / np.repeat(lengths, counts) / STEP", "values / STEP"),
+    ),
+    "rounded to the nearest step": (
+        check_sums,
+        "_linalg.user_item",
+        ("np.trunc(", "np.ceil("),
+    ),
+    "squares that underflow": (
+        check_sums,
+        "_linalg.user_item",
+        ("    values = np.ldexp(values, -np.repeat(exponents, counts))\n", ""),
+    ),
+    "users truncated by rows of the table": (
+        check_sums,
+        "_linalg.user_item",
+        ("np.arange(len(users)) - starts < most", "rows[order] < most"),
+    ),
+    "users truncated together": (
+        check_sums,
+        "_linalg.user_item",
+        ("np.arange(len(users)) - starts < most", "np.arange(len(users)) < most"),
+    ),
+    "duplicates added up": (
+        check_sums,
+        "_linalg.user_item",
+        (
+            "    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])\n",
+            "",
+        ),
+    ),
+    "rating range from the data": (
+        check_sums,
+        "_item_embedding",
+        (
+            "low, high = self._range()\n        known",
+            "low, high = y.min(), y.max()\n        known",
+        ),
+    ),
+    "middle from the data": (
+        check_sums,
+        "_item_embedding",
+        ("(0.5 * low + 0.5 * high)", "np.mean(np.clip(y, low, high))"),
+    ),
+    "catalogue from the data under a budget": (
+        check_public,
+        "_item_embedding",
+        (
+            "if self.items is None and not self._is_private():",
+            "if self.items is None:",
+        ),
+    ),
+    "buckets by the first of equal ids": (
+        check_sums,
+        "_item_catalogue",
+        ('f"number:{hash(key)}"', 'f"{type(key).__name__}:{key}"'),
+    ),
+    "items compared as floats": (
+        check_sums,
+        "_item_catalogue",
+        (
+            'catalogue.find(ids, "item_feature")',
+            'catalogue.find(np.asarray(list(ids)), "item_feature")',
+        ),
+    ),
+    "users compared as floats": (
+        check_large_users,
+        "_ratings_tables",
+        ('    if kind in "iu":\n', '    if kind in "":\n'),
+        ('        check_exact(columns[user], "user_feature")\n', ""),
+    ),
+    "unknown items counted in the norm": (
+        check_rows_of_unknown_items,
+        "_item_embedding",
+        (
+            "known = np.flatnonzero(items >= 0)",
+            "known, items = np.arange(len(items)), np.where(items < 0, n_items, items)",
+        ),
+        ("centred, n_items, self.max", "centred, n_items + 1, self.max"),
+        (
+            "self.max_ratings_per_user\n            )\n\n    def _set",
+            "self.max_ratings_per_user\n"
+            "            )[:n_items, :n_items]\n\n    def _set",
+        ),
+    ),
+    "number of users shown": (
+        check_public,
+        "_item_embedding",
+        (
+            "            self.privacy_ = plan\n",
+            "            self.privacy_, self.n_users_ = plan, len(users)\n",
+        ),
+    ),
+    "a warning that depends on ratings": (
+        check_public,
+        "_item_embedding",
+        (
+            "            items = item_codes(catalogue, table.items)\n",
+            "            items = item_codes(catalogue, table.items)\n"
+            "            if (items < 0).mean() > 0.5:\n"
+            "                warnings.warn('most items are unknown', stacklevel=2)\n",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_mistake_is_caught(name, monkeypatch):
+    check, module, *edits = MUTANTS[name]
+    wrong = mutated(monkeypatch, module, *edits)
+    with pytest.raises(AssertionError):
+        check(wrong)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_an_unchanged_copy_passes(check, monkeypatch):
+    copy = mutated(monkeypatch, None)
+    assert copy is not DPItemEmbedding
+    check(copy)
+
+
+def test_audit_refutes_what_is_not_normalised(monkeypatch):
+    """The audit has power, and looks at the class that it is given."""
+
+    def violated(cls):
+        return audit("items-joins", 10.0, 400, cls=cls).violated
+
+    assert not violated(DPItemEmbedding)
+    assert violated(mutated(monkeypatch, *MUTANTS["normalisation skipped"][1:]))
+
+
+def test_mutants_leave_the_package_as_it_was():
+    assert sys.modules["skdpspectral.recommendation._item_embedding"] is _item_embedding
+    assert clone(DPItemEmbedding()).__class__ is _item_embedding.DPItemEmbedding

@@ -1,0 +1,119 @@
+"""Locks that a forked child inherits: none may be held by a thread that stayed behind.
+
+Threads of the parent do not exist in the child. A lock that one of them held would
+never be released there, and the first fit in the child would wait for ever.
+"""
+
+import functools
+import importlib
+import os
+import pkgutil
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import skdpspectral
+from skdpspectral import DPPCA
+from skdpspectral._linalg import blocked_second_moment
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
+    # Python 3.12 warns of any fork of a process with threads: it is what is tested.
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+PATIENCE = 60.0  # seconds, on a busy machine
+LOCKS = type(threading.Lock()), type(threading.RLock())
+
+
+def modules():
+    found = pkgutil.walk_packages(skdpspectral.__path__, "skdpspectral.")
+    for name in sorted(module.name for module in found):
+        try:
+            yield importlib.import_module(name)
+        except ImportError:  # an extra that is not installed
+            continue
+
+
+def shared_locks():
+    """Return locks of modules, and those that classes share between their objects."""
+    found = {}
+    for module in modules():
+        for name, value in vars(module).items():
+            if isinstance(value, LOCKS):
+                found[f"{module.__name__}.{name}"] = value
+            if not isinstance(value, type) or value.__module__ != module.__name__:
+                continue
+            for attribute, inner in vars(value).items():
+                # Before Python 3.12 all objects share the lock of a cached property.
+                if isinstance(inner, functools.cached_property):
+                    inner = getattr(inner, "lock", None)
+                if isinstance(inner, LOCKS):
+                    found[f"{module.__name__}.{value.__name__}.{attribute}"] = inner
+    return found
+
+
+def wait_for(child):
+    """Return the exit code of a child, or None after having ended one that hangs."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+@pytest.mark.parametrize("name", sorted(shared_locks()))
+def test_a_child_inherits_no_held_lock(name):
+    """Whether the fork waits for the lock, or the child gets a new one."""
+    lock, held = shared_locks()[name], threading.Event()
+
+    def hold():
+        with lock:
+            held.set()
+            time.sleep(0.3)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(PATIENCE)
+    child = os.fork()
+    if child == 0:
+        free = shared_locks()[name].acquire(timeout=1.0)
+        os._exit(0 if free else 1)
+    assert wait_for(child) == 0
+    thread.join()
+
+
+def test_the_locks_are_found():
+    assert "skdpspectral._linalg.decomposition.moments._limit_lock" in shared_locks()
+
+
+def test_a_child_limits_threads_for_its_own_fits_alone():
+    """A fit of another thread is under way in the parent; the child has none of it."""
+    from skdpspectral._linalg.decomposition import moments as _moments
+
+    X = np.eye(4)
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(rows):
+        begun.set()
+        ended.wait(PATIENCE)
+        return rows
+
+    thread = threading.Thread(target=blocked_second_moment, args=(X, slow))
+    thread.start()
+    begun.wait(PATIENCE)
+    child = os.fork()
+    if child == 0:
+        DPPCA(1).fit(X + 0.0)
+        os._exit(len(_moments._limits))
+    assert wait_for(child) == 0
+    assert len(_moments._limits) == 2
+    ended.set()
+    thread.join()
+    assert _moments._limits == []

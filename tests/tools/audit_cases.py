@@ -1,0 +1,688 @@
+"""The harness of audits: worst-case neighbours for every private estimator.
+
+Each case gives an estimator and two neighbouring data sets on which its release is
+as revealing as the lemma allows. Run as a script, it audits one case with whatever
+copy of the package is on the path, and prints the result as JSON::
+
+    python tests/tools/audit_cases.py <case> --epsilon 4 --trials 20000
+"""
+
+import argparse
+import json
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import federated_tools
+import item_tools
+import numpy as np
+from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
+from pca_tools import audit_releases
+
+import skdpspectral
+from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
+from skdpspectral.audit import audit_epsilon
+
+CONFIDENCE = 0.99
+# Where tests run side by side, each takes one core.
+JOBS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
+_BACKGROUND = 3
+_OTHER_USERS, _CANARY = 2, 9
+
+
+@dataclass(frozen=True)
+class Case:
+    """One worst case.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(epsilon) -> estimator``.
+    row, replacement : array of shape (p,)
+        The row that differs between the two data sets.
+    tight : bool
+        Whether one Gaussian mechanism moves by its whole sensitivity, so that the
+        audit must find nearly all of the claim.
+    epsilon : float
+        Where the audit is made; few trials are enough where epsilon is large.
+    n_trials : int
+        Fits on either side.
+    """
+
+    make: Callable
+    row: np.ndarray
+    replacement: np.ndarray
+    tight: bool = True
+    epsilon: float = 16.0
+    n_trials: int = 3_000
+    power = 0.9
+
+    def data(self):
+        """Return the two neighbouring data sets; the other rows are zero."""
+        X = np.zeros((1 + _BACKGROUND, len(self.row)))
+        neighbour = X.copy()
+        X[0], neighbour[0] = self.row, self.replacement
+        return X, neighbour
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X, neighbour = self.data()
+        model = self.make(epsilon)
+        return {"factory": model, "X": X, "X_neighbour": neighbour}
+
+
+@dataclass(frozen=True)
+class StageCase:
+    """One worst case of one release of a fit that makes several.
+
+    Parameters
+    ----------
+    parameters : dict
+        Of the estimator.
+    row, replacement : array of shape (p,)
+        The row that differs between the two data sets.
+    prefix : str
+        Releases that are audited, given all others; "" for the whole transcript.
+    epsilon : float
+        Budget at which their own claim is of the order of one to five.
+    background : array of shape (m, p)
+        The other rows.
+    tight : bool
+        Whether the release moves by all of its sensitivity.
+    n_trials : int
+        Fits on either side.
+    """
+
+    parameters: dict
+    row: np.ndarray
+    replacement: np.ndarray
+    prefix: str
+    epsilon: float
+    background: np.ndarray
+    tight: bool = True
+    n_trials: int = 1_000
+    # Few trials leave a wide confidence interval.
+    power = 0.8
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        return DPPCA(epsilon=epsilon, **self.parameters)
+
+    def data(self):
+        """Return the two neighbouring data sets."""
+        sides = (self.row, self.replacement)
+        return [np.vstack([row, self.background]) for row in sides]
+
+    def audit(self, epsilon, n_trials, **options):
+        """Audit the releases in question against their own claim."""
+        model = self.make(epsilon)
+        return audit_releases(model, *self.data(), self.prefix, n_trials, **options)
+
+
+@dataclass(frozen=True)
+class UserCase:
+    """One worst case of a user with all their rows.
+
+    The statistic is the likelihood ratio of the whole transcript, of one release
+    given those before it. Fits end with the last release, which costs a third of the
+    time and changes no bit of the transcript.
+
+    Parameters
+    ----------
+    parameters : dict
+        Of the estimator.
+    user, replacement : tuple of (rows, targets) or None
+        The user in both data sets; None where there is none.
+    tight : bool
+        Whether every release moves by its whole sensitivity, whatever the earlier
+        ones were.
+    epsilon : float
+        Where the audit is made; few trials are enough where epsilon is large.
+    n_trials : int
+        Fits on either side.
+    """
+
+    parameters: dict
+    user: tuple | None
+    replacement: tuple | None
+    tight: bool = True
+    epsilon: float = 16.0
+    n_trials: int = 3_000
+    power = 0.9
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        common = {"sparsity": 0, "user_feature": 0, "epsilon": epsilon}
+        return LRSRegressor(**{**common, **self.parameters})
+
+    def users(self):
+        """Return the users of both data sets; two of them are always there."""
+        rows, _ = self.user or self.replacement
+        background = alike(_OTHER_USERS, *np.shape(rows))
+        sides = (self.user, self.replacement)
+        return [background | ({_CANARY: user} if user else {}) for user in sides]
+
+    def arguments(self, epsilon, *, whole_fits=False):
+        """Return what `audit_epsilon` is called with."""
+        users, others = self.users()
+        model = self.make(epsilon)
+        quick = ReleasesAlone(**model.get_params())
+        X, y = table(users)
+        X_neighbour, y_neighbour = table(others)
+        return {
+            "factory": model if whole_fits else quick,
+            "X": X,
+            "X_neighbour": X_neighbour,
+            "y": y,
+            "y_neighbour": y_neighbour,
+            "statistic": TranscriptRatio(model, users, others),
+        }
+
+
+@dataclass(frozen=True)
+class RatingsCase:
+    """A user who joins or leaves a table of ratings, at nearly the whole sensitivity.
+
+    Parameters
+    ----------
+    joins : bool
+        Whether the user joins.
+    epsilon : float
+        Where the audit is made.
+    n_trials : int
+        Fits on either side.
+    """
+
+    joins: bool
+    epsilon: float
+    n_trials: int
+    tight: bool = True
+    power = 0.9
+
+    def make(self, epsilon, cls=DPItemEmbedding):
+        """Return the estimator."""
+        return cls(1, user_feature=0, item_feature=1, items=range(2), epsilon=epsilon)
+
+    def arguments(self, epsilon, cls=item_tools.ReleasesAlone):
+        """Return what `audit_epsilon` is called with."""
+        order = slice(None, None, 1 if self.joins else -1)
+        users, others = (item_tools.OTHERS, item_tools.JOINED)[order]
+        mean, other_mean = item_tools.MEANS[order]
+        (X, y), (X_neighbour, y_neighbour) = map(item_tools.table, (users, others))
+        return {
+            "factory": self.make(epsilon, cls),
+            "X": X.astype(float),
+            "X_neighbour": X_neighbour.astype(float),
+            "y": y,
+            "y_neighbour": y_neighbour,
+            "statistic": item_tools.Ratio(other_mean - mean, 0.5 * (mean + other_mean)),
+        }
+
+
+@dataclass(frozen=True)
+class ClientCase:
+    """A row of one client of two, and all messages that leave this client.
+
+    Parameters
+    ----------
+    cls : type
+        Estimator that records its messages.
+    parameters : dict
+        Of the estimator.
+    row, replacement : array of shape (p,)
+        The row that differs.
+    tight : bool
+        Whether every round moves by its whole sensitivity.
+    company : array of shape (m, p), optional
+        The client's other rows; by default two that are zero.
+    """
+
+    cls: type
+    parameters: dict
+    row: np.ndarray
+    replacement: np.ndarray
+    tight: bool = True
+    company: np.ndarray | None = None
+    epsilon: float = 16.0
+    n_trials: int = 3_000
+    power = 0.9
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        common = {"n_components": 1, "epsilon": epsilon, "client_feature": 0}
+        return self.cls(**{**common, **self.parameters})
+
+    def data(self):
+        """Return neighbouring data sets; the other client's rows are others."""
+        p = len(self.row)
+        company = np.zeros((2, p)) if self.company is None else self.company
+        X = np.zeros((3 + len(company), 1 + p))
+        X[2:, 0] = federated_tools.AUDITED
+        X[:2, 1:] = np.eye(p)[-2:]
+        X[3:, 1:] = company
+        neighbour = X.copy()
+        X[2, 1:], neighbour[2, 1:] = self.row, self.replacement
+        return X, neighbour
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X, neighbour = self.data()
+        model, data = self.make(epsilon), (X, neighbour)
+        if getattr(model, "mechanism", "gaussian") == "gaussian":
+            statistic = federated_tools.MessageRatio(*data)
+        else:
+            statistic = federated_tools.StageRatio(model, *data)
+        return {
+            "factory": model,
+            "X": X,
+            "X_neighbour": neighbour,
+            "statistic": statistic,
+        }
+
+
+def _unit(*entries):
+    return np.array(entries) / np.linalg.norm(entries)
+
+
+def _pca(**parameters):
+    return lambda epsilon: DPPCA(1, epsilon=epsilon, **parameters)
+
+
+CASES = {
+    # Unit rows, orthogonal along the axes: all of the change on the diagonal.
+    "pca": Case(_pca(), _unit(1, 0), _unit(0, 1), epsilon=4.0, n_trials=16_000),
+    # Orthogonal along the bisectors: all of the change off the diagonal.
+    "pca-off-diagonal": Case(_pca(), _unit(1, 1), _unit(1, -1)),
+    # Rows far outside the clip norm.
+    "pca-clipped": Case(_pca(clip_norm=1.0), 10 * _unit(1, 0), 10 * _unit(0, 1)),
+    # A long row against a short one: normalising must bound both.
+    "pca-canary": Case(_pca(), 30 * _unit(1, 0), _unit(0, 1) / 30),
+    # A private mean first: opposite corners of the box move it furthest.
+    "pca-mean": Case(_pca(bounds=(-1, 1)), np.ones(2), -np.ones(2), tight=False),
+    "pca-mean-clipped": Case(
+        _pca(clip_norm=1.0, center="private"),
+        3 * _unit(1, 0),
+        -3 * _unit(1, 0),
+        tight=False,
+    ),
+    "pca-mean-radius": Case(
+        _pca(center="private", center_clip_norm=1.0),
+        5 * _unit(1, 0),
+        -5 * _unit(1, 0),
+        tight=False,
+    ),
+    "pca-box": Case(
+        _pca(
+            bounds=([0, 0], [2, 8]), scale_by_bounds=True, clip_norm=1.0, center="none"
+        ),
+        np.array([50.0, 4.0]),
+        np.array([1.0, -50.0]),
+    ),
+}
+
+
+# Rows far beyond every clip, along and across the first axis or two.
+_FAR = 1e6 * np.eye(4)
+_ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
+_TWO_STAGE, _AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
+
+CASES |= {
+    "pca-stages": StageCase(
+        {"n_components": 1, **_TWO_STAGE},
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        "",
+        16.0,
+        _ALONG_FIRST,
+        tight=False,
+    ),
+    # The signs of projections flip, residuals stay.
+    "pca-cross": StageCase(
+        {"n_components": 1, **_TWO_STAGE},
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        "cross",
+        40.0,
+        _ALONG_FIRST,
+    ),
+    "pca-weighted": StageCase(
+        {"n_components": 2, **_TWO_STAGE}, *_FAR[:2], "weighted", 600.0, _ALONG_TWO
+    ),
+    "pca-wide": StageCase(
+        {"n_components": 2, **_TWO_STAGE}, *_FAR[:2], "wide", 900.0, _ALONG_TWO
+    ),
+    # Votes on the other side of every tried length, along and across.
+    "pca-quantiles": StageCase(
+        {"n_components": 1, **_TWO_STAGE},
+        1e-12 * np.ones(4),
+        1e12 * np.ones(4),
+        "quantile",
+        300.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-three-quantiles": StageCase(
+        {"n_components": 1, "release": "covariance"},
+        1e-12 * np.ones(4),
+        1e12 * np.ones(4),
+        "quantile",
+        300.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-reach": StageCase(
+        {"n_components": 1, "release": "covariance", **_TWO_STAGE},
+        1e-12 * np.ones(4),
+        1e12 * np.ones(4),
+        "reach",
+        300.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-again": StageCase(
+        {"n_components": 2, **_AUTO}, *_FAR[:2], "second_moment_again", 40.0, _ALONG_TWO
+    ),
+    "pca-covariance": StageCase(
+        {"n_components": 2, "release": "covariance"},
+        # Unclipped, these would still be within the range of released numbers.
+        *(1e-3 * _FAR[:2]),
+        "projected",
+        60.0,
+        _ALONG_TWO,
+        # The private radius is at times beyond them.
+        tight=False,
+    ),
+    "pca-covariance-clipped": StageCase(
+        {"n_components": 2, "release": "covariance", "clip_norm": 2.0},
+        *_FAR[:2],
+        "projected",
+        60.0,
+        _ALONG_TWO,
+    ),
+    "pca-rank": StageCase(
+        {"n_components": "auto", "release": "covariance", **_AUTO},
+        *_FAR[:2],
+        "",
+        16.0,
+        _ALONG_TWO,
+        tight=False,
+    ),
+}
+
+# Of two users' rows and targets: a target that is clipped whatever the unit.
+_HUGE = 1e12
+# One feature: a user who is clipped moves every sum by one, whatever U is.
+_LOUD = (np.array([[1.0], [-1.0]]), _HUGE * np.array([1.0, -1.0]))
+# With a ridge these have weights that let the gradient drown the curvature, and the
+# second feature's sign is that of the gradient (lemma on sums over users).
+_OPPOSITE = [(1e-4 * np.array([[0.01, sign]]), np.array([_HUGE])) for sign in (1, -1)]
+# Weights that are fixed leave the sign of the gradient to the targets.
+_SIGNED = [(np.ones((1, 1)), sign * np.array([1e9])) for sign in (1, -1)]
+_UNIT_CLIPS = {"clip_curvature": 1.0, "clip_gradient": 1.0}
+
+CASES |= {
+    # The start and the moments, both by all of what is planned.
+    "lrs-joins": UserCase(
+        {"n_releases": 2, "fit_intercept": False, **_UNIT_CLIPS},
+        None,
+        _LOUD,
+    ),
+    # The same and the medians, and centred rows.
+    "lrs-leaves": UserCase({"n_releases": 2}, _LOUD, None),
+    # Rows and targets of 1e60: squares are far beyond every clip, and finite.
+    "lrs-extreme": UserCase(
+        {"n_releases": 2, "clip_curvature": 1e-3, "fit_intercept": False},
+        None,
+        (np.full((2, 1), 1e60), np.full(2, -1e60)),
+    ),
+    # All weights alike on all directions, and rows alike in all features: most of
+    # the curvature is off both diagonals.
+    "lrs-rank-3": UserCase(
+        {
+            "rank": 3,
+            "n_releases": 2,
+            "init": np.eye(3).tolist(),
+            "fit_intercept": False,
+            "clip_curvature": 1e-8,
+        },
+        None,
+        (np.ones((2, 3)), np.full(2, _HUGE)),
+    ),
+    "lrs-replaced": UserCase(
+        {
+            "n_releases": 1,
+            "init": [[1.0, 0.0]],
+            "fit_intercept": False,
+            "neighbours": "replace-one",
+            **_UNIT_CLIPS,
+        },
+        *_OPPOSITE,
+    ),
+    "lrs-replaced-fixed": UserCase(
+        {
+            "n_releases": 2,
+            "shared_weights": "fixed",
+            "fit_intercept": False,
+            "neighbours": "replace-one",
+            **_UNIT_CLIPS,
+        },
+        *_SIGNED,
+    ),
+    # Projectors on orthogonal lines are only the root of two apart.
+    "lrs-replaced-start": UserCase(
+        {"n_releases": 1, "fit_intercept": False, "neighbours": "replace-one"},
+        *((row[None], np.ones(1)) for row in np.eye(2)),
+    ),
+    # Votes on both sides of every threshold, at most of the budget.
+    "lrs-replaced-medians": UserCase(
+        {
+            "n_releases": 1,
+            "init": [[1.0]],
+            "fit_intercept": False,
+            "clip_share": 0.95,
+            "neighbours": "replace-one",
+        },
+        (np.full((1, 1), 1e-9), np.full(1, 1e-9)),
+        (np.ones((1, 1)), np.full(1, _HUGE)),
+        tight=False,
+    ),
+}
+
+CASES |= {
+    "items-joins": RatingsCase(True, epsilon=4.0, n_trials=16_000),
+    "items-leaves": RatingsCase(False, epsilon=16.0, n_trials=3_000),
+}
+
+
+@dataclass(frozen=True)
+class StreamCase:
+    """One worst case of a row of a stream, by the exact likelihood ratio.
+
+    Parameters
+    ----------
+    parameters : dict
+        Of the estimator.
+    row, replacement : tuple of float
+        The row in both streams.
+    step : int
+        Where it is, of `n_steps`.
+    company : float
+        The other rows are as many times `row`.
+    tight : bool
+        Whether the stream moves by its whole sensitivity.
+    """
+
+    parameters: dict
+    row: tuple
+    replacement: tuple
+    step: int = 0
+    company: float = 0.0
+    tight: bool = True
+    n_steps: int = 6
+    epsilon: float = 16.0
+    n_trials: int = 3_000
+    power = 0.9
+
+    def make(self, epsilon):
+        """Return the estimator."""
+        return JMECovariance(epsilon=epsilon, **self.parameters)
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X = np.tile(self.company * np.array(self.row), (self.n_steps, 1))
+        neighbour = X.copy()
+        X[self.step], neighbour[self.step] = self.row, self.replacement
+        model = self.make(epsilon)
+        return {
+            "factory": model,
+            "X": X,
+            "X_neighbour": neighbour,
+            "statistic": StreamRatio(model, X, neighbour),
+        }
+
+
+class StreamRatio:
+    """Log likelihood ratio of all steps of a stream, whitened by C.
+
+    Parameters
+    ----------
+    model : JMECovariance
+        What is audited; C and the weights of the moments are read off it.
+    X, neighbour : ndarray of shape (n, d)
+        The two streams; rows are clipped here, and not by the package.
+    """
+
+    def __init__(self, model, X, neighbour):
+        stream = model._moment_stream(*X.shape)
+        C = self._shaping(stream, len(X))
+        first, second = (stream.rows.pack(self._clip(model, x)) for x in (X, neighbour))
+        self.direction = C.T @ (C @ (second - first))
+        self.threshold = float(np.vdot(self.direction, 0.5 * (first + second)))
+
+    @staticmethod
+    def _shaping(stream, n_steps):
+        """C of all steps: with restarts, a block of the diagonal for each."""
+        size = stream.n_steps if stream.renewed else n_steps
+        return np.kron(np.eye(n_steps // size), stream.factorization.matrix(size))
+
+    @staticmethod
+    def _clip(model, X):
+        norms = np.linalg.norm(X, axis=1, keepdims=True)
+        return X * np.minimum(1.0, model.clip_norm / np.maximum(norms, 1e-300))
+
+    def __call__(self, model, released):
+        """Return the ratio, but for a factor."""
+        return float(np.vdot(self.direction, released["moments"]))
+
+
+# Beyond the free weight the worst rows are at an obtuse angle, not opposite.
+_OBTUSE = (-0.125, float(np.sqrt(1 - 0.125**2)))
+CASES |= {
+    "jme": StreamCase({}, (1.0, 0.0), (-1.0, 0.0)),
+    "jme-company": StreamCase({}, (1.0, 0.0), (-1.0, 0.0), company=1.0),
+    "jme-clipped": StreamCase({"clip_norm": 0.5}, (30.0, 0.0), (-2.0, 0.0)),
+    "jme-heavy": StreamCase({"moment_weight": 4.0}, (1.0, 0.0), _OBTUSE),
+    "ime": StreamCase(
+        {"method": "ime"}, (1.0, 0.0), (-0.25, 0.968245836551854), tight=False
+    ),
+    "jme-window": StreamCase(
+        {"workload": "window", "window": 3, "factorization": "sqrt"},
+        (1.0, 0.0),
+        (-1.0, 0.0),
+    ),
+    # Five blocks of two steps, and the row in the third, among others like it.
+    "jme-restarts": StreamCase(
+        {"horizon": 2, "on_horizon": "restart"},
+        (1.0, 0.0),
+        (-1.0, 0.0),
+        step=4,
+        company=1.0,
+        n_steps=10,
+    ),
+}
+
+_AXES = np.eye(3)
+CASES |= {
+    # The noisy second moment, as it is sent.
+    "federated-matrix": ClientCase(
+        federated_tools.RecordedPCA, {"aggregation": "matrix"}, _AXES[0], 9 * _AXES[1]
+    ),
+    "federated-off-diagonal": ClientCase(
+        federated_tools.RecordedPCA,
+        {"aggregation": "matrix"},
+        _unit(1, 1, 0),
+        _unit(1, -1, 0),
+    ),
+    # All releases of two stages at one client, far beyond every clip.
+    "federated-stages": ClientCase(
+        federated_tools.RecordedPCA,
+        _TWO_STAGE,
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        tight=False,
+        company=_ALONG_FIRST,
+        n_trials=1_000,
+    ),
+    # A start and three rounds that an honest server makes of what it got.
+    "sparse-honest": ClientCase(
+        federated_tools.RecordedSparse,
+        {"n_iter": 3},
+        _AXES[0],
+        _AXES[1],
+        tight=False,
+        n_trials=1_500,
+    ),
+    # A server that sends in every round what reveals most, ten times too long.
+    "sparse-malicious": ClientCase(
+        federated_tools.MaliciousSparse,
+        {"n_iter": 2},
+        20 * _AXES[0],
+        _AXES[1] / 20,
+        n_trials=4_000,
+    ),
+    "sparse-two-columns": ClientCase(
+        federated_tools.MaliciousSparse,
+        {"n_components": 2, "n_iter": 2, "init": _AXES[:2].tolist()},
+        _AXES[0],
+        _AXES[1],
+    ),
+}
+
+
+def audit(name, epsilon, n_trials, *, random_state=0, n_jobs=None, **options):
+    """Audit one case."""
+    if isinstance(CASES[name], StageCase):
+        options |= {"confidence": CONFIDENCE, "n_jobs": n_jobs}
+        options |= {"random_state": random_state}
+        return CASES[name].audit(epsilon, n_trials, **options)
+    return audit_epsilon(
+        **CASES[name].arguments(epsilon, **options),
+        n_trials=n_trials,
+        confidence=CONFIDENCE,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )
+
+
+def main():
+    """Audit the case named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("case", choices=CASES)
+    parser.add_argument("--epsilon", type=float, default=4.0)
+    parser.add_argument("--trials", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=None)
+    options = parser.parse_args()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = audit(
+            options.case,
+            options.epsilon,
+            options.trials,
+            random_state=options.seed,
+            n_jobs=options.jobs,
+        )
+    report = {**asdict(result), "package": skdpspectral.__file__}
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

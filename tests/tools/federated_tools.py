@@ -1,0 +1,131 @@
+"""Audits of one client by all messages that leave it, in sessions as they are held."""
+
+import numpy as np
+from pca_tools import Replay, transcript_ratio
+
+from skdpspectral import FederatedDPPCA, SparseDPPCA
+from skdpspectral._linalg import orthonormal_columns
+from skdpspectral._statistics.components.releases import release_directions
+from skdpspectral.federation import Reply, Server, Topic
+
+# The first column names clients: the one that is audited comes last.
+OTHER, AUDITED = 0.0, 1.0
+
+
+class Recorder(Server):
+    """A server that keeps what it sends, and the bytes that one client answers."""
+
+    malicious = False
+
+    def __init__(self, *args, **parameters):
+        super().__init__(*args, **parameters)
+        self.sent, self.received = [], []
+
+    def request(self, basis=None):
+        if basis is not None and self.malicious:
+            # What reveals most of the first axes, and ten times too long.
+            basis = 10.0 * np.eye(*basis.shape)
+        self.sent.append(super().request(basis))
+        return self.sent[-1]
+
+    def collect(self, answers):
+        self.received.append(Reply.from_bytes(answers[str(AUDITED)]))
+        return super().collect(answers)
+
+
+class MaliciousRecorder(Recorder):
+    """One that sends the same long basis in every round."""
+
+    malicious = True
+
+
+class _Recorded:
+    """Keeps the messages of a fit."""
+
+    _recorder_class = Recorder
+
+    def _server(self, names, task):
+        self._recorder = self._recorder_class(names, task, min_clients=self.min_clients)
+        return self._recorder
+
+
+class RecordedPCA(_Recorded, FederatedDPPCA):
+    pass
+
+
+class RecordedSparse(_Recorded, SparseDPPCA):
+    pass
+
+
+class MaliciousSparse(RecordedSparse):
+    _recorder_class = MaliciousRecorder
+
+
+class StageRatio:
+    """Log likelihood ratio of all releases behind the messages of the audited client.
+
+    Its messages are functions of them, so that no statistic of the messages says more.
+
+    Parameters
+    ----------
+    model : FederatedDPPCA
+        With a mechanism that makes several releases.
+    X, X_neighbour : ndarray of shape (n, 1 + p)
+        Rows after the column of clients.
+    """
+
+    threshold = 0.0
+
+    def __init__(self, model, X, X_neighbour):
+        self.sides = [rows[rows[:, 0] == AUDITED][:, 1:] for rows in (X, X_neighbour)]
+        task = model._task(X.shape[1] - 1)
+        self.spec = task.component_releases(len(self.sides[0]))
+        budget = model.epsilon, model.delta, "audit", True
+        self.plan = task.plan(len(self.sides[0]), *budget)
+
+    def __call__(self, estimator, released) -> float:
+        means = []
+        for rows in self.sides:
+            replay = Replay(self.plan, released)
+            release_directions(replay, self.spec, rows)
+            means.append(replay.exact)
+        return transcript_ratio(self.plan, means, released)
+
+
+def unit_rows(X):
+    rows = np.asarray(X)[:, 1:]
+    rows = rows[np.asarray(X)[:, 0] == AUDITED]
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+
+
+class MessageRatio:
+    """Log likelihood ratio of all messages of a client, each given those before.
+
+    Parameters
+    ----------
+    X, X_neighbour : ndarray of shape (n, 1 + p)
+        Rows after the column of clients, without bounds.
+    """
+
+    threshold = 0.0
+
+    def __init__(self, X, X_neighbour):
+        rows, others = unit_rows(X), unit_rows(X_neighbour)
+        first, second = (r.T @ r / len(r) for r in (rows, others))
+        self.change, self.middle = second - first, 0.5 * (first + second)
+
+    def __call__(self, estimator, released) -> float:
+        recorder = estimator._recorder
+        return sum(map(self._one, recorder.sent, recorder.received))
+
+    def _one(self, request, reply) -> float:
+        variance = reply.numbers[0] ** 2
+        if reply.topic is Topic.POWER:
+            basis = orthonormal_columns(request.basis)[0]
+            off = reply.values - self.middle @ basis
+            return float(np.vdot(off, self.change @ basis)) / variance
+        lower = np.tril_indices(len(self.change))
+        weights = np.where(lower[0] == lower[1], 1.0, 2.0)
+        off = reply.values - self.middle[lower]
+        return float(np.sum(weights * off * self.change[lower])) / variance

@@ -1,0 +1,89 @@
+"""What a transcript of DPPCA's releases tells about which of two data sets it is of.
+
+Each release is Gaussian given those before it, and its mean is a function of the rows
+and of earlier releases. `ReleaseRatio` runs the package's own code on both data sets
+with the transcript in place of noise, and so learns both means.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from skdpspectral.audit import audit_epsilon
+
+
+class Replay:
+    """A release that answers with a transcript, and notes what it was asked."""
+
+    def __init__(self, plan, transcript):
+        self.plan = plan
+        self.transcript = transcript
+        self.exact = {}
+
+    def __call__(self, name, value, *, overwrite=False):
+        self.exact[name] = np.array(value, dtype=float)
+        return self.transcript[name].copy()
+
+
+def run_releases(model, release, X):
+    """Make the releases of a fit, and nothing else."""
+    from skdpspectral._statistics.components.releases import release_components
+
+    rows = model._row_bounds(X.shape[1])
+    return release_components(release, model._releases(rows, len(X)), X)
+
+
+class ReleaseRatio:
+    """Log likelihood ratio of the named releases, given all earlier ones."""
+
+    threshold = 0.0
+
+    def __init__(self, model, X, neighbour, prefix=""):
+        self.model, self.sides, self.prefix = model, (X, neighbour), prefix
+        self.plan = model.privacy_plan(*X.shape)
+
+    def __call__(self, estimator, released):
+        means = []
+        for X in self.sides:
+            replay = Replay(self.plan, released)
+            run_releases(self.model, replay, X)
+            means.append(replay.exact)
+        chosen = [name for name in released if name.startswith(self.prefix)]
+        return transcript_ratio(self.plan, means, released, chosen)
+
+
+def transcript_ratio(plan, means, released, names=None):
+    """Log likelihood ratio of releases whose means on both data sets are known."""
+    total = 0.0
+    for name in released if names is None else names:
+        mechanism = plan[name]
+        low, high = (_whole(mechanism, side[name]) for side in means)
+        distance = np.vdot(high - low, released[name] - 0.5 * (low + high))
+        total += distance / mechanism.noise_std**2
+    return total
+
+
+def _whole(mechanism, value):
+    """A matrix of which the lower triangle was given."""
+    if not mechanism.symmetric:
+        return value
+    lower = np.tril(value)
+    return lower + np.tril(lower, -1).T
+
+
+def cost_of(plan, prefix):
+    """Claimed cost of the named releases."""
+    costs = [m.mu for m in plan.releases() if m.name.startswith(prefix)]
+    return math.hypot(*costs)
+
+
+def audit_releases(model, X, neighbour, prefix, n_trials, **options):
+    """Audit the named releases alone, against their own claim."""
+    from skdpspectral.accounting import gaussian_epsilon
+
+    statistic = ReleaseRatio(model, X, neighbour, prefix)
+    result = audit_epsilon(model, X, neighbour, statistic, n_trials, **options)
+    claimed = cost_of(statistic.plan, prefix) if prefix else statistic.plan.mu
+    epsilon = gaussian_epsilon(claimed, result.delta)
+    return replace(result, claimed_mu=claimed, claimed_epsilon=epsilon)

@@ -1,0 +1,164 @@
+"""Closed forms of the errors of streams, and their Monte Carlo estimates.
+
+Run as a script, it prints the ratio of one to the other for many settings::
+
+    python tests/tools/stream_errors.py --fits 2000
+"""
+
+import argparse
+
+import numpy as np
+
+from skdpspectral import JMECovariance
+
+N, D, CLIP = 12, 5, 2.0
+SETTINGS = {
+    # Theorem 3.3, with symmetric noise.
+    "jme": {},
+    "jme, prefix, trivial": {"workload": "prefix", "factorization": "trivial"},
+    "jme, exponential, sqrt": {
+        "workload": "exponential",
+        "decay": 0.8,
+        "factorization": "sqrt",
+    },
+    "jme, window, optimal": {
+        "workload": "window",
+        "window": 4,
+        "factorization": "optimal",
+    },
+    # Lemma 4.4.
+    "jme diag": {"second_moment": "diag", "factorization": "trivial"},
+    "pp-debiased diag": {"second_moment": "diag", "method": "pp-debiased"},
+    "pp diag": {"second_moment": "diag", "method": "pp"},
+    # Lambda-JME, IME, CS.
+    "lambda-jme": {"moment_weight": 3.0 / CLIP**2},
+    "ime": {"method": "ime", "moment_weight": 0.3},
+    "cs": {"method": "cs", "moment_weight": 2.0 / CLIP**2},
+    # Lemma 3.8.
+    "pp": {"method": "pp", "factorization": "trivial"},
+    "pp-debiased": {"method": "pp-debiased", "factorization": "trivial"},
+    "pp-debiased, blt": {"method": "pp-debiased"},
+    "pp, sqrt": {"method": "pp", "factorization": "sqrt"},
+}
+
+
+def data():
+    """Rows of norm CLIP, so that errors that depend on them are large."""
+    X = np.random.default_rng(0).normal(size=(N, D))
+    return CLIP * X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def model_of(parameters, epsilon=3.0, **more):
+    return JMECovariance(epsilon, clip_norm=CLIP, **parameters, **more)
+
+
+def paths(model, X):
+    """First and second moments and unprojected covariances of all steps."""
+    model._begin(*X.shape)
+    (moments,) = list(model._advance(X))
+    first, second, _, covariance = moments.at(np.arange(len(X)))
+    model._end()
+    return first, second, covariance
+
+
+def scales(parameters, mu, d=D):
+    """Deviations of both noises before shaping, per unit of |C|: from the paper."""
+    sigma, method = 1 / mu, parameters.get("method", "jme")
+    weight = parameters.get("moment_weight")
+    if method.startswith("pp"):
+        return 2 * CLIP * sigma, None
+    if method == "ime":
+        return (
+            2 * CLIP * sigma / weight**0.5,
+            2**0.5 * CLIP**2 * sigma / (1 - weight) ** 0.5,
+        )
+    if method == "cs":
+        s = 2 * CLIP * (1 + weight * CLIP**2) ** 0.5 * sigma
+        return s, s / weight**0.5
+    if weight is not None:
+        nu = weight * CLIP**2
+        s = CLIP * (2 + 2 * nu + 0.5 / nu) ** 0.5 * sigma
+        return s, s / weight**0.5
+    return 2 * CLIP * sigma, 2 * 2**0.5 * CLIP**2 * sigma
+
+
+def closed_forms(parameters, X):
+    """Expected squared errors, summed over steps: first, second, covariance."""
+    model = model_of(parameters)
+    stream = model._moment_stream(*X.shape)
+    C = stream.factorization.matrix(N)
+    A = stream.workload.matrix(N)
+    plan = model.privacy_plan(*X.shape)
+    norm = np.linalg.norm(C, axis=0).max()
+    s, s2 = scales(parameters, plan.mu)
+    s *= norm
+    inverse = np.linalg.inv(C)
+    Q, B = inverse @ inverse.T, A @ inverse
+    energy = (B**2).sum(axis=1)
+    first = D * s**2 * energy.sum()
+    diagonal = "second_moment" in parameters
+    if s2 is None:
+        second = _squared_noise(A, Q, X, s, diagonal, parameters["method"] == "pp")
+        return first, second.sum(), None
+    s2 *= norm
+    second = (D if diagonal else D * (D + 1) / 2) * s2**2 * energy
+    if diagonal:
+        return first, second.sum(), None
+    # Theorem 4.1: the noise of the mean enters twice.
+    T = A.sum(axis=1)
+    mean = (A @ X) / T[:, None]
+    v = s**2 * energy / T**2
+    covariance = second / T**2 + 2 * (D + 1) * (mean**2).sum(axis=1) * v
+    covariance += D * (D + 1) * v**2
+    return first, second.sum(), covariance.sum()
+
+
+def _squared_noise(A, Q, X, s, diagonal, biased):
+    """Squared noisy rows, weighted: lemma 3.8 for any C, and lemma 4.4."""
+    inner = X @ X.T * Q
+    linear, square = (4, 2 * D) if diagonal else (2 * (D + 1), D * (D + 1))
+    kernel = linear * s**2 * inner + square * s**4 * Q**2
+    errors = np.einsum("ti,ij,tj->t", A, kernel, A)
+    if biased:
+        errors += D * s**4 * (A @ np.diag(Q)) ** 2
+    return errors
+
+
+def ratios(name, n_fits, seed=0):
+    """Monte Carlo over closed form, with standard errors: (ratio, error) a moment."""
+    parameters, X = SETTINGS[name], data()
+    wanted = closed_forms(parameters, X)
+    workload = model_of(parameters)._moment_stream(N, D).workload
+    A = workload.matrix(N)
+    products = X[:, :, None] * X[:, None, :]
+    if "second_moment" in parameters:
+        products = products * np.eye(D)
+    T = A.sum(axis=1)
+    mean = A @ X / T[:, None]
+    second = np.einsum("ti,ijk->tjk", A, products)
+    exact = A @ X, second, second / T[:, None, None] - mean[:, :, None] * mean[:, None]
+    errors = np.empty((n_fits, 3))
+    noise_seed = np.random.RandomState(seed)
+    for row in errors:
+        found = paths(model_of(parameters, noise_seed=noise_seed), X)
+        row[:] = [((f - e) ** 2).sum() for f, e in zip(found, exact, strict=True)]
+    return [
+        (sample.mean() / want, sample.std() / want / n_fits**0.5)
+        for sample, want in zip(errors.T, wanted, strict=True)
+        if want is not None
+    ]
+
+
+def main():
+    """Print all ratios."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fits", type=int, default=2000)
+    n_fits = parser.parse_args().fits
+    print(f"Monte Carlo over closed form, {n_fits} streams each (standard error)")
+    for name in SETTINGS:
+        cells = [f"{ratio:.4f} ({error:.4f})" for ratio, error in ratios(name, n_fits)]
+        print(f"{name:26}", *cells)
+
+
+if __name__ == "__main__":
+    main()
