@@ -61,7 +61,9 @@ def item_codes(catalogue: IdIndex | range, ids) -> np.ndarray:
     if isinstance(catalogue, IdIndex):
         return catalogue.find(ids, "item_feature")
     index = IdIndex(ids, "item_feature")
-    buckets = [_hashed(key) % len(catalogue) for key in index.ids.tolist()]
+    keys = index.ids  # of times, tolist would make numbers
+    keys = list(keys) if keys.dtype.kind in "mM" else keys.tolist()
+    buckets = [_hashed(key) % len(catalogue) for key in keys]
     return np.array(buckets, dtype=np.intp)[index.codes]
 
 

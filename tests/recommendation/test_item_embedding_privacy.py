@@ -368,12 +368,6 @@ MUTANTS = {
             'catalogue.find(np.asarray(list(ids)), "item_feature")',
         ),
     ),
-    "users compared as floats": (
-        check_large_users,
-        "_ratings_tables",
-        ('    if kind in "iu":\n', '    if kind in "":\n'),
-        ('        check_exact(columns[user], "user_feature")\n', ""),
-    ),
     "unknown items counted in the norm": (
         check_rows_of_unknown_items,
         "_item_embedding",

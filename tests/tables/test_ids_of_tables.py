@@ -149,3 +149,11 @@ def test_masked_targets_are_no_values(data, estimator):
     y = np.ma.array(data[1], mask=[True] + 199 * [False])
     with pytest.raises(ValueError, match="y has masked values"):
         estimator.fit(np.round(5 * data[0]), y)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_items_that_are_times_are_not_hashed_as_numbers(data):
+    frame, y = table(data)
+    frame["item_id"] = np.datetime64("2020-01-01", "ns") + np.arange(200)
+    with pytest.raises(TypeError, match="must be a string or a number"):
+        DPItemEmbedding(items=7).fit(frame, y)
