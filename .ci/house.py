@@ -93,6 +93,7 @@ class Trace:
         self.calls, self.functions = [], set()
 
     def __call__(self, frame, event, argument) -> None:
+        """Note a call, as a function of `sys.setprofile`."""
         if event != "call":
             return
         name = frame.f_code.co_filename

@@ -74,7 +74,7 @@ print(f"wrong guess: {distance_from_published(X[0], y[0]):.1e}")
 
 # %%
 # So hand on the components, and keep the classifier where the rows are; or fit the
-# classifier on labelled rows that are public, projected on the private components.
+# classifier on labeled rows that are public, projected on the private components.
 
 released = components.publish()
 print(privacy_report(released))

@@ -16,7 +16,7 @@ delta, and hardly any at one that protects somebody.
 # ----------------------------------------------
 # Gordon et al. (2002) measured 12,533 probe sets. The paper keeps the 251 genes that
 # best tell its two classes apart; here these are the ones with the largest t statistic
-# (Welch's) of the logarithms, which are then standardised. **None of this is private**:
+# (Welch's) of the logarithms, which are then standardized. **None of this is private**:
 # genes, means and scales are read off the very rows that are to be protected. It is
 # done here as the paper does it. A release would have to take all three from other,
 # public tissues.
@@ -38,7 +38,7 @@ n_genes, rank, epsilon, delta = 251, 5, 0.4, 0.1
 
 
 def most_different_genes(lungs):
-    """Standardised values of the genes that differ most between the classes."""
+    """Standardized values of the genes that differ most between the classes."""
     classes = [lungs.data[lungs.target == label] for label in (0, 1)]
     difference = np.subtract(*(values.mean(axis=0) for values in classes))
     variance = sum(values.var(axis=0, ddof=1) / len(values) for values in classes)

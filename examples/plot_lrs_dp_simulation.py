@@ -2,7 +2,7 @@
 Five thousand users and a budget
 ================================
 
-Pal et al. (2023) test private personalisation in a simulation (their figure 3,
+Pal et al. (2023) test private personalization in a simulation (their figure 3,
 appendix A.1.4): 5,000 users with 100 rows and 10 features each, coefficients that are
 one common vector plus two of the user's own. This page runs it with
 :class:`~skdpspectral.LRSRegressor`, and says what it shows and what it does not.
@@ -99,7 +99,7 @@ private_methods = {
     "replace-one, public clips, 10": {
         **public_clips,
         "n_releases": 10,
-        "neighbours": "replace-one",
+        "neighbors": "replace-one",
     },
     "central and sparse, 10 releases": {**central, "n_releases": 10},
     "single model": single,

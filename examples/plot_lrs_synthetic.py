@@ -2,7 +2,7 @@
 Exact recovery, and what simpler models miss
 ============================================
 
-Pal et al. (2023) compare their method with simpler ways to personalise a linear model
+Pal et al. (2023) compare their method with simpler ways to personalize a linear model
 on simulated data (their figure 4, appendix B.1). There is no noise, hence nothing to
 trade off: a method either can represent the users' coefficients and finds them, or
 it cannot. Nothing on this page is private.
@@ -66,9 +66,9 @@ def error(coef, truth):
 def least_squares_baselines(X, y):
     single = LinearRegression(fit_intercept=False).fit(X, y).coef_
     by_user, targets = X.reshape(n_users, n_rows, d), y.reshape(n_users, n_rows, 1)
-    centred = by_user - by_user.mean(axis=1, keepdims=True)
+    centered = by_user - by_user.mean(axis=1, keepdims=True)
     prompt = LinearRegression(fit_intercept=False).fit(
-        centred.reshape(-1, d), (targets - targets.mean(axis=1, keepdims=True)).ravel()
+        centered.reshape(-1, d), (targets - targets.mean(axis=1, keepdims=True)).ravel()
     )
     inverse = np.linalg.pinv(by_user)
     missing = targets - by_user @ single[:, None]

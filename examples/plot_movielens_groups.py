@@ -3,7 +3,7 @@ Personal models of groups, movie fans and joke readers
 ======================================================
 
 Pal et al. (2023) compare one low-rank and sparse model a task with four simpler ways
-to personalise, on MovieLens, Netflix and Jester. This page repeats the comparison
+to personalize, on MovieLens, Netflix and Jester. This page repeats the comparison
 **without privacy**: 241 groups of MovieLens 1M are far too few users for a private
 release, as the last section works out. The Netflix ratings were withdrawn; a block of
 MovieLens of the same shape stands in for them.
@@ -84,10 +84,10 @@ class Rows:
 # %%
 # The baselines
 # -------------
-# With an intercept, rows and targets are centred on the task's own training means.
+# With an intercept, rows and targets are centered on the task's own training means.
 
 
-def centred(rows, intercept):
+def centered(rows, intercept):
     """Features and targets about the tasks' training means, and these means."""
     if not intercept:
         return rows.X, rows.y, np.zeros(len(rows.y))
@@ -107,13 +107,13 @@ def ridge(X, y, penalty):
 
 def single(rows, intercept, penalty):
     """One model for all tasks."""
-    X, y, own = centred(rows, intercept)
+    X, y, own = centered(rows, intercept)
     return X @ ridge(X[rows.train], y[rows.train], penalty) + own
 
 
 def full(rows, intercept, penalty):
     """A model for each task, shrunk towards the single one."""
-    X, y, own = centred(rows, intercept)
+    X, y, own = centered(rows, intercept)
     predicted = X @ ridge(X[rows.train], y[rows.train], 10.0) + own
     for task in range(rows.n_tasks):
         mine = np.flatnonzero(rows.task == task)

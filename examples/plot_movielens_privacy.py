@@ -67,8 +67,8 @@ if small is not None:
 # The whole of MovieLens 1M, against epsilon
 # ------------------------------------------
 # A random fifth of each user's ratings is held out. Each step has the epsilon on the
-# axis; both together cost sqrt(2) of its mu. Genres and year are standardised over the
-# catalogue, which is public. Rules to compare with: each user's own
+# axis; both together cost sqrt(2) of its mu. Genres and year are standardized over the
+# catalog, which is public. Rules to compare with: each user's own
 # mean, which is computed by the user and costs nothing; and the movies' means, which
 # are not private.
 

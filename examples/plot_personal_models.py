@@ -97,8 +97,8 @@ class RidgePerUser(RegressorMixin, BaseEstimator):
         self.coef_ = {}
         for one, rows in X.groupby("user").indices.items():
             own, target = X[names].to_numpy()[rows], y[rows]
-            centred, penalty = own - own.mean(axis=0), self.alpha * np.eye(len(names))
-            coef = np.linalg.solve(centred.T @ centred + penalty, centred.T @ target)
+            centered, penalty = own - own.mean(axis=0), self.alpha * np.eye(len(names))
+            coef = np.linalg.solve(centered.T @ centered + penalty, centered.T @ target)
             self.coef_[one] = np.append(coef, target.mean() - own.mean(axis=0) @ coef)
         return self
 

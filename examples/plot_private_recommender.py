@@ -14,7 +14,7 @@ everything personal stays with the person: :class:`~skdpspectral.DPItemEmbedding
 # A table of ratings
 # ------------------
 # One row a rating: user and item. The ratings are simulated, hence public: scores may
-# be looked at here. Catalogue, features of the items and the range 1 to 5 are public
+# be looked at here. Catalog, features of the items and the range 1 to 5 are public
 # in practice too, and that is what the private fit builds upon.
 
 import warnings
@@ -71,7 +71,7 @@ print(shared.predict(items.transform([[0, 9], [0, 79]])).round(1))
 # -------------------------
 # ``PerUserKFold`` puts rows of every user in every training set: the score on users
 # that the model knows. ``GroupKFold`` keeps whole users out: the private model knows
-# nothing of their level then, and predicts zero, unless it is personalised first. A
+# nothing of their level then, and predicts zero, unless it is personalized first. A
 # mean rating taken off beforehand, such as the middle of the scale, is public; the
 # range of ratings moves with it.
 #
@@ -82,8 +82,8 @@ known, new = PerUserKFold(3, user_feature=0), GroupKFold(3)
 options = {"scoring": "neg_root_mean_squared_error", "error_score": "raise"}
 with PrivacyAccountant() as accountant:
     on_known = -cross_val_score(model, X, y, cv=known, **options)
-    centred = clone(model).set_params(dpitemembedding__rating_range=(-2, 2))
-    on_new = -cross_val_score(centred, X, y - 3.0, cv=new, groups=X[:, 0], **options)
+    centered = clone(model).set_params(dpitemembedding__rating_range=(-2, 2))
+    on_new = -cross_val_score(centered, X, y - 3.0, cv=new, groups=X[:, 0], **options)
 print(f"known users {on_known.mean():.3f}, new users {on_new.mean():.3f}")
 print(accountant)
 

@@ -27,8 +27,8 @@ from skdpspectral.audit import audit_epsilon
 rng = np.random.default_rng(0)
 n, p, epsilon = 500, 20, 0.5
 X = rng.standard_normal((n, p)) * np.sqrt(np.r_[11.0, np.ones(p - 1)])
-neighbour = X.copy()
-neighbour[0] = 10 * np.linalg.norm(X, axis=1).max() * np.eye(p)[-1]
+neighbor = X.copy()
+neighbor[0] = 10 * np.linalg.norm(X, axis=1).max() * np.eye(p)[-1]
 
 model = {"signal_variance": 10.0, "noise_variance": 1.0}
 spiked = DPPCA(1, epsilon=epsilon, delta=1e-4, mechanism="spiked", **model)
@@ -50,7 +50,7 @@ def along_last_axis(pca, released):
 
 for name, estimator in (("spiked", spiked), ("gaussian", worst_case)):
     result = audit_epsilon(
-        estimator, X, neighbour, along_last_axis, n_trials=400, random_state=0
+        estimator, X, neighbor, along_last_axis, n_trials=400, random_state=0
     )
     print(f"{name:9}", result)
 
@@ -64,7 +64,7 @@ figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True)
 for ax, (name, estimator) in zip(
     axes, (("spiked", spiked), ("gaussian", worst_case)), strict=True
 ):
-    for rows, label in ((X, "the row is ordinary"), (neighbour, "the row is long")):
+    for rows, label in ((X, "the row is ordinary"), (neighbor, "the row is long")):
         values = [along_last_axis(estimator.fit(rows), None) for _ in range(200)]
         ax.hist(values, bins=np.linspace(0, 1, 26), alpha=0.6, label=label)
     ax.set(title=f'mechanism="{name}"', xlabel="component along the last axis")

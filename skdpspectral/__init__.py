@@ -1,4 +1,4 @@
-"""Differentially private spectral estimation and personalisation for scikit-learn."""
+"""Differentially private spectral estimation and personalization for scikit-learn."""
 
 from .accounting import (
     LedgerError,

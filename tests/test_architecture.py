@@ -51,7 +51,7 @@ NARROWER = {
     # No release is made from what belongs to users.
     "linear_model/_predictions.py": _ROWS_ALONE | {"accounting"},
     "linear_model/_personal_models.py": _ROWS_ALONE,
-    "recommendation/_catalogue.py": {"_tables"},
+    "recommendation/_catalog.py": {"_tables"},
     "recommendation/_ratings_tables.py": {"_tables"},
     "covariance/_covariance_model.py": {"_tables"},
     # Nothing that a server computes may touch rows, noise or budgets.

@@ -124,16 +124,16 @@ for label, value in COUNTS.items():
     )
 
 
-def relation(unit, neighbours):
-    return PrivacyAccountant(unit=unit, neighbours=neighbours)
+def relation(unit, neighbors):
+    return PrivacyAccountant(unit=unit, neighbors=neighbors)
 
 
 LEDGERS = {
     "delta alone": (lambda s: PrivacyAccountant(delta=1e-6), "delta", "epsilon"),
-    "unit alone": (lambda s: relation("row", None), "unit", "neighbours"),
-    "relation alone": (lambda s: relation(None, "zero-out-one"), "unit", "neighbours"),
+    "unit alone": (lambda s: relation("row", None), "unit", "neighbors"),
+    "relation alone": (lambda s: relation(None, "zero-out-one"), "unit", "neighbors"),
     "unknown unit": (lambda s: relation("rows", "replace-one"), "unit", "user"),
-    "unknown relation": (lambda s: relation("row", "swap"), "neighbours", "swap"),
+    "unknown relation": (lambda s: relation("row", "swap"), "neighbors", "swap"),
     "curve of words": (lambda s: s.accountant.privacy_curve("a"), "epsilons"),
     "epsilon = negative": (lambda s: s.accountant.privacy_curve([-1.0]), "epsilon"),
     "no limit": (
@@ -178,7 +178,7 @@ LEDGERS = {
         LedgerError,
     ),
     "other relation": (
-        lambda s: s.reopened(unit="user", neighbours="replace-one"),
+        lambda s: s.reopened(unit="user", neighbors="replace-one"),
         "unit=row",
         "unit=user",
         LedgerError,

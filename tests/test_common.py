@@ -58,7 +58,7 @@ ESTIMATORS = [
     LRSRegressor(rank=3),
     LRSRegressor(sparsity=0),
     LRSRegressor(shared_weights="fixed"),
-    LRSRegressor(fit_intercept=False, neighbours="replace-one"),
+    LRSRegressor(fit_intercept=False, neighbors="replace-one"),
     LRSRegressor(init="random", clip_curvature=1.0, clip_gradient=1.0),
     LRSRegressor(accountant=PrivacyAccountant()),
     DPItemEmbedding(),

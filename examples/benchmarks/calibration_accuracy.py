@@ -4,7 +4,7 @@
 
 The grid is epsilon in [1e-4, 100] by delta in [1e-15, 0.5]. The oracle for single
 mechanisms is mpmath; loss distributions (dp-accounting, if installed) are compared
-where they are quick, within their own discretisation.
+where they are quick, within their own discretization.
 """
 
 import itertools

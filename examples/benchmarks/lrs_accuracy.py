@@ -93,9 +93,9 @@ def baselines(X, y, t, m, d):
     """
     rows, targets = X.reshape(t, m, d), y.reshape(t, m, 1)
     single = LinearRegression(fit_intercept=False).fit(X, y).coef_
-    centred = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, d)
+    centered = (rows - rows.mean(axis=1, keepdims=True)).reshape(-1, d)
     own = (targets - targets.mean(axis=1, keepdims=True)).ravel()
-    prompt = LinearRegression(fit_intercept=False).fit(centred, own).coef_
+    prompt = LinearRegression(fit_intercept=False).fit(centered, own).coef_
     inverse = np.linalg.pinv(rows)
     return {
         "null": np.zeros((t, d)),
@@ -174,7 +174,7 @@ def table_success(repeats):
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 PUBLIC = {"clip_curvature": 3.3, "clip_gradient": 1.05}
-REPLACE = {**PUBLIC, "neighbours": "replace-one"}
+REPLACE = {**PUBLIC, "neighbors": "replace-one"}
 FIXED = {"shared_weights": "fixed"}
 PUBLIC_REFERENCE = (0.047, 0.025, 0.013, 0.007, 0.004)
 PRIVATE_REFERENCE = (0.058, 0.030, 0.016, 0.009, 0.005)

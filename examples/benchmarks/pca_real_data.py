@@ -1,4 +1,4 @@
-"""Share of non-private centred variance that DPPCA keeps on real data.
+"""Share of non-private centered variance that DPPCA keeps on real data.
 
     SKDPSPECTRAL_DATA=folder python examples/benchmarks/pca_real_data.py [--repeats 25]
 

@@ -57,9 +57,9 @@ def scores(y, predicted, users, rating_range=(1, 5)):
 # -- what needs no private release of ours -------------------------------------------
 
 
-def group_means(codes, values, n_codes, weight, centre):
-    """Means by code, shrunk to `centre` by as many pseudo-rows as `weight`."""
-    total = np.bincount(codes, values, n_codes) + weight * centre
+def group_means(codes, values, n_codes, weight, center):
+    """Means by code, shrunk to `center` by as many pseudo-rows as `weight`."""
+    total = np.bincount(codes, values, n_codes) + weight * center
     return total / np.maximum(np.bincount(codes, minlength=n_codes) + weight, 1e-9)
 
 
@@ -112,7 +112,7 @@ def baselines(ratings, train, test):
 
 
 def public_features(ratings):
-    """Return genres and year, standardised over the catalogue."""
+    """Return genres and year, standardized over the catalog."""
     return StandardScaler().fit_transform(ratings.item_features)
 
 

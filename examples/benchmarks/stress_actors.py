@@ -104,7 +104,7 @@ def back_up_ledger(stage: Stage) -> None:
 
 def pickle_and_clone(stage: Stage) -> None:
     """Fit copies of all kinds, some of them sent through an executor."""
-    handle = stage.labelled("pickle_and_clone", stage.ledgers["open"])
+    handle = stage.labeled("pickle_and_clone", stage.ledgers["open"])
     pca = LoggedPCA(stage.log.path, handle._label, handle.path)
     with stage.block(handle) as parameter:
         pca.set_params(accountant=parameter)
@@ -120,20 +120,20 @@ def pickle_and_clone(stage: Stage) -> None:
 
 def open_blocks(stage: Stage) -> None:
     """Open blocks within blocks of two ledgers; charge the innermost."""
-    outer = stage.labelled("open_blocks", stage.ledgers["open"])
-    inner = stage.labelled("open_blocks", stage.ledgers["tasks"])
+    outer = stage.labeled("open_blocks", stage.ledgers["open"])
+    inner = stage.labeled("open_blocks", stage.ledgers["tasks"])
     with stage.block(outer) as parameter:
-        stage.fit_labelled("open_blocks", outer, parameter)
+        stage.fit_labeled("open_blocks", outer, parameter)
         with stage.block(inner) as within:
-            stage.fit_labelled("open_blocks", inner, within)
-        stage.fit_labelled("open_blocks", outer, parameter)
+            stage.fit_labeled("open_blocks", inner, within)
+        stage.fit_labeled("open_blocks", outer, parameter)
 
 
 def audit(stage: Stage) -> None:
     """Audit made-up rows; nothing of it is charged, or mixes with others' releases."""
     rows = np.eye(6, 2)
-    neighbour = rows.copy()
-    neighbour[0] = [0.0, 1.0]
+    neighbor = rows.copy()
+    neighbor[0] = [0.0, 1.0]
 
     def statistic(estimator, released):
         found = {name: value.shape for name, value in released.items()}
@@ -142,17 +142,17 @@ def audit(stage: Stage) -> None:
             return 0.0
         return float(released["second_moment"][1, 1])
 
-    audit_epsilon(DPPCA(1, clip_norm=1.0), rows, neighbour, statistic, n_trials=8)
+    audit_epsilon(DPPCA(1, clip_norm=1.0), rows, neighbor, statistic, n_trials=8)
 
 
 # -- asyncio -------------------------------------------------------------------
 
 
 async def _task(stage: Stage, name: str) -> None:
-    handle = stage.labelled("tasks_with_blocks", stage.ledgers[name])
+    handle = stage.labeled("tasks_with_blocks", stage.ledgers[name])
     with stage.block(handle) as parameter:
         fit = functools.partial(
-            stage.fit_labelled, "tasks_with_blocks", handle, parameter
+            stage.fit_labeled, "tasks_with_blocks", handle, parameter
         )
         await asyncio.sleep(random.uniform(0.0, 0.01))
         fit()
@@ -182,7 +182,7 @@ def share_stream(stage: Stage) -> None:
     """
     ledger = turn([stage.ledgers["open"], None])
     factorization = turn(["trivial", "blt"])
-    handle = None if ledger is None else stage.labelled("share_stream", ledger)
+    handle = None if ledger is None else stage.labeled("share_stream", ledger)
     model = make_stream(handle, factorization)
     where = (None, "share_stream/") if ledger is None else (handle.path, handle._label)
 
@@ -236,7 +236,7 @@ def _at_once(stage: Stage, actor: str, calls) -> list[bool]:
 
 def resume_stream(stage: Stage) -> None:
     """Let copies of a stream go on in threads and in a fork: one of them may."""
-    handle = stage.labelled("resume_stream", stage.ledgers["open"])
+    handle = stage.labeled("resume_stream", stage.ledgers["open"])
     where, half = (handle.path, handle._label), N_STEPS // 2
     model = make_stream(handle).partial_fit(STREAM[:half])
     before = half * model.location_
@@ -265,7 +265,7 @@ def fork_in_path(stage: Stage) -> None:
     Beyond a block of steps, for releases of a block leave together.
     """
     ledger = turn([stage.ledgers["open"], None])
-    handle = None if ledger is None else stage.labelled("fork_in_path", ledger)
+    handle = None if ledger is None else stage.labeled("fork_in_path", ledger)
     where = (None, "fork_in_path/") if ledger is None else (handle.path, handle._label)
     model = make_stream(handle)
     try:
@@ -306,7 +306,7 @@ def search(stage: Stage) -> None:
     """Search over a grid, and fit jobs, with each backend."""
     backend = turn(["threading", "loky", "multiprocessing"][: 2 + stage.forks])
     actor = f"search_{backend}"
-    handle = stage.labelled(actor, stage.ledgers[turn(["open", "tasks"])])
+    handle = stage.labeled(actor, stage.ledgers[turn(["open", "tasks"])])
     pca = LoggedPCA(stage.log.path, handle._label, handle.path)
     steps = [("pca", pca), ("classify", LogisticRegression())]
     grid = GridSearchCV(

@@ -127,14 +127,14 @@ class Stage:
 
     def fit(self, actor: str, accountant: PrivacyAccountant, kind="pca") -> None:
         """Fit under a label of its own, and acknowledge what comes out."""
-        handle = self.labelled(actor, accountant)
-        self.fit_labelled(actor, handle, handle, kind)
+        handle = self.labeled(actor, accountant)
+        self.fit_labeled(actor, handle, handle, kind)
 
-    def labelled(self, actor: str, accountant: PrivacyAccountant) -> PrivacyAccountant:
+    def labeled(self, actor: str, accountant: PrivacyAccountant) -> PrivacyAccountant:
         """Return a handle with a label that nobody else has."""
         return accountant.named(f"{actor}/{os.getpid()}/{uuid.uuid4().hex}")
 
-    def fit_labelled(self, actor, handle, parameter, kind="pca") -> None:
+    def fit_labeled(self, actor, handle, parameter, kind="pca") -> None:
         """Fit with an accountant, or None in a block, of the handle's label."""
         draw, law, entries = FITS[kind](parameter)
         self.log.release(

@@ -56,7 +56,7 @@ class SideLog:
         ledger : str or None
             File of the ledger that must know of it; None where there is none.
         label : str
-            What its entries are labelled.
+            What its entries are labeled.
         draws : list of array
             Noise of each release, in units of its deviation; `law` says of what law.
         law : {"normal", "sphere"}

@@ -77,11 +77,11 @@ def fork_children(stage: Stage) -> None:
         except PrivacyBudgetError:
             stage.log.count("spend_budget", "refused for want of budget")
 
-    handle = stage.labelled("fork_children", stage.ledgers["tasks"])
+    handle = stage.labeled("fork_children", stage.ledgers["tasks"])
 
     def in_block():
         scene()
-        stage.fit_labelled("fork_children", handle, parameter)
+        stage.fit_labeled("fork_children", handle, parameter)
 
     with stage.block(handle) as parameter:
         in_fork(stage, "fork_children", in_block)
@@ -104,7 +104,7 @@ def start_children(stage: Stage) -> None:
     methods = multiprocessing.get_all_start_methods()
     method = turn([m for m in methods if stage.forks or m != "fork"])
     actor = f"children_by_{method}"
-    handle = stage.labelled(actor, stage.ledgers["open"])
+    handle = stage.labeled(actor, stage.ledgers["open"])
     pca = LoggedPCA(stage.log.path, handle._label, handle.path)
     with stage.block(handle) as parameter:
         pca = pickle.loads(pickle.dumps(pca.set_params(accountant=parameter)))

@@ -80,11 +80,11 @@ class PrivateEstimator(BaseEstimator):
         self._check_budget()
 
     def _check_budget(self) -> None:
-        """Refuse a delta that float64 noise cannot honour."""
+        """Refuse a delta that float64 noise cannot honor."""
         if self.delta < MIN_DELTA:
             raise ValueError(
                 f"delta={self.delta!r} is below {MIN_DELTA:g}, which float64 noise "
-                "cannot honour; choose a larger delta, well below one over the number "
+                "cannot honor; choose a larger delta, well below one over the number "
                 "of samples"
             )
 

@@ -24,7 +24,7 @@ def inverse_variance_weights(variances) -> np.ndarray:
     Returns
     -------
     ndarray of shape (m,)
-        The weights that minimise the variance of a mean of independent terms.
+        The weights that minimize the variance of a mean of independent terms.
     """
     # Variances beyond float64 are alike: their ratios would be no numbers.
     variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)

@@ -36,7 +36,7 @@ class RowBounds:
         Public box of the features.
     box_radius : float
         Radius of the box in its own units; infinite without a box.
-    centred : bool
+    centered : bool
         Whether a private mean is subtracted.
     clip : float or None
         Bound of the rows of the second moment, in units of the box; None for unit
@@ -74,14 +74,14 @@ class RowBounds:
             self.unit = unit = 1.0 if scale_by_bounds else float(self.box.unit[0])
         if center == "auto":
             center = "none" if self.box is None else "private"
-        self.centred = center == "private"
-        self._check_centre(clip_norm, center_clip_norm)
+        self.centered = center == "private"
+        self._check_center(clip_norm, center_clip_norm)
         self.clip = self.mean_radius = None
         if clip_norm is not None:
-            # About a centre in the box, no row of the box is longer than this.
-            reach = self.box_radius * (2.0 if self.centred else 1.0)
+            # About a center in the box, no row of the box is longer than this.
+            reach = self.box_radius * (2.0 if self.centered else 1.0)
             self.clip = min(clip_norm / unit, reach)
-        if self.centred:
+        if self.centered:
             radius = clip_norm if self.box is None else math.inf
             radius = center_clip_norm if center_clip_norm is not None else radius
             self.mean_radius = min(radius / unit, self.box_radius)
@@ -89,15 +89,15 @@ class RowBounds:
         for name in ("clip", "mean_radius"):
             _check_radius(name, getattr(self, name))
 
-    def _check_centre(self, clip_norm, center_clip_norm) -> None:
+    def _check_center(self, clip_norm, center_clip_norm) -> None:
         """Refuse a radius of the mean that is missing, or that nothing uses."""
         public = (self.box, clip_norm, center_clip_norm)
-        if self.centred and all(radius is None for radius in public):
+        if self.centered and all(radius is None for radius in public):
             raise ValueError(
                 'center="private" needs public bounds, or a public radius '
                 "center_clip_norm, or a clip_norm"
             )
-        if center_clip_norm is not None and not self.centred:
+        if center_clip_norm is not None and not self.centered:
             raise ValueError(
                 "center_clip_norm is the radius of a private mean: it has no use "
                 'without center="private" or bounds; leave it None'
@@ -162,7 +162,7 @@ class RowBounds:
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what a reader of the guarantee must know."""
         sentences = []
-        if not self.centred:
+        if not self.centered:
             what = "the origin" if self.box is None else "the midpoint of the bounds"
             sentences.append(
                 f"Variance is measured about {what}; no mean was estimated."
@@ -237,15 +237,15 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
 
 def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
     """Split mu into the cost of a private mean, 0 without one, and the rest."""
-    if not rows.centred or not math.isfinite(mu):
-        return (mu if rows.centred else 0.0), mu
+    if not rows.centered or not math.isfinite(mu):
+        return (mu if rows.centered else 0.0), mu
     return split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
 
 
 def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:
     """Plan the release of a mean; empty without one."""
     shape = (rows.n_features,)
-    if not rows.centred:
+    if not rows.centered:
         return ()
     if not math.isfinite(mu):
         return (Exact("mean", shape),)
@@ -294,7 +294,7 @@ def second_moment(rows: RowBounds, X, mean):
 def release_mean(release, rows: RowBounds, X):
     """Release a planned mean, in units of the box; None without one."""
     mean = None
-    if rows.centred:
+    if rows.centered:
         mean = release("mean", _linalg.blocked_mean(X, rows.for_mean))
         mean = rows.project_mean(mean)
     return mean

@@ -12,7 +12,7 @@ from .. import sensitivity
 from .._linalg import linear_model as lrs
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Neighbours
+from ..mechanisms import Neighbors
 
 # Steps of the bisections for the users' median norms, on a logarithmic scale.
 _BISECTIONS = 12
@@ -42,7 +42,7 @@ class SharedReleases:
         median of the users' norms.
     clip_share : float
         Share of mu**2 for the medians.
-    neighbours : Neighbours
+    neighbors : Neighbors
         Add-remove-one or replace-one, of users.
     """
 
@@ -53,7 +53,7 @@ class SharedReleases:
     clip_curvature: float | None
     clip_gradient: float | None
     clip_share: float
-    neighbours: Neighbours
+    neighbors: Neighbors
 
     @property
     def n_moments(self) -> int:
@@ -88,7 +88,7 @@ class SharedReleases:
     def _start(self, mu: float):
         return calibrate_gaussian(
             "start",
-            sensitivity.projector_sum_sensitivity(self.neighbours),
+            sensitivity.projector_sum_sensitivity(self.neighbors),
             mu,
             (lrs.n_packed(self.n_features),),
             summation_error=(self.n_features + 16) * 2.0**-52,
@@ -98,7 +98,7 @@ class SharedReleases:
     def _vote(self, step: int, mu: float):
         return calibrate_gaussian(
             f"median_{step}",
-            sensitivity.vote_sensitivity(self.n_medians, self.neighbours),
+            sensitivity.vote_sensitivity(self.n_medians, self.neighbors),
             mu,
             (self.n_medians,),
             magnitude=0.5 * _MOST_USERS,
@@ -108,7 +108,7 @@ class SharedReleases:
         size = lrs.n_curvature(self.rank, self.n_features)
         return calibrate_gaussian(
             f"moments_{step}",
-            sensitivity.sum_sensitivity(1.0, self.neighbours),
+            sensitivity.sum_sensitivity(1.0, self.neighbors),
             mu,
             (size + self.rank * self.n_features,),
             summation_error=_CLIP_SLACK,

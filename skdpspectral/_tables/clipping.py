@@ -133,7 +133,7 @@ def normalize_rows(X, *, out=None) -> np.ndarray:
     Returns
     -------
     ndarray or sparse CSR array of shape (n_rows, n_features)
-        Normalised rows, float64.
+        Normalized rows, float64.
     """
     if sparse.issparse(X):
         return _rescale_sparse_rows(X, 1.0, False)

@@ -8,7 +8,7 @@ import numbers
 import numpy as np
 from scipy import sparse
 
-# From these on, neighbouring whole numbers are one and the same float.
+# From these on, neighboring whole numbers are one and the same float.
 _LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
 # The unit in which times and durations are compared.
 _UNIT = "[ns]"

@@ -39,7 +39,7 @@ class PrivacyAccountant(LedgerReports):
         keeps the ledger in a temporary file that ends with this object.
     unit : {"row", "user"} or None, default=None
         Unit of privacy that totals are stated for; None takes the first entry's.
-    neighbours : str or None, default=None
+    neighbors : str or None, default=None
         Relation that totals are stated for: "replace-one", "add-remove-one" or
         "zero-out-one"; given together with `unit`.
 
@@ -88,10 +88,10 @@ class PrivacyAccountant(LedgerReports):
     """
 
     def __init__(
-        self, epsilon=None, delta=None, *, path=None, unit=None, neighbours=None
+        self, epsilon=None, delta=None, *, path=None, unit=None, neighbors=None
     ):
         budget = check_budget(epsilon, delta)
-        relation = check_relation(unit, neighbours)
+        relation = check_relation(unit, neighbors)
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
         self._keeper = None if path is not None else TemporaryFolder()
@@ -116,12 +116,12 @@ class PrivacyAccountant(LedgerReports):
                 f"the ledger {self._path} has the budget {found}, not {budget}; open "
                 "it without a budget, or start another ledger"
             )
-        found = (meta["unit"], meta["neighbours"])
+        found = (meta["unit"], meta["neighbors"])
         if relation is not None and tuple(map(str, relation)) != found:
             raise LedgerError(
                 f"the ledger {self._path} is kept per unit={found[0]}, "
-                f"neighbours={found[1]}, not per unit={relation[0]}, "
-                f"neighbours={relation[1]}; start another ledger for these"
+                f"neighbors={found[1]}, not per unit={relation[0]}, "
+                f"neighbors={relation[1]}; start another ledger for these"
             )
 
     # -- identity: every copy is the same ledger ------------------------------
@@ -378,7 +378,7 @@ class PrivacyAccountant(LedgerReports):
     ) -> None:
         relation = transaction.relation()
         if relation is None:
-            relation = (plan.unit, plan.neighbours)
+            relation = (plan.unit, plan.neighbors)
             transaction.fix_relation(*relation)
         factor = conversion_factor(plan, relation) * math.sqrt(times)
         part.check_unit(relation[0])
@@ -388,7 +388,7 @@ class PrivacyAccountant(LedgerReports):
 def _create(file: Path, budget: Budget | None, relation) -> None:
     if not file.parent.is_dir():
         raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
-    unit, neighbours = map(str, relation) if relation else (None, None)
+    unit, neighbors = map(str, relation) if relation else (None, None)
     epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
-    meta = {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbours": neighbours}
+    meta = {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbors": neighbors}
     create(file, meta)

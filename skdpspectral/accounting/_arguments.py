@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..mechanisms import Neighbours, PrivacyPlan, Unit, check_real, shown
+from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_real, shown
 from ._budget import Budget
 from ._gaussian import gaussian_mu
 
@@ -35,17 +35,17 @@ def check_budget(epsilon, delta) -> Budget | None:
     return Budget(epsilon, delta)
 
 
-def check_relation(unit, neighbours) -> tuple[Unit, Neighbours] | None:
+def check_relation(unit, neighbors) -> tuple[Unit, Neighbors] | None:
     """Return a relation, or None where the first entry fixes it."""
-    if (unit is None) != (neighbours is None):
-        raise ValueError("unit and neighbours fix a ledger's relation together")
+    if (unit is None) != (neighbors is None):
+        raise ValueError("unit and neighbors fix a ledger's relation together")
     if unit is None:
         return None
     try:
-        return Unit(unit), Neighbours(neighbours)
+        return Unit(unit), Neighbors(neighbors)
     except ValueError as error:
-        choices = [str(word) for word in (*Unit, *Neighbours)]
-        raise ValueError(f"unit or neighbours: {error}; known: {choices}") from None
+        choices = [str(word) for word in (*Unit, *Neighbors)]
+        raise ValueError(f"unit or neighbors: {error}; known: {choices}") from None
 
 
 def check_division(division: str | None, unit) -> tuple[str, Unit] | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..mechanisms import Neighbours, Unit
+from ..mechanisms import Neighbors, Unit
 
 _ROW, _USER = Unit.ROW, Unit.USER
-_REPLACE = Neighbours.REPLACE_ONE
-_ADD = Neighbours.ADD_REMOVE_ONE
-_ZERO = Neighbours.ZERO_OUT_ONE
+_REPLACE = Neighbors.REPLACE_ONE
+_ADD = Neighbors.ADD_REMOVE_ONE
+_ZERO = Neighbors.ZERO_OUT_ONE
 
 # (from) -> (to): a change of the second kind is a chain of so many of the first.
 _CHAIN = {
@@ -88,24 +88,24 @@ def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> floa
 
 
 def relation_factor(
-    unit: Unit, neighbours: Neighbours, to_unit: Unit, to_neighbours: Neighbours
+    unit: Unit, neighbors: Neighbors, to_unit: Unit, to_neighbors: Neighbors
 ) -> float | None:
     """Factor by which mu grows when a guarantee is restated for another relation.
 
     Parameters
     ----------
-    unit, neighbours : Unit, Neighbours
+    unit, neighbors : Unit, Neighbors
         The relation of the guarantee.
-    to_unit, to_neighbours : Unit, Neighbours
+    to_unit, to_neighbors : Unit, Neighbors
         The relation to restate it for.
 
     Returns
     -------
     float or None
-        1 for the same relation, otherwise the length of a chain of neighbours;
+        1 for the same relation, otherwise the length of a chain of neighbors;
         None where the one guarantee does not imply the other.
     """
-    if (unit, neighbours) == (to_unit, to_neighbours):
+    if (unit, neighbors) == (to_unit, to_neighbors):
         return 1.0
-    key = Unit(unit), Neighbours(neighbours), Unit(to_unit), Neighbours(to_neighbours)
+    key = Unit(unit), Neighbors(neighbors), Unit(to_unit), Neighbors(to_neighbors)
     return _CHAIN.get(key)

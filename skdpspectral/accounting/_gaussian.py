@@ -23,7 +23,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _SLACK = 2.0**-40
 # Inverses aim this far below delta, more than the curve's own rounding error.
 _LOG_MARGIN = 1e-13
-# Beyond these, float64 cannot tell neighbouring costs apart, and no one is protected.
+# Beyond these, float64 cannot tell neighboring costs apart, and no one is protected.
 _LARGEST_EPSILON = 1e9
 _LARGEST_MU = 1e5
 
@@ -40,7 +40,7 @@ def _check_delta(delta) -> float:
     if not MIN_DELTA <= delta < 1.0:
         raise ValueError(
             f"delta must be in [{MIN_DELTA:g}, 1), got {delta}: below {MIN_DELTA:g} "
-            "the noise of float64 arithmetic cannot honour it"
+            "the noise of float64 arithmetic cannot honor it"
         )
     return delta
 

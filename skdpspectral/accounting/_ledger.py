@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..mechanisms import Neighbours, PrivacyPlan, Unit
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from . import _ledger_file as _file
 from ._composition import relation_factor
 from ._errors import LedgerError
@@ -86,7 +86,7 @@ class Ledger:
             ) from error
 
     def meta(self) -> dict:
-        """Return identity, budget, unit and neighbours, after a check of the file."""
+        """Return identity, budget, unit and neighbors, after a check of the file."""
         with self._connect() as connection:
             verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
             if verdict != "ok":
@@ -192,16 +192,16 @@ class Transaction:
         """Run a statement in the transaction."""
         return self._connection.execute(statement, values)
 
-    def relation(self) -> tuple[Unit, Neighbours] | None:
-        """Return the ledger's unit and neighbours, once fixed."""
+    def relation(self) -> tuple[Unit, Neighbors] | None:
+        """Return the ledger's unit and neighbors, once fixed."""
         meta = _file.read_meta(self._connection.database, self._ledger.path)
         if meta.get("unit") is None:
             return None
-        return Unit(meta["unit"]), Neighbours(meta["neighbours"])
+        return Unit(meta["unit"]), Neighbors(meta["neighbors"])
 
-    def fix_relation(self, unit: Unit, neighbours: Neighbours) -> None:
-        """Fix the unit and neighbours that all entries are converted to."""
-        rows = [("unit", str(unit)), ("neighbours", str(neighbours))]
+    def fix_relation(self, unit: Unit, neighbors: Neighbors) -> None:
+        """Fix the unit and neighbors that all entries are converted to."""
+        rows = [("unit", str(unit)), ("neighbors", str(neighbors))]
         for row in rows:
             self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
@@ -242,7 +242,7 @@ class Transaction:
                 plan.mu,
                 factor * plan.mu,
                 str(plan.unit),
-                str(plan.neighbours),
+                str(plan.neighbors),
                 str(plan.assumption),
                 int(plan.seeded),
                 plan.to_json(),
@@ -250,13 +250,13 @@ class Transaction:
         )
 
 
-def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbours]) -> float:
+def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> float:
     """Factor that restates a plan for a ledger's relation, or an error."""
-    factor = relation_factor(plan.unit, plan.neighbours, *relation)
+    factor = relation_factor(plan.unit, plan.neighbors, *relation)
     if factor is None:
         raise LedgerError(
             f"this ledger protects per {relation[0]} under {relation[1]}, which a "
-            f"guarantee per {plan.unit} under {plan.neighbours} does not imply; use a "
+            f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
             "ledger of its own for it"
         )
     return factor

@@ -34,7 +34,7 @@ _COLUMNS = {
     "mu": "REAL NOT NULL",
     "ledger_mu": "REAL NOT NULL",
     "unit": "TEXT NOT NULL",
-    "neighbours": "TEXT NOT NULL",
+    "neighbors": "TEXT NOT NULL",
     "assumption": "TEXT NOT NULL",
     "seeded": "INTEGER NOT NULL",
     "plan": "TEXT NOT NULL",
@@ -44,7 +44,7 @@ _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
 """
-_META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbours"})
+_META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbors"})
 
 
 class TemporaryFolder:

@@ -114,7 +114,7 @@ class LedgerReports:
     def __str__(self):
         meta, spent = self._ledger().meta(), self.spent()
         entries = self._ledger().entries()
-        unit = f" per {meta['unit']}, {meta['neighbours']}" if meta["unit"] else ""
+        unit = f" per {meta['unit']}, {meta['neighbors']}" if meta["unit"] else ""
         count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
         total = f"epsilon={spent.epsilon:.6g} at delta={spent.delta:g}{unit}"
         return " ".join([f"{count}: {total}.", *_conditions(entries)])

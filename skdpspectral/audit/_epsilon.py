@@ -1,4 +1,4 @@
-"""Lower bounds on the privacy loss of a fit, from many fits on two neighbours."""
+"""Lower bounds on the privacy loss of a fit, from many fits on two neighbors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.base import clone
 from .._release.release import record_releases
 from ..accounting import PrivacyLeakWarning, gaussian_epsilon, without_accountant
 from ..mechanisms import PrivacyPlan
-from ._neighbours import check_neighbours
+from ._neighbors import check_neighbors
 
 _BATCHES_PER_WORKER = 8
 
@@ -69,8 +69,8 @@ def _upper_limit(successes: int, trials: int, alpha: float) -> float:
     return float(betaincinv(successes + 1, trials - successes, 1.0 - alpha))
 
 
-def _bound_at(scores, neighbour_scores, threshold: float, alpha: float) -> float:
-    """Lower bound on mu from one threshold: neighbours are called above it.
+def _bound_at(scores, neighbor_scores, threshold: float, alpha: float) -> float:
+    """Lower bound on mu from one threshold: neighbors are called above it.
 
     A mu-GDP mechanism has error rates with
     ``mu >= Phi^-1(1 - false positives) - Phi^-1(false negatives)``.
@@ -79,29 +79,29 @@ def _bound_at(scores, neighbour_scores, threshold: float, alpha: float) -> float
         int(np.sum(scores > threshold)), len(scores), alpha / 2.0
     )
     false_negative = _upper_limit(
-        int(np.sum(neighbour_scores <= threshold)), len(neighbour_scores), alpha / 2.0
+        int(np.sum(neighbor_scores <= threshold)), len(neighbor_scores), alpha / 2.0
     )
     if false_positive >= 1.0 or false_negative >= 1.0:
         return 0.0
     return max(0.0, float(-ndtri(false_positive) - ndtri(false_negative)))
 
 
-def _best_threshold(scores, neighbour_scores, alpha: float) -> float:
-    candidates = np.quantile(np.r_[scores, neighbour_scores], np.linspace(0, 1, 201))
-    bounds = [_bound_at(scores, neighbour_scores, t, alpha) for t in candidates]
+def _best_threshold(scores, neighbor_scores, alpha: float) -> float:
+    candidates = np.quantile(np.r_[scores, neighbor_scores], np.linspace(0, 1, 201))
+    bounds = [_bound_at(scores, neighbor_scores, t, alpha) for t in candidates]
     return float(candidates[int(np.argmax(bounds))])
 
 
 def mu_lower_bound(
-    scores, neighbour_scores, *, threshold: float | None = None, confidence=0.99
+    scores, neighbor_scores, *, threshold: float | None = None, confidence=0.99
 ) -> float:
-    """Lower bound on mu from a statistic's values on two neighbouring data sets.
+    """Lower bound on mu from a statistic's values on two neighboring data sets.
 
     Parameters
     ----------
-    scores, neighbour_scores : array-like of shape (n_trials,)
+    scores, neighbor_scores : array-like of shape (n_trials,)
         Values of one statistic of the releases; it should be larger on the
-        neighbour.
+        neighbor.
     threshold : float or None, default=None
         Where the test decides. It must not depend on these scores; None spends
         the first half of them on choosing it.
@@ -113,13 +113,13 @@ def mu_lower_bound(
     float
         At least 0.
     """
-    scores, neighbour_scores = np.asarray(scores), np.asarray(neighbour_scores)
+    scores, neighbor_scores = np.asarray(scores), np.asarray(neighbor_scores)
     alpha = 1.0 - confidence
     if threshold is None:
-        half = min(len(scores), len(neighbour_scores)) // 2
-        threshold = _best_threshold(scores[:half], neighbour_scores[:half], alpha)
-        scores, neighbour_scores = scores[half:], neighbour_scores[half:]
-    return _bound_at(scores, neighbour_scores, threshold, alpha)
+        half = min(len(scores), len(neighbor_scores)) // 2
+        threshold = _best_threshold(scores[:half], neighbor_scores[:half], alpha)
+        scores, neighbor_scores = scores[half:], neighbor_scores[half:]
+    return _bound_at(scores, neighbor_scores, threshold, alpha)
 
 
 def _fit_recorded(estimator, data: tuple) -> dict[str, np.ndarray]:
@@ -155,14 +155,14 @@ class _LikelihoodRatio:
     def __init__(self, estimator, plan: PrivacyPlan, data: tuple, other: tuple):
         _require_same_releases(estimator, plan, data[0])
         exact = _exact_releases(estimator, data)
-        neighbour = _exact_releases(estimator, other)
+        neighbor = _exact_releases(estimator, other)
         # <M, D> over all entries weighs each off-diagonal twice, which is right:
         # its variance is half of the diagonal's.
         self.directions = {
-            name: (neighbour[name] - exact[name]) / plan[name].noise_std ** 2
+            name: (neighbor[name] - exact[name]) / plan[name].noise_std ** 2
             for name in exact
         }
-        middles = {name: 0.5 * (neighbour[name] + exact[name]) for name in exact}
+        middles = {name: 0.5 * (neighbor[name] + exact[name]) for name in exact}
         self.threshold = self(None, middles)
 
     def __call__(self, estimator, released) -> float:
@@ -192,18 +192,18 @@ def _scores(estimator, data: tuple, statistic, seeds) -> list[float]:
 def audit_epsilon(
     factory: Callable,
     X,
-    X_neighbour,
+    X_neighbor,
     statistic: Callable | None = None,
     n_trials: int = 10_000,
     *,
     y=None,
-    y_neighbour=None,
+    y_neighbor=None,
     delta: float | None = None,
     confidence: float = 0.99,
     n_jobs: int | None = None,
     random_state=None,
 ) -> AuditResult:
-    """Bound from below what fits reveal about which of two neighbours they saw.
+    """Bound from below what fits reveal about which of two neighbors they saw.
 
     An audit can refute a guarantee and never prove one. It is as sharp as the two
     data sets are bad and the statistic is good.
@@ -213,14 +213,14 @@ def audit_epsilon(
     factory : callable or estimator
         An unfitted estimator of this package, or what gives one without arguments.
         No ledger is charged, neither its own nor that of a ``with`` block.
-    X, X_neighbour : array-like of shape (n_samples, n_features)
-        Neighbouring data sets in the sense of the plan: they differ in one row or,
+    X, X_neighbor : array-like of shape (n_samples, n_features)
+        Neighboring data sets in the sense of the plan: they differ in one row or,
         where users are protected, in one user with all of that user's rows (users
         are the column `user_feature` of the estimator). Under add-remove-one they
         have different numbers of rows. They must be **made up**: they are seen in
         the clear.
     statistic : callable or None, default=None
-        ``statistic(estimator, released) -> float``, larger for the neighbour, of
+        ``statistic(estimator, released) -> float``, larger for the neighbor, of
         the fitted estimator and the dict of everything that the release layer let
         out. It decides at its attribute `threshold`, if it has one; half of the
         trials go to choosing one otherwise. None takes the log likelihood ratio of
@@ -229,8 +229,8 @@ def audit_epsilon(
         depends on earlier ones another statistic may be sharper.
     n_trials : int, default=10000
         Fits on each data set.
-    y, y_neighbour : array-like of shape (n_samples,) or None, default=None
-        Targets, for estimators that take them; ``y_neighbour=None`` takes `y`.
+    y, y_neighbor : array-like of shape (n_samples,) or None, default=None
+        Targets, for estimators that take them; ``y_neighbor=None`` takes `y`.
     delta : float or None, default=None
         Where epsilon is stated; None takes the estimator's.
     confidence : float, default=0.99
@@ -248,7 +248,7 @@ def audit_epsilon(
     Raises
     ------
     ValueError
-        If the estimator claims nothing, the data sets are not neighbours, a
+        If the estimator claims nothing, the data sets are not neighbors, a
         statistic is missing, or the numbers are out of range.
 
     Examples
@@ -257,24 +257,24 @@ def audit_epsilon(
     >>> from skdpspectral import DPPCA
     >>> from skdpspectral.audit import audit_epsilon
     >>> X = np.eye(5, 2)
-    >>> neighbour = X.copy()
-    >>> neighbour[0] = [0.0, 1.0]
+    >>> neighbor = X.copy()
+    >>> neighbor[0] = [0.0, 1.0]
     >>> def factory():
     ...     return DPPCA(1, epsilon=4.0)
-    >>> audit_epsilon(factory, X, neighbour, n_trials=200, random_state=0).violated
+    >>> audit_epsilon(factory, X, neighbor, n_trials=200, random_state=0).violated
     False
     """
     if n_trials < 4:
         raise ValueError(f"n_trials must be at least 4, got {n_trials}")
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must be in (0, 1), got {confidence}")
-    data, other = _with_targets(X, X_neighbour, y, y_neighbour)
+    data, other = _with_targets(X, X_neighbor, y, y_neighbor)
     estimator = factory if hasattr(factory, "fit") else factory()
     estimator = clone(estimator).set_params(accountant=None)
     plan = estimator._plan_of(X)
     if not math.isfinite(plan.mu):
         raise ValueError("an estimator with epsilon=None claims nothing to audit")
-    check_neighbours(estimator, plan, data, other)
+    check_neighbors(estimator, plan, data, other)
     if statistic is None:
         statistic = _LikelihoodRatio(estimator, plan, data, other)
     scores = _all_scores(
@@ -294,13 +294,13 @@ def audit_epsilon(
     )
 
 
-def _with_targets(X, X_neighbour, y, y_neighbour) -> tuple[tuple, tuple]:
+def _with_targets(X, X_neighbor, y, y_neighbor) -> tuple[tuple, tuple]:
     """Return what each fit is called with."""
     if y is None:
-        if y_neighbour is not None:
-            raise ValueError("y_neighbour was given, but y was not")
-        return (X,), (X_neighbour,)
-    return (X, y), (X_neighbour, y if y_neighbour is None else y_neighbour)
+        if y_neighbor is not None:
+            raise ValueError("y_neighbor was given, but y was not")
+        return (X,), (X_neighbor,)
+    return (X, y), (X_neighbor, y if y_neighbor is None else y_neighbor)
 
 
 def _all_scores(estimator, sides, statistic, n_trials, n_jobs, random_state):

@@ -32,7 +32,7 @@ class CovarianceModel:
         """Inverse of the covariance, of shape (n_features, n_features)."""
         return self.get_precision()
 
-    def _centred(self, X) -> np.ndarray:
+    def _centered(self, X) -> np.ndarray:
         check_is_fitted(self)
         X = check_rows(self, X, reset=False)
         return np.asarray(X, dtype=np.float64) - self.location_
@@ -52,7 +52,7 @@ class CovarianceModel:
         float
             The mean of :meth:`score_samples`.
         """
-        X = self._centred(X)
+        X = self._centered(X)
         return float(log_likelihood(X.T @ X / len(X), self.get_precision()))
 
     def score_samples(self, X):
@@ -85,7 +85,7 @@ class CovarianceModel:
         ndarray of shape (n_samples,)
             At least 0; as private as the row.
         """
-        X = self._centred(X)
+        X = self._centered(X)
         return np.einsum("ij,jk,ik->i", X, self.get_precision(), X, optimize=True)
 
     def error_norm(self, comp_cov, norm="frobenius", scaling=True, squared=True):
@@ -122,7 +122,7 @@ class CovarianceModel:
         return value if squared else float(np.sqrt(value))
 
     def transform(self, X):
-        """Centre rows, and whiten them with ``whiten=True``.
+        """Center rows, and whiten them with ``whiten=True``.
 
         Parameters
         ----------

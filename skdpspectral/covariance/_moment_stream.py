@@ -174,7 +174,7 @@ class MomentStream:
         renewed,
     ):
         self.clip_norm = float(clip_norm)
-        self.method, self.centred = method, assume_centered
+        self.method, self.centered = method, assume_centered
         self.workload, self.factorization = workload, factorization
         self.n_steps, self.renewed = n_steps, renewed
         self.diagonal = second_moment == "diag"
@@ -199,13 +199,13 @@ class MomentStream:
         """
         free = weight == "free"
         split = weight == "trace-split"
-        if self.centred or self.method.startswith("pp"):
+        if self.centered or self.method.startswith("pp"):
             if not free:
                 raise ValueError(
                     "moment_weight must be 'free' with assume_centered=True or with a "
                     "method that releases one moment: there is nothing to weigh"
                 )
-            if self.centred:
+            if self.centered:
                 return 1.0, None, sensitivity.second_moment_ratio(d)
             return None, None, 4.0
         if self.method == "jme":

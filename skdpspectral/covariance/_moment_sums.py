@@ -160,7 +160,7 @@ class Moments:
         totals = self._totals[places]
         mean = first / totals[:, None]
         covariance = second / totals[:, None, None]
-        if not stream.centred:
+        if not stream.centered:
             squared = mean[:, :, None] * mean[:, None, :]
             if stream.diagonal:
                 squared = squared * unit
@@ -170,7 +170,7 @@ class Moments:
                 bias = variance * core / totals**2
                 covariance += bias[:, None, None] * unit
         divisors = totals
-        if not stream.workload.normalised:
+        if not stream.workload.normalized:
             divisors = stream.workload.divisors(self.steps[places])
         first, second = first / divisors[:, None], second / divisors[:, None, None]
         return first, second, mean, covariance

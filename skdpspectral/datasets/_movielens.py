@@ -60,11 +60,11 @@ def fetch_movielens(
     Each user has at least 20 ratings, and rates a movie once. ml-100k was collected
     from September 1997 to April 1998; the users of ml-1m joined in 2000.
 
-    **Public**, and no release of anyone's data: the scale 1 to 5, and the catalogue
+    **Public**, and no release of anyone's data: the scale 1 to 5, and the catalog
     of movies with titles, years and genres. **Private**: who is a user and how many
     they are, the users' age, gender and occupation, who rated which movie when and
     how; and whatever is computed from these, such as the most rated movies or the
-    mean rating. One caveat: the catalogue of ml-100k holds the rated movies and no
+    mean rating. One caveat: the catalog of ml-100k holds the rated movies and no
     others, so that it was itself taken from the ratings; that of ml-1m has 177
     movies without a rating.
 
@@ -97,7 +97,7 @@ def fetch_movielens(
           `frame`, both in one table with `as_frame`, None without; `feature_names`,
           `target_names`.
         - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the
-          catalogue; `item_features` (n_items, 19 or 20) in that order, in [0, 1],
+          catalog; `item_features` (n_items, 19 or 20) in that order, in [0, 1],
           with `as_frame` indexed by item; `item_feature_names`; `movies`, the
           columns item_id, title and year (0 if unknown).
           The features are 0 or 1 for each genre (ml-1m has 18; ml-100k has "unknown"

@@ -56,7 +56,7 @@ def make_ratings(
     n_users : int, default=500
         Number of users.
     n_items : int, default=200
-        Number of items in the catalogue; some may have no rating.
+        Number of items in the catalog; some may have no rating.
     n_ratings_per_user : int, default=20
         Median of a user's number of ratings before it is cut to `n_items`; between
         1 and `n_items`.
@@ -100,7 +100,7 @@ def make_ratings(
         - `data` (n_ratings, 2), the columns user_id and item_id, and `target`
           (n_ratings,), integers; `frame`, both in one table with `as_frame`, None
           without; `feature_names`, `target_names`.
-        - Public: `rating_range`; `item_ids` (n_items,), the catalogue, from 1;
+        - Public: `rating_range`; `item_ids` (n_items,), the catalog, from 1;
           `item_features` (n_items, n_item_features) in that order, with `as_frame`
           indexed by item; `item_feature_names`.
         - The truth: `noise_free` (n_ratings,), the ratings before noise, rounding

@@ -114,7 +114,7 @@ class FederatedDPPCA(FederatedEstimator):
         Variance across the components, in the same units: `noise_variance`, or the
         clients' private ones in the middle; not with "gaussian" without the former.
     mean_ : ndarray of shape (n_features,)
-        Mean of the clients' centres by their numbers of rows, in the units of the
+        Mean of the clients' centers by their numbers of rows, in the units of the
         data. (Clients with offsets should subtract their own from rows to transform.)
     scale_ : ndarray of shape (n_features,) or None
         What features are divided by; None unless ``scale_by_bounds=True``.

@@ -64,7 +64,7 @@ class DPPCA(
         the data:
         ``(X.min(0), X.max(0))`` would break the guarantee.
     clip_norm : float or None, default=None
-        None scales every row, once centred, to unit norm, which is best for
+        None scales every row, once centered, to unit norm, which is best for
         directions whenever noise matters and needs no knowledge of scale. A number
         in [1e-60, 1e60] only scales longer rows down to it, in the units of the
         data (of the scaled features with ``scale_by_bounds=True``); the square root
@@ -320,7 +320,7 @@ class DPPCA(
         float
             Expected :func:`~skdpspectral.metrics.subspace_distance`, to first order,
             of statistical and private error together, for Gaussian rows about a
-            known centre. At most its largest value; above about 0.5 it says little
+            known center. At most its largest value; above about 0.5 it says little
             but that there are too few rows.
 
         Raises
@@ -403,7 +403,7 @@ class DPPCA(
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
             Sparse rows stay sparse; they must do without `bounds` and a private
-            centre, which would fill them.
+            center, which would fill them.
         y : None
             Ignored, present by convention.
 

@@ -77,7 +77,7 @@ class SparseDPPCA(FederatedEstimator):
         the components, with a bias upwards from noise. With ``clip_norm=None`` of unit
         rows, otherwise in squared units of the data.
     mean_ : ndarray of shape (n_features,)
-        Mean of the clients' centres by their numbers of rows, in the units of the
+        Mean of the clients' centers by their numbers of rows, in the units of the
         data.
     scale_ : ndarray of shape (n_features,) or None
         What features are divided by; None unless ``scale_by_bounds=True``.

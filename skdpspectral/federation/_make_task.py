@@ -9,7 +9,7 @@ from .._statistics.components.mechanism import ComponentMechanism
 from ..mechanisms import check_count, check_real, shown
 from ._tasks import SpectralTask
 
-_CENTRES = ("auto", "none", "private")
+_CENTERS = ("auto", "none", "private")
 
 
 def make_task(
@@ -62,8 +62,8 @@ def make_task(
     ValueError
         If a parameter is invalid.
     """
-    if center not in _CENTRES:
-        raise ValueError(f"center must be one of {_CENTRES}, got {shown(center)}")
+    if center not in _CENTERS:
+        raise ValueError(f"center must be one of {_CENTERS}, got {shown(center)}")
     rows = RowBounds(
         check_count("n_features", n_features),
         bounds=bounds,

@@ -24,7 +24,7 @@ _AGGREGATIONS = ("projector", "matrix")
 _MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
 _CALIBRATIONS = ("exact", "paper")
 # Order of the flags; the last four say which of the numbers are there.
-_FLAGS = ("start", "model_covariance", "centred", "scale_by_bounds")
+_FLAGS = ("start", "model_covariance", "centered", "scale_by_bounds")
 _OPTIONAL = ("clip_norm", "center_clip_norm", "projection_norm", "noise")
 # Features of a task that is read: more would only fill the reader's memory.
 _MOST_FEATURES = 2**24
@@ -53,7 +53,7 @@ def pack(task) -> bytes:
         task.projection_norm,
         mechanism.noise,
     )
-    flags = (task.start, task.model_covariance, rows.centred, rows.scale_by_bounds)
+    flags = (task.start, task.model_covariance, rows.centered, rows.scale_by_bounds)
     flags += tuple(value is not None for value in optional)
     signal = np.array(mechanism.signal or (), dtype="<f8")
     tail = np.concatenate([*sides, signal]).astype("<f8").tobytes()
@@ -140,7 +140,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
         n_features,
         bounds=bounds,
         clip_norm=number["clip_norm"],
-        center="private" if flag["centred"] else "none",
+        center="private" if flag["centered"] else "none",
         scale_by_bounds=flag["scale_by_bounds"],
         center_clip_norm=number["center_clip_norm"],
     )

@@ -79,7 +79,7 @@ class SpectralTask:
     topics : tuple of Topic
         What a server asks for, request by request: the start (``COMPONENTS``,
         ``MATRIX``, ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` where rows
-        are centred, ``POWER`` for each round, ``COVARIANCE`` last. The last two bring
+        are centered, ``POWER`` for each round, ``COVARIANCE`` last. The last two bring
         a basis; the others depend on nothing.
         :class:`Rounds` goes through them.
     digest : bytes
@@ -148,7 +148,7 @@ class SpectralTask:
                 'mechanism="gaussian"'
             )
         rows = self.rows
-        if spiked and (rows.box is not None or rows.clip is not None or rows.centred):
+        if spiked and (rows.box is not None or rows.clip is not None or rows.centered):
             raise ValueError(
                 "bounds, clip_norm and a private mean have no use with "
                 'mechanism="spiked", whose rows are not bounded; leave them out'
@@ -261,7 +261,7 @@ class SpectralTask:
         """What is asked for, request by request."""
         choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
         first = (choice,) if self.start else ()
-        mean = (Topic.MEAN,) if self.rows.centred else ()
+        mean = (Topic.MEAN,) if self.rows.centered else ()
         last = (Topic.COVARIANCE,) if self.with_covariance else ()
         return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
 

@@ -26,7 +26,7 @@ from .._tables.rows import shape_of
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
 from ..accounting import PrivacyLeakWarning
-from ..mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
+from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit, check_count
 from ._predictions import PersonalPredictions
 
 _CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
@@ -39,7 +39,7 @@ class LRSRegressor(
 ):
     r"""One linear model a user: low rank plus sparse, private at user level.
 
-    The targets of user i are modelled by
+    The targets of user i are modeled by
     :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
     share, weights :math:`w_i` of the user on them, a sparse vector :math:`b_i` and an
     intercept of the user's own. Users with few rows lean on U; the sparse part is
@@ -78,7 +78,7 @@ class LRSRegressor(
         an error would tell who was in the training set.
     fit_intercept : {"user", False}, default="user"
         "user": an intercept a user, of which U sees nothing: rows and targets are
-        centred on the user's own means. False: none.
+        centered on the user's own means. False: none.
     shared_weights : {"user", "fixed"}, default="user"
         "fixed": all weights are one, which makes U (not orthonormal then) a central
         model that users tune sparsely. It needs ``rank=1``.
@@ -112,7 +112,7 @@ class LRSRegressor(
         scaled down. None takes private medians over the users.
     clip_share : float, default=0.1
         Share of the budget's :math:`\mu^2` for the medians, in (0, 1).
-    neighbours : {"add-remove-one", "replace-one"}, default="add-remove-one"
+    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         What is hidden: that a user took part, or all that a user contributed, the
         number of users being public then. "replace-one" needs twice the noise.
     u_solver : {"auto", "direct", "cached", "cg"}, default="auto"
@@ -174,7 +174,7 @@ class LRSRegressor(
     -----
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
-    under addition or removal of that user (or replacement, see `neighbours`), for
+    under addition or removal of that user (or replacement, see `neighbors`), for
     any data. It covers the public attributes and what :meth:`publish` gives. It does
     not cover predictions for users of the fit: those are made from their own rows and
     are for their eyes alone. A score pooled over users, and so a cross-validation,
@@ -238,7 +238,7 @@ class LRSRegressor(
         "clip_curvature": [_CLIP_RANGE, None],
         "clip_gradient": [_CLIP_RANGE, None],
         "clip_share": [Interval(Real, 0, 1, closed="neither")],
-        "neighbours": [StrOptions({"add-remove-one", "replace-one"})],
+        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
         "u_solver": [StrOptions({"auto", "direct", "cached", "cg"})],
         "scale": ["boolean", "array-like"],
         "n_jobs": [Integral, None],
@@ -266,7 +266,7 @@ class LRSRegressor(
         clip_curvature=None,
         clip_gradient=None,
         clip_share=0.1,
-        neighbours="add-remove-one",
+        neighbors="add-remove-one",
         u_solver="auto",
         scale=True,
         accountant=None,
@@ -293,7 +293,7 @@ class LRSRegressor(
         self.clip_curvature = clip_curvature
         self.clip_gradient = clip_gradient
         self.clip_share = clip_share
-        self.neighbours = neighbours
+        self.neighbors = neighbors
         self.u_solver = u_solver
         self.scale = scale
         self.accountant = accountant
@@ -342,7 +342,7 @@ class LRSRegressor(
             mechanisms=mechanisms,
             estimator=type(self).__name__,
             unit=Unit.USER,
-            neighbours=Neighbours(self.neighbours),
+            neighbors=Neighbors(self.neighbors),
             seeded=self.noise_seed is not None,
             remarks=(
                 "Weights, sparse parts and intercepts stay with their users: what is "
@@ -362,7 +362,7 @@ class LRSRegressor(
             clip_curvature=_as_float(self.clip_curvature),
             clip_gradient=_as_float(self.clip_gradient),
             clip_share=float(self.clip_share),
-            neighbours=Neighbours(self.neighbours),
+            neighbors=Neighbors(self.neighbors),
         )
 
     def _check_parameters(self) -> None:

@@ -10,7 +10,7 @@ from ._gaussian import GRID_BITS, Exact, Gaussian, Mechanism
 from ._numbers import check_count, check_real, shown
 from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
-from ._relations import Assumption, Neighbours, Unit
+from ._relations import Assumption, Neighbors, Unit
 
 __all__ = [
     "GRID_BITS",
@@ -20,7 +20,7 @@ __all__ = [
     "Exact",
     "Gaussian",
     "Mechanism",
-    "Neighbours",
+    "Neighbors",
     "ParallelPlan",
     "PrivacyPlan",
     "Unit",

@@ -19,7 +19,7 @@ class ParallelPlan(PrivacyPlan):
 
     Parameters
     ----------
-    epsilon, delta, mechanisms, estimator, unit, neighbours, assumption, seeded, remarks
+    epsilon, delta, mechanisms, estimator, unit, neighbors, assumption, seeded, remarks
         Those of the dearest block; see :class:`PrivacyPlan`.
     blocks : tuple of tuple (str, PrivacyPlan)
         Name and plan of every block; made by :meth:`of`.

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from ._alternatives import Alternatives
 from ._correlated import CorrelatedGaussian
 from ._gaussian import Exact, Gaussian, Mechanism
-from ._relations import Assumption, Neighbours, Unit
+from ._relations import Assumption, Neighbors, Unit
 
 _KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives)
 _MECHANISMS = {cls.kind: cls for cls in _KINDS}
@@ -32,7 +32,7 @@ class PrivacyPlan:
         Name of the estimator.
     unit : Unit, default=Unit.ROW
         Whose contribution is protected.
-    neighbours : Neighbours, default=Neighbours.REPLACE_ONE
+    neighbors : Neighbors, default=Neighbors.REPLACE_ONE
         The change that is hidden.
     assumption : Assumption, default=Assumption.NONE
         What the guarantee asks of the data.
@@ -48,14 +48,14 @@ class PrivacyPlan:
     mechanisms: tuple[Mechanism, ...]
     estimator: str
     unit: Unit = Unit.ROW
-    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    neighbors: Neighbors = Neighbors.REPLACE_ONE
     assumption: Assumption = Assumption.NONE
     seeded: bool = False
     remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", Unit(self.unit))
-        object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+        object.__setattr__(self, "neighbors", Neighbors(self.neighbors))
         object.__setattr__(self, "assumption", Assumption(self.assumption))
         object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
         object.__setattr__(self, "remarks", tuple(self.remarks))
@@ -110,7 +110,7 @@ class PrivacyPlan:
             return f"{self.estimator} gives no privacy: its noise was switched off."
         claim = (
             f"{self.estimator} is ({self.epsilon:g}, {self.delta:g})-differentially "
-            f"private (mu = {self.mu:.6g}) per {self.unit} under {self.neighbours}"
+            f"private (mu = {self.mu:.6g}) per {self.unit} under {self.neighbors}"
         )
         if self.assumption is not Assumption.NONE:
             claim += f", only for data that satisfy the {self.assumption} assumption"
@@ -128,7 +128,7 @@ class PrivacyPlan:
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
             "unit": str(self.unit),
-            "neighbours": str(self.neighbours),
+            "neighbors": str(self.neighbors),
             "assumption": str(self.assumption),
             "seeded": self.seeded,
             "remarks": list(self.remarks),

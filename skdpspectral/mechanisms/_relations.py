@@ -19,7 +19,7 @@ class Unit(_Word):
     USER = "user"
 
 
-class Neighbours(_Word):
+class Neighbors(_Word):
     """The change of the data that a guarantee hides.
 
     ``replace-one``

@@ -15,7 +15,7 @@ from .._tables.ids import check_feature, encode_ids, read_column
 
 
 def user_ndcg_score(y_true, y_score, users, *, k=10):
-    r"""Mean over users of the normalised discounted cumulative gain at k.
+    r"""Mean over users of the normalized discounted cumulative gain at k.
 
     Each user's rows are ranked by `y_score`. With :math:`g_{(j)}` the value of
     `y_true` at rank j, from 1, a user's gain is
@@ -67,7 +67,7 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
     Notes
     -----
     Only the user's rows at hand are ranked, usually those held out: not the whole
-    catalogue. A user of one row, or of equal gains, scores 1 under every order, and
+    catalog. A user of one row, or of equal gains, scores 1 under every order, and
     linear gains of ratings from 1 to 5 reward any order: in five folds of MovieLens
     1M, a constant prediction scores 0.83, and items' means 0.91. Compare models on
     the same rows.
@@ -148,7 +148,7 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     Notes
     -----
     Only the user's rows at hand are ranked, usually those held out: not the whole
-    catalogue. A user of at most k rows scores 1 under every order.
+    catalog. A user of at most k rows scores 1 under every order.
 
     References
     ----------

@@ -346,10 +346,10 @@ def _kept_and_total(X, weights, basis):
     mean = column_sums / X.shape[0]
     kept, total = 0.0, 0.0
     for block in _row_blocks(X, weights):
-        centred = (block - mean) / largest
-        projected = centred @ basis.T
+        centered = (block - mean) / largest
+        projected = centered @ basis.T
         kept += np.vdot(projected, projected)
-        total += np.vdot(centred, centred)
+        total += np.vdot(centered, centered)
     return kept, total
 
 

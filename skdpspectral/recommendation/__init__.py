@@ -1,6 +1,6 @@
 """Private models of tables of users, items and ratings.
 
-Estimators live here with the public catalogues of items and the reading of ratings;
+Estimators live here with the public catalogs of items and the reading of ratings;
 they import the core and ``_tables``, and no other room of estimators.
 """
 

@@ -23,14 +23,14 @@ from .._tables.ids import column_names
 from .._tables.rows import Unread
 from .._tables.targets import unread_targets
 from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, Neighbours, PrivacyPlan, Unit, check_count
-from ._catalogue import (
+from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit, check_count
+from ._catalog import (
     N_BUCKETS,
-    catalogue_of_data,
+    catalog_of_data,
     index_of,
     item_codes,
     of_one_type,
-    read_catalogue,
+    read_catalog,
 )
 from ._ratings_tables import (
     UnreadRatings,
@@ -65,11 +65,11 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
     items : array-like of shape (n_items,), int or None, default=None
-        Public catalogue of item ids (``range(n)`` for ids 0 to n - 1); ratings of other
+        Public catalog of item ids (``range(n)`` for ids 0 to n - 1); ratings of other
         items are left out, and embed as zero. It must not be read off the ratings: an
         item that only one user rated would give that user away. A number hashes ids
         into so many buckets. None takes the items of the data with ``epsilon=None``,
-        and with a budget 512 buckets, with a warning: name the catalogue if you can.
+        and with a budget 512 buckets, with a warning: name the catalog if you can.
         With a sparse matrix None takes its columns, whose number is public.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
@@ -101,9 +101,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Released eigenvalues, floored at 0: sums over users of unit norm.
     item_embeddings_ : ndarray of shape (n_items, n_item_features + n_components)
         What :meth:`transform` writes for each item: public features, and components of
-        unit root mean square over the catalogue.
+        unit root mean square over the catalog.
     items_ : ndarray of shape (n_items,)
-        The catalogue, or numbers of buckets.
+        The catalog, or numbers of buckets.
     item_feature_names_ : ndarray of shape (n_item_features,)
         Names of the public features; empty if they have none.
     hashed_ : bool
@@ -203,7 +203,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Parameters
         ----------
         n_items : int
-            Number of items of the catalogue, or of buckets.
+            Number of items of the catalog, or of buckets.
 
         Returns
         -------
@@ -219,11 +219,11 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         return self._plan(check_count("n_items", n_items))
 
     def _plan_of(self, X) -> PrivacyPlan:
-        """Plan a fit of X, of which nothing is used with a budget or a catalogue."""
+        """Plan a fit of X, of which nothing is used with a budget or a catalog."""
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = unread_ratings(clone(self), X, reset=True)
-        return self.privacy_plan(len(self._catalogue(table)))
+        return self.privacy_plan(len(self._catalog(table)))
 
     def _plan(self, n_items: int) -> PrivacyPlan:
         epsilon, mu = self._budget()
@@ -232,7 +232,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             mechanisms = (
                 calibrate_gaussian(
                     "second_moment",
-                    sensitivity.projector_sum_sensitivity(Neighbours.ADD_REMOVE_ONE),
+                    sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
                     mu,
                     shape,
                     symmetric=True,
@@ -247,9 +247,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             mechanisms=mechanisms,
             estimator=type(self).__name__,
             unit=Unit.USER,
-            neighbours=Neighbours.ADD_REMOVE_ONE,
+            neighbors=Neighbors.ADD_REMOVE_ONE,
             seeded=self.noise_seed is not None,
-            remarks=("The catalogue of items is taken to be public.",),
+            remarks=("The catalog of items is taken to be public.",),
         )
 
     def _range(self) -> tuple[float, float]:
@@ -296,22 +296,22 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             self._range()
             unread = unread_ratings(self, X, reset=True)
             targets = self._unread_targets(unread, y)
-            catalogue = self._catalogue(unread)
-            self._warn_of_buckets(catalogue)
-            features = self._public_features(len(catalogue), unread)
-            plan = self._plan(len(catalogue))
+            catalog = self._catalog(unread)
+            self._warn_of_buckets(catalog)
+            features = self._public_features(len(catalog), unread)
+            plan = self._plan(len(catalog))
             # It is charged here, and values are read from here on.
             release, table, *y = self._start_release(plan, unread, *targets)
             (y,) = y or (table.ratings,)
             users = IdIndex(table.users, "user_feature")
             if len(users) > _MOST_USERS:
                 raise ValueError("user_feature must hold at most 2**31 users")
-            items = item_codes(catalogue, table.items)
+            items = item_codes(catalog, table.items)
             moment = None
             if self.n_components:
-                moment = self._second_moment(users.codes, items, y, len(catalogue))
+                moment = self._second_moment(users.codes, items, y, len(catalog))
                 moment = release("second_moment", moment, overwrite=True)
-            self._set_embedding(catalogue, features, moment)
+            self._set_embedding(catalog, features, moment)
             self.privacy_ = plan
         return self
 
@@ -326,14 +326,14 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             )
         return []
 
-    def _catalogue(self, table: UnreadRatings | None):
+    def _catalog(self, table: UnreadRatings | None):
         """Return an index of items, or a number of buckets."""
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))
         if self.items is None and not self._is_private():
             self._check_affordable()
-            return catalogue_of_data(table.read().items)
-        return read_catalogue(self.items)
+            return catalog_of_data(table.read().items)
+        return read_catalog(self.items)
 
     def _check_affordable(self) -> None:
         """Let a budget refuse a fit without privacy, before its items are read."""
@@ -341,11 +341,11 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         if accountant is not None:
             accountant.check(self._plan(1), allow_seeded=self.allow_seeded)
 
-    def _warn_of_buckets(self, catalogue) -> None:
-        if isinstance(catalogue, range) and self.items is None:
+    def _warn_of_buckets(self, catalog) -> None:
+        if isinstance(catalog, range) and self.items is None:
             warnings.warn(
                 f"items=None: item ids are hashed into {N_BUCKETS} buckets, since "
-                "those of the data are private; pass the public catalogue as items=...",
+                "those of the data are private; pass the public catalog as items=...",
                 UserWarning,
                 stacklevel=3,
             )
@@ -374,15 +374,15 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         low, high = self._range()
         known = np.flatnonzero(items >= 0)
         # Halves first: neither the middle nor the difference overflows.
-        centred = np.clip(y[known], low, high) - (0.5 * low + 0.5 * high)
+        centered = np.clip(y[known], low, high) - (0.5 * low + 0.5 * high)
         with np.errstate(all="ignore"):  # an error would tell of somebody's ratings
             return user_item.second_moment(
-                users[known], items[known], centred, n_items, self.max_ratings_per_user
+                users[known], items[known], centered, n_items, self.max_ratings_per_user
             )
 
-    def _set_embedding(self, catalogue, features, moment) -> None:
+    def _set_embedding(self, catalog, features, moment) -> None:
         """Post-process the released second moment into public attributes."""
-        n_items = len(catalogue)
+        n_items = len(catalog)
         rank = min(self.n_components, n_items)
         self.components_ = np.zeros((0, n_items))
         self.explained_variance_ = np.zeros(0)
@@ -394,11 +394,11 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         self.item_embeddings_ = np.hstack([features, scaled])
         names = column_names(self.item_features) or ()
         self.item_feature_names_ = np.array([str(name) for name in names], dtype=object)
-        self.hashed_ = isinstance(catalogue, range)
+        self.hashed_ = isinstance(catalog, range)
         self.items_ = (
             np.arange(n_items)
             if self.hashed_
-            else of_one_type(catalogue.ids, "items").copy()
+            else of_one_type(catalog.ids, "items").copy()
         )
 
     def transform(self, X):
@@ -415,14 +415,14 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         ndarray or dataframe of shape (n_rows, n_columns_out)
             Users first, then all other columns in their order, the item's embedding in
             its place. Dataframes keep the dtypes of columns; it is an array of objects
-            if one holds no numbers. Items that are not in the catalogue are zero.
+            if one holds no numbers. Items that are not in the catalog are zero.
         """
         check_is_fitted(self)
         table = read_ratings(self, X, reset=False)
-        catalogue = range(len(self.items_))
+        catalog = range(len(self.items_))
         if not self.hashed_:
-            catalogue = index_of(self.items_)
-        codes = item_codes(catalogue, table.items)
+            catalog = index_of(self.items_)
+        codes = item_codes(catalog, table.items)
         unknown = np.zeros((1, self.item_embeddings_.shape[1]))
         embedded = np.vstack([self.item_embeddings_, unknown])[codes]
         names = table.names

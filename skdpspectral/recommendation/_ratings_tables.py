@@ -45,7 +45,7 @@ class RatingsTable:
     ratings : ndarray or None
         Entries of a sparse matrix; None for a table, whose ratings are targets.
     n_items : int or None
-        Columns of a sparse matrix, which are a public catalogue.
+        Columns of a sparse matrix, which are a public catalog.
     """
 
     columns: list

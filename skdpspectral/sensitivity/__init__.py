@@ -1,7 +1,7 @@
 """Why a release is private: one function a lemma, public bounds to a float.
 
 Every function takes public numbers only and returns the largest change, over
-neighbouring data sets, of a statistic. The proofs are in the theory part of the
+neighboring data sets, of a statistic. The proofs are in the theory part of the
 documentation, whose index ties each lemma to its function and its test.
 """
 

@@ -1,4 +1,4 @@
-"""What rounding and public boxes add: bounds without a neighbour."""
+"""What rounding and public boxes add: bounds without a neighbor."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
     Parameters
     ----------
     clip_norm : float
-        Radius c of a ball that holds every row, about a public centre.
+        Radius c of a ball that holds every row, about a public center.
     n_samples : int
         Public number of rows n.
 

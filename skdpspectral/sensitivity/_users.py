@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 
-from ..mechanisms import Neighbours
+from ..mechanisms import Neighbors
 
 # How far one unit moves a sum of vectors of unit norm.
-_SUM_FACTORS = {Neighbours.ADD_REMOVE_ONE: 1.0, Neighbours.REPLACE_ONE: 2.0}
+_SUM_FACTORS = {Neighbors.ADD_REMOVE_ONE: 1.0, Neighbors.REPLACE_ONE: 2.0}
 
 
-def sum_sensitivity(clip_norm: float, neighbours: Neighbours | str) -> float:
+def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a sum over units of one clipped vector each, c or 2 c.
 
     Parameters
     ----------
     clip_norm : float
         Bound c on the norm of every unit's vector; positive and finite.
-    neighbours : Neighbours or str
+    neighbors : Neighbors or str
         ``"add-remove-one"`` (a unit joins or leaves, their number is private) or
         ``"replace-one"`` (the data of a unit change, the number of units is public).
 
@@ -46,21 +46,21 @@ def sum_sensitivity(clip_norm: float, neighbours: Neighbours | str) -> float:
     """
     if not 0.0 < clip_norm < math.inf:
         raise ValueError(f"clip_norm must be positive and finite, got {clip_norm}")
-    factor = _SUM_FACTORS.get(Neighbours(neighbours))
+    factor = _SUM_FACTORS.get(Neighbors(neighbors))
     if factor is None:
         known = " or ".join(repr(relation.value) for relation in _SUM_FACTORS)
-        raise ValueError(f"neighbours must be {known}, got {neighbours!r}")
+        raise ValueError(f"neighbors must be {known}, got {neighbors!r}")
     return factor * clip_norm
 
 
-def vote_sensitivity(n_votes: int, neighbours: Neighbours | str) -> float:
+def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a vector of counts of votes of plus or minus one half.
 
     Parameters
     ----------
     n_votes : int
         Votes v that each unit casts at once, at least 1.
-    neighbours : Neighbours or str
+    neighbors : Neighbors or str
         As in :func:`sum_sensitivity`.
 
     Returns
@@ -70,15 +70,15 @@ def vote_sensitivity(n_votes: int, neighbours: Neighbours | str) -> float:
     """
     if n_votes < 1:
         raise ValueError(f"n_votes must be at least 1, got {n_votes}")
-    return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbours)
+    return sum_sensitivity(0.5 * math.sqrt(n_votes), neighbors)
 
 
-def projector_sum_sensitivity(neighbours: Neighbours | str) -> float:
+def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
 
     Parameters
     ----------
-    neighbours : Neighbours or str
+    neighbors : Neighbors or str
         As in :func:`sum_sensitivity`.
 
     Returns
@@ -87,5 +87,5 @@ def projector_sum_sensitivity(neighbours: Neighbours | str) -> float:
         Frobenius-sensitivity: 1 under add-remove-one, :math:`\sqrt2` under
         replace-one, for :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
     """
-    factor = sum_sensitivity(1.0, neighbours)
+    factor = sum_sensitivity(1.0, neighbors)
     return math.sqrt(2.0) if factor == 2.0 else factor

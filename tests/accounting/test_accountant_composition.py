@@ -135,7 +135,7 @@ def test_nobody_else_can_say_that_blocks_were_checked():
 @pytest.mark.parametrize("fixed", ["constructor", "first entry"])
 def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
     """Two halves without a common row may have every user in both."""
-    relation = {"unit": "user", "neighbours": "add-remove-one"}
+    relation = {"unit": "user", "neighbors": "add-remove-one"}
     accountant = PrivacyAccountant(**relation if fixed == "constructor" else {})
     plan = plan_with_mu(MU, *relation.values())
     for unit in (None, "row"):
@@ -159,7 +159,7 @@ def test_a_ledger_of_users_takes_no_word_about_rows(fixed):
 
 
 def test_a_ledger_of_users_takes_no_rows_that_were_checked():
-    accountant = PrivacyAccountant(unit="user", neighbours="add-remove-one")
+    accountant = PrivacyAccountant(unit="user", neighbors="add-remove-one")
     plan = plan_with_mu(MU, "user", "add-remove-one")
     assert_uncharged(
         accountant,
@@ -170,7 +170,7 @@ def test_a_ledger_of_users_takes_no_rows_that_were_checked():
 
 
 def test_disjoint_users_have_disjoint_rows():
-    accountant = PrivacyAccountant(unit="row", neighbours="replace-one")
+    accountant = PrivacyAccountant(unit="row", neighbors="replace-one")
     for label in ("a", "b"):
         accountant.named(label, disjoint_within="site", disjoint_unit="user").charge(
             fit_plan()
@@ -231,8 +231,8 @@ REFUSALS = [
 def ledger_of(relation, how, *budget):
     """Ledger whose relation the constructor or an almost free entry fixed."""
     if how == "constructor":
-        unit, neighbours = relation
-        return PrivacyAccountant(*budget, unit=unit, neighbours=neighbours)
+        unit, neighbors = relation
+        return PrivacyAccountant(*budget, unit=unit, neighbors=neighbors)
     accountant = PrivacyAccountant(*budget)
     accountant.charge(plan_with_mu(1e-9, *relation))
     return accountant
@@ -252,7 +252,7 @@ def test_converted_totals_are_held_against_the_budget(relation, kept, factor, ho
     accountant.check(fitting)
     accountant.charge(fitting)
     entry = entries(accountant)[-1]
-    assert (entry["unit"], entry["neighbours"]) == relation
+    assert (entry["unit"], entry["neighbors"]) == relation
     assert (entry["mu"], entry["ledger_mu"]) == (fitting.mu, factor * fitting.mu)
     expected = gaussian_epsilon(total, DELTA)
     assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)

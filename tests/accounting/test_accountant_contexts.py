@@ -360,7 +360,7 @@ def test_without_accountant_is_of_its_context_alone():
 
 
 A = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
-NEIGHBOUR = [[0.0, 1.0], *A[1:]]
+NEIGHBOR = [[0.0, 1.0], *A[1:]]
 
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
@@ -383,7 +383,7 @@ def test_audits_and_fits_of_other_threads(repetition, n_jobs, switching_often):
         thread = threading.Thread(target=fit_meanwhile)
         thread.start()
         with joblib.parallel_config("threading"):
-            audit_epsilon(DPPCA(1), A, NEIGHBOUR, statistic, n_trials=60, n_jobs=n_jobs)
+            audit_epsilon(DPPCA(1), A, NEIGHBOR, statistic, n_trials=60, n_jobs=n_jobs)
         stop.set()
         thread.join(WAIT)
     assert shapes == {(2, 2)}
@@ -393,7 +393,7 @@ def test_audits_and_fits_of_other_threads(repetition, n_jobs, switching_often):
 
 def test_an_audit_in_worker_processes_charges_nothing():
     with PrivacyAccountant(0.1, DELTA) as accountant:
-        audit_epsilon(DPPCA(1), A, NEIGHBOUR, n_trials=20, n_jobs=2)
+        audit_epsilon(DPPCA(1), A, NEIGHBOR, n_trials=20, n_jobs=2)
         with pytest.raises(PrivacyBudgetError):
             fit()
     assert counts(accountant) == [0]

@@ -302,4 +302,4 @@ def test_releases_follow_the_plan():
 
 
 def row_ledger():
-    return PrivacyAccountant(unit="row", neighbours="add-remove-one")
+    return PrivacyAccountant(unit="row", neighbors="add-remove-one")

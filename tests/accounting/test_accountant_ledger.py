@@ -187,17 +187,17 @@ def test_another_budget_is_refused(tmp_path):
 
 def test_another_relation_is_refused(tmp_path):
     path = tmp_path / "ledger.db"
-    relation = {"unit": "row", "neighbours": "replace-one"}
+    relation = {"unit": "row", "neighbors": "replace-one"}
     PrivacyAccountant(path=path, **relation)
     PrivacyAccountant(path=path, **relation).charge(fit_plan())
     with pytest.raises(LedgerError, match="kept per unit=row"):
-        PrivacyAccountant(path=path, unit="user", neighbours="replace-one")
+        PrivacyAccountant(path=path, unit="user", neighbors="replace-one")
     # What the first entry fixed binds like what the constructor fixed.
     other = tmp_path / "other.db"
     PrivacyAccountant(path=other).charge(fit_plan())
     PrivacyAccountant(path=other, **relation)
     with pytest.raises(LedgerError, match="kept per unit=row"):
-        PrivacyAccountant(path=other, unit="row", neighbours="add-remove-one")
+        PrivacyAccountant(path=other, unit="row", neighbors="add-remove-one")
 
 
 BAD_BUDGETS = [
@@ -212,15 +212,15 @@ BAD_BUDGETS = [
     {"epsilon": 1.0, "delta": 1e-16},
     {"delta": 1e-6},
     {"unit": "row"},
-    {"neighbours": "replace-one"},
-    {"unit": "person", "neighbours": "replace-one"},
-    {"unit": "row", "neighbours": "swap"},
+    {"neighbors": "replace-one"},
+    {"unit": "person", "neighbors": "replace-one"},
+    {"unit": "row", "neighbors": "swap"},
 ]
 
 
 @pytest.mark.parametrize("parameters", BAD_BUDGETS, ids=str)
 def test_bad_parameters_create_nothing(tmp_path, parameters):
-    with pytest.raises(ValueError, match=r"epsilon|delta|unit|neighbours"):
+    with pytest.raises(ValueError, match=r"epsilon|delta|unit|neighbors"):
         PrivacyAccountant(**parameters, path=tmp_path / "ledger.db")
     assert list(tmp_path.iterdir()) == []
 

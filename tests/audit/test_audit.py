@@ -15,7 +15,7 @@ from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant, PrivacyBudgetEr
 from skdpspectral._base.estimator import PrivateEstimator
 from skdpspectral._release.release import record_releases
 from skdpspectral.audit import audit_epsilon, mu_lower_bound
-from skdpspectral.audit._neighbours import check_neighbours
+from skdpspectral.audit._neighbors import check_neighbors
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
@@ -41,11 +41,11 @@ def test_every_private_estimator_is_audited():
 
 def test_audit_of_the_components_alone():
     """Any statistic of a fitted estimator will do; post-processing loses power."""
-    X, neighbour = CASES["pca"].data()
+    X, neighbor = CASES["pca"].data()
     result = audit_epsilon(
         lambda: DPPCA(1, epsilon=6.0),
         X,
-        neighbour,
+        neighbor,
         lambda pca, released: abs(pca.components_[0, 1]) - abs(pca.components_[0, 0]),
         3000,
         random_state=0,
@@ -72,7 +72,7 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
     case, exact = CASES[name], {}
     arguments, whole = case.arguments(4.0), case.arguments(4.0, whole_fits=True)
     transcripts = []
-    for data in ("", "_neighbour"):
+    for data in ("", "_neighbor"):
         for model in (arguments["factory"], whole["factory"]):
             with record_releases() as released:
                 model.set_params(noise_seed=7)
@@ -87,7 +87,7 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
         return transcripts[0][mechanism.name].copy()
 
     monkeypatch.setattr(release_module, "_add_noise", noted)
-    for side, data in enumerate(("", "_neighbour")):
+    for side, data in enumerate(("", "_neighbor")):
         whole["factory"].fit(whole[f"X{data}"], whole[f"y{data}"])
         for key, means in whole["statistic"].means(transcripts[0]):
             # Two other users and a canary, each of whom is rounded to the grid.
@@ -123,19 +123,19 @@ def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
 
 def test_audit_sees_what_is_really_drawn():
     """Without a seed, the audit judges fresh noise: a quick smoke of that path."""
-    X, neighbour = CASES["pca"].data()
-    result = audit_epsilon(lambda: DPPCA(1, epsilon=8.0), X, neighbour, n_trials=300)
+    X, neighbor = CASES["pca"].data()
+    result = audit_epsilon(lambda: DPPCA(1, epsilon=8.0), X, neighbor, n_trials=300)
     assert 0.0 < result.mu < 2 * result.claimed_mu
 
 
 def test_audit_charges_no_ledger():
     """Its data are made up; its fits without noise must not void a real ledger."""
     own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)
-    X, neighbour = CASES["pca"].data()
+    X, neighbor = CASES["pca"].data()
     with block:
         for jobs in (1, 2):
             audit_epsilon(
-                DPPCA(1, accountant=own), X, neighbour, n_trials=16, n_jobs=jobs
+                DPPCA(1, accountant=own), X, neighbor, n_trials=16, n_jobs=jobs
             )
         with pytest.raises(PrivacyBudgetError):
             DPPCA(1).fit(X)
@@ -187,20 +187,20 @@ def test_likelihood_ratio_finds_a_leak_that_needs_no_noise():
     [
         ({"n_trials": 2}, "n_trials"),
         ({"confidence": 1.0}, "confidence"),
-        ({"X_neighbour": np.zeros((3, 2))}, "same shape"),
-        ({"X_neighbour": -np.ones((4, 2))}, "differ in one row, but differ in 4"),
-        ({"X_neighbour": CASES["pca"].data()[0]}, "but differ in 0"),
+        ({"X_neighbor": np.zeros((3, 2))}, "same shape"),
+        ({"X_neighbor": -np.ones((4, 2))}, "differ in one row, but differ in 4"),
+        ({"X_neighbor": CASES["pca"].data()[0]}, "but differ in 0"),
         ({"factory": lambda: DPPCA(1, epsilon=None)}, "claims nothing"),
     ],
 )
 def test_bad_arguments(arguments, message):
-    X, neighbour = CASES["pca"].data()
-    defaults = {"factory": lambda: DPPCA(1), "X": X, "X_neighbour": neighbour}
+    X, neighbor = CASES["pca"].data()
+    defaults = {"factory": lambda: DPPCA(1), "X": X, "X_neighbor": neighbor}
     with pytest.raises(ValueError, match=message):
         audit_epsilon(**{**defaults, **arguments})
 
 
-# -- neighbours ------------------------------------------------------------------------
+# -- neighbors ------------------------------------------------------------------------
 
 _USERS = alike(3, 2, 2)
 _ONE_LESS = {user: _USERS[user] for user in (1, 2)}
@@ -210,21 +210,21 @@ _RENAMED = {(9 if user == 2 else user): _LONGER[user] for user in _USERS}
 
 def audit_users(users, others, **parameters):
     """An audit too small to find anything."""
-    (X, y), (X_neighbour, y_neighbour) = table(users), table(others)
+    (X, y), (X_neighbor, y_neighbor) = table(users), table(others)
     return audit_epsilon(
         LRSRegressor(**{"user_feature": 0, "n_releases": 1, **parameters}),
         X,
-        X_neighbour,
+        X_neighbor,
         lambda model, released: float(released["start"].sum()),
         4,
         y=y,
-        y_neighbour=y_neighbour,
+        y_neighbor=y_neighbor,
         random_state=0,
     )
 
 
 @pytest.mark.parametrize(
-    ("users", "others", "neighbours"),
+    ("users", "others", "neighbors"),
     [
         (_USERS, _ONE_LESS, "add-remove-one"),
         (_ONE_LESS, _USERS, "add-remove-one"),
@@ -232,17 +232,17 @@ def audit_users(users, others, **parameters):
         (_USERS, _RENAMED, "replace-one"),
     ],
 )
-def test_users_who_differ(users, others, neighbours):
-    assert audit_users(users, others, neighbours=neighbours).n_trials == 4
+def test_users_who_differ(users, others, neighbors):
+    assert audit_users(users, others, neighbors=neighbors).n_trials == 4
     wrong = {"add-remove-one": "replace-one", "replace-one": "add-remove-one"}
     with pytest.raises(ValueError, match="must differ by one user who"):
-        audit_users(users, others, neighbours=wrong[neighbours])
+        audit_users(users, others, neighbors=wrong[neighbors])
 
 
 @pytest.mark.parametrize(
     ("others", "found"),
     [
-        (_USERS, "0 are in X alone, 0 in X_neighbour alone, and 0 have"),
+        (_USERS, "0 are in X alone, 0 in X_neighbor alone, and 0 have"),
         ({1: _USERS[1]}, "2 are in X alone"),
         ({**_LONGER, 1: _LONGER[2]}, "2 have other rows"),
         # The same rows in another order are other data of that user.
@@ -258,15 +258,15 @@ def test_targets_belong_to_a_users_data():
     X, y = table(_USERS)
     changed = y.copy()
     changed[0] += 1.0
-    users = {"factory": LRSRegressor(user_feature=0, neighbours="replace-one")}
-    users |= {"X": X, "X_neighbour": X, "statistic": lambda *_: 0.0, "n_trials": 4}
-    assert audit_epsilon(**users, y=y, y_neighbour=changed, random_state=0).mu == 0.0
+    users = {"factory": LRSRegressor(user_feature=0, neighbors="replace-one")}
+    users |= {"X": X, "X_neighbor": X, "statistic": lambda *_: 0.0, "n_trials": 4}
+    assert audit_epsilon(**users, y=y, y_neighbor=changed, random_state=0).mu == 0.0
     with pytest.raises(ValueError, match="and 0 have other"):
         audit_epsilon(**users, y=y)
-    with pytest.raises(ValueError, match="y_neighbour must hold one target"):
-        audit_epsilon(**users, y=y, y_neighbour=changed[1:])
+    with pytest.raises(ValueError, match="y_neighbor must hold one target"):
+        audit_epsilon(**users, y=y, y_neighbor=changed[1:])
     with pytest.raises(ValueError, match="y was not"):
-        audit_epsilon(**users, y_neighbour=y)
+        audit_epsilon(**users, y_neighbor=y)
 
 
 def test_users_must_be_a_column():
@@ -276,11 +276,11 @@ def test_users_must_be_a_column():
 
 def test_users_in_a_dataframe():
     pd = pytest.importorskip("pandas")
-    (X, y), (X_neighbour, y_neighbour) = table(_USERS), table(_ONE_LESS)
+    (X, y), (X_neighbor, y_neighbor) = table(_USERS), table(_ONE_LESS)
     names = ["who", "a", "b"]
-    frames = [pd.DataFrame(rows, columns=names) for rows in (X, X_neighbour)]
+    frames = [pd.DataFrame(rows, columns=names) for rows in (X, X_neighbor)]
     model = LRSRegressor(user_feature="who", n_releases=1)
-    arguments = {"y": y, "y_neighbour": y_neighbour, "n_trials": 4}
+    arguments = {"y": y, "y_neighbor": y_neighbor, "n_trials": 4}
     arguments["statistic"] = lambda model, released: 0.0
     assert audit_epsilon(model, *frames, **arguments).mu == 0.0
     with pytest.raises(ValueError, match="no column of that name"):
@@ -289,19 +289,19 @@ def test_users_in_a_dataframe():
 
 def test_another_algorithm_needs_a_statistic():
     """Without privacy the regression makes no sums that could be compared."""
-    (X, y), (X_neighbour, y_neighbour) = table(_USERS), table(_ONE_LESS)
+    (X, y), (X_neighbor, y_neighbor) = table(_USERS), table(_ONE_LESS)
     with pytest.raises(ValueError, match="statistic must be given for LRSRegressor"):
         audit_epsilon(
             LRSRegressor(user_feature=0),
             X,
-            X_neighbour,
+            X_neighbor,
             y=y,
-            y_neighbour=y_neighbour,
+            y_neighbor=y_neighbor,
         )
 
 
 @pytest.mark.parametrize(
-    ("unit", "neighbours", "others", "message"),
+    ("unit", "neighbors", "others", "message"),
     [
         ("row", "add-remove-one", [[1, 2], [5, 6]], None),
         ("row", "add-remove-one", [[1, 2], [3, 4]], None),
@@ -316,17 +316,17 @@ def test_another_algorithm_needs_a_statistic():
         ("user", "zero-out-one", [[1, 2], [3, 4], [0, 0]], "no audit is known"),
     ],
 )
-def test_neighbours_of_every_relation(unit, neighbours, others, message):
+def test_neighbors_of_every_relation(unit, neighbors, others, message):
     plan = PrivacyPlan(
         1.0,
         1e-6,
         (Gaussian("sum", 1.0, 1.0, (1,)),),
         "any",
         unit=unit,
-        neighbours=neighbours,
+        neighbors=neighbors,
     )
     data = (np.array([[1, 2], [3, 4], [5, 6]]),), (np.array(others),)
     if message is None:
-        return check_neighbours(None, plan, *data)
+        return check_neighbors(None, plan, *data)
     with pytest.raises(ValueError, match=message):
-        check_neighbours(None, plan, *data)
+        check_neighbors(None, plan, *data)

@@ -70,7 +70,7 @@ AUDITED = {
         "return np.array(X, dtype=np.float64)",
         "pca-clipped",
     ),
-    "normalisation skipped": Mutant(
+    "normalization skipped": Mutant(
         "_tables/clipping.py",
         "return _rescale_rows(X, 1.0, False, out)",
         "return np.array(X, dtype=np.float64)",
@@ -114,8 +114,8 @@ AUDITED = {
     ),
     "three votes charged as one": Mutant(
         "_statistics/components/scales.py",
-        "sensitivity.vote_sensitivity(shape[0], Neighbours.REPLACE_ONE)",
-        "sensitivity.vote_sensitivity(1, Neighbours.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)",
+        "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-three-quantiles",
     ),
     "projections of the covariance not clipped": Mutant(
@@ -132,20 +132,20 @@ AUDITED = {
     ),
     "a replaced user charged as one who joins": Mutant(
         "_statistics/shared_directions.py",
-        "sensitivity.sum_sensitivity(1.0, self.neighbours)",
+        "sensitivity.sum_sensitivity(1.0, self.neighbors)",
         "1.0",
         "lrs-replaced-fixed",
     ),
     "a replaced user's start charged as that of one who joins": Mutant(
         "_statistics/shared_directions.py",
-        "sensitivity.projector_sum_sensitivity(self.neighbours)",
+        "sensitivity.projector_sum_sensitivity(self.neighbors)",
         "1.0",
         "lrs-replaced-start",
     ),
     "two votes charged as one": Mutant(
         "_statistics/shared_directions.py",
-        "sensitivity.vote_sensitivity(self.n_medians, self.neighbours)",
-        "sensitivity.vote_sensitivity(1, self.neighbours)",
+        "sensitivity.vote_sensitivity(self.n_medians, self.neighbors)",
+        "sensitivity.vote_sensitivity(1, self.neighbors)",
         "lrs-replaced-medians",
     ),
     "second noise of two releases as printed": Mutant(
@@ -266,8 +266,8 @@ EXACT = {
     ),
     "charged after the data are read": Mutant(
         "_statistics/bounded_moments.py",
-        "    mean = None\n    if rows.centred:",
-        "    X.sum()\n    mean = None\n    release = release()\n    if rows.centred:",
+        "    mean = None\n    if rows.centered:",
+        "    X.sum()\n    mean = None\n    release = release()\n    if rows.centered:",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "budget not split": Mutant(
@@ -745,8 +745,8 @@ EXACT |= {
     ),
     "a digest that leaves a scaling out": Mutant(
         "federation/_task_form.py",
-        "rows.centred, rows.scale_by_bounds)",
-        "rows.centred, False)",
+        "rows.centered, rows.scale_by_bounds)",
+        "rows.centered, False)",
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
     "a claimed noise believed": Mutant(

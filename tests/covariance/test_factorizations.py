@@ -15,7 +15,7 @@ from skdpspectral.covariance.factorizations import (
     check_triangular,
     factorize,
     needs_steps,
-    optimise_buffers,
+    optimize_buffers,
     prefix_buffers,
     run_filter,
     workload_error,
@@ -245,9 +245,9 @@ def test_interpolated_buffers(n):
 
 
 def test_the_table_is_optimal():
-    """An optimisation from elsewhere ends where the table is."""
+    """An optimization from elsewhere ends where the table is."""
     start = prefix_buffers(3000)
-    found = optimise_buffers(1000, start).prefix_error(1000)
+    found = optimize_buffers(1000, start).prefix_error(1000)
     assert prefix_buffers(1000).prefix_error(1000) <= found * (1 + 1e-6)
     assert found <= prefix_buffers(3000).prefix_error(1000)
 

@@ -31,7 +31,7 @@ SETTINGS = {
     "heavy": {"moment_weight": 4.0},
     "trace": {"moment_weight": "trace-split"},
     "diag": {"second_moment": "diag"},
-    "centred": {"assume_centered": True},
+    "centered": {"assume_centered": True},
     "restart": {"horizon": 50, "on_horizon": "restart"},
     "renewed decay": {
         "horizon": 50,
@@ -64,7 +64,7 @@ def test_without_noise_it_is_the_weighted_covariance(name):
     model = JMECovariance(epsilon=None, **parameters).fit(X)
     weights = workload_of(parameters).core_matrix(N)[-1]
     share = weights / weights.sum()
-    mean = np.zeros(D) if name == "centred" else share @ X
+    mean = np.zeros(D) if name == "centered" else share @ X
     second = (X * share[:, None]).T @ X
     covariance = second - np.outer(mean, mean)
     if name == "diag":
@@ -74,7 +74,7 @@ def test_without_noise_it_is_the_weighted_covariance(name):
     assert model.n_samples_seen_ == N
     for step, location, _ in JMECovariance(epsilon=None, **parameters).release_path(X):
         share = workload_of(parameters).core_matrix(N)[step - 1]
-        mean = np.zeros(D) if name == "centred" else share @ X / share.sum()
+        mean = np.zeros(D) if name == "centered" else share @ X / share.sum()
         assert np.allclose(location, mean, atol=1e-10)
 
 
@@ -167,8 +167,8 @@ def test_whitening_in_a_pipeline():
     white = whitener.fit_transform(X)
     assert np.allclose(np.cov(white.T), np.eye(D), atol=0.4)
     assert np.allclose(white.mean(axis=0), 0, atol=0.1)
-    centred = whitener.set_params(whiten=False).transform(X)
-    assert np.allclose(centred, X - whitener.location_)
+    centered = whitener.set_params(whiten=False).transform(X)
+    assert np.allclose(centered, X - whitener.location_)
     private = make_pipeline(JMECovariance(whiten=True), LogisticRegression())
     verdicts = [step.verdict for step in privacy_report(private)]
     assert verdicts == ["private", "LEAKS"]

@@ -23,7 +23,7 @@ METHODS = {
     "cs": {"method": "cs"},
     "pp": {"method": "pp"},
     "pp-debiased": {"method": "pp-debiased"},
-    "centred": {"assume_centered": True},
+    "centered": {"assume_centered": True},
 }
 FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr", "optimal"]
 ROWS = {
@@ -34,7 +34,7 @@ ROWS = {
 }
 # Where the lemma's bound is attained: the audit must come close to the claim.
 ATTAINED = {("jme", "opposite"), ("pp", "opposite"), ("pp-debiased", "opposite")}
-ATTAINED |= {("jme diag", "opposite"), ("heavy", "obtuse"), ("centred", "orthogonal")}
+ATTAINED |= {("jme diag", "opposite"), ("heavy", "obtuse"), ("centered", "orthogonal")}
 ATTAINED |= {("trace", "opposite"), ("trace", "colinear")}
 CASES = [(m, "blt", r, 0) for m in METHODS for r in ROWS]
 CASES += [("jme", f, "opposite", 0) for f in FACTORIZATIONS]

@@ -30,7 +30,7 @@ SETTINGS = {
     "optimal": {"factorization": "optimal"},
     "restart": {"horizon": 25, "on_horizon": "restart"},
     "pp-debiased": {"method": "pp-debiased"},
-    "centred": {"assume_centered": True},
+    "centered": {"assume_centered": True},
 }
 
 
@@ -78,7 +78,7 @@ def test_sums_are_those_of_the_rows_that_are_left(name):
     mean = weights @ first / weights.sum()
     assert np.allclose(stale.location_, mean, atol=1e-10)
     scale = weights.sum()
-    if not moments.workload.normalised:
+    if not moments.workload.normalized:
         scale = moments.workload.divisors([90])[0]
     assert np.allclose(stale.first_moment_ * scale, weights @ first, rtol=1e-6)
     assert stale.n_samples_lost_ == (47 if name == "window" else 17)
@@ -215,7 +215,7 @@ def test_moments_after_a_gap_have_the_variance_that_is_corrected_for(name, monke
     assert abs(np.var(means) / planned - 1.0) < 4.5 * np.sqrt(2.0 / 20_000)
     # It is what the covariance gets back.
     squares = stale.second_moment_ / (
-        1.0 if stale._stream._moments.workload.normalised else weight_sum(stale)
+        1.0 if stale._stream._moments.workload.normalized else weight_sum(stale)
     )
     given = np.diag(stale.covariance_ - squares) + stale.location_**2
     assert np.allclose(given, planned, rtol=1e-6, atol=1e-9 * np.abs(squares).max())

@@ -370,7 +370,7 @@ def test_a_search_with_a_column_of_clients(cls):
 
 
 def test_offsets_of_sites_are_removed_by_private_means():
-    """Each site measures from another zero; a common centre would see only that."""
+    """Each site measures from another zero; a common center would see only that."""
     rng = np.random.default_rng(1)
     rows, truth = make_spiked_covariance(30_000, 10, random_state=1)
     sites = np.repeat(np.arange(3), 10_000)

@@ -39,7 +39,7 @@ def test_without_noise_it_is_pca_of_unit_rows():
 
 
 def test_without_noise_and_wide_clip_it_is_pca():
-    """Centred in a box that holds everything, clipped at a norm that holds it too."""
+    """Centered in a box that holds everything, clipped at a norm that holds it too."""
     X, _ = spiked()
     X += 3.0
     pca = without_noise(X, bounds=(-60, 60), clip_norm=1e4)
@@ -212,7 +212,7 @@ def test_opting_out_is_loud_and_said(epsilon):
         pca.publish()
 
 
-def test_centre_is_said():
+def test_center_is_said():
     plan = DPPCA(1).privacy_plan(10, 3)
     assert "about the origin" in str(plan)
     plan = DPPCA(1, bounds=(0, 1), center="none").privacy_plan(10, 3)

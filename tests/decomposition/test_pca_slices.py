@@ -20,7 +20,7 @@ STRONG = {**SPIKED, "signal_variance": 1e4}
 SETTINGS = {
     "default": {},
     "bounds": {"bounds": (-3, 3)},
-    "centre and clip": {"clip_norm": 2.0, "center": "private"},
+    "center and clip": {"clip_norm": 2.0, "center": "private"},
     "two stages": {"mechanism": "two-stage", "release": "covariance"},
     "a choice": {"mechanism": "auto", "clip_norm": 2.0, "release": "covariance"},
     "rank": {"n_components": "auto"},

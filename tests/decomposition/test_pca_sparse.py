@@ -95,7 +95,7 @@ def test_entries_at_the_same_place_are_one_number():
 
 
 @pytest.mark.parametrize("parameters", [{"bounds": (-1, 1)}, {"center": "private"}])
-def test_rows_that_a_centre_would_fill_are_refused_for_free(parameters):
+def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
     accountant = PrivacyAccountant()
     pca = DPPCA(1, center_clip_norm=None, accountant=accountant, **parameters)
     if "center" in parameters:

@@ -75,7 +75,7 @@ def rounds_of(server):
 OTHERS = {
     "bounds": {"bounded": {"bounds": (-20, 200)}},
     "no bounds": {},
-    "centre": {"bounded": {"bounds": (-20, 20), "center": "none"}},
+    "center": {"bounded": {"bounds": (-20, 20), "center": "none"}},
     "rounds": {**BOX, "n_rounds": 2},
     "components": {**BOX, "n_components": 1},
     "covariance": {**BOX, "n_rounds": 1, "projection_norm": 3.0},

@@ -100,7 +100,7 @@ def test_a_longer_basis_changes_neither_noise_nor_sensitivity(length, columns):
 
 
 def test_a_server_that_sends_ten_times_the_basis_gains_nothing():
-    """The worst neighbours move the release by the plan's sensitivity, no further."""
+    """The worst neighbors move the release by the plan's sensitivity, no further."""
     task = make_task(start=False, n_rounds=1)
     rows = np.zeros((2, 50, 6))
     rows[0, 0], rows[1, 0] = BASIS.T

@@ -141,10 +141,10 @@ def test_messages_are_functions_of_the_releases(name, monkeypatch):
     """One row is exchanged; with the same releases, all bytes are the same."""
     task = make_task(**TASKS[name])
     X = rows_of_client(0, n=N_ROWS)
-    neighbour = X.copy()
-    neighbour[3] = [50.0, -1e-9, 3.0, 1e5, -7.0, 0.0]
+    neighbor = X.copy()
+    neighbor[3] = [50.0, -1e-9, 3.0, 1e5, -7.0, 0.0]
     same_releases(monkeypatch)
-    sides = [talk(make_client(task, rows), task) for rows in (X, neighbour)]
+    sides = [talk(make_client(task, rows), task) for rows in (X, neighbor)]
     assert [r.to_bytes() for r in sides[0]] == [r.to_bytes() for r in sides[1]]
 
 

@@ -64,7 +64,7 @@ def several_blocks(monkeypatch):
 
 
 def plain_fit(X, y, U, support, rules):
-    """Penalised least squares on XU and X_S: w, b on S, loss, residual."""
+    """Penalized least squares on XU and X_S: w, b on S, loss, residual."""
     rank, k = U.shape[1], len(support)
     if rules.fixed:
         sparse = plain_ridge(X[:, support], y - X @ U @ rules.prior, rules.ridge_sparse)
@@ -82,7 +82,7 @@ def plain_fit(X, y, U, support, rules):
 
 
 def plain_ridge(columns, y, penalty, wanted=0.0):
-    """Minimise |y - Ha|^2 + penalty |a - wanted|^2, by stacked rows."""
+    """Minimize |y - Ha|^2 + penalty |a - wanted|^2, by stacked rows."""
     penalty = np.sqrt(np.broadcast_to(penalty, columns.shape[1]))
     stacked = np.vstack([columns, np.diag(penalty)])
     right = np.concatenate([y, penalty * wanted])
@@ -467,7 +467,7 @@ def test_curvature_matrix_of_packed_sums():
 
 
 def plain_change(tasks, weights, residual):
-    """D that minimises sum_i |e_i - X_i D w_i|^2, as one least-squares problem."""
+    """D that minimizes sum_i |e_i - X_i D w_i|^2, as one least-squares problem."""
     design = tasks.X[:, :, None] * weights[tasks.codes][:, None, :]
     flat = design.transpose(0, 2, 1).reshape(len(tasks.y), -1)
     solution = np.linalg.lstsq(flat, residual)[0]

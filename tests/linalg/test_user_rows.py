@@ -104,7 +104,7 @@ def test_heights_are_few_near_and_of_the_count_alone():
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_centring_subtracts_each_users_own_means(shuffled):
+def test_centering_subtracts_each_users_own_means(shuffled):
     X, y, codes = table()
     if shuffled:
         order = np.random.default_rng(1).permutation(len(y))
@@ -121,7 +121,7 @@ def test_centring_subtracts_each_users_own_means(shuffled):
     assert_same_rows(rows, expected_X / scale, expected_y, codes, atol=1e-13)
 
 
-def test_centring_is_exact_for_a_single_row():
+def test_centering_is_exact_for_a_single_row():
     X, y, codes = table(np.ones(5, dtype=int))
     rows = UserRows(X, y, codes, 5, center=True)
     for own_X, own_y in by_user(rows).values():

@@ -86,7 +86,7 @@ SETTINGS = {
     "one release": {"n_releases": 1},
     "one release of moments": {"n_releases": 1, "init": "random"},
     "public clips": {"clip_curvature": 1.0, "clip_gradient": 1.0},
-    "replace-one": {"neighbours": "replace-one"},
+    "replace-one": {"neighbors": "replace-one"},
     "public scale": {"scale": np.arange(1.0, 1.0 + N_FEATURES)},
     "tiny budget": {"epsilon": 1e-6},
     "huge budget": {"epsilon": 1e8},

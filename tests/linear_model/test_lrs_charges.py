@@ -46,7 +46,7 @@ def test_plan_costs_what_was_asked(name, epsilon):
     assert plan.mu == math.sqrt(sum(m.mu**2 for m in plan.mechanisms))
     assert gaussian_delta(plan.mu, epsilon) <= delta
     assert (plan.epsilon, plan.delta) == (epsilon, delta)
-    assert (plan.unit, plan.neighbours) == ("user", model.neighbours)
+    assert (plan.unit, plan.neighbors) == ("user", model.neighbors)
     assert plan.assumption == "none"
     assert plan.private
     assert "billboard" in str(plan)
@@ -83,7 +83,7 @@ def test_planned_sensitivities():
     assert sensitivities(rank=0) == {}
     fixed = sensitivities(shared_weights="fixed", **clips)
     assert fixed == {"moments_1": 1.0, "moments_2": 1.0}
-    replaced = {"neighbours": "replace-one"}
+    replaced = {"neighbors": "replace-one"}
     assert sensitivities(**replaced) == {
         "start": ROOT2,
         "moments_1": 2.0,
@@ -98,7 +98,7 @@ def test_planned_sensitivities():
 
 
 def test_replacement_takes_twice_the_noise_and_the_start_root_two():
-    one, two = stds(), stds(neighbours="replace-one")
+    one, two = stds(), stds(neighbors="replace-one")
     for name, std in one.items():
         factor = ROOT2 if name == "start" else 2.0
         assert two[name] == pytest.approx(factor * std, rel=1e-3), name
@@ -201,7 +201,7 @@ FAILURES = {
     "scale": ({"scale": [1.0, 0.0, 1.0, 1.0]}, {}),
     "clip": ({"clip_curvature": 0.0}, {}),
     "share": ({"clip_share": 1.0}, {}),
-    "relation": ({"neighbours": "zero-out-one"}, {}),
+    "relation": ({"neighbors": "zero-out-one"}, {}),
 }
 
 
@@ -270,23 +270,21 @@ def test_users_and_rows_in_one_ledger():
     assert total == pytest.approx(math.hypot(one, 2 * one), rel=1e-6)
     replaced = PrivacyAccountant(10.0, 1e-6)
     DPPCA(1, accountant=replaced).fit(X)
-    LRSRegressor(user_feature=0, neighbours="replace-one", accountant=replaced).fit(
-        X, Y
-    )
+    LRSRegressor(user_feature=0, neighbors="replace-one", accountant=replaced).fit(X, Y)
     total = gaussian_mu(replaced.spent().epsilon, 1e-6)
     assert total == pytest.approx(math.hypot(one, one), rel=1e-6)
-    for neighbours in ("add-remove-one", "replace-one"):
+    for neighbors in ("add-remove-one", "replace-one"):
         users = PrivacyAccountant(10.0, 1e-6)
-        model = LRSRegressor(user_feature=0, neighbours=neighbours, accountant=users)
+        model = LRSRegressor(user_feature=0, neighbors=neighbors, accountant=users)
         model.fit(X, Y)
         with pytest.raises(LedgerError, match="per user"):
             DPPCA(1, accountant=users).fit(X)
         assert len(users.ledger) == 1
         assert users.spent().epsilon == pytest.approx(1.0)
     # The guarantee of a replacement does not say who took part.
-    strict = PrivacyAccountant(10.0, unit="user", neighbours="add-remove-one")
+    strict = PrivacyAccountant(10.0, unit="user", neighbors="add-remove-one")
     with pytest.raises(LedgerError, match="replace-one does not imply"):
-        LRSRegressor(user_feature=0, neighbours="replace-one", accountant=strict).fit(
+        LRSRegressor(user_feature=0, neighbors="replace-one", accountant=strict).fit(
             X, Y
         )
 

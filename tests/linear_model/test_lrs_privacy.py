@@ -34,9 +34,9 @@ SETTINGS = {
         "clip_share": 0.5,
         "fit_intercept": False,
     },
-    "replaced": {"neighbours": "replace-one"},
+    "replaced": {"neighbors": "replace-one"},
     "replaced, public clips": {
-        "neighbours": "replace-one",
+        "neighbors": "replace-one",
         "clip_curvature": 10.0,
         "clip_gradient": 1.0,
         "rank": 3,
@@ -194,9 +194,9 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
     for mechanism in model.privacy_.mechanisms:
         one_user = mechanism.charged_sensitivity
         if mechanism.name != "start":
-            one_user /= 1 + (model.neighbours == "replace-one")
+            one_user /= 1 + (model.neighbors == "replace-one")
         else:
-            one_user /= np.sqrt(1 + (model.neighbours == "replace-one"))
+            one_user /= np.sqrt(1 + (model.neighbors == "replace-one"))
         assert 0.1 < moves[mechanism.name] <= one_user
         if mechanism.name.startswith("median"):
             assert moves[mechanism.name] == 0.5 * np.sqrt(mechanism.size)

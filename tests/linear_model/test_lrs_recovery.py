@@ -13,7 +13,7 @@ from skdpspectral.metrics import subspace_distance
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*without privacy:skdpspectral.PrivacyLeakWarning"
 )
-# Targets without noise leave nothing to penalise.
+# Targets without noise leave nothing to penalize.
 EXACT = {
     "epsilon": None,
     "ridge_shared": 0.0,

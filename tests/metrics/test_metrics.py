@@ -39,9 +39,9 @@ def dense_distance(a, b, order):
 
 def textbook_share(components, X):
     """The definition, with the p x p projector."""
-    centred = X - X.mean(axis=0)
-    projected = centred @ components.T @ components
-    return (projected**2).sum() / (centred**2).sum()
+    centered = X - X.mean(axis=0)
+    projected = centered @ components.T @ components
+    return (projected**2).sum() / (centered**2).sum()
 
 
 @pytest.fixture

@@ -86,6 +86,6 @@ def test_a_warning_that_is_raised_as_an_error_costs_nothing(scene):
     scene.accountant = PrivacyAccountant()
     with pytest.raises(PrivacyLeakWarning):
         scene.fit(epsilon=None)
-    with pytest.raises(UserWarning, match="pass the public catalogue"):
+    with pytest.raises(UserWarning, match="pass the public catalog"):
         scene.fit(items=None)
     scene.check_untouched()

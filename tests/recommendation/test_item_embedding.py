@@ -20,7 +20,7 @@ import skdpspectral
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral._linalg import recommendation as user_item
 from skdpspectral._release.release import record_releases
-from skdpspectral.recommendation import _catalogue as _item_catalogue
+from skdpspectral.recommendation import _catalog as _item_catalog
 from skdpspectral.recommendation import _item_embedding
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -320,18 +320,18 @@ def test_large_ids_are_not_rounded_together():
     items = DPItemEmbedding(1, items=[big, big + 1], noise_seed=0).fit(
         X[:, ::-1], [5, 4, 1]
     )
-    codes = _item_catalogue.item_codes(
-        _item_catalogue.index_of(items.items_),
+    codes = _item_catalog.item_codes(
+        _item_catalog.index_of(items.items_),
         np.array([big + 1, 0.5, big], object),
     )
     assert codes.tolist() == [1, -1, 0]
 
 
-# -- catalogues ------------------------------------------------------------------------
+# -- catalogs ------------------------------------------------------------------------
 
 
 @without_privacy
-def test_without_privacy_the_catalogue_comes_from_the_data():
+def test_without_privacy_the_catalog_comes_from_the_data():
     X, y = ratings()
     model = DPItemEmbedding(2, epsilon=None).fit(X, y)
     assert sorted(model.items_) == sorted(set(X[:, 1]))
@@ -349,7 +349,7 @@ def test_with_a_budget_items_are_hashed_with_a_warning():
 
 KEYS = ["a", "größe", "", 0, 1, -1, 2.5, 10**30, 1e300]
 BUCKETS = f"""
-from skdpspectral.recommendation._catalogue import _hashed
+from skdpspectral.recommendation._catalog import _hashed
 print([_hashed(key) % 1000 for key in {KEYS}])
 """
 
@@ -363,14 +363,14 @@ def test_buckets_are_the_same_in_every_process():
         text=True,
         check=True,
     )
-    found = [_item_catalogue._hashed(key) % 1000 for key in KEYS]
+    found = [_item_catalog._hashed(key) % 1000 for key in KEYS]
     assert done.stdout.strip() == str(found)
     # As they were when files were first written.
     assert found == [776, 258, 326, 675, 707, 779, 528, 926, 507]
 
 
 def test_ids_that_are_equal_share_a_bucket():
-    hashed = _item_catalogue._hashed
+    hashed = _item_catalog._hashed
     assert len({hashed(key) for key in (1, 1.0, True, np.int8(1), np.float32(1))}) == 1
     assert hashed("a") == hashed(np.str_("a"))
     assert hashed("1") != hashed(1)
@@ -389,7 +389,7 @@ def test_buckets_embed_what_was_never_seen():
     )
 
 
-CATALOGUES = {
+CATALOGS = {
     "list": lambda ids: list(ids),
     "tuple": tuple,
     "numpy": np.array,
@@ -401,12 +401,12 @@ CATALOGUES = {
 
 
 @without_privacy
-@pytest.mark.parametrize("container", CATALOGUES)
+@pytest.mark.parametrize("container", CATALOGS)
 @pytest.mark.parametrize("kind", [str, int, float])
-def test_the_container_of_the_catalogue_makes_no_difference(container, kind, tmp_path):
+def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_path):
     ids = [kind(j) for j in (3, 1, 2)]
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
-    model = DPItemEmbedding(2, items=CATALOGUES[container](ids), noise_seed=0)
+    model = DPItemEmbedding(2, items=CATALOGS[container](ids), noise_seed=0)
     model.fit(X, [5, 1, 2])
     wanted = DPItemEmbedding(2, items=ids, noise_seed=0).fit(X, [5, 1, 2])
     assert model.items_.tolist() == ids
@@ -533,7 +533,7 @@ def test_one_ledger_holds_a_cross_validation(container):
     assert np.isfinite(scores).all()
     assert entries(accountant) == ["DPItemEmbedding", "LRSRegressor"] * 3
     assert set(accountant.ledger["unit"]) == {"user"}
-    assert set(accountant.ledger["neighbours"]) == {"add-remove-one"}
+    assert set(accountant.ledger["neighbors"]) == {"add-remove-one"}
 
 
 @without_privacy

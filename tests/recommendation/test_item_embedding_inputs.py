@@ -12,14 +12,14 @@ from sklearn.base import clone
 
 from skdpspectral import DPItemEmbedding
 
-CATALOGUE = [10, 11, 12]
+CATALOG = [10, 11, 12]
 IDS = np.array([[0, 10], [0, 11], [1, 10], [1, 12], [2, 99]])
 RATINGS = [5.0, 1.0, 4.0, 3.5, 2.0]
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 
 
 def model(**parameters):
-    return DPItemEmbedding(2, **{"items": CATALOGUE, "noise_seed": 0, **parameters})
+    return DPItemEmbedding(2, **{"items": CATALOG, "noise_seed": 0, **parameters})
 
 
 def expected_rows():
@@ -427,7 +427,7 @@ def test_a_column_vector_of_ratings_is_taken_with_a_warning():
 
 def test_parameters_stay_as_they_were_given():
     given = {
-        "items": pd.Series(CATALOGUE),
+        "items": pd.Series(CATALOG),
         "item_features": np.eye(3),
         "rating_range": [0, 5],
     }

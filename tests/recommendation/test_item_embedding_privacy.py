@@ -46,7 +46,7 @@ def ordinary(t=6, p=5, n=4, seed=0):
     }
 
 
-# Ratings of one user, of items 0 to 4 of the catalogue and of others.
+# Ratings of one user, of items 0 to 4 of the catalog and of others.
 HOSTILE = {
     "one rating": [(0, 5.0)],
     "all of the middle": [(j, 3.0) for j in range(5)],
@@ -73,12 +73,12 @@ HOSTILE = {
     ],
 }
 SETTINGS = {
-    "catalogue": {"items": range(5)},
+    "catalog": {"items": range(5)},
     "wide range": {"items": range(5), "rating_range": (-10, 10)},
     "few ratings": {"items": range(5), "max_ratings_per_user": 2},
     "large ids": {"items": [2**53, 2**53 + 1, 0, 1, 2]},
     "buckets": {"items": 7},
-    "no catalogue": {"items": None},
+    "no catalog": {"items": None},
 }
 
 
@@ -236,7 +236,7 @@ def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
     (release,) = model.privacy_.mechanisms
     assert (release.sensitivity, release.summation_error) == (1.0, 0.0)
     assert model.privacy_.unit == "user"
-    assert model.privacy_.neighbours == "add-remove-one"
+    assert model.privacy_.neighbors == "add-remove-one"
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 1e4])
@@ -271,7 +271,7 @@ PACKAGE = Path(skdpspectral.__file__).parent
 MODULES = (
     "_ratings_tables",
     "_linalg.user_item",
-    "_item_catalogue",
+    "_item_catalog",
     "_item_embedding",
 )
 
@@ -301,7 +301,7 @@ MUTANTS = {
         "_linalg.user_item",
         ("out *= STEP * STEP", "out *= STEP * STEP / steps.shape[0]"),
     ),
-    "normalisation skipped": (
+    "normalization skipped": (
         check_sums,
         "_linalg.user_item",
         ("values / np.repeat(lengths, counts) / STEP", "values / STEP"),
@@ -347,7 +347,7 @@ MUTANTS = {
         "_item_embedding",
         ("(0.5 * low + 0.5 * high)", "np.mean(np.clip(y, low, high))"),
     ),
-    "catalogue from the data under a budget": (
+    "catalog from the data under a budget": (
         check_public,
         "_item_embedding",
         (
@@ -357,15 +357,15 @@ MUTANTS = {
     ),
     "buckets by the first of equal ids": (
         check_sums,
-        "_item_catalogue",
+        "_item_catalog",
         ('f"number:{hash(key)}"', 'f"{type(key).__name__}:{key}"'),
     ),
     "items compared as floats": (
         check_sums,
-        "_item_catalogue",
+        "_item_catalog",
         (
-            'catalogue.find(ids, "item_feature")',
-            'catalogue.find(np.asarray(list(ids)), "item_feature")',
+            'catalog.find(ids, "item_feature")',
+            'catalog.find(np.asarray(list(ids)), "item_feature")',
         ),
     ),
     "unknown items counted in the norm": (
@@ -375,7 +375,7 @@ MUTANTS = {
             "known = np.flatnonzero(items >= 0)",
             "known, items = np.arange(len(items)), np.where(items < 0, n_items, items)",
         ),
-        ("centred, n_items, self.max", "centred, n_items + 1, self.max"),
+        ("centered, n_items, self.max", "centered, n_items + 1, self.max"),
         (
             "self.max_ratings_per_user\n            )\n\n    def _set",
             "self.max_ratings_per_user\n"
@@ -394,8 +394,8 @@ MUTANTS = {
         check_public,
         "_item_embedding",
         (
-            "            items = item_codes(catalogue, table.items)\n",
-            "            items = item_codes(catalogue, table.items)\n"
+            "            items = item_codes(catalog, table.items)\n",
+            "            items = item_codes(catalog, table.items)\n"
             "            if (items < 0).mean() > 0.5:\n"
             "                warnings.warn('most items are unknown', stacklevel=2)\n",
         ),
@@ -418,14 +418,14 @@ def test_an_unchanged_copy_passes(check, monkeypatch):
     check(copy)
 
 
-def test_audit_refutes_what_is_not_normalised(monkeypatch):
+def test_audit_refutes_what_is_not_normalized(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 
     def violated(cls):
         return audit("items-joins", 10.0, 400, cls=cls).violated
 
     assert not violated(DPItemEmbedding)
-    assert violated(mutated(monkeypatch, *MUTANTS["normalisation skipped"][1:]))
+    assert violated(mutated(monkeypatch, *MUTANTS["normalization skipped"][1:]))
 
 
 def test_mutants_leave_the_package_as_it_was():

@@ -15,7 +15,7 @@ SETTINGS = {
     "clipped rows": {"clip_norm": 2.0},
     "bounds": {"bounds": (-1, 1)},
     "bounds by feature": {"bounds": (-1, 1), "scale_by_bounds": True},
-    "bounds, no centre": {"bounds": (-1, 1), "center": "none"},
+    "bounds, no center": {"bounds": (-1, 1), "center": "none"},
     "private mean in a ball": {"center": "private", "center_clip_norm": 3.0},
     "clipped about a mean": {"center": "private", "clip_norm": 3.0},
     "clipped about a mean in a box": {"bounds": (-1, 1), "clip_norm": 1.0},
@@ -115,7 +115,7 @@ def test_plan_costs_what_was_asked(name, epsilon, shape):
     assert plan.mu == math.sqrt(sum(m.mu**2 for m in plan.mechanisms))
     assert gaussian_delta(plan.mu, epsilon) <= delta
     assert (plan.epsilon, plan.delta) == (epsilon, delta)
-    assert (plan.unit, plan.neighbours) == ("row", "replace-one")
+    assert (plan.unit, plan.neighbors) == ("row", "replace-one")
     assert plan.assumption == "none"
     for mechanism in plan.releases():
         # The lemma's sensitivity is never less than 99 % of what is charged.
@@ -214,14 +214,14 @@ def test_a_seed_is_no_privacy():
 
 
 def test_seeded_releases_reveal_a_row_exactly():
-    """Why: the same noise on neighbouring data cancels."""
+    """Why: the same noise on neighboring data cancels."""
     from skdpspectral._release.release import record_releases
 
     X = np.random.default_rng(0).standard_normal((20, 3))
-    neighbour = X.copy()
-    neighbour[7] = 0.0
+    neighbor = X.copy()
+    neighbor[7] = 0.0
     moments = []
-    for data in (X, neighbour):
+    for data in (X, neighbor):
         with record_releases() as released:
             DPPCA(1, noise_seed=5).fit(data)
         moments.append(released["second_moment"])
@@ -258,8 +258,8 @@ def test_fit_is_a_function_of_its_releases(name):
 
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (30, 4))
-    neighbour = X.copy()
-    neighbour[3] = [50.0, -1e-9, 3.0, 1e5]
+    neighbor = X.copy()
+    neighbor[3] = [50.0, -1e-9, 3.0, 1e5]
     fixed = {}
 
     def same_release(mechanism, value, generator):
@@ -273,7 +273,7 @@ def test_fit_is_a_function_of_its_releases(name):
         patch.setattr(release_module, "_add_noise", same_release)
         parameters = {"n_components": 2, **(SETTINGS | RELEASED_RANK)[name]}
         first = DPPCA(**parameters).fit(X)
-        second = DPPCA(**parameters).fit(neighbour)
+        second = DPPCA(**parameters).fit(neighbor)
     assert vars(first).keys() == vars(second).keys()
     for key, value in vars(first).items():
         if isinstance(value, np.ndarray):

@@ -13,7 +13,7 @@ from skdpspectral.accounting import (
     relation_factor,
     split_mu,
 )
-from skdpspectral.mechanisms import Neighbours, Unit
+from skdpspectral.mechanisms import Neighbors, Unit
 
 
 def test_composition_is_exact_against_loss_distributions():
@@ -70,31 +70,31 @@ def _differ_in_one_user(a, b):
     return sum(x != y for x, y in zip(a, b, strict=True)) == 1
 
 
-def _are_neighbours(a, b, unit, neighbours):
-    """Whether two databases (tuples of users, each a tuple of rows) are neighbours."""
+def _are_neighbors(a, b, unit, neighbors):
+    """Whether two databases (tuples of users, each a tuple of rows) are neighbors."""
     if not _differ_in_one_user(a, b):
         return False
     ours, theirs = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
     if unit is Unit.USER:
-        if neighbours is Neighbours.ADD_REMOVE_ONE:
+        if neighbors is Neighbors.ADD_REMOVE_ONE:
             return ours == () or theirs == ()
         return ours != () and theirs != ()
-    if neighbours is Neighbours.REPLACE_ONE:
+    if neighbors is Neighbors.REPLACE_ONE:
         same = len(ours) == len(theirs)
         return same and sum(x != y for x, y in zip(ours, theirs, strict=True)) == 1
     short, long = sorted((ours, theirs), key=len)
     return any(long[:i] + long[i + 1 :] == short for i in range(len(long)))
 
 
-def _distance(a, b, unit, neighbours):
-    """Length of the shortest chain of neighbours between two databases."""
+def _distance(a, b, unit, neighbors):
+    """Length of the shortest chain of neighbors between two databases."""
     seen, frontier = {a}, {a}
     for steps in range(1, 5):
         frontier = {
             d
             for d in _databases()
             if d not in seen
-            and any(_are_neighbours(f, d, unit, neighbours) for f in frontier)
+            and any(_are_neighbors(f, d, unit, neighbors) for f in frontier)
         }
         if b in frontier:
             return steps
@@ -103,16 +103,16 @@ def _distance(a, b, unit, neighbours):
 
 
 _KINDS = [
-    (unit, neighbours)
+    (unit, neighbors)
     for unit in Unit
-    for neighbours in (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE)
+    for neighbors in (Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE_ONE)
 ]
 
 
 @pytest.mark.parametrize("source", _KINDS)
 @pytest.mark.parametrize("target", _KINDS)
 def test_conversion_bounds_every_chain(source, target):
-    """A factor is at least the longest shortest chain over all target neighbours."""
+    """A factor is at least the longest shortest chain over all target neighbors."""
     factor = relation_factor(*source, *target)
     if factor is None:
         return
@@ -120,7 +120,7 @@ def test_conversion_bounds_every_chain(source, target):
         (a, b)
         for a in _databases()
         for b in _databases()
-        if _are_neighbours(a, b, *target)
+        if _are_neighbors(a, b, *target)
     ]
     assert pairs
     longest = max(_distance(a, b, *source) or math.inf for a, b in pairs)
@@ -129,17 +129,17 @@ def test_conversion_bounds_every_chain(source, target):
 
 def test_conversion_table():
     user, row = Unit.USER, Unit.ROW
-    replace, add = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE_ONE
-    zero = Neighbours.ZERO_OUT_ONE
+    replace, add = Neighbors.REPLACE_ONE, Neighbors.ADD_REMOVE_ONE
+    zero = Neighbors.ZERO_OUT_ONE
     assert relation_factor(user, add, user, replace) == 2.0
     assert relation_factor(user, add, row, replace) == 2.0
     assert relation_factor(user, replace, row, replace) == 1.0
     assert relation_factor(row, zero, row, replace) == 2.0
-    for unit, neighbours in itertools.product(Unit, Neighbours):
-        assert relation_factor(unit, neighbours, unit, neighbours) == 1.0
+    for unit, neighbors in itertools.product(Unit, Neighbors):
+        assert relation_factor(unit, neighbors, unit, neighbors) == 1.0
     # What would claim more than was proved is refused.
-    for neighbours, other in itertools.product(Neighbours, Neighbours):
-        assert relation_factor(row, neighbours, user, other) is None
+    for neighbors, other in itertools.product(Neighbors, Neighbors):
+        assert relation_factor(row, neighbors, user, other) is None
     assert relation_factor(row, replace, row, add) is None
     assert relation_factor(row, replace, row, zero) is None
     assert relation_factor(user, replace, user, add) is None

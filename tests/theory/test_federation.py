@@ -41,7 +41,7 @@ def test_no_replacement_moves_a_product_further(p, k, clip_norm, n_samples):
 
 
 @pytest.mark.parametrize(("p", "k"), [(3, 1), (4, 2), (4, 3)])
-def test_the_bound_is_what_an_optimiser_finds(p, k):
+def test_the_bound_is_what_an_optimizer_finds(p, k):
     """Over rows in the ball and every basis at once."""
 
     def loss(z):

@@ -65,7 +65,7 @@ def test_calibration_against_loss_distributions(epsilon, delta):
     accountant = pld.PLDAccountant(value_discretization_interval=1e-4)
     mu = gaussian_mu(epsilon, delta)
     accountant.compose(dp_accounting.GaussianDpEvent(1.0 / mu))
-    # Its discretisation is pessimistic: it may claim a little more, never less.
+    # Its discretization is pessimistic: it may claim a little more, never less.
     assert accountant.get_epsilon(delta) == pytest.approx(epsilon, abs=2e-4, rel=1e-3)
 
 

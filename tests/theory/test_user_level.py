@@ -17,7 +17,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     split_mu,
 )
-from skdpspectral.mechanisms import Gaussian, Neighbours, PrivacyPlan
+from skdpspectral.mechanisms import Gaussian, Neighbors, PrivacyPlan
 from skdpspectral.sensitivity import (
     joint_moment_ratio,
     projector_sum_sensitivity,
@@ -35,15 +35,13 @@ UNIT = Fraction(1, 2**53)  # unit roundoff
 @pytest.mark.parametrize("clip_norm", [0.5, 1.0, 3e7])
 def test_sum_sensitivity_is_a_radius_or_a_diameter(clip_norm):
     for relation in RELATIONS:
-        both = {sum_sensitivity(clip_norm, r) for r in (relation, Neighbours(relation))}
+        both = {sum_sensitivity(clip_norm, r) for r in (relation, Neighbors(relation))}
         assert both == {clip_norm * (1 + (relation == "replace-one"))}
 
 
-@pytest.mark.parametrize(
-    "relation", ["zero-out-one", Neighbours.ZERO_OUT_ONE, "row", 2]
-)
+@pytest.mark.parametrize("relation", ["zero-out-one", Neighbors.ZERO_OUT_ONE, "row", 2])
 def test_other_relations_are_refused(relation):
-    with pytest.raises(ValueError, match=r"neighbours must be|not a valid Neighbours"):
+    with pytest.raises(ValueError, match=r"neighbors must be|not a valid Neighbors"):
         sum_sensitivity(1.0, relation)
 
 
@@ -168,15 +166,15 @@ def sums_of(users, transcript, clip_norm):
 
 @pytest.mark.parametrize("clip_norm", [1.0, 0.25])
 def test_adaptive_sums_move_by_their_sensitivity_and_no_further(clip_norm):
-    """Given one transcript, every step's sums on neighbours; 1 % less would fail."""
+    """Given one transcript, every step's sums on neighbors; 1 % less would fail."""
     rng = np.random.default_rng(0)
     largest = dict.fromkeys(RELATIONS, 0.0)
     for _ in range(300):
         transcript = 3 * rng.standard_normal((3, 2))
         users = [rng.standard_normal((rng.integers(1, 4), 2)) for _ in range(5)]
         total = sums_of(users[:-1], transcript, clip_norm)
-        neighbours = (users[1:-1], users[1:])
-        for relation, others in zip(RELATIONS, neighbours, strict=True):
+        neighbors = (users[1:-1], users[1:])
+        for relation, others in zip(RELATIONS, neighbors, strict=True):
             moved = sums_of(others, transcript, clip_norm) - total
             moved = np.linalg.norm(moved, axis=1).max()
             assert moved <= sum_sensitivity(clip_norm, relation) * (1 + 1e-12)

@@ -1,6 +1,6 @@
-"""The harness of audits: worst-case neighbours for every private estimator.
+"""The harness of audits: worst-case neighbors for every private estimator.
 
-Each case gives an estimator and two neighbouring data sets on which its release is
+Each case gives an estimator and two neighboring data sets on which its release is
 as revealing as the lemma allows. Run as a script, it audits one case with whatever
 copy of the package is on the path, and prints the result as JSON::
 
@@ -59,17 +59,17 @@ class Case:
     power = 0.9
 
     def data(self):
-        """Return the two neighbouring data sets; the other rows are zero."""
+        """Return the two neighboring data sets; the other rows are zero."""
         X = np.zeros((1 + _BACKGROUND, len(self.row)))
-        neighbour = X.copy()
-        X[0], neighbour[0] = self.row, self.replacement
-        return X, neighbour
+        neighbor = X.copy()
+        X[0], neighbor[0] = self.row, self.replacement
+        return X, neighbor
 
     def arguments(self, epsilon):
         """Return what `audit_epsilon` is called with."""
-        X, neighbour = self.data()
+        X, neighbor = self.data()
         model = self.make(epsilon)
-        return {"factory": model, "X": X, "X_neighbour": neighbour}
+        return {"factory": model, "X": X, "X_neighbor": neighbor}
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class StageCase:
         return DPPCA(epsilon=epsilon, **self.parameters)
 
     def data(self):
-        """Return the two neighbouring data sets."""
+        """Return the two neighboring data sets."""
         sides = (self.row, self.replacement)
         return [np.vstack([row, self.background]) for row in sides]
 
@@ -169,13 +169,13 @@ class UserCase:
         model = self.make(epsilon)
         quick = ReleasesAlone(**model.get_params())
         X, y = table(users)
-        X_neighbour, y_neighbour = table(others)
+        X_neighbor, y_neighbor = table(others)
         return {
             "factory": model if whole_fits else quick,
             "X": X,
-            "X_neighbour": X_neighbour,
+            "X_neighbor": X_neighbor,
             "y": y,
-            "y_neighbour": y_neighbour,
+            "y_neighbor": y_neighbor,
             "statistic": TranscriptRatio(model, users, others),
         }
 
@@ -209,13 +209,13 @@ class RatingsCase:
         order = slice(None, None, 1 if self.joins else -1)
         users, others = (item_tools.OTHERS, item_tools.JOINED)[order]
         mean, other_mean = item_tools.MEANS[order]
-        (X, y), (X_neighbour, y_neighbour) = map(item_tools.table, (users, others))
+        (X, y), (X_neighbor, y_neighbor) = map(item_tools.table, (users, others))
         return {
             "factory": self.make(epsilon, cls),
             "X": X.astype(float),
-            "X_neighbour": X_neighbour.astype(float),
+            "X_neighbor": X_neighbor.astype(float),
             "y": y,
-            "y_neighbour": y_neighbour,
+            "y_neighbor": y_neighbor,
             "statistic": item_tools.Ratio(other_mean - mean, 0.5 * (mean + other_mean)),
         }
 
@@ -254,21 +254,21 @@ class ClientCase:
         return self.cls(**{**common, **self.parameters})
 
     def data(self):
-        """Return neighbouring data sets; the other client's rows are others."""
+        """Return neighboring data sets; the other client's rows are others."""
         p = len(self.row)
         company = np.zeros((2, p)) if self.company is None else self.company
         X = np.zeros((3 + len(company), 1 + p))
         X[2:, 0] = federated_tools.AUDITED
         X[:2, 1:] = np.eye(p)[-2:]
         X[3:, 1:] = company
-        neighbour = X.copy()
-        X[2, 1:], neighbour[2, 1:] = self.row, self.replacement
-        return X, neighbour
+        neighbor = X.copy()
+        X[2, 1:], neighbor[2, 1:] = self.row, self.replacement
+        return X, neighbor
 
     def arguments(self, epsilon):
         """Return what `audit_epsilon` is called with."""
-        X, neighbour = self.data()
-        model, data = self.make(epsilon), (X, neighbour)
+        X, neighbor = self.data()
+        model, data = self.make(epsilon), (X, neighbor)
         if getattr(model, "mechanism", "gaussian") == "gaussian":
             statistic = federated_tools.MessageRatio(*data)
         else:
@@ -276,7 +276,7 @@ class ClientCase:
         return {
             "factory": model,
             "X": X,
-            "X_neighbour": neighbour,
+            "X_neighbor": neighbor,
             "statistic": statistic,
         }
 
@@ -296,7 +296,7 @@ CASES = {
     "pca-off-diagonal": Case(_pca(), _unit(1, 1), _unit(1, -1)),
     # Rows far outside the clip norm.
     "pca-clipped": Case(_pca(clip_norm=1.0), 10 * _unit(1, 0), 10 * _unit(0, 1)),
-    # A long row against a short one: normalising must bound both.
+    # A long row against a short one: normalizing must bound both.
     "pca-canary": Case(_pca(), 30 * _unit(1, 0), _unit(0, 1) / 30),
     # A private mean first: opposite corners of the box move it furthest.
     "pca-mean": Case(_pca(bounds=(-1, 1)), np.ones(2), -np.ones(2), tight=False),
@@ -425,7 +425,7 @@ CASES |= {
         None,
         _LOUD,
     ),
-    # The same and the medians, and centred rows.
+    # The same and the medians, and centered rows.
     "lrs-leaves": UserCase({"n_releases": 2}, _LOUD, None),
     # Rows and targets of 1e60: squares are far beyond every clip, and finite.
     "lrs-extreme": UserCase(
@@ -451,7 +451,7 @@ CASES |= {
             "n_releases": 1,
             "init": [[1.0, 0.0]],
             "fit_intercept": False,
-            "neighbours": "replace-one",
+            "neighbors": "replace-one",
             **_UNIT_CLIPS,
         },
         *_OPPOSITE,
@@ -461,14 +461,14 @@ CASES |= {
             "n_releases": 2,
             "shared_weights": "fixed",
             "fit_intercept": False,
-            "neighbours": "replace-one",
+            "neighbors": "replace-one",
             **_UNIT_CLIPS,
         },
         *_SIGNED,
     ),
     # Projectors on orthogonal lines are only the root of two apart.
     "lrs-replaced-start": UserCase(
-        {"n_releases": 1, "fit_intercept": False, "neighbours": "replace-one"},
+        {"n_releases": 1, "fit_intercept": False, "neighbors": "replace-one"},
         *((row[None], np.ones(1)) for row in np.eye(2)),
     ),
     # Votes on both sides of every threshold, at most of the budget.
@@ -478,7 +478,7 @@ CASES |= {
             "init": [[1.0]],
             "fit_intercept": False,
             "clip_share": 0.95,
-            "neighbours": "replace-one",
+            "neighbors": "replace-one",
         },
         (np.full((1, 1), 1e-9), np.full(1, 1e-9)),
         (np.ones((1, 1)), np.full(1, _HUGE)),
@@ -528,14 +528,14 @@ class StreamCase:
     def arguments(self, epsilon):
         """Return what `audit_epsilon` is called with."""
         X = np.tile(self.company * np.array(self.row), (self.n_steps, 1))
-        neighbour = X.copy()
-        X[self.step], neighbour[self.step] = self.row, self.replacement
+        neighbor = X.copy()
+        X[self.step], neighbor[self.step] = self.row, self.replacement
         model = self.make(epsilon)
         return {
             "factory": model,
             "X": X,
-            "X_neighbour": neighbour,
-            "statistic": StreamRatio(model, X, neighbour),
+            "X_neighbor": neighbor,
+            "statistic": StreamRatio(model, X, neighbor),
         }
 
 
@@ -546,14 +546,14 @@ class StreamRatio:
     ----------
     model : JMECovariance
         What is audited; C and the weights of the moments are read off it.
-    X, neighbour : ndarray of shape (n, d)
+    X, neighbor : ndarray of shape (n, d)
         The two streams; rows are clipped here, and not by the package.
     """
 
-    def __init__(self, model, X, neighbour):
+    def __init__(self, model, X, neighbor):
         stream = model._moment_stream(*X.shape)
         C = self._shaping(stream, len(X))
-        first, second = (stream.rows.pack(self._clip(model, x)) for x in (X, neighbour))
+        first, second = (stream.rows.pack(self._clip(model, x)) for x in (X, neighbor))
         self.direction = C.T @ (C @ (second - first))
         self.threshold = float(np.vdot(self.direction, 0.5 * (first + second)))
 

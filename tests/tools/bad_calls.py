@@ -79,7 +79,7 @@ class Scene:
 
     def reopened(self, **arguments):
         path = self.folder / "shared.db"
-        PrivacyAccountant(2.0, path=path, unit="row", neighbours="replace-one")
+        PrivacyAccountant(2.0, path=path, unit="row", neighbors="replace-one")
         return PrivacyAccountant(path=path, **arguments)
 
     def _state(self):
@@ -151,7 +151,7 @@ CASES = [
     for label, value in values.items()
 ]
 
-# -- bounds and centre, where values meet the features or each other -------------------
+# -- bounds and center, where values meet the features or each other -------------------
 
 BIG = (-(10**400), 10**400)
 TIMES = (np.zeros(4, "M8[s]"), np.ones(4, "M8[s]"))
@@ -186,7 +186,7 @@ CASES += [
         "bounds=(low, high)",
     ),
     bad(
-        "private centre without radius",
+        "private center without radius",
         lambda s: s.fit(center="private"),
         "center",
         "bounds",
@@ -214,7 +214,7 @@ MECHANISMS = {
     "no noise": ({**SPIKED, "noise_variance": None}, "noise_variance", "public"),
     "box of a spiked model": ({**SPIKED, "bounds": BOX}, "bounds", "leave"),
     "clip of a spiked model": ({**SPIKED, "clip_norm": 1.0}, "clip_norm", "leave"),
-    "centre of a spiked model": (
+    "center of a spiked model": (
         {**SPIKED, "center": "private", "center_clip_norm": 1.0},
         "center",
         "mean zero",
@@ -339,7 +339,7 @@ CASES += [
     bad(
         "ledger of users",
         lambda s: s.fit(
-            accountant=PrivacyAccountant(unit="user", neighbours="add-remove-one")
+            accountant=PrivacyAccountant(unit="user", neighbors="add-remove-one")
         ),
         "ledger of its own",
         "per user",

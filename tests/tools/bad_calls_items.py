@@ -18,7 +18,7 @@ from skdpspectral import (
 NAN, INF = float("nan"), float("inf")
 # Ids and a rating that no error may quote.
 SECRET_USER, SECRET_ITEM, SECRET_RATING = 7321, "secret item", 4.0625
-CATALOGUE = ["a", "b", "c", "d", SECRET_ITEM]
+CATALOG = ["a", "b", "c", "d", SECRET_ITEM]
 FEATURES = np.arange(10.0).reshape(5, 2)
 
 
@@ -31,12 +31,12 @@ class Scene:
         self.X = pd.DataFrame(
             {
                 "user_id": [SECRET_USER, *rng.integers(9, size=29)],
-                "item_id": [SECRET_ITEM, *rng.choice(CATALOGUE, 29)],
+                "item_id": [SECRET_ITEM, *rng.choice(CATALOG, 29)],
                 "hour": rng.integers(24, size=30),
             }
         )
         self.y = np.array([SECRET_RATING, *rng.integers(1, 6, size=29)])
-        self.model = DPItemEmbedding(2, items=CATALOGUE).fit(self.X, self.y)
+        self.model = DPItemEmbedding(2, items=CATALOG).fit(self.X, self.y)
         self.accountant = PrivacyAccountant(2.0)
         self._before = self._state()
 
@@ -120,7 +120,7 @@ RANGES += [("1", "5"), (False, True), (1j, 5), ([1], [5]), (1, 10**400), np.eye(
 CASES += [bad("range", lambda s, r=r: s.fit(rating_range=r), *PAIR) for r in RANGES]
 
 ID = "must be a string or a number"
-CATALOGUES = {
+CATALOGS = {
     "no item": ([], ValueError, "at least one"),
     "an item twice": (["a", "b", "a"], ValueError, "twice"),
     "a table of items": ([["a"], ["b"]], (TypeError, ValueError), "items"),
@@ -147,7 +147,7 @@ CASES += [
         says,
         error=error,
     )
-    for what, (value, error, says) in CATALOGUES.items()
+    for what, (value, error, says) in CATALOGS.items()
 ]
 SHAPE = ("item_features", "n_items = 5", "numbers")
 PUBLIC = {
@@ -468,7 +468,7 @@ CASES += [
     bad(
         "ledger of rows",
         lambda s: s.fit(
-            accountant=PrivacyAccountant(unit="row", neighbours="zero-out-one")
+            accountant=PrivacyAccountant(unit="row", neighbors="zero-out-one")
         ),
         "per user",
         "ledger of its own",

@@ -129,7 +129,7 @@ LRS_PARAMETERS = {
     "clip_curvature": RADII,
     "clip_gradient": RADII,
     "clip_share": SHARES | {"None": None} | NOT_A_NUMBER,
-    "neighbours": NOT_A_WORD,
+    "neighbors": NOT_A_WORD,
     "u_solver": NOT_A_WORD,
     "scale": {"text": "yes", "number": 2.0, "None": None},
     "n_jobs": {"zero": 0, "float": 1.5, "text": "2", "boolean": True, "array": [1]},

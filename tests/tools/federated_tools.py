@@ -70,14 +70,14 @@ class StageRatio:
     ----------
     model : FederatedDPPCA
         With a mechanism that makes several releases.
-    X, X_neighbour : ndarray of shape (n, 1 + p)
+    X, X_neighbor : ndarray of shape (n, 1 + p)
         Rows after the column of clients.
     """
 
     threshold = 0.0
 
-    def __init__(self, model, X, X_neighbour):
-        self.sides = [rows[rows[:, 0] == AUDITED][:, 1:] for rows in (X, X_neighbour)]
+    def __init__(self, model, X, X_neighbor):
+        self.sides = [rows[rows[:, 0] == AUDITED][:, 1:] for rows in (X, X_neighbor)]
         task = model._task(X.shape[1] - 1)
         self.spec = task.component_releases(len(self.sides[0]))
         budget = model.epsilon, model.delta, "audit", True
@@ -104,14 +104,14 @@ class MessageRatio:
 
     Parameters
     ----------
-    X, X_neighbour : ndarray of shape (n, 1 + p)
+    X, X_neighbor : ndarray of shape (n, 1 + p)
         Rows after the column of clients, without bounds.
     """
 
     threshold = 0.0
 
-    def __init__(self, X, X_neighbour):
-        rows, others = unit_rows(X), unit_rows(X_neighbour)
+    def __init__(self, X, X_neighbor):
+        rows, others = unit_rows(X), unit_rows(X_neighbor)
         first, second = (r.T @ r / len(r) for r in (rows, others))
         self.change, self.middle = second - first, 0.5 * (first + second)
 

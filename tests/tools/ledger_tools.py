@@ -39,7 +39,7 @@ def fit_plan(epsilon=1.0, **parameters):
     return DPPCA(1, epsilon=epsilon, **parameters).privacy_plan(*X.shape)
 
 
-def plan_with_mu(mu, unit="row", neighbours="replace-one", **fields):
+def plan_with_mu(mu, unit="row", neighbors="replace-one", **fields):
     """Plan of one release whose charged cost is `mu`, but for a rounding error."""
     draft = Gaussian("statistic", 1.0, 1.0 / mu, (1,))
     noise_std = draft.noise_std * draft.mu / mu
@@ -47,9 +47,7 @@ def plan_with_mu(mu, unit="row", neighbours="replace-one", **fields):
     # The epsilon is rounded up by less than a millionth: a plan may not claim less.
     epsilon = gaussian_epsilon(release.mu, DELTA) * (1.0 + 1e-6)
     fields = {"epsilon": epsilon, "delta": DELTA, "estimator": "Statistic", **fields}
-    return PrivacyPlan(
-        mechanisms=(release,), unit=unit, neighbours=neighbours, **fields
-    )
+    return PrivacyPlan(mechanisms=(release,), unit=unit, neighbors=neighbors, **fields)
 
 
 def entries(accountant):

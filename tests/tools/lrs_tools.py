@@ -21,7 +21,7 @@ from skdpspectral._statistics.shared_directions import (
     SharedReleases,
     release_directions,
 )
-from skdpspectral.mechanisms import Neighbours
+from skdpspectral.mechanisms import Neighbors
 
 _BISECTIONS, _RANGE = 12, (-8.0, 8.0)
 
@@ -76,7 +76,7 @@ class ReleasesAlone(LRSRegressor):
             clip_curvature=self.clip_curvature,
             clip_gradient=self.clip_gradient,
             clip_share=self.clip_share,
-            neighbours=Neighbours(self.neighbours),
+            neighbors=Neighbors(self.neighbors),
         )
         codes = np.unique(X[:, 0], return_inverse=True)[1]
         center = self.fit_intercept == "user"

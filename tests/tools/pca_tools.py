@@ -39,8 +39,8 @@ class ReleaseRatio:
 
     threshold = 0.0
 
-    def __init__(self, model, X, neighbour, prefix=""):
-        self.model, self.sides, self.prefix = model, (X, neighbour), prefix
+    def __init__(self, model, X, neighbor, prefix=""):
+        self.model, self.sides, self.prefix = model, (X, neighbor), prefix
         self.plan = model.privacy_plan(*X.shape)
 
     def __call__(self, estimator, released):
@@ -78,12 +78,12 @@ def cost_of(plan, prefix):
     return math.hypot(*costs)
 
 
-def audit_releases(model, X, neighbour, prefix, n_trials, **options):
+def audit_releases(model, X, neighbor, prefix, n_trials, **options):
     """Audit the named releases alone, against their own claim."""
     from skdpspectral.accounting import gaussian_epsilon
 
-    statistic = ReleaseRatio(model, X, neighbour, prefix)
-    result = audit_epsilon(model, X, neighbour, statistic, n_trials, **options)
+    statistic = ReleaseRatio(model, X, neighbor, prefix)
+    result = audit_epsilon(model, X, neighbor, statistic, n_trials, **options)
     claimed = cost_of(statistic.plan, prefix) if prefix else statistic.plan.mu
     epsilon = gaussian_epsilon(claimed, result.delta)
     return replace(result, claimed_mu=claimed, claimed_epsilon=epsilon)

@@ -59,7 +59,7 @@ def _product(X, row_map: RowMap):
 
 
 def _haar_like(rows: np.ndarray) -> np.ndarray:
-    """Orthonormalise rows by QR with a positive diagonal, which is unique."""
+    """Orthonormalize rows by QR with a positive diagonal, which is unique."""
     basis, triangle = np.linalg.qr(np.asarray(rows).T)
     return (basis * np.where(np.diag(triangle) < 0.0, -1.0, 1.0)).T
 

@@ -65,7 +65,7 @@ class LocalFit:
     sparse : ndarray of shape (n_users, sparsity)
         b on the support; zero where a user is not allowed so many nonzeros.
     loss : ndarray of shape (n_users,)
-        Penalised squared error.
+        Penalized squared error.
     residual : ndarray of shape (n_users, height)
         y - X (U w + b).
     n_used : ndarray of shape (n_users,)
@@ -188,7 +188,7 @@ def least_squares(
     Returns
     -------
     LocalFit
-        The minimisers.
+        The minimizers.
     """
     rank, sparsity = scores.shape[1], support.shape[1]
     used = np.arange(sparsity) < allowed[:, None]

@@ -1,4 +1,4 @@
-r"""Alternating minimisation for low rank plus sparse regression, without privacy.
+r"""Alternating minimization for low rank plus sparse regression, without privacy.
 
 The algorithm of Pal et al. (2023) with the changes that make it work: supports by
 pursuit in place of thresholds whose constants nobody knows, w rotated with U, and
@@ -38,7 +38,7 @@ class UserParameters:
     sparse : ndarray of shape (n_users, sparsity)
         b on its support.
     loss : ndarray of shape (n_users,)
-        Penalised squared error.
+        Penalized squared error.
     step : ndarray of shape (n_users,)
         Length of the next step of pursuit.
     """

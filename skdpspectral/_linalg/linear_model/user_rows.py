@@ -25,9 +25,9 @@ class Block:
     Parameters
     ----------
     X : ndarray of shape (n_users, height, n_features)
-        Rows, centred and scaled as asked; zero beyond a user's count.
+        Rows, centered and scaled as asked; zero beyond a user's count.
     y : ndarray of shape (n_users, height)
-        Targets, centred as asked; zero beyond a user's count.
+        Targets, centered as asked; zero beyond a user's count.
     counts : ndarray of shape (n_users,)
         Rows of each user.
     users : ndarray of shape (n_users,)
@@ -102,9 +102,9 @@ class UserRows:
     counts : ndarray of shape (n_users,)
         Rows of each user.
     X_means : ndarray of shape (n_users, n_features) or None
-        Means of each user's features, unscaled; None without centring.
+        Means of each user's features, unscaled; None without centering.
     y_means : ndarray of shape (n_users,) or None
-        Means of each user's targets; None without centring.
+        Means of each user's targets; None without centering.
     """
 
     def __init__(self, X, y, codes, n_users, *, columns=None, center=False, scale=None):
@@ -160,7 +160,7 @@ class UserRows:
         self.X_means, self.y_means = X_means, y_means
 
     def _load(self, height: int, users: np.ndarray) -> Block:
-        """Read, centre, scale and pad the rows of some users."""
+        """Read, center, scale and pad the rows of some users."""
         with np.errstate(all="ignore"):
             return self._loaded(height, users)
 

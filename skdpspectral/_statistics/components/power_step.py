@@ -29,7 +29,7 @@ class PowerStep:
 
     With projections a, narrow clip alpha, wide clip abar, and clipped residuals beta
     of a row, all over their clip radii, the means of beta alpha', abar alpha' and
-    abar abar' are released: normalised statistics, whose sensitivities are public
+    abar abar' are released: normalized statistics, whose sensitivities are public
     whatever the radii are.
 
     Parameters

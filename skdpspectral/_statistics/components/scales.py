@@ -10,7 +10,7 @@ from scipy.special import gammaincinv
 
 from ... import _linalg, sensitivity
 from ...accounting import calibrate_gaussian, split_mu
-from ...mechanisms import Exact, Neighbours
+from ...mechanisms import Exact, Neighbors
 from .results import Scales
 
 # Steps of the bisections, on a logarithmic scale.
@@ -106,7 +106,7 @@ class ScaleReleases:
             return ()
         if not math.isfinite(mu):
             return tuple(Exact(name, shape) for name in names)
-        moved = sensitivity.vote_sensitivity(shape[0], Neighbours.REPLACE_ONE)
+        moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
         each = split_mu(mu, [1.0 / _STEPS] * _STEPS)[0]
         first = calibrate_gaussian(
             names[0], moved, each, shape, magnitude=self.n_samples

@@ -1,6 +1,6 @@
 """Workloads of streams and factorizations that shape their noise: pure arithmetic."""
 
-from ._buffers import Buffers, optimise_buffers, prefix_buffers
+from ._buffers import Buffers, optimize_buffers, prefix_buffers
 from ._errors import NoiseGain, workload_error
 from ._factorizations import (
     NAMES,
@@ -30,7 +30,7 @@ __all__ = [
     "factorize",
     "needs_steps",
     "optimal_matrix",
-    "optimise_buffers",
+    "optimize_buffers",
     "prefix_buffers",
     "run_filter",
     "workload_error",

@@ -17,7 +17,7 @@ from scipy.special import expit
 from ._series import multiply_series
 from ._workloads import Exponential, Window
 
-# Optimised for prefix sums over 10**3, 10**4, ... steps by `optimise_buffers`:
+# Optimized for prefix sums over 10**3, 10**4, ... steps by `optimize_buffers`:
 # logits of the decays, then logarithms of the weights.
 _FIRST_POWER = 3
 _TABLE = np.array(
@@ -148,7 +148,7 @@ def _from_free(free: np.ndarray) -> Buffers:
     return Buffers(expit(free[:q]), np.exp(free[q:]))
 
 
-def optimise_buffers(n: int, start: Buffers | None = None) -> Buffers:
+def optimize_buffers(n: int, start: Buffers | None = None) -> Buffers:
     """Find the buffers with the least error of prefix sums over n steps.
 
     Parameters

@@ -10,7 +10,7 @@ _TOLERANCE = 1e-5
 
 
 def optimal_matrix(workload: np.ndarray) -> np.ndarray:
-    r"""Lower-triangular C that minimises :math:`|C| \, \|A C^{-1}\|_F`.
+    r"""Lower-triangular C that minimizes :math:`|C| \, \|A C^{-1}\|_F`.
 
     By the fixed point of the dual problem: with V diagonal and
     :math:`X = V^{-1/2} (V^{1/2} A'A V^{1/2})^{1/2} V^{-1/2}`, the diagonal of X is 1

@@ -35,7 +35,7 @@ class Workload:
     growing : bool
         Whether weights of old rows do not fade, so that no factorization but the
         trivial one has column norms that are bounded for all lengths.
-    normalised : bool
+    normalized : bool
         Whether it is of means: the core is divided by the sum of its weights.
     """
 
@@ -43,7 +43,7 @@ class Workload:
     max_steps: int | None = None
     toeplitz = True
     growing = True
-    normalised = False
+    normalized = False
 
     def column(self, n: int) -> np.ndarray:
         """Return the first n weights of the core, of the newest row first."""
@@ -59,7 +59,7 @@ class Workload:
 
     def divisors(self, steps) -> np.ndarray:
         """Return what the core is divided by at steps 1, 2, ..."""
-        return self.totals(steps) if self.normalised else np.ones(len(steps))
+        return self.totals(steps) if self.normalized else np.ones(len(steps))
 
     def fade(self, steps) -> np.ndarray:
         """Return what is left of a sum after so many steps without new rows."""
@@ -93,7 +93,7 @@ class Average(Workload):
     """Means of all rows so far."""
 
     name = "average"
-    normalised = True
+    normalized = True
 
 
 class Exponential(Workload):
@@ -147,7 +147,7 @@ class Window(Workload):
 
     name = "window"
     growing = False
-    normalised = True
+    normalized = True
 
     def __init__(self, length: int):
         self.length = int(length)

@@ -1,4 +1,4 @@
-"""Public catalogues of items, and the place of each item in them."""
+"""Public catalogs of items, and the place of each item in them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from sklearn.utils import murmurhash3_32
 
 from .._tables.id_index import IdIndex
 
-# Buckets of items where there is no catalogue.
+# Buckets of items where there is no catalog.
 N_BUCKETS = 512
 
 
-def read_catalogue(items) -> IdIndex | range:
+def read_catalog(items) -> IdIndex | range:
     """Return an index of the items that are given, or numbers of buckets.
 
     Parameters
@@ -47,23 +47,23 @@ def read_catalogue(items) -> IdIndex | range:
     return index_of(of_one_type(index.ids, "items"))
 
 
-def catalogue_of_data(ids) -> IdIndex:
+def catalog_of_data(ids) -> IdIndex:
     """Return an index of the items of the data: private, unless nothing is."""
     return index_of(of_one_type(IdIndex(ids, "item_feature").ids, "item_feature"))
 
 
-def item_codes(catalogue: IdIndex | range, ids) -> np.ndarray:
-    """Codes of items, -1 for those that the catalogue does not hold.
+def item_codes(catalog: IdIndex | range, ids) -> np.ndarray:
+    """Codes of items, -1 for those that the catalog does not hold.
 
-    The code of a row depends on its own id and the catalogue alone, whatever other ids
+    The code of a row depends on its own id and the catalog alone, whatever other ids
     the table holds.
     """
-    if isinstance(catalogue, IdIndex):
-        return catalogue.find(ids, "item_feature")
+    if isinstance(catalog, IdIndex):
+        return catalog.find(ids, "item_feature")
     index = IdIndex(ids, "item_feature")
     keys = index.ids  # of times, tolist would make numbers
     keys = list(keys) if keys.dtype.kind in "mM" else keys.tolist()
-    buckets = [_hashed(key) % len(catalogue) for key in keys]
+    buckets = [_hashed(key) % len(catalog) for key in keys]
     return np.array(buckets, dtype=np.intp)[index.codes]
 
 

@@ -1,21 +1,21 @@
-"""Whether two data sets are neighbours, in the sense of a plan."""
+"""Whether two data sets are neighbors, in the sense of a plan."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .._tables.ids import read_column
-from ..mechanisms import Neighbours, PrivacyPlan, Unit
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
 
 # Users who are in the first data set alone, in the second alone, and in both with
 # other data.
 _USERS_WHO_DIFFER = {
-    Neighbours.ADD_REMOVE_ONE: ({(1, 0, 0), (0, 1, 0)}, "joins or leaves"),
-    Neighbours.REPLACE_ONE: ({(0, 0, 1), (1, 1, 0)}, "is replaced"),
+    Neighbors.ADD_REMOVE_ONE: ({(1, 0, 0), (0, 1, 0)}, "joins or leaves"),
+    Neighbors.REPLACE_ONE: ({(0, 0, 1), (1, 1, 0)}, "is replaced"),
 }
 
 
-def check_neighbours(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
+def check_neighbors(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
     """Refuse data sets that the guarantee does not speak of.
 
     Parameters
@@ -30,16 +30,16 @@ def check_neighbours(estimator, plan: PrivacyPlan, data: tuple, other: tuple) ->
     Raises
     ------
     ValueError
-        If the data sets are not neighbours.
+        If the data sets are not neighbors.
     """
-    for rows, name in ((data, "y"), (other, "y_neighbour")):
+    for rows, name in ((data, "y"), (other, "y_neighbor")):
         if len({len(part) for part in rows}) != 1:
             raise ValueError(f"{name} must hold one target for each of its rows")
     if np.shape(data[0])[1:] != np.shape(other[0])[1:]:
-        raise ValueError("X and X_neighbour must have the same shape, rows apart")
+        raise ValueError("X and X_neighbor must have the same shape, rows apart")
     if plan.unit is Unit.USER:
         _check_users(estimator, plan, data, other)
-    elif plan.neighbours is Neighbours.ADD_REMOVE_ONE:
+    elif plan.neighbors is Neighbors.ADD_REMOVE_ONE:
         _check_row_joins(_as_lists(data), _as_lists(other))
     else:
         _check_rows(plan, _as_lists(data), _as_lists(other))
@@ -55,15 +55,15 @@ def _as_lists(data: tuple) -> list:
 def _check_rows(plan: PrivacyPlan, rows: list, others: list) -> None:
     if len(rows) != len(others):
         raise ValueError(
-            f"X and X_neighbour must have the same shape: under {plan.neighbours} the "
+            f"X and X_neighbor must have the same shape: under {plan.neighbors} the "
             "number of rows is public"
         )
-    if plan.neighbours is not Neighbours.REPLACE_ONE:
+    if plan.neighbors is not Neighbors.REPLACE_ONE:
         return
     differing = sum(row != other for row, other in zip(rows, others, strict=True))
     if differing != 1:
         raise ValueError(
-            f"X and X_neighbour must differ in one row, but differ in {differing}: "
+            f"X and X_neighbor must differ in one row, but differ in {differing}: "
             "anything else is not what the guarantee is about"
         )
 
@@ -76,14 +76,14 @@ def _check_row_joins(rows: list, others: list) -> None:
         if fewer[first:] == more[first + 1 :]:
             return
     raise ValueError(
-        "X and X_neighbour must differ by one row that joins or leaves: anything else "
+        "X and X_neighbor must differ by one row that joins or leaves: anything else "
         "is not what the guarantee is about"
     )
 
 
 def _check_users(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> None:
-    if plan.neighbours not in _USERS_WHO_DIFFER:
-        raise ValueError(f"no audit is known for users under {plan.neighbours}")
+    if plan.neighbors not in _USERS_WHO_DIFFER:
+        raise ValueError(f"no audit is known for users under {plan.neighbors}")
     feature = getattr(estimator, "user_feature", None)
     if feature is None:
         raise ValueError(
@@ -93,11 +93,11 @@ def _check_users(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> Non
     one, two = _by_user(data, feature), _by_user(other, feature)
     changed = [user for user in one.keys() & two.keys() if one[user] != two[user]]
     found = (len(one.keys() - two.keys()), len(two.keys() - one.keys()), len(changed))
-    allowed, what = _USERS_WHO_DIFFER[plan.neighbours]
+    allowed, what = _USERS_WHO_DIFFER[plan.neighbors]
     if found not in allowed:
         raise ValueError(
-            f"X and X_neighbour must differ by one user who {what}, but {found[0]} are "
-            f"in X alone, {found[1]} in X_neighbour alone, and {found[2]} have other "
+            f"X and X_neighbor must differ by one user who {what}, but {found[0]} are "
+            f"in X alone, {found[1]} in X_neighbor alone, and {found[2]} have other "
             "rows: anything else is not what the guarantee is about"
         )
 
