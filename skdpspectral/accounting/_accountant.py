@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -61,6 +60,9 @@ class PrivacyAccountant(LedgerReports):
     Gaussian mechanisms compose exactly, adaptively chosen ones too:
     ``mu**2`` adds up. Refusing what would exceed a budget that was fixed
     beforehand is sound even if each fit is chosen after seeing the earlier ones.
+    Where a plan has a `failure`, a probability that its costs do not hold, these add
+    up: totals are stated at what they leave of delta, and a budget's delta has to hold
+    them too. Fits of that kind are to be chosen before results are seen.
     :meth:`spent` is a figure for one moment: stopping at a moment chosen by the
     results, and quoting ``spent`` without a budget, is not covered by a theorem.
 
@@ -286,12 +288,12 @@ class PrivacyAccountant(LedgerReports):
             if self._budget is not None:
                 self._budget.refuse_unlimited(plan, allow_seeded)
         with self._ledger().transaction() as transaction:
-            before = transaction.total_mu()
+            before = transaction.total()
             for part, plan in entries:
                 self._append(transaction, plan, part)
             if self._budget is not None:
                 # An error here rolls the transaction back.
-                self._budget.refuse_excess(name, before, transaction.total_mu())
+                self._budget.refuse_excess(name, before, transaction.total())
 
     def check(
         self,
@@ -332,12 +334,12 @@ class PrivacyAccountant(LedgerReports):
             for entry in plans:
                 self._budget.refuse_unlimited(entry, allow_seeded)
         with self._ledger().transaction(keep=False) as transaction:
-            before = transaction.total_mu()
+            before = transaction.total()
             for entry in plans:
                 self._append(transaction, entry, self._own_part(), repeats)
             if self._budget is not None:
                 fits = f"{repeats * len(plans)} fits of {plans[0].estimator}"
-                self._budget.refuse_excess(fits, before, transaction.total_mu())
+                self._budget.refuse_excess(fits, before, transaction.total())
             return self._standing(transaction)
 
     def open_stream(self) -> str:
@@ -380,9 +382,9 @@ class PrivacyAccountant(LedgerReports):
         if relation is None:
             relation = (plan.unit, plan.neighbors)
             transaction.fix_relation(*relation)
-        factor = conversion_factor(plan, relation) * math.sqrt(times)
+        factor = conversion_factor(plan, relation)
         part.check_unit(relation[0])
-        transaction.append(plan, factor, part, self._label)
+        transaction.append(plan, factor, part, self._label, times)
 
 
 def _create(file: Path, budget: Budget | None, relation) -> None:

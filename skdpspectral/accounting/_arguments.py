@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_real, shown
 from ._budget import Budget
+from ._composition import allowed_mu
 from ._gaussian import gaussian_mu
 
 DEFAULT_DELTA = 1e-6
@@ -80,7 +81,8 @@ def check_plans(plan) -> list[PrivacyPlan]:
 
 def _check_claim(plan: PrivacyPlan) -> None:
     """Refuse a plan whose mechanisms cost more than its epsilon and delta say."""
-    if plan.mu > gaussian_mu(plan.epsilon, plan.delta):
+    gaussian_mu(plan.epsilon, plan.delta)  # refuses what is out of range
+    if plan.mu > allowed_mu(plan.epsilon, plan.delta, plan.failure):
         raise ValueError(
             f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
             f"mechanisms cost mu={plan.mu:.6g}; calibrate them to less"

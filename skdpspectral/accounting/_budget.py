@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from ..mechanisms import PrivacyPlan
+from ._composition import Total, allowed_mu
 from ._errors import PrivacyBudgetError
-from ._gaussian import gaussian_epsilon, gaussian_mu
+from ._gaussian import gaussian_epsilon
 
 # A budget that was computed from the costs it is meant for must let them in: this
 # covers the rounding of the two inverses, and no more than calibration leaves free.
@@ -30,14 +31,13 @@ class Budget:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon}, delta={self.delta}"
 
-    @property
-    def mu(self) -> float:
-        """The limit in Gaussian differential privacy."""
-        return gaussian_mu(self.epsilon, self.delta)
+    def mu(self, failure: float = 0.0) -> float:
+        """Return the limit of costs beside a probability that they do not hold."""
+        return allowed_mu(self.epsilon, self.delta, failure)
 
-    def remaining(self, spent: float) -> float:
+    def remaining(self, spent: Total) -> float:
         """Return the epsilon that one more release may ask for."""
-        left = math.sqrt(max(self.mu**2 - spent**2, 0.0))
+        left = math.sqrt(max(self.mu(spent.failure) ** 2 - spent.mu**2, 0.0))
         return gaussian_epsilon(left, self.delta)
 
     def refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
@@ -58,17 +58,25 @@ class Budget:
                 self.epsilon,
             )
 
-    def refuse_excess(self, what: str, spent: float, total: float) -> None:
+    def refuse_excess(self, what: str, spent: Total, total: Total) -> None:
         """Raise if a total cost exceeds the limit."""
-        if total <= self.mu * (1.0 + _ROUNDING):
+        limit = self.mu(total.failure)
+        if limit and total.mu <= limit * (1.0 + _ROUNDING):
             return
-        asked = math.sqrt(max(total**2 - spent**2, 0.0))
+        asked = math.sqrt(max(total.mu**2 - spent.mu**2, 0.0))
         requested = gaussian_epsilon(asked, self.delta)
         remaining = self.remaining(spent)
+        held = ""
+        if total.failure:
+            held = (
+                f" Of that delta, {total.failure:g} would be for rows beyond what a "
+                "model's sensitivities allow for: a smaller delta of such fits takes "
+                "less."
+            )
         raise PrivacyBudgetError(
             f"{what} asks for epsilon={requested:.6g} at delta={self.delta:g}, but "
             f"only epsilon={remaining:.6g} of the accountant's budget "
-            f"epsilon={self.epsilon:g} remains; nothing was charged",
+            f"epsilon={self.epsilon:g} remains; nothing was charged.{held}",
             requested,
             remaining,
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ..mechanisms import Neighbors, Unit
+from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
 
 _ROW, _USER = Unit.ROW, Unit.USER
 _REPLACE = Neighbors.REPLACE_ONE
@@ -23,6 +25,35 @@ _CHAIN = {
     (_USER, _ZERO, _ROW, _REPLACE): 2.0,
     (_USER, _ADD, _ROW, _ADD): 2.0,
 }
+
+
+class Total(NamedTuple):
+    """A cost, and the probability that data of a model are not covered by it.
+
+    The guarantee is that of the Gaussian mechanism with `mu` at what `failure` leaves
+    of delta.
+    """
+
+    mu: float
+    failure: float = 0.0
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon at this delta."""
+        least = gaussian_epsilon(self.mu, delta)  # refuses a delta out of range
+        if not self.failure:
+            return least
+        left = delta - self.failure
+        return gaussian_epsilon(self.mu, left) if left >= MIN_DELTA else math.inf
+
+    def delta(self, epsilon: float) -> float:
+        """Return the smallest delta at this epsilon."""
+        return min(1.0, gaussian_delta(self.mu, epsilon) + self.failure)
+
+
+def allowed_mu(epsilon: float, delta: float, failure: float = 0.0) -> float:
+    """Return the largest cost beside a probability of failure; 0 if there is none."""
+    left = delta - failure
+    return gaussian_mu(epsilon, left) if left >= MIN_DELTA else 0.0
 
 
 def compose_mu(mus: Iterable[float]) -> float:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from . import _ledger_file as _file
-from ._composition import relation_factor
+from ._composition import Total, relation_factor
 from ._errors import LedgerError
 from ._locks import PATIENCE, Use, locked, turn
 from ._parts import Part
@@ -26,6 +26,17 @@ _TOTAL = """
 SELECT SUM(dearest) FROM (
     SELECT MAX(cost) AS dearest FROM (
         SELECT partition, SUM(ledger_mu * ledger_mu) AS cost
+        FROM entries GROUP BY partition, block
+    ) GROUP BY partition
+)
+"""
+
+
+# Probabilities add up, in the worst case, where costs compose.
+_FAILURES = """
+SELECT TOTAL(worst) FROM (
+    SELECT MAX(failures) AS worst FROM (
+        SELECT partition, SUM(failure) AS failures
         FROM entries GROUP BY partition, block
     ) GROUP BY partition
 )
@@ -205,8 +216,12 @@ class Transaction:
         for row in rows:
             self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
-    def total_mu(self) -> float:
+    def total(self) -> Total:
         """Return the composed cost of all entries, seeded ones at face value."""
+        failure = self._connection.execute(_FAILURES).fetchone()[0]
+        return Total(self._total_mu(), float(failure))
+
+    def _total_mu(self) -> float:
         # Summing infinities is left to no version of SQLite.
         query = "SELECT MAX(ledger_mu) FROM entries"
         largest = self._connection.execute(query).fetchone()[0]
@@ -226,10 +241,12 @@ class Transaction:
         query = "SELECT EXISTS (SELECT 1 FROM entries WHERE seeded)"
         return bool(self._connection.execute(query).fetchone()[0])
 
-    def append(self, plan: PrivacyPlan, factor: float, part: Part, label) -> None:
-        """Write an entry; it counts from the commit on."""
+    def append(
+        self, plan: PrivacyPlan, factor: float, part: Part, label, times: int = 1
+    ) -> None:
+        """Write an entry, for so many fits; it counts from the commit on."""
         self._connection.execute(
-            "INSERT INTO entries VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT INTO entries VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 time.time(),
                 plan.estimator,
@@ -240,7 +257,8 @@ class Transaction:
                 plan.epsilon,
                 plan.delta,
                 plan.mu,
-                factor * plan.mu,
+                factor * math.sqrt(times) * plan.mu,
+                min(times * plan.failure, 1.0),
                 str(plan.unit),
                 str(plan.neighbors),
                 str(plan.assumption),
@@ -258,5 +276,10 @@ def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> fl
             f"this ledger protects per {relation[0]} under {relation[1]}, which a "
             f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
             "ledger of its own for it"
+        )
+    if factor != 1.0 and plan.failure:
+        raise LedgerError(
+            f"what {plan.estimator} guarantees under its model cannot be restated per "
+            f"{relation[0]} under {relation[1]}; use a ledger of its own for it"
         )
     return factor

@@ -18,7 +18,7 @@ from ._locks import locked, turn
 from ._parts import new_name
 
 APPLICATION_ID = 0x534B4450  # "SKDP"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 1 did not know of failures
 _MAGIC = b"SQLite format 3\x00"
 
 _COLUMNS = {
@@ -33,6 +33,7 @@ _COLUMNS = {
     "delta": "REAL NOT NULL",
     "mu": "REAL NOT NULL",
     "ledger_mu": "REAL NOT NULL",
+    "failure": "REAL NOT NULL",
     "unit": "TEXT NOT NULL",
     "neighbors": "TEXT NOT NULL",
     "assumption": "TEXT NOT NULL",

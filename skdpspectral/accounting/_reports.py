@@ -10,7 +10,7 @@ import numpy as np
 from ..mechanisms import Unit
 from ._arguments import DEFAULT_DELTA
 from ._budget import Budget
-from ._gaussian import gaussian_delta, gaussian_epsilon
+from ._composition import Total
 from ._ledger import Ledger, Transaction
 from ._ledger_file import ENTRY_COLUMNS
 from ._parts import division_of
@@ -19,6 +19,10 @@ _CLAIMS = {
     Unit.ROW: "the user's word that these divisions of the rows are disjoint",
     Unit.USER: "somebody's word that no person is in two blocks of these divisions",
 }
+
+
+# The largest delta below 1.
+_LARGEST_DELTA = 1.0 - 2.0**-53
 
 
 class Spent(NamedTuple):
@@ -40,12 +44,14 @@ class LedgerReports:
 
     def _standing(self, transaction: Transaction, delta=None) -> Spent:
         """Return the cost of everything that the ledger holds in a transaction."""
-        if delta is None:
-            delta = self._budget.delta if self._budget else transaction.smallest_delta()
-        if delta is None:
-            delta = DEFAULT_DELTA
-        mu = math.inf if transaction.any_seeded() else transaction.total_mu()
-        return Spent(gaussian_epsilon(mu, delta), delta)
+        total = _secret_total(transaction)
+        if delta is None and self._budget:
+            delta = self._budget.delta
+        elif delta is None:
+            delta = transaction.smallest_delta() or DEFAULT_DELTA
+            # Several fits may fail more often than one of them allows for.
+            delta = min(max(delta, 2.0 * total.failure), _LARGEST_DELTA)
+        return Spent(total.epsilon(delta), delta)
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight privacy cost of everything so far.
@@ -53,13 +59,16 @@ class LedgerReports:
         Parameters
         ----------
         delta : float or None, default=None
-            In [1e-15, 1); None takes the budget's, else the smallest of the entries.
+            In [1e-15, 1); None takes the budget's, else the smallest of the entries,
+            or twice what they include for failures of a model's bounds if that is
+            more.
 
         Returns
         -------
         Spent
             Named tuple (epsilon, delta), for the ledger's unit and relation.
-            Infinite once a release was made without noise or with seeded noise.
+            Infinite once a release was made without noise or with seeded noise, or
+            where failures leave nothing of delta.
         """
         with self._ledger().transaction() as transaction:
             return self._standing(transaction, delta)
@@ -76,7 +85,7 @@ class LedgerReports:
         with self._ledger().transaction() as transaction:
             if self._budget is None:
                 return Spent(math.inf, self._standing(transaction).delta)
-            left = self._budget.remaining(transaction.total_mu())
+            left = self._budget.remaining(transaction.total())
         return Spent(left, self._budget.delta)
 
     def privacy_curve(self, epsilons) -> np.ndarray:
@@ -97,8 +106,8 @@ class LedgerReports:
         except (TypeError, ValueError):
             raise ValueError("epsilons must be numbers") from None
         with self._ledger().transaction() as transaction:
-            mu = math.inf if transaction.any_seeded() else transaction.total_mu()
-        deltas = [gaussian_delta(mu, float(epsilon)) for epsilon in epsilons.ravel()]
+            total = _secret_total(transaction)
+        deltas = [total.delta(float(epsilon)) for epsilon in epsilons.ravel()]
         return np.array(deltas).reshape(epsilons.shape)
 
     @property
@@ -120,6 +129,12 @@ class LedgerReports:
         return " ".join([f"{count}: {total}.", *_conditions(entries)])
 
 
+def _secret_total(transaction: Transaction) -> Total:
+    """Return the total, in which noise from a seed costs without limit."""
+    total = transaction.total()
+    return total._replace(mu=math.inf) if transaction.any_seeded() else total
+
+
 def _conditions(entries: list[dict]) -> list[str]:
     """Sentences about what a total rests on."""
     sentences = []
@@ -131,4 +146,6 @@ def _conditions(entries: list[dict]) -> list[str]:
     models = sorted({e["assumption"] for e in entries} - {"none"})
     if models:
         sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")
+    if any(e["failure"] for e in entries):
+        sentences.append("Its delta includes that their bounds fail.")
     return sentences

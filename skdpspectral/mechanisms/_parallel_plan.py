@@ -19,7 +19,8 @@ class ParallelPlan(PrivacyPlan):
 
     Parameters
     ----------
-    epsilon, delta, mechanisms, estimator, unit, neighbors, assumption, seeded, remarks
+    epsilon, delta, mechanisms, estimator, unit, neighbors, assumption, seeded, \
+remarks, failure
         Those of the dearest block; see :class:`PrivacyPlan`.
     blocks : tuple of tuple (str, PrivacyPlan)
         Name and plan of every block; made by :meth:`of`.

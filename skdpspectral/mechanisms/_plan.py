@@ -41,6 +41,10 @@ class PrivacyPlan:
         against whoever knows or repeats the seed.
     remarks : tuple of str, default=()
         Further sentences that a reader of the guarantee needs.
+    failure : float, default=0.0
+        Probability, part of `delta`, of data that satisfy the assumption and are
+        further apart than the mechanisms' sensitivities. The costs hold outside it, and
+        ledgers add it up.
     """
 
     epsilon: float
@@ -52,6 +56,7 @@ class PrivacyPlan:
     assumption: Assumption = Assumption.NONE
     seeded: bool = False
     remarks: tuple[str, ...] = ()
+    failure: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", Unit(self.unit))
@@ -59,6 +64,8 @@ class PrivacyPlan:
         object.__setattr__(self, "assumption", Assumption(self.assumption))
         object.__setattr__(self, "mechanisms", tuple(self.mechanisms))
         object.__setattr__(self, "remarks", tuple(self.remarks))
+        if not 0.0 <= self.failure < 1.0:
+            raise ValueError(f"failure must be in [0, 1), got {self.failure}")
         names = [m.name for m in self.mechanisms if isinstance(m, Alternatives)]
         names += [mechanism.name for mechanism in self.releases()]
         if len(set(names)) != len(names):
@@ -110,7 +117,8 @@ class PrivacyPlan:
             return f"{self.estimator} gives no privacy: its noise was switched off."
         claim = (
             f"{self.estimator} is ({self.epsilon:g}, {self.delta:g})-differentially "
-            f"private (mu = {self.mu:.6g}) per {self.unit} under {self.neighbors}"
+            f"private (mu = {self.mu:.6g}{self._exception()}) per {self.unit} under "
+            f"{self.neighbors}"
         )
         if self.assumption is not Assumption.NONE:
             claim += f", only for data that satisfy the {self.assumption} assumption"
@@ -120,6 +128,11 @@ class PrivacyPlan:
                 f"With secret, fresh noise: {claim}."
             )
         return f"{claim}."
+
+    def _exception(self) -> str:
+        if not self.failure:
+            return ""
+        return f" but for a probability of {self.failure:g}, which delta includes"
 
     def to_dict(self) -> dict:
         """Return the plan as plain Python values."""
@@ -131,6 +144,7 @@ class PrivacyPlan:
             "neighbors": str(self.neighbors),
             "assumption": str(self.assumption),
             "seeded": self.seeded,
+            "failure": self.failure,
             "remarks": list(self.remarks),
         }
         out["mechanisms"] = [_mechanism_to_dict(m) for m in self.mechanisms]

@@ -321,8 +321,8 @@ EXACT = {
     ),
     "rows beyond a model's bound not counted": Mutant(
         "_statistics/components/spiked_projector.py",
-        "raised = mu / gaussian_mu(epsilon, delta - failure)",
-        "raised = 1.0",
+        "mu = gaussian_mu(epsilon, delta - failure)",
+        "mu = gaussian_mu(epsilon, delta)",
         "theory/test_spiked_bounds.py::"
         "test_delta_includes_the_probability_of_failure[1.0-1e-06-components]",
     ),
@@ -340,10 +340,23 @@ EXACT = {
         "theory/test_spiked_bounds.py::"
         "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
     ),
+    "failures of a model not in the ledger": Mutant(
+        "accounting/_ledger.py",
+        "min(times * plan.failure, 1.0),",
+        "0.0,",
+        "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
+    ),
+    "failures of a model not in the budget": Mutant(
+        "accounting/_budget.py",
+        "limit = self.mu(total.failure)",
+        "limit = self.mu()",
+        "theory/test_spiked_bounds.py::"
+        "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
+    ),
     "noise of the papers charged as they claim": Mutant(
         "_statistics/components/spiked_projector.py",
-        "claimed = max(epsilon, gaussian_epsilon(mu, left))",
-        "claimed = epsilon",
+        "return tuple(mechanisms), max(epsilon, shown)",
+        "return tuple(mechanisms), epsilon",
         "theory/test_spiked_bounds.py::"
         "test_the_noise_of_the_papers_is_charged_by_the_theorem[1000-components]",
     ),

@@ -201,15 +201,18 @@ class ComponentMechanism:
         """
         if not self.spiked:
             mechanisms, remarks = releases.mechanisms(mu), releases.remarks()
+            failure = 0.0
         else:
             asked = epsilon
             mechanisms, epsilon = releases.plan(asked, delta)
             remarks = releases.remarks(asked, delta, epsilon)
+            failure = releases.failure(asked, delta)
         return PrivacyPlan(
             epsilon=epsilon,
             delta=delta,
             mechanisms=mechanisms,
             assumption=Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE,
             remarks=remarks,
+            failure=failure,
             **more,
         )

@@ -37,6 +37,8 @@ _FAILURE_SHARE = 0.1
 _USUAL_FAILURE = 1e-7
 # Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
 _ROUNDING = 2.0**-44
+# By how much its cost is rounded up, more than inverses of the curve are off.
+_ROUNDED_UP = 2.0**-40
 # What noise of the papers may cost; beyond, it hides nothing.
 _LARGEST_MU = 1e3
 
@@ -139,7 +141,7 @@ class SpikedReleases:
                 raise ValueError('calibration="paper" needs a finite epsilon')
             shapes = [(name, self._entries(name)[0]) for name in self._names]
             return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
-        failure = _FAILURE_SHARE * delta
+        failure = self.failure(epsilon, delta)
         if delta - failure < MIN_DELTA:
             raise ValueError(
                 f'delta={delta:g} is too small for mechanism="spiked", which keeps a '
@@ -150,18 +152,21 @@ class SpikedReleases:
             return self._plan_paper(epsilon, delta, failure)
         self._check_bound(failure)
         changes = self._charged(failure)
-        mu = gaussian_mu(epsilon, delta)
-        # Noise for what is left of delta; costs, and sensitivities, that count both.
-        raised = mu / gaussian_mu(epsilon, delta - failure)
+        # Noise for what the failures leave of delta.
+        mu = gaussian_mu(epsilon, delta - failure)
         costs = split_mu(mu, _SHARES if self.covariance else (1.0,))
         mechanisms = []
         for name, change, cost in zip(self._names, changes, costs, strict=True):
             shape, more = self._entries(name)
             mechanism = calibrate_gaussian(
-                name, raised * change, cost, shape, symmetric=True, **more
+                name, change, cost, shape, symmetric=True, **more
             )
             mechanisms.append(mechanism)
         return tuple(mechanisms), epsilon
+
+    def failure(self, epsilon: float, delta: float) -> float:
+        """Probability of rows and replacements beyond the bounds of a :meth:`plan`."""
+        return _FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
 
     def _check_bound(self, failure: float) -> None:
         """Refuse what the theorem says nothing of."""
@@ -186,16 +191,14 @@ class SpikedReleases:
         factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
         changes = self._charged(failure)
 
-        def mechanisms(raised: float) -> tuple:
-            parts = zip(self._names, changes, self._printed(), strict=True)
-            made = []
-            for name, change, printed in parts:
-                shape, more = self._entries(name)
-                noise = factor * printed
-                made.append(Gaussian(name, raised * change, noise, shape, True, **more))
-            return tuple(made)
-
-        mu = math.hypot(*(mechanism.mu for mechanism in mechanisms(1.0)))
+        mechanisms = []
+        for name, change, printed in zip(
+            self._names, changes, self._printed(), strict=True
+        ):
+            shape, more = self._entries(name)
+            noise = factor * printed
+            mechanisms.append(Gaussian(name, change, noise, shape, True, **more))
+        mu = math.hypot(*(mechanism.mu for mechanism in mechanisms))
         if not mu <= _LARGEST_MU:
             raise ValueError(
                 f'calibration="paper" hides nothing at epsilon={epsilon:g} and '
@@ -203,10 +206,8 @@ class SpikedReleases:
                 f"{_LARGEST_MU:g}-th of what one row may change; raise "
                 "sensitivity_constant or lower epsilon"
             )
-        left = delta - failure
-        claimed = max(epsilon, gaussian_epsilon(mu, left))
-        raised = gaussian_mu(claimed, delta) / gaussian_mu(claimed, left)
-        return mechanisms(raised), claimed
+        shown = gaussian_epsilon(mu, delta - failure) * (1.0 + _ROUNDED_UP)
+        return tuple(mechanisms), max(epsilon, shown)
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
         """Expected projection distance under the model, to first order."""
@@ -261,9 +262,8 @@ class SpikedReleases:
         if math.isfinite(epsilon):
             sentences += (
                 "The sensitivities are those of a theorem, for rows and replacements "
-                f"outside an event of probability {_FAILURE_SHARE * delta:g}, which "
-                "delta includes; where several such fits are composed, or delta is "
-                "taken smaller, that probability is to be added.",
+                f"outside an event of probability {self.failure(epsilon, delta):g}, "
+                "which delta includes and ledgers add up.",
             )
         if claimed > epsilon:
             sentences += (
