@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
+from .._tables.masks import refuse_masked
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 
@@ -190,6 +191,7 @@ def _as_float(radius) -> float | None:
 
 def _numbers(side) -> np.ndarray:
     """Return one side of the bounds as float64 numbers."""
+    refuse_masked(side, "bounds")
     try:
         side = np.asarray(side)
         if side.dtype.kind in "iufO":

@@ -8,12 +8,14 @@ import numbers
 import numpy as np
 from scipy import sparse
 
-# From these on, neighboring whole numbers are one and the same float.
-_LARGEST_ID = {np.dtype(np.float32): 2.0**24, np.dtype(np.float64): 2.0**53}
+from .masks import refuse_masked
+
 # The unit in which times and durations are compared.
 _UNIT = "[ns]"
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
+# Numbers that may stand for several whole ones.
+_INEXACT = (float, complex, np.inexact)
 
 
 def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
@@ -108,12 +110,6 @@ def as_array(column) -> np.ndarray:
     return np.asarray(column)
 
 
-def refuse_masked(values, name: str) -> None:
-    """Refuse arrays of numpy.ma in which anything is masked."""
-    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
-        raise ValueError(f"{name} has masked values: drop or fill such rows first")
-
-
 def check_exact(ids, name: str) -> None:
     """Refuse numbers that cannot be ids, or may stand for several at once.
 
@@ -131,16 +127,19 @@ def check_exact(ids, name: str) -> None:
             f"several {owners} may have become one; use integers or strings"
         )
     if ids.dtype == object:
-        scalars = (key for key in ids.flat if isinstance(key, (float, np.floating)))
+        scalars = (key for key in ids.flat if isinstance(key, _INEXACT))
         for key in scalars:
             _check_float(np.asarray(key), name, owners)
-    elif ids.dtype.kind == "f":
+    elif ids.dtype.kind in "fc":
         _check_float(ids, name, owners)
 
 
 def _check_float(ids: np.ndarray, name: str, owners: str) -> None:
-    largest = _LARGEST_ID.get(ids.dtype, 2.0**11 if ids.dtype == np.float16 else None)
-    if largest is not None and np.any(np.abs(ids) >= largest):
+    if ids.dtype.kind == "c":
+        raise ValueError(f"{name}: complex numbers cannot be ids; use integers or text")
+    # From here on, neighboring whole numbers are one and the same float.
+    largest = 2.0 ** (np.finfo(ids.dtype).nmant + 1)
+    if np.any(np.abs(ids) >= largest):
         raise ValueError(
             f"{name}: ids from {largest:g} on are not exact in {ids.dtype}, so that "
             f"several {owners} may have become one; use integers or strings, or pass "

@@ -19,6 +19,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
 from .._linalg import row_blocks, rows_per_block
+from .masks import refuse_masked
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
 
 _DTYPES = (np.float64, np.float32)
@@ -289,12 +290,6 @@ def check_scores(X, n_components: int) -> np.ndarray:
             f"got {X.shape}"
         )
     return X
-
-
-def refuse_masked(values, name: str) -> None:
-    """Refuse what lies under a mask, and would be taken for a value."""
-    if isinstance(values, np.ma.MaskedArray) and np.any(np.ma.getmaskarray(values)):
-        raise ValueError(f"{name} has masked values: drop or fill such rows first")
 
 
 def _form_checked(validate) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
-from .rows import Unread, dtypes_of, refuse_masked, shape_of
+from .masks import refuse_masked
+from .rows import Unread, dtypes_of, shape_of
 
 _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"

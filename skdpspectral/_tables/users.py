@@ -16,8 +16,8 @@ from .ids import (
     column_names,
     position_of,
     read_column,
-    refuse_masked,
 )
+from .masks import refuse_masked
 from .rows import check_features, form_of, shape_of, unread_rows
 
 

@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import ClassVar
 
 from .._base.sklearn_compat import Interval, StrOptions
+from .._tables.masks import refuse_masked
 from ..federation import Rounds, Server, SpectralTask, make_task
 from ..federation._rounds import kept_features, public_start
 from ._federated_estimator import FederatedEstimator
@@ -216,6 +217,7 @@ class SparseDPPCA(FederatedEstimator):
             if self.init != "private":
                 raise ValueError(f'init must be "private" or rows, got {self.init!r}')
             return None
+        refuse_masked(self.init, "init")
         return self.init
 
     def _rounds(self, server: Server) -> Rounds:

@@ -22,6 +22,7 @@ from .._base.sklearn_compat import (
 from .._linalg import linear_model as lrs
 from .._statistics.shared_directions import SharedReleases, release_directions
 from .._tables.id_index import IdIndex
+from .._tables.masks import refuse_masked
 from .._tables.rows import shape_of
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
@@ -472,7 +473,7 @@ class LRSRegressor(
         """Return public scales, or None where they would come from the data."""
         if isinstance(self.scale, (bool, np.bool_)):
             return np.ones(n_features) if self._is_private() or not self.scale else None
-        scale = _numbers(self.scale)
+        scale = _numbers(self.scale, "scale")
         if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
             raise ValueError(
                 f"scale must be a boolean, or hold a positive number for each of the "
@@ -485,7 +486,7 @@ class LRSRegressor(
         if isinstance(self.init, str):
             return None
         shape = (min(int(self.rank), n_features), n_features)
-        start = _numbers(self.init)
+        start = _numbers(self.init, "init")
         if start is None or start.shape != shape:
             raise ValueError(
                 f"init must be one of {sorted(_STARTS)}, or finite numbers of shape "
@@ -584,8 +585,9 @@ class LRSRegressor(
         return tags
 
 
-def _numbers(values) -> np.ndarray | None:
+def _numbers(values, name: str) -> np.ndarray | None:
     """Return finite float64 numbers, or None."""
+    refuse_masked(values, name)
     try:
         values = np.asarray(values)
         if values.dtype.kind not in "biufO":

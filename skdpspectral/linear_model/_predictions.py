@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._linalg import linear_model as lrs
 from .._tables.id_index import IdIndex
+from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
 from .._tables.users import UserTable, read_users
 from ..accounting import PrivacyLeakWarning
@@ -159,6 +160,7 @@ class PersonalPredictions:
         """
         predictions = self.predict(X, users=users)
         y = check_targets(self, y, len(predictions))
+        refuse_masked(sample_weight, "sample_weight")
         if sample_weight is not None and np.shape(sample_weight) != y.shape:
             raise ValueError("sample_weight must hold one number for each row of X")
         if self._was_private() and getattr(self, "_users_given", False):

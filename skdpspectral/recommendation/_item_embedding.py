@@ -20,6 +20,7 @@ from .._base.sklearn_compat import Interval, check_input_features, output_contai
 from .._linalg import recommendation as user_item
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
+from .._tables.masks import refuse_masked
 from .._tables.rows import Unread
 from .._tables.targets import unread_targets
 from ..accounting import calibrate_gaussian
@@ -355,6 +356,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             return np.zeros((n_items, 0))
         if self.items is None and table.n_items is None:
             raise ValueError("item_features need items=..., whose order they follow")
+        refuse_masked(self.item_features, "item_features")
         features = np.empty(0)
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             given = np.asarray(self.item_features)

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
@@ -51,7 +52,13 @@ def test_a_lookup_never_tells_which_kinds_of_ids_were_there(data, strings):
         model.predict(X[:1], users=["bob"])
 
 
+HUGE = np.longdouble(2) ** np.finfo(np.longdouble).nmant * 2
+
 BAD_IDS = {
+    "long doubles": (HUGE + np.arange(200), "not exact"),
+    "listed long doubles": (list(HUGE + np.arange(200)), "not exact"),
+    "complex": (np.arange(200) + 2.0**53 + 0j, "complex"),
+    "listed complex": ([complex(k) for k in range(200)], "complex"),
     "fractions": (np.arange(200) / 7, "not whole"),
     "half precision": (np.arange(200, dtype="f2"), "float16"),
     "masked": (np.ma.array(np.arange(200), mask=[1] + [0] * 199), "masked"),
@@ -157,3 +164,55 @@ def test_items_that_are_times_are_not_hashed_as_numbers(data):
     frame["item_id"] = np.datetime64("2020-01-01", "ns") + np.arange(200)
     with pytest.raises(TypeError, match="must be a string or a number"):
         DPItemEmbedding(items=7).fit(frame, y)
+
+
+def hidden(shape):
+    values = np.ones(shape)
+    mask = np.zeros(shape, bool)
+    values[(0,) * len(shape)], mask[(0,) * len(shape)] = 1e6, True
+    return np.ma.array(values, mask=mask)
+
+
+@pytest.mark.parametrize("estimator", [DPPCA(1), SparseDPPCA(1), LRSRegressor()])
+def test_masked_rows_in_a_list_are_no_values(data, estimator):
+    """numpy takes what their masks hide for values."""
+    X, y, users = data
+    masked = np.ma.array(X.copy(), mask=np.zeros(X.shape, bool))
+    masked.data[0, 0], masked.mask[0, 0] = 1e6, True
+    more = {"users": users} if isinstance(estimator, LRSRegressor) else {}
+    with pytest.raises(ValueError, match="X has masked values"):
+        clone(estimator).fit(list(masked), y, **more)
+
+
+MASKED_PARAMETERS = {
+    "scale": LRSRegressor(scale=hidden((3,))),
+    "init": LRSRegressor(rank=1, init=hidden((1, 3))),
+    "bounds": DPPCA(1, bounds=(-hidden((3,)), 1)),
+    "signal_variance": DPPCA(
+        1, mechanism="spiked", signal_variance=hidden((1,)), noise_variance=1.0
+    ),
+    "init of rows": SparseDPPCA(1, init=hidden((1, 3))),
+}
+
+
+@pytest.mark.parametrize("name", MASKED_PARAMETERS)
+def test_masked_parameters_are_refused(data, name):
+    X, y, users = data
+    estimator, accountant = clone(MASKED_PARAMETERS[name]), PrivacyAccountant()
+    estimator.set_params(accountant=accountant)
+    more = {"users": users} if isinstance(estimator, LRSRegressor) else {}
+    with pytest.raises(ValueError, match=f"{name.split()[0]} has masked values"):
+        estimator.fit(X, y, **more)
+    assert len(accountant.ledger) == 0
+
+
+def test_masked_features_and_weights_are_refused(data):
+    X, y, users = data
+    table = np.column_stack([users, users % 5])
+    with pytest.raises(ValueError, match="item_features has masked values"):
+        DPItemEmbedding(
+            user_feature=0, item_feature=1, items=range(5), item_features=hidden((5, 2))
+        ).fit(table, y)
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    with pytest.raises(ValueError, match="sample_weight has masked values"):
+        model.score(X, y, sample_weight=hidden((200,)), users=users)

@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from ..._tables.masks import refuse_masked
+
 # Variances whose ratios and products float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 
@@ -122,6 +124,7 @@ def _check_use(pca) -> None:
 
 def _numbers(name: str, value, size: int | None) -> np.ndarray:
     """Return one number or `size` numbers as float64, or an error that names them."""
+    refuse_masked(value, name)
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "iufO" or isinstance(value, (bool, np.bool_)):
