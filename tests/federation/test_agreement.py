@@ -220,9 +220,9 @@ def test_bad_registrations(given):
 def test_rows_and_cost_do_not_make_the_noise_of_a_model():
     """Two budgets of one mu: what is beyond the bounds is a share of their deltas."""
     task, plans = make_task(**MODEL), []
-    mu = gaussian_mu(0.5, 1e-6)
+    mu = gaussian_mu(0.5, 0.9e-6)
     for delta in (1e-6, 1e-9):
-        epsilon = gaussian_epsilon(mu, delta)
+        epsilon = gaussian_epsilon(mu, 0.9 * delta)
         plans.append(task.plan(N_MODEL_ROWS, epsilon, delta, "x", False))
     assert plans[0].mu == pytest.approx(plans[1].mu, rel=1e-5)
     assert plans[1]["projector"].noise_std > 1.2 * plans[0]["projector"].noise_std
