@@ -223,10 +223,10 @@ def _smallest_bound(excess, log_most: float) -> float:
     if excess(log_most) > 0.0:
         return math.inf
     low = log_most
-    while excess(low) <= 0.0 and low > _LOG_SMALLEST:
+    while excess(low) <= 0.0:
         log_most, low = low, low - 2.0
-    if low <= _LOG_SMALLEST:
-        return math.exp(low)
+        if low <= _LOG_SMALLEST:
+            return math.exp(log_most)
     root = brentq(excess, low, log_most, xtol=_TOLERANCE)
     while excess(root) > 0.0:
         root += _TOLERANCE

@@ -193,6 +193,14 @@ def test_bounds_have_no_units_and_fall_with_rows_and_failure():
         spiked_projector_sensitivity([1.0], 1.0, 0, 9, 1e-7)
 
 
+@pytest.mark.parametrize("root", [-3.7, -1.0, -598.5, -600.5, -2000.0])
+def test_what_the_search_for_a_bound_ends_with_is_one(root):
+    found = _spiked_sensitivity._smallest_bound(lambda log: root - log, 1.0)
+    assert root - math.log(found) <= 1e-12
+    assert math.log(found) < root + 2.0 or root < -598.0
+    assert _spiked_sensitivity._smallest_bound(lambda log: 1.1 - log, 1.0) == math.inf
+
+
 # -- what rests on it ------------------------------------------------------------------
 
 FALSE_TO_FIRST_ORDER = [
