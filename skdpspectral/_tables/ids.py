@@ -148,8 +148,8 @@ def _check_float(ids: np.ndarray, name: str, owners: str) -> None:
     # NaN is no id either, but a missing one, of which others tell.
     if np.any((ids != np.trunc(ids)) & (ids == ids)):
         raise ValueError(
-            f"{name}: numbers that are not whole cannot be ids. If columns were moved "
-            "or scaled before, name the column of ids: keep names by "
+            f"{name}: numbers that are not whole, as NaN, cannot be ids. If columns "
+            "were moved or scaled before, name the column of ids: keep names by "
             'set_output(transform="pandas"), and leave that column as it is'
         )
 

@@ -8,6 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
+import ledger_tools
 import pytest
 from ledger_tools import (
     DELTA,
@@ -42,7 +43,8 @@ def other_process(tmp_path_factory):
     """Give a process that charges five times when it is told to, and its ledger."""
     path = tmp_path_factory.mktemp("ledger") / "ledger.db"
     accountant = PrivacyAccountant(path=path)
-    folders = [str(Path(skdpspectral.__file__).parents[1]), str(Path(__file__).parent)]
+    tools = Path(ledger_tools.__file__).parent
+    folders = [str(Path(skdpspectral.__file__).parents[1]), str(tools)]
     process = subprocess.Popen(
         [sys.executable, "-c", CHARGE_WHEN_TOLD, str(path)],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
