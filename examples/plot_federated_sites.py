@@ -46,7 +46,8 @@ with PrivacyAccountant() as accountant:
         found[center] = subspace_distance(pca.components_, truth)
         print(f"center={center!r}: distance to the true direction {found[center]:.3f}")
 print(accountant)
-print(accountant.ledger[["estimator", "block", "epsilon", "mu"]].to_string(index=False))
+for entry in accountant.ledger:
+    print(f"{entry.estimator} {entry.block:6} {entry.epsilon:g} mu={entry.mu:.4f}")
 
 # %%
 # Who counts how much

@@ -53,7 +53,8 @@ with PrivacyAccountant(epsilon=2.0, delta=1e-6) as accountant:
     model = make_pipeline(embedding, LRSRegressor(sparsity=2, user_feature=0))
     model.fit(X, y)
 print(accountant)
-print(accountant.ledger[["estimator", "epsilon", "unit"]])
+for entry in accountant.ledger:
+    print(entry.estimator, entry.epsilon, entry.unit)
 
 # %%
 # What may be published

@@ -116,9 +116,9 @@ for label, value in NOT_A_STRING.items():
 for label, value in COUNTS.items():
     CASES.append(
         bad(
-            f"repeats: {label}",
-            lambda s, v=value: s.accountant.check(PLAN, v),
-            "repeats",
+            f"n_fits: {label}",
+            lambda s, v=value: s.accountant.check(PLAN, n_fits=v),
+            "n_fits",
             "positive integer",
         )
     )

@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
@@ -31,7 +32,7 @@ ESTIMATORS = [
     DPPCA(1, epsilon=None),
     DPPCA(1, epsilon=1e-3, delta=1e-12),
     DPPCA(1, accountant=PrivacyAccountant()),
-    DPPCA(1, accountant=PrivacyAccountant(1e6, 1e-6), allow_seeded=True),
+    DPPCA(1, accountant=PrivacyAccountant(1e6, 1e-6, allow_seeded=True)),
     DPPCA("auto"),
     DPPCA(1, mechanism="two-stage"),
     DPPCA(1, mechanism="auto"),
@@ -176,3 +177,39 @@ def test_checks_inside_a_with_block(estimator):
     assert len(accountant.ledger) > 10
     if os.environ.get("SCIPY_ARRAY_API") == "1":  # see conftest.py
         assert [r for r in results if r["status"] != "passed"] == []
+
+
+def a_table(estimator):
+    """Rows that any estimator fits, and the same with other values."""
+    rng = np.random.default_rng(0)
+    ids = np.arange(80) % 4
+    X = np.column_stack([ids, rng.standard_normal((80, 3)), ids])
+    other = X.copy()
+    other[:, 1:-1] = np.nan
+    if isinstance(estimator, DPItemEmbedding):
+        X[:, 1] = np.arange(80) % 5
+        # Without privacy and a catalog the items are those of the data.
+        other = other if estimator.epsilon is not None else X
+    return X, rng.standard_normal(80), other
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
+@pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
+def test_a_fit_is_charged_with_the_plan_that_was_made_for_its_rows(estimator):
+    X, y, other = a_table(estimator)
+    accountant = PrivacyAccountant()
+    model = clone(estimator).set_params(accountant=accountant)
+    before = dict(vars(model))
+    plan = model.plan_for(X)
+    assert plan == model.plan_for(other)
+    promised = accountant.check(model, X)
+    assert vars(model) == before
+    assert accountant.ledger == ()
+    model.fit(X, y)
+    assert model.privacy_ == plan
+    assert accountant.spent().epsilon == pytest.approx(promised.epsilon, rel=1e-12)
+    with pytest.raises(ValueError, match=r"X\b"):
+        model.plan_for(3)

@@ -214,11 +214,11 @@ def judge(folder, report: Report) -> None:
             continue
         try:
             accountant = PrivacyAccountant(path=path)
-            table = accountant.ledger
+            entries = [entry._asdict() for entry in accountant.ledger]
         except LedgerError as error:
             report.faults.append(f"a ledger is lost: {error}")
             continue
-        ledgers[path] = table if isinstance(table, list) else table.to_dict("records")
+        ledgers[path] = entries
         if accountant.epsilon is not None:
             budgets[path] = FITS_A_BUDGET
     records = SideLog(str(Path(folder) / "log")).records()

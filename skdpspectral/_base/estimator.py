@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from .._release.release import Release
-from .._tables.rows import shape_of
+from .._tables.rows import table_shape
 from ..accounting import (
     MIN_DELTA,
     PrivacyAccountant,
@@ -47,7 +47,8 @@ _UNREADABLE = (
 class PrivateEstimator(BaseEstimator):
     """Base of every estimator whose fit spends a privacy budget.
 
-    A subclass offers ``privacy_plan`` from public arguments alone, and a ``fit`` in
+    A subclass offers ``privacy_plan`` from public arguments alone, ``plan_for`` from
+    the public shape of rows, and a ``fit`` in
     this order: parameters and the form of the data (shape, types, names), then
     :meth:`_start_release`, which charges the plan and only then reads values.
     """
@@ -61,7 +62,6 @@ class PrivateEstimator(BaseEstimator):
         "epsilon": [Interval(Real, 0, None, closed="right"), None],
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "accountant": [PrivacyAccountant, None],
-        "allow_seeded": ["boolean"],
         "noise_seed": ["random_state"],
     }
 
@@ -100,9 +100,25 @@ class PrivateEstimator(BaseEstimator):
         tags.non_deterministic = self._is_private() and self.noise_seed is None
         return tags
 
-    def _plan_of(self, X) -> PrivacyPlan:
-        """Plan a fit of X, of which nothing but the public shape is used."""
-        return self.privacy_plan(*shape_of(X))
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, of which nothing but the public shape is used.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with; ``privacy_plan`` of the shape.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or does not fit the shape.
+        """
+        return self.privacy_plan(*table_shape(X))
 
     def _budget(self) -> tuple[float, float]:
         """Return (epsilon, mu); both infinite where privacy is opted out."""
@@ -128,12 +144,7 @@ class PrivateEstimator(BaseEstimator):
         """
         self._warn_beforehand(n_public, self.delta, levels)
         self._warn_of_weaker(plan, self.epsilon, levels)
-        release = kind(
-            plan,
-            self._governing_accountant(),
-            self.noise_seed,
-            allow_seeded=self.allow_seeded,
-        )
+        release = kind(plan, self._governing_accountant(), self.noise_seed)
         return release, *(table.read() for table in unread)
 
     def _warn_beforehand(

@@ -64,12 +64,12 @@ def noise_generator(noise_seed=None) -> np.random.Generator:
     return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
 
 
-def charge(plan: PrivacyPlan, accountant, noise_seed, allow_seeded: bool) -> None:
+def charge(plan: PrivacyPlan, accountant, noise_seed) -> None:
     """Charge a plan, before anything else is done."""
     if plan.seeded != (noise_seed is not None):
         raise ValueError("the plan must say whether its noise is seeded")
     if accountant is not None:
-        accountant.charge(plan, allow_seeded=allow_seeded)
+        accountant.charge(plan)
 
 
 # Of this process alone: a forked child gets another one, whatever its number.
@@ -137,8 +137,6 @@ class Release(NoiseOwner):
         Ledger that is charged with the whole plan, before anything else.
     noise_seed : None, int or RandomState, default=None
         Source of noise; it must agree with ``plan.seeded``.
-    allow_seeded : bool, default=False
-        Passed on to the accountant.
 
     Raises
     ------
@@ -151,10 +149,8 @@ class Release(NoiseOwner):
         plan: PrivacyPlan,
         accountant: PrivacyAccountant | None = None,
         noise_seed=None,
-        *,
-        allow_seeded: bool = False,
     ):
-        charge(plan, accountant, noise_seed, allow_seeded)
+        charge(plan, accountant, noise_seed)
         self.plan = plan
         super().__init__()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}

@@ -44,7 +44,7 @@ class StreamRelease(NoiseOwner):
     plan : PrivacyPlan
         Its one mechanism is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
         or :class:`~skdpspectral.mechanisms.Exact`.
-    accountant, noise_seed, allow_seeded
+    accountant, noise_seed
         As for :class:`~skdpspectral._release.release.Release`.
     factorization : Factorization
         The matrix that shapes the noise: `column_norm`, `max_steps`, `filter`, and
@@ -63,11 +63,10 @@ class StreamRelease(NoiseOwner):
         noise_seed=None,
         *,
         factorization,
-        allow_seeded: bool = False,
     ):
         (self._mechanism,) = plan.mechanisms
         check_shaping(self._mechanism, factorization)
-        charge(plan, accountant, noise_seed, allow_seeded)
+        charge(plan, accountant, noise_seed)
         super().__init__()
         self.plan = plan
         self.position = 0

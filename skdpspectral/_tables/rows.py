@@ -170,6 +170,17 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
     return _check_form(shape_of(X), complex if is_complex else float)
 
 
+def table_shape(X) -> tuple[int, int]:
+    """Return the shape of a table, of which nothing else is looked at.
+
+    Raises
+    ------
+    ValueError
+        Naming X, if it is no table or is empty.
+    """
+    return _check_form(shape_of(X))
+
+
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
     """Check a shape as scikit-learn checks that of an array."""
     stand_in = np.broadcast_to(np.zeros((), kind), shape)

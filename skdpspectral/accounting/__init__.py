@@ -3,6 +3,7 @@
 from ._accountant import PrivacyAccountant
 from ._ambient import ambient_accountant, default_accountant, without_accountant
 from ._composition import compose_mu, parallel_mu, relation_factor, split_mu
+from ._entries import LedgerEntry
 from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
 from ._gaussian import (
     MIN_DELTA,
@@ -11,10 +12,11 @@ from ._gaussian import (
     gaussian_epsilon,
     gaussian_mu,
 )
-from ._reports import Spent
+from ._summary import Spent
 
 __all__ = [
     "MIN_DELTA",
+    "LedgerEntry",
     "LedgerError",
     "PrivacyAccountant",
     "PrivacyBudgetError",

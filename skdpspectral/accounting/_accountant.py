@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..mechanisms import PrivacyPlan, Unit, check_count, shown
+from ..mechanisms import ParallelPlan, PrivacyPlan, Unit, check_count, shown
 from ._ambient import close_block, open_block
-from ._arguments import check_budget, check_division, check_plans, check_relation
-from ._budget import Budget
-from ._errors import LedgerError
+from ._arguments import (
+    check_budget,
+    check_division,
+    check_flag,
+    check_plans,
+    check_relation,
+)
 from ._ledger import Ledger, Transaction, conversion_factor
-from ._ledger_file import TemporaryFolder, create
+from ._ledger_file import TemporaryFolder
 from ._parts import Part, asserted_block, checked_blocks, whole
-from ._reports import LedgerReports, Spent
+from ._planned_fits import PlannedFit, planned_fits
+from ._reports import LedgerReports
 from ._streams import advance_stream, open_stream, stream_position
+from ._summary import Spent
+from ._terms import agreed_budget, create_ledger
 
 
 class PrivacyAccountant(LedgerReports):
@@ -41,11 +48,11 @@ class PrivacyAccountant(LedgerReports):
     neighbors : str or None, default=None
         Relation that totals are stated for: "replace-one", "add-remove-one" or
         "zero-out-one"; given together with `unit`.
-
-    Attributes
-    ----------
-    ledger : DataFrame or list of dict
-        One row an entry, oldest first; a list where pandas is not installed.
+    allow_seeded : bool, default=False
+        Whether this handle lets fits with a `noise_seed` into a budget, at face
+        value; for tests and figures. The ledger says that they were seeded, and
+        :meth:`spent` is infinite. Copies, pickles and :meth:`named` handles allow
+        the same; another handle of the same file says so itself.
 
     Raises
     ------
@@ -90,41 +97,30 @@ class PrivacyAccountant(LedgerReports):
     """
 
     def __init__(
-        self, epsilon=None, delta=None, *, path=None, unit=None, neighbors=None
+        self,
+        epsilon=None,
+        delta=None,
+        *,
+        path=None,
+        unit=None,
+        neighbors=None,
+        allow_seeded=False,
     ):
         budget = check_budget(epsilon, delta)
         relation = check_relation(unit, neighbors)
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
+        self._allow_seeded = check_flag("allow_seeded", allow_seeded)
         self._keeper = None if path is not None else TemporaryFolder()
         file = Path(self._keeper.name) / "ledger.db" if path is None else Path(path)
         self._path = str(file.absolute())
         if not file.exists():
-            _create(file, budget, relation)
+            create_ledger(file, budget, relation)
         meta = Ledger(self._path).meta()
         self._id = meta["ledger_id"]
-        self._budget = None
-        if meta["epsilon"] is not None:
-            self._budget = Budget(meta["epsilon"], meta["delta"])
-        self._check_agreement(meta, budget, relation)
+        self._budget = agreed_budget(self._path, meta, budget, relation)
         self._label = None
         self._division: tuple[str, Unit] | None = None
-
-    def _check_agreement(self, meta, budget, relation) -> None:
-        """Refuse to reopen a ledger under another budget or relation."""
-        if budget is not None and budget != self._budget:
-            found = self._budget or "none"
-            raise LedgerError(
-                f"the ledger {self._path} has the budget {found}, not {budget}; open "
-                "it without a budget, or start another ledger"
-            )
-        found = (meta["unit"], meta["neighbors"])
-        if relation is not None and tuple(map(str, relation)) != found:
-            raise LedgerError(
-                f"the ledger {self._path} is kept per unit={found[0]}, "
-                f"neighbors={found[1]}, not per unit={relation[0]}, "
-                f"neighbors={relation[1]}; start another ledger for these"
-            )
 
     # -- identity: every copy is the same ledger ------------------------------
 
@@ -169,6 +165,11 @@ class PrivacyAccountant(LedgerReports):
     def path(self) -> str:
         """File of the ledger."""
         return self._path
+
+    @property
+    def allow_seeded(self) -> bool:
+        """Whether this handle lets fits with a seed into a budget."""
+        return self._allow_seeded
 
     def named(
         self,
@@ -237,7 +238,7 @@ class PrivacyAccountant(LedgerReports):
 
     # -- spending --------------------------------------------------------------
 
-    def charge(self, plan: PrivacyPlan, *, allow_seeded: bool = False) -> None:
+    def charge(self, plan: PrivacyPlan) -> None:
         """Enter a plan, or refuse it; to be called before any data are read.
 
         Once this returns, the entry is on the disk.
@@ -246,22 +247,19 @@ class PrivacyAccountant(LedgerReports):
         ----------
         plan : PrivacyPlan
             What will be released.
-        allow_seeded : bool, default=False
-            Whether a budget accepts noise from a seed, at its face value.
 
         Raises
         ------
         PrivacyBudgetError
-            If the plan does not fit the budget.
+            If the plan does not fit the budget, or its noise comes from a seed and
+            this handle has a budget and not ``allow_seeded=True``.
         LedgerError
             If the ledger cannot be used, or does not state the plan's relation.
         """
         (plan,) = check_plans([plan])
-        self._enter(plan.estimator, [(self._own_part(), plan)], allow_seeded)
+        self._enter(plan.estimator, [(self._own_part(), plan)])
 
-    def _charge_disjoint(
-        self, name: str, plans: Mapping[str, PrivacyPlan], allow_seeded: bool = False
-    ) -> None:
+    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
         """Enter the plans of blocks of rows at once, all or none.
 
         For estimators that have seen themselves that no row lies in two blocks; the
@@ -273,20 +271,16 @@ class PrivacyAccountant(LedgerReports):
             What asks, for error messages.
         plans : mapping of str to PrivacyPlan
             The plan of each block.
-        allow_seeded : bool, default=False
-            As for :meth:`charge`.
         """
         parts = checked_blocks(plans)
         entries = [(parts[block], plan) for block, plan in plans.items()]
-        self._enter(name, entries, allow_seeded)
+        self._enter(name, entries)
 
-    def _enter(
-        self, name: str, entries: Sequence[tuple[Part, PrivacyPlan]], allow_seeded: bool
-    ) -> None:
+    def _enter(self, name: str, entries: Sequence[tuple[Part, PrivacyPlan]]) -> None:
         for _, plan in entries:
             check_plans(plan)
             if self._budget is not None:
-                self._budget.refuse_unlimited(plan, allow_seeded)
+                self._budget.refuse_unlimited(plan, self._allow_seeded)
         with self._ledger().transaction() as transaction:
             before = transaction.total()
             for part, plan in entries:
@@ -295,52 +289,74 @@ class PrivacyAccountant(LedgerReports):
                 # An error here rolls the transaction back.
                 self._budget.refuse_excess(name, before, transaction.total())
 
-    def check(
-        self,
-        plan: PrivacyPlan | Iterable[PrivacyPlan],
-        repeats: int = 1,
-        *,
-        allow_seeded: bool = False,
-    ) -> Spent:
-        """Say whether so many fits of a plan are affordable; charge nothing.
+    def check(self, what, X=None, n_fits: int = 1, *, groups=None) -> Spent:
+        """Say whether so many fits are affordable; fit nothing, charge nothing.
 
         A search over parameters turns errors of single fits into missing scores:
         ask before it starts.
 
         Parameters
         ----------
-        plan : PrivacyPlan or iterable of PrivacyPlan
-            What one fit releases; several plans are asked for together.
-        repeats : int, default=1
-            Number of fits of every plan. A
-            :class:`~sklearn.model_selection.GridSearchCV` fits each candidate once
-            a fold, and the best once more.
-        allow_seeded : bool, default=False
-            As for :meth:`charge`.
+        what : estimator, PrivacyPlan or iterable of PrivacyPlan
+            What is fitted: a private estimator, or a ``Pipeline``, ``FeatureUnion``,
+            ``GridSearchCV`` or ``RandomizedSearchCV`` of some, whose candidates are
+            planned once a fold, the dearest once more for ``refit``. Or plans, which
+            are asked for together.
+        X : array-like or dataframe, default=None
+            Rows of the fits, of which the shape is used (and who the clients are).
+            None with plans, which know it.
+        n_fits : int, default=1
+            Number of times that all of it is fitted, as once a fold by
+            :func:`~sklearn.model_selection.cross_val_score`.
+        groups : array-like or None, default=None
+            For the splitter of a search that counts its folds by groups.
 
         Returns
         -------
         Spent
-            What the ledger would stand at afterwards.
+            What the ledger would stand at afterwards. Steps that have an accountant
+            of another ledger are left out.
 
         Raises
         ------
         PrivacyBudgetError
             If the budget does not suffice.
+        ValueError, TypeError
+            If it is not known beforehand what is fitted, as behind a step that
+            chooses its number of columns by the data; the error says what to do.
         """
-        repeats = check_count("repeats", repeats)
-        plans = check_plans(plan)
+        n_fits = check_count("n_fits", n_fits)
+        fits = planned_fits(what, X, groups)
+        fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
         if self._budget is not None:
-            for entry in plans:
-                self._budget.refuse_unlimited(entry, allow_seeded)
+            for fit in fits:
+                allowed = self._handle_of(fit)._allow_seeded
+                self._budget.refuse_unlimited(fit.plan, allowed)
         with self._ledger().transaction(keep=False) as transaction:
             before = transaction.total()
-            for entry in plans:
-                self._append(transaction, entry, self._own_part(), repeats)
-            if self._budget is not None:
-                fits = f"{repeats * len(plans)} fits of {plans[0].estimator}"
-                self._budget.refuse_excess(fits, before, transaction.total())
+            for fit in fits:
+                self._handle_of(fit)._append_fits(
+                    transaction, fit.plan, fit.times * n_fits
+                )
+            if self._budget is not None and fits:
+                count = n_fits * sum(fit.times for fit in fits)
+                names = dict.fromkeys(fit.plan.estimator for fit in fits)
+                asked = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
+                self._budget.refuse_excess(asked, before, transaction.total())
             return self._standing(transaction)
+
+    def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:
+        """Enter several fits of a plan, as estimators do."""
+        parts = [(self._own_part(), plan)]
+        if isinstance(plan, ParallelPlan):
+            own = checked_blocks(name for name, _ in plan.blocks)
+            parts = [(own[name], block) for name, block in plan.blocks]
+        for part, block in parts:
+            self._append(transaction, block, part, n)
+
+    def _handle_of(self, fit: PlannedFit) -> PrivacyAccountant:
+        """Return the handle that a fit is charged to."""
+        return self if fit.accountant is None else fit.accountant
 
     def open_stream(self) -> str:
         """Enter a stream, and return the id that it advances by."""
@@ -385,12 +401,3 @@ class PrivacyAccountant(LedgerReports):
         factor = conversion_factor(plan, relation)
         part.check_unit(relation[0])
         transaction.append(plan, factor, part, self._label, times)
-
-
-def _create(file: Path, budget: Budget | None, relation) -> None:
-    if not file.parent.is_dir():
-        raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
-    unit, neighbors = map(str, relation) if relation else (None, None)
-    epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
-    meta = {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbors": neighbors}
-    create(file, meta)

@@ -16,7 +16,8 @@ otherwise the fit is refused. The rules, in this order:
 4. a block of this context that a fork has inherited;
 5. a block in which this context was copied and that has ended since (what began inside
    is charged to it), and the open blocks of other contexts: the innermost, if all are
-   of one ledger, or if one flow of control has opened them; otherwise an error;
+   of one ledger, or if one flow of control has opened them; otherwise an error. Of
+   handles of one ledger that several flows have opened, one that lets no seeds in;
 6. the same for blocks of other contexts that a fork has inherited.
 """
 
@@ -138,6 +139,10 @@ def _block_elsewhere(ours: bool) -> _Block | None:
             "one none: give the estimator its accountant as a parameter, or run it in "
             "a copy of the right context (contextvars.copy_context)"
         )
+    if len(flows) > 1:
+        # What is charged to a guess of a handle may not be let in by one.
+        strict = [block for block in candidates if not block.handle.allow_seeded]
+        candidates = strict or candidates
     return candidates[-1] if candidates else None
 
 

@@ -36,6 +36,13 @@ def check_budget(epsilon, delta) -> Budget | None:
     return Budget(epsilon, delta)
 
 
+def check_flag(name: str, value) -> bool:
+    """Return a flag; nothing that merely counts as true may open a budget."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return value
+
+
 def check_relation(unit, neighbors) -> tuple[Unit, Neighbors] | None:
     """Return a relation, or None where the first entry fixes it."""
     if (unit is None) != (neighbors is None):

@@ -35,9 +35,10 @@ class Budget:
         """Return the limit of costs beside a probability that they do not hold."""
         return allowed_mu(self.epsilon, self.delta, failure)
 
-    def remaining(self, spent: Total) -> float:
-        """Return the epsilon that one more release may ask for."""
-        left = math.sqrt(max(self.mu(spent.failure) ** 2 - spent.mu**2, 0.0))
+    def remaining(self, spent: Total, n_fits: int = 1) -> float:
+        """Return the epsilon that each of so many more releases may ask for."""
+        left = max(self.mu(spent.failure) ** 2 - spent.mu**2, 0.0)
+        left = math.sqrt(left / n_fits)
         return gaussian_epsilon(left, self.delta)
 
     def refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
@@ -52,8 +53,9 @@ class Budget:
         if plan.seeded and not allow_seeded:
             raise PrivacyBudgetError(
                 f"{plan.estimator} draws its noise from noise_seed, which protects "
-                "nothing and counts as an infinite spend; leave noise_seed=None, or "
-                "set allow_seeded=True where the results are never published",
+                "nothing and counts as an infinite spend; leave noise_seed=None, or, "
+                "where the results are never published, open the ledger by "
+                "PrivacyAccountant(..., allow_seeded=True)",
                 math.inf,
                 self.epsilon,
             )

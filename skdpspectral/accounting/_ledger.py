@@ -107,9 +107,7 @@ class Ledger:
     def entries(self) -> list[dict]:
         """Return all entries, oldest first."""
         with self._connect() as connection:
-            rows = connection.execute("SELECT * FROM entries ORDER BY id")
-            names = [column[0] for column in rows.description]
-            return [dict(zip(names, row, strict=True)) for row in rows]
+            return _all_entries(connection)
 
     def back_up(self, path: Path) -> None:
         """Copy the ledger to a new file, as it stands."""
@@ -192,6 +190,12 @@ def _keep_for_ever(database: sqlite3.Connection) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
 
+def _all_entries(connection: _Connection) -> list[dict]:
+    rows = connection.execute("SELECT * FROM entries ORDER BY id")
+    names = [column[0] for column in rows.description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
 class Transaction:
     """What may be done while the ledger is locked."""
 
@@ -230,6 +234,10 @@ class Transaction:
         if largest == math.inf:
             return math.inf
         return math.sqrt(self._connection.execute(_TOTAL).fetchone()[0])
+
+    def entries(self) -> list[dict]:
+        """Return all entries, oldest first."""
+        return _all_entries(self._connection)
 
     def smallest_delta(self) -> float | None:
         """Return the smallest delta of the entries; None if there is none."""

@@ -40,7 +40,6 @@ _COLUMNS = {
     "seeded": "INTEGER NOT NULL",
     "plan": "TEXT NOT NULL",
 }
-ENTRY_COLUMNS = tuple(_COLUMNS)
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});

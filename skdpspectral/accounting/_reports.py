@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from ..mechanisms import Unit
+from ..mechanisms import check_count
 from ._arguments import DEFAULT_DELTA
 from ._budget import Budget
 from ._composition import Total
+from ._entries import LedgerEntry, read_entry
 from ._ledger import Ledger, Transaction
-from ._ledger_file import ENTRY_COLUMNS
-from ._parts import division_of
-
-_CLAIMS = {
-    Unit.ROW: "the user's word that these divisions of the rows are disjoint",
-    Unit.USER: "somebody's word that no person is in two blocks of these divisions",
-}
-
+from ._summary import Spent, Summary, as_html
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
-
-
-class Spent(NamedTuple):
-    """A privacy cost: the smallest epsilon at this delta."""
-
-    epsilon: float
-    delta: float
 
 
 class LedgerReports:
@@ -73,19 +59,40 @@ class LedgerReports:
         with self._ledger().transaction() as transaction:
             return self._standing(transaction, delta)
 
-    def remaining(self) -> Spent:
-        """Return what one more fit may ask for at the budget's delta.
+    def remaining(self, k: int = 1) -> Spent:
+        """Return what each of `k` further equal fits may ask for.
+
+        What is left is split by ``mu**2``, as fits compose: each of `k` fits gets
+        about ``1 / sqrt(k)`` of it, which is more than one `k`-th.
+
+        Parameters
+        ----------
+        k : int, default=1
+            Number of fits, at least 1.
 
         Returns
         -------
         Spent
-            Named tuple (epsilon, delta); infinite without a budget. Seeded fits
-            that were let in count at face value.
+            Named tuple (epsilon, delta) at the budget's delta, for fits of the
+            ledger's unit and relation that concern all of its rows; infinite without
+            a budget. Seeded fits that were let in count at face value.
+
+        Raises
+        ------
+        ValueError
+            If `k` is no positive integer.
+
+        Examples
+        --------
+        >>> from skdpspectral import PrivacyAccountant
+        >>> round(PrivacyAccountant(epsilon=2.0, delta=1e-6).remaining(10).epsilon, 3)
+        0.577
         """
-        with self._ledger().transaction() as transaction:
+        k = check_count("k", k)
+        with self._ledger().transaction(keep=False) as transaction:
             if self._budget is None:
                 return Spent(math.inf, self._standing(transaction).delta)
-            left = self._budget.remaining(transaction.total())
+            left = self._budget.remaining(transaction.total(), k)
         return Spent(left, self._budget.delta)
 
     def privacy_curve(self, epsilons) -> np.ndarray:
@@ -111,41 +118,37 @@ class LedgerReports:
         return np.array(deltas).reshape(epsilons.shape)
 
     @property
-    def ledger(self):
-        """All entries, oldest first: a DataFrame, or a list without pandas."""
-        entries = self._ledger().entries()
-        try:
-            import pandas as pd
-        except ImportError:
-            return entries
-        return pd.DataFrame(entries, columns=list(ENTRY_COLUMNS))
+    def ledger(self) -> tuple[LedgerEntry, ...]:
+        """All entries, oldest first, of one type whatever is installed.
+
+        Each is a named tuple with its time in UTC, so that
+        ``pandas.DataFrame(accountant.ledger)`` is a table of them.
+        """
+        return tuple(map(read_entry, self._ledger().entries()))
+
+    def _summary(self) -> Summary:
+        """Return totals and entries of one moment."""
+        with self._ledger().transaction(keep=False) as transaction:
+            remaining = None
+            if self._budget is not None:
+                left = self._budget.remaining(transaction.total())
+                remaining = Spent(left, self._budget.delta)
+            return Summary(
+                relation=transaction.relation(),
+                spent=self._standing(transaction),
+                budget=self._budget,
+                remaining=remaining,
+                entries=tuple(map(read_entry, transaction.entries())),
+            )
 
     def __str__(self):
-        meta, spent = self._ledger().meta(), self.spent()
-        entries = self._ledger().entries()
-        unit = f" per {meta['unit']}, {meta['neighbors']}" if meta["unit"] else ""
-        count = "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
-        total = f"epsilon={spent.epsilon:.6g} at delta={spent.delta:g}{unit}"
-        return " ".join([f"{count}: {total}.", *_conditions(entries)])
+        return str(self._summary())
+
+    def _repr_html_(self):
+        return as_html(self._summary())
 
 
 def _secret_total(transaction: Transaction) -> Total:
     """Return the total, in which noise from a seed costs without limit."""
     total = transaction.total()
     return total._replace(mu=math.inf) if transaction.any_seeded() else total
-
-
-def _conditions(entries: list[dict]) -> list[str]:
-    """Sentences about what a total rests on."""
-    sentences = []
-    asserted = {division_of(e["partition"]) for e in entries if e["asserted"]}
-    for unit, claim in _CLAIMS.items():
-        names = sorted(name for divided, name in asserted if divided is unit)
-        if names:
-            sentences.append(f"This rests on {claim}: {', '.join(names)}.")
-    models = sorted({e["assumption"] for e in entries} - {"none"})
-    if models:
-        sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")
-    if any(e["failure"] for e in entries):
-        sentences.append("Its delta includes that their bounds fail.")
-    return sentences

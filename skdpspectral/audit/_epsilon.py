@@ -139,7 +139,7 @@ def _exact_releases(estimator, data: tuple) -> dict[str, np.ndarray]:
 
 def _require_same_releases(estimator, plan: PrivacyPlan, X) -> None:
     """Refuse to learn from a fit without noise what one with noise releases."""
-    exact = clone(estimator).set_params(epsilon=None)._plan_of(X)
+    exact = clone(estimator).set_params(epsilon=None).plan_for(X)
     shapes = [{m.name: m.shape for m in p.mechanisms} for p in (plan, exact)]
     if shapes[0] != shapes[1]:
         raise ValueError(
@@ -271,7 +271,7 @@ def audit_epsilon(
     data, other = _with_targets(X, X_neighbor, y, y_neighbor)
     estimator = factory if hasattr(factory, "fit") else factory()
     estimator = clone(estimator).set_params(accountant=None)
-    plan = estimator._plan_of(X)
+    plan = estimator.plan_for(X)
     if not math.isfinite(plan.mu):
         raise ValueError("an estimator with epsilon=None claims nothing to audit")
     check_neighbors(estimator, plan, data, other)

@@ -39,7 +39,7 @@ from ._moment_sums import Moments
 from .factorizations import NAMES
 
 # What may change while a stream runs: it shapes what is made of releases.
-_FREE_PARAMETERS = {"accountant", "allow_seeded", "min_eigenvalue", "noise_seed"}
+_FREE_PARAMETERS = {"accountant", "min_eigenvalue", "noise_seed"}
 _FREE_PARAMETERS |= {"whiten"}
 _FEATURES = ("n_features_in_", "feature_names_in_")
 # Counts beyond are not exact in float64.
@@ -150,8 +150,6 @@ class JMECovariance(
         Ledger that every stream is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any. A stream needs one to be copied
         or pickled before it has ended.
-    allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `noise_seed`.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
@@ -280,7 +278,6 @@ class JMECovariance(
         min_eigenvalue=1e-6,
         on_horizon="raise",
         accountant=None,
-        allow_seeded=False,
         noise_seed=None,
     ):
         self.epsilon = epsilon
@@ -300,7 +297,6 @@ class JMECovariance(
         self.min_eigenvalue = min_eigenvalue
         self.on_horizon = on_horizon
         self.accountant = accountant
-        self.allow_seeded = allow_seeded
         self.noise_seed = noise_seed
 
     # -- what a stream will release ------------------------------------------------

@@ -212,12 +212,32 @@ class FederatedEstimator(
         ]
         return self._parallel_plan(groups, self._task(n_features))
 
-    def _plan_of(self, X) -> ParallelPlan:
+    def plan_for(self, X, *, clients=None) -> ParallelPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows, as for :meth:`fit`; their number and that of columns is used, and
+            the column of clients, if `client_feature` names one. Both are public.
+        clients : array-like of shape (n_samples,) or None, default=None
+            Client of each row, as for :meth:`fit`.
+
+        Returns
+        -------
+        ParallelPlan
+            What that fit is charged with, one plan a client.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or does not fit X or `clients`.
+        """
+        self._check_parameters()
         table = unread_users(
-            type(self)(), X, None, self.client_feature, reset=True, names=CLIENTS
+            type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids(), table.n_rows)
-        self._check_parameters()
         return self._parallel_plan(groups, self._task(table.n_features))
 
     def _parallel_plan(self, groups, task) -> ParallelPlan:
@@ -321,7 +341,7 @@ class FederatedEstimator(
         if accountant is None:
             return
         # That no row is in two blocks was checked where they were made.
-        accountant._charge_disjoint(type(self).__name__, plans, self.allow_seeded)
+        accountant._charge_disjoint(type(self).__name__, plans)
 
     def _set_common(self, rows: RowBounds, result: FederatedResult) -> None:
         """Set what all of these estimators have."""

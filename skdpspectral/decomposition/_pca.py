@@ -108,8 +108,6 @@ class DPPCA(
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
-    allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `noise_seed`.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone: known noise
@@ -249,7 +247,6 @@ class DPPCA(
         calibration="exact",
         sensitivity_constant=None,
         accountant=None,
-        allow_seeded=False,
         noise_seed=None,
     ):
         self.n_components = n_components
@@ -269,7 +266,6 @@ class DPPCA(
         self.calibration = calibration
         self.sensitivity_constant = sensitivity_constant
         self.accountant = accountant
-        self.allow_seeded = allow_seeded
         self.noise_seed = noise_seed
 
     # -- what a fit will release ---------------------------------------------------

@@ -61,8 +61,6 @@ class SparseDPPCA(FederatedEstimator):
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to before it reads values, one entry a
         client. None takes that of the enclosing ``with`` block, if any.
-    allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `noise_seed`.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
@@ -170,7 +168,6 @@ class SparseDPPCA(FederatedEstimator):
         center_clip_norm=None,
         n_jobs=None,
         accountant=None,
-        allow_seeded=False,
         noise_seed=None,
     ):
         self.n_components = n_components
@@ -190,7 +187,6 @@ class SparseDPPCA(FederatedEstimator):
         self.center_clip_norm = center_clip_norm
         self.n_jobs = n_jobs
         self.accountant = accountant
-        self.allow_seeded = allow_seeded
         self.noise_seed = noise_seed
 
     def _task(self, n_features: int) -> SpectralTask:

@@ -40,8 +40,6 @@ class LocalClient:
         Privacy budget in [1e-15, 1).
     accountant : PrivacyAccountant or None, default=None
         The client's ledger; None takes that of an enclosing ``with`` block, if any.
-    allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a `noise_seed`.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy; anything else voids
         privacy.
@@ -85,7 +83,6 @@ class LocalClient:
         epsilon=1.0,
         delta=1e-6,
         accountant=None,
-        allow_seeded=False,
         noise_seed=None,
         estimator="LocalClient",
     ):
@@ -94,7 +91,6 @@ class LocalClient:
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise ValueError("accountant must be a PrivacyAccountant or None")
         self._accountant = default_accountant() if accountant is None else accountant
-        self._allow_seeded = bool(allow_seeded)
         self._warn(len(X))
 
     @classmethod
@@ -104,7 +100,7 @@ class LocalClient:
         client._prepare(name, X, task, epsilon, plan.delta, plan.estimator, noise_seed)
         if client.plan != plan:
             raise ValueError("the plan that was charged is not the client's")
-        client._accountant, client._allow_seeded = None, True
+        client._accountant = None
         return client
 
     def _prepare(self, name, X, task, epsilon, delta, estimator, noise_seed):
@@ -244,12 +240,7 @@ class LocalClient:
 
     def _start(self, request: Request) -> None:
         """Charge the plan: nothing of the rows is read before."""
-        release = Release(
-            self.plan,
-            self._accountant,
-            self._noise_seed,
-            allow_seeded=self._allow_seeded,
-        )
+        release = Release(self.plan, self._accountant, self._noise_seed)
         self._session = request.session
         self._begun[request.step] = request
         self._releases = Releases(self.task, self._X, release)

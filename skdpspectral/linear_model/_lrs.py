@@ -23,7 +23,7 @@ from .._linalg import linear_model as lrs
 from .._statistics.shared_directions import SharedReleases, release_directions
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
-from .._tables.rows import shape_of
+from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
 from ..accounting import PrivacyLeakWarning
@@ -127,8 +127,6 @@ class LRSRegressor(
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
-    allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `noise_seed`.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
@@ -271,7 +269,6 @@ class LRSRegressor(
         u_solver="auto",
         scale=True,
         accountant=None,
-        allow_seeded=False,
         noise_seed=None,
         n_jobs=None,
         verbose=0,
@@ -298,7 +295,6 @@ class LRSRegressor(
         self.u_solver = u_solver
         self.scale = scale
         self.accountant = accountant
-        self.allow_seeded = allow_seeded
         self.noise_seed = noise_seed
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -326,8 +322,25 @@ class LRSRegressor(
         self._check_parameters()
         return self._plan(check_count("n_features", n_features))
 
-    def _plan_of(self, X) -> PrivacyPlan:
-        n_columns = shape_of(X)[1]
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows, as for :meth:`fit`, of which the number of columns is used.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with; ``privacy_plan`` of the number of features.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or X has no columns beside that of users.
+        """
+        n_columns = table_shape(X)[1]
         return self.privacy_plan(n_columns - (self.user_feature is not None))
 
     def _plan(self, n_features: int) -> PrivacyPlan:

@@ -21,7 +21,7 @@ from .._linalg import recommendation as user_item
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
 from .._tables.masks import refuse_masked
-from .._tables.rows import Unread
+from .._tables.rows import Unread, table_shape
 from .._tables.targets import unread_targets
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit, check_count
@@ -88,8 +88,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
-    allow_seeded : bool, default=False
-        Whether an accountant with a budget lets in a fit with a `noise_seed`.
     noise_seed : int, RandomState instance or None, default=None
         None draws noise from the operating system's entropy. **Anything else voids
         the privacy of the fit**, and is for tests and figures alone.
@@ -177,7 +175,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         rating_range=(1, 5),
         max_ratings_per_user=None,
         accountant=None,
-        allow_seeded=False,
         noise_seed=None,
     ):
         self.n_components = n_components
@@ -190,7 +187,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         self.rating_range = rating_range
         self.max_ratings_per_user = max_ratings_per_user
         self.accountant = accountant
-        self.allow_seeded = allow_seeded
         self.noise_seed = noise_seed
 
     # What audit.privacy_report knows of the columns that come out.
@@ -219,8 +215,28 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         self._check_parameters()
         return self._plan(check_count("n_items", n_items))
 
-    def _plan_of(self, X) -> PrivacyPlan:
-        """Plan a fit of X, of which nothing is used with a budget or a catalog."""
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
+            Ratings, as for :meth:`fit`. Of a table nothing is used, of a sparse
+            matrix its width; only without privacy are the items of a table read that
+            has no catalog.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with; ``privacy_plan`` of the number of items.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is invalid, or the catalog.
+        """
+        self._check_parameters()
+        table_shape(X)
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = unread_ratings(clone(self), X, reset=True)
@@ -340,7 +356,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         """Let a budget refuse a fit without privacy, before its items are read."""
         accountant = self._governing_accountant()
         if accountant is not None:
-            accountant.check(self._plan(1), allow_seeded=self.allow_seeded)
+            accountant.check(self._plan(1))
 
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:
@@ -436,6 +452,14 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             output_container(self),
             X,
         )
+
+    def _n_columns_out(self, X) -> int | None:
+        """Return the number of columns that :meth:`transform` makes of a table's."""
+        if sparse.issparse(X):  # its rows are not those that come out
+            return None
+        n_items = self.plan_for(X).mechanisms[0].shape[0] if self.n_components else 0
+        public = 0 if self.item_features is None else np.shape(self.item_features)[1]
+        return table_shape(X)[1] - 1 + public + min(self.n_components, n_items)
 
     def _names_out(self, names: list, user: int, item: int) -> list:
         stem, public = names[item], list(self.item_feature_names_)

@@ -280,7 +280,7 @@ def test_a_refused_first_entry_fixes_nothing():
     with pytest.raises(PrivacyBudgetError):
         accountant.charge(dear)
     with pytest.raises(LedgerError, match="does not imply"):
-        accountant._enter("mixed", mixed, False)
+        accountant._enter("mixed", mixed)
     assert entries(accountant) == []
     accountant.check(plan_with_mu(0.5 * MU, *USER_ADD))
     accountant.charge(plan_with_mu(0.5 * MU, *ROW_REPLACE))
@@ -324,7 +324,7 @@ def test_check_agrees_with_charge_at_the_boundary(k, source):
     budget = gaussian_epsilon(k**0.5 * (MU if source == "asked" else plan.mu), DELTA)
     accountant = PrivacyAccountant(budget, DELTA)
     for done in range(k):
-        promised = accountant.check(plan, repeats=k - done)
+        promised = accountant.check(plan, n_fits=k - done)
         assert promised.epsilon == pytest.approx(budget, rel=1e-9)
         assert refuses(accountant.check, plan, k - done + 1)
         assert len(entries(accountant)) == done
@@ -386,7 +386,7 @@ def test_a_fit_is_held_against_the_budget_at_the_budgets_delta():
 
 def test_check_charges_nothing_and_says_where_the_ledger_would_stand():
     accountant = PrivacyAccountant()
-    promised = accountant.check(fit_plan(delta=1e-9), repeats=7)
+    promised = accountant.check(fit_plan(delta=1e-9), n_fits=7)
     assert len(entries(accountant)) == 0
     for _ in range(7):
         accountant.charge(fit_plan(delta=1e-9))
@@ -408,10 +408,10 @@ def test_check_knows_of_asserted_blocks():
     other.charge(fit_plan())
 
 
-@pytest.mark.parametrize("repeats", [0, -1, 2.5, True, "3", None, math.nan, math.inf])
-def test_repeats_must_be_a_positive_integer(repeats):
-    with pytest.raises(ValueError, match="repeats must be a positive integer"):
-        PrivacyAccountant().check(fit_plan(), repeats)
+@pytest.mark.parametrize("n_fits", [0, -1, 2.5, True, "3", None, math.nan, math.inf])
+def test_n_fits_must_be_a_positive_integer(n_fits):
+    with pytest.raises(ValueError, match="n_fits must be a positive integer"):
+        PrivacyAccountant().check(fit_plan(), n_fits=n_fits)
 
 
 # -- reports -------------------------------------------------------------------

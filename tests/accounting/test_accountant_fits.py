@@ -129,7 +129,8 @@ def test_seeded_fits_and_budgets(noise_seed):
         pca.fit(X)
     assert caught.value.requested == math.inf
     assert len(entries(accountant)) == 0
-    pca.set_params(allow_seeded=True).fit(X)
+    accountant = PrivacyAccountant(path=accountant.path, allow_seeded=True)
+    pca.set_params(accountant=accountant).fit(X)
     assert entries(accountant)[0]["seeded"] == 1
     # At face value against the budget, without end in the report.
     assert accountant.spent().epsilon == math.inf
@@ -144,9 +145,9 @@ def test_seeded_fits_and_budgets(noise_seed):
 
 @pytest.mark.parametrize("budget", [(), (5.0, DELTA)])
 def test_a_check_after_a_seeded_fit_is_infinite_too(budget):
-    accountant = PrivacyAccountant(*budget)
+    accountant = PrivacyAccountant(*budget, allow_seeded=True)
     assert PrivacyAccountant().check(fit_plan(noise_seed=0)).epsilon == math.inf
-    accountant.charge(fit_plan(noise_seed=0), allow_seeded=True)
+    accountant.charge(fit_plan(noise_seed=0))
     promised = accountant.check(fit_plan())
     accountant.charge(fit_plan())
     assert accountant.spent().epsilon == math.inf

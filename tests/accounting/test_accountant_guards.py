@@ -73,10 +73,10 @@ def test_a_wrong_shape_does_not_use_up_a_release():
 
 
 def test_check_may_allow_seeds_as_charge_does():
-    accountant = PrivacyAccountant(2.0, 1e-6)
+    accountant = PrivacyAccountant(2.0, 1e-6, allow_seeded=True)
     plan = DPPCA(noise_seed=0).privacy_plan(10, 3)
-    assert accountant.check(plan, allow_seeded=True).epsilon == math.inf
-    accountant.charge(plan, allow_seeded=True)
+    assert accountant.check(plan).epsilon == math.inf
+    accountant.charge(plan)
     assert accountant.remaining().epsilon < 2.0
 
 

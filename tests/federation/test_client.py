@@ -63,7 +63,7 @@ def test_the_whole_session_is_charged_before_the_first_row_is_read():
     accountant = PrivacyAccountant()
     one = client(accountant=accountant)
     one.respond(first())
-    assert accountant.ledger.mu[0] == one.plan.mu
+    assert accountant.ledger[0].mu == one.plan.mu
 
 
 def test_a_with_block_is_charged():

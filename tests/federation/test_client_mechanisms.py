@@ -112,12 +112,12 @@ def test_a_session_releases_what_was_planned_and_charged(name, epsilon):
         grid = plan[key].grid
         assert np.array_equal(np.rint(value / grid) * grid, value)
     ledger = accountant.ledger
-    assert ledger.mu[0] == plan.mu <= gaussian_mu(plan.epsilon, 1e-6)
+    assert ledger[0].mu == plan.mu <= gaussian_mu(plan.epsilon, 1e-6)
     assert plan.epsilon == epsilon or "paper" in name
     assert len(ledger) == 1
     spiked = "model" in name
     assert plan.assumption == ("spiked-gaussian" if spiked else "none")
-    assert ledger.assumption[0] == plan.assumption
+    assert ledger[0].assumption == plan.assumption
     assert ("not differentially private" in str(plan)) == spiked
     if "paper" not in name:
         assert plan.mu > 0.999999 * gaussian_mu(epsilon, 1e-6 - plan.failure)

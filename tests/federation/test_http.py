@@ -183,7 +183,7 @@ def test_federations_of_all_three_estimators(name, sites, transport):
     for site in ROWS:
         ledger = sites.ledger(site).ledger
         assert len(ledger) == 1
-        assert ledger.epsilon[0] == 2.0
+        assert ledger[0].epsilon == 2.0
 
 
 @pytest.mark.parametrize(

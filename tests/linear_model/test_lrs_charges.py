@@ -121,12 +121,12 @@ def test_a_fit_releases_what_is_planned_and_says_the_same_plan(name):
     with scripted() as asked:
         model.fit(X, Y)
     plan = model.privacy_plan(4)
-    assert model.privacy_ == plan == model._plan_of(X)
+    assert model.privacy_ == plan == model.plan_for(X)
     assert {key: value.shape for key, value in asked.items()} == {
         m.name: m.shape for m in plan.mechanisms
     }
     # The plan knows nothing of the data.
-    assert model._plan_of(X[:1]) == plan
+    assert model.plan_for(X[:1]) == plan
 
 
 # -- the ledger ------------------------------------------------------------------------

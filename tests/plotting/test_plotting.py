@@ -248,7 +248,7 @@ def test_param_name_chooses_among_several(X):
     accountant = PrivacyAccountant()
     with accountant:
         from_estimator(both, X, param_name="dppca-2__epsilon")
-    spent = sorted(entry for entry in accountant.ledger["epsilon"])
+    spent = sorted(entry.epsilon for entry in accountant.ledger)
     assert spent == [0.1] * 2 + [1.0] * 2 + [5.0] * 6 + [10.0] * 2
 
 
@@ -261,7 +261,7 @@ def test_every_fit_is_in_the_ledger(X, n_jobs, baseline):
     accountant = PrivacyAccountant()
     pca = DPPCA(accountant=accountant)
     from_estimator(pca, X, n_jobs=n_jobs, baseline=baseline)
-    epsilons = accountant.ledger["epsilon"].tolist()
+    epsilons = [entry.epsilon for entry in accountant.ledger]
     assert sorted(epsilons) == sorted(2 * EPSILONS + [np.inf] * (2 * baseline))
 
 

@@ -519,8 +519,7 @@ def recommender(accountant):
 
 
 def entries(accountant):
-    table = accountant.ledger
-    return [row["estimator"] for row in table.to_dict("records")]
+    return [entry.estimator for entry in accountant.ledger]
 
 
 @without_privacy
@@ -533,8 +532,8 @@ def test_one_ledger_holds_a_cross_validation(container):
     )
     assert np.isfinite(scores).all()
     assert entries(accountant) == ["DPItemEmbedding", "LRSRegressor"] * 3
-    assert set(accountant.ledger["unit"]) == {"user"}
-    assert set(accountant.ledger["neighbors"]) == {"add-remove-one"}
+    assert {entry.unit for entry in accountant.ledger} == {"user"}
+    assert {entry.neighbors for entry in accountant.ledger} == {"add-remove-one"}
 
 
 @without_privacy
@@ -550,7 +549,7 @@ def test_one_ledger_holds_a_search_in_two_processes(container):
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     found = entries(accountant)
     assert sorted(found) == ["DPItemEmbedding"] * 5 + ["LRSRegressor"] * 5
-    assert set(accountant.ledger["unit"]) == {"user"}
+    assert {entry.unit for entry in accountant.ledger} == {"user"}
 
 
 @without_privacy

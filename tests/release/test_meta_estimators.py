@@ -147,11 +147,11 @@ def test_noise_is_not_seeded_and_each_fit_is_counted(name, fitted):
         rows[::7, 1] = rows[::5, 2] = np.nan
     with PrivacyAccountant() as accountant:
         model.fit(rows, y)
-    entries = accountant.ledger
-    entries = entries.to_dict("records") if hasattr(entries, "to_dict") else entries
     assert (len(fitted) > 0) == (name != "FrozenEstimator")
     assert all(seed is None for _, seed in fitted)
-    assert [entry["estimator"] for entry in entries] == [cls for cls, _ in fitted]
+    assert [entry.estimator for entry in accountant.ledger] == [
+        cls for cls, _ in fitted
+    ]
     assert np.isfinite(accountant.spent(1e-6).epsilon)
     assert not privacy_report(model).private or name in (
         "ColumnTransformer",

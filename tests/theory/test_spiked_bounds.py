@@ -381,8 +381,8 @@ def test_a_budget_holds_the_failures_of_all_fits():
     budget, plan = (5.0, 1e-6), spiked_plan(0.1, 1e-6)
     accountant = PrivacyAccountant(*budget)
     with pytest.raises(PrivacyBudgetError):
-        accountant.check(plan, repeats=10)
-    assert accountant.check(plan, repeats=9).epsilon < 5.0
+        accountant.check(plan, n_fits=10)
+    assert accountant.check(plan, n_fits=9).epsilon < 5.0
     for _ in range(9):
         accountant.charge(plan)
     assert accountant.spent().epsilon == pytest.approx(

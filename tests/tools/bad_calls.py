@@ -141,7 +141,6 @@ PARAMETERS = {
     "mechanism": {"unknown": "laplace", "None": None, "number": 1},
     "accountant": {"word": "ledger", "number": 1.0, "boolean": True}
     | {"mapping": {}, "class": PrivacyAccountant},
-    "allow_seeded": NOT_A_FLAG,
     "noise_seed": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True}
     | {"large": 2**40, "list": [1, 2], "generator": np.random.default_rng(0)},
 }
@@ -324,7 +323,7 @@ CASES += [
     ),
     bad(
         "too many fits",
-        lambda s: s.accountant.check(PLAN, 9),
+        lambda s: s.accountant.check(PLAN, n_fits=9),
         "9 fits",
         "remains",
         error=REFUSED,

@@ -103,7 +103,6 @@ PARAMETERS = {
     "rating_range": {"number": 5.0, "word": "15", "None": None, "set": {1, 5}},
     "max_ratings_per_user": {**NOT_A_COUNT, "zero": 0},
     "accountant": {"word": "ledger", "number": 1.0, "class": PrivacyAccountant},
-    "allow_seeded": {"text": "yes", "number": 1, "None": None},
     "noise_seed": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True},
 }
 CASES = [

@@ -110,7 +110,7 @@ STEPS = {"zero": 0} | SIZES
 PENALTIES = {"negative": -1.0, "NaN": NAN, "infinite": INF, "huge": 1e61, "None": None}
 PENALTIES |= NOT_A_NUMBER
 SHARES = {"zero": 0.0, "one": 1.0, "negative": -0.1, "NaN": NAN, "infinite": INF}
-SHARED = ("epsilon", "delta", "accountant", "allow_seeded", "noise_seed")
+SHARED = ("epsilon", "delta", "accountant", "noise_seed")
 LRS_PARAMETERS = {
     **{name: PARAMETERS[name] for name in SHARED},
     "rank": SIZES,

@@ -51,9 +51,8 @@ def plan_with_mu(mu, unit="row", neighbors="replace-one", **fields):
 
 
 def entries(accountant):
-    """Entries as a list of plain dicts, whether or not pandas is installed."""
-    table = accountant.ledger
-    return table if isinstance(table, list) else table.to_dict("records")
+    """Entries as a list of plain dicts."""
+    return [entry._asdict() for entry in accountant.ledger]
 
 
 def budget_of_fits(count):

@@ -1,0 +1,407 @@
+"""What an accountant says before a fit: fits of estimators, searches, and the rest."""
+
+import copy
+import math
+import pickle
+import threading
+
+import numpy as np
+import pytest
+from ledger_tools import DELTA, MU, X, fit_plan, plan_with_mu, y
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.decomposition import PCA
+from sklearn.feature_selection import VarianceThreshold
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    LeaveOneGroupOut,
+    RandomizedSearchCV,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+)
+from sklearn.pipeline import make_pipeline, make_union
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
+
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    FederatedDPPCA,
+    JMECovariance,
+    LRSRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+)
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.federation import LocalClient
+
+CLASSIFIER = LogisticRegression()
+EPSILONS = {"dppca__epsilon": [0.1, 0.4]}
+
+
+def no_score(model, X, y=None):
+    return 0.0
+
+
+def searched(**parameters):
+    model = make_pipeline(DPPCA(1), CLASSIFIER)
+    return GridSearchCV(model, EPSILONS, error_score="raise", **parameters)
+
+
+# Each is fitted once; a check must promise to the bit what the ledger then says.
+FITTED = {
+    "estimator": DPPCA(2, epsilon=0.5),
+    "pipeline": make_pipeline(DPPCA(2), CLASSIFIER),
+    "two private steps": make_pipeline(DPPCA(3), DPPCA(1, epsilon=0.3), CLASSIFIER),
+    "behind a scaler": make_pipeline(StandardScaler(), JMECovariance(), DPPCA(1)),
+    "behind polynomials": make_pipeline(PolynomialFeatures(2), DPPCA(12)),
+    "behind a projection": make_pipeline(GaussianRandomProjection(3), DPPCA(3)),
+    "behind a PCA": make_pipeline(PCA(2), DPPCA(2)),
+    "behind a union": make_pipeline(make_union(PCA(1), DPPCA(2)), DPPCA(3)),
+    "behind a pipeline": make_pipeline(make_pipeline(DPPCA(2), "passthrough"), DPPCA()),
+    "chosen by the data, but last": make_pipeline(DPPCA(2), VarianceThreshold(0.0)),
+    "search": searched(cv=3),
+    "search by default": searched(),
+    "search by a list": searched(cv=[(np.arange(30), np.arange(30, 60))] * 2),
+    "search without a refit": searched(cv=ShuffleSplit(4, random_state=0), refit=False),
+    "search by strata": searched(cv=StratifiedKFold(4)),
+    "repeated folds": searched(cv=RepeatedKFold(n_splits=2, n_repeats=3)),
+    "search over grids": GridSearchCV(
+        make_pipeline(DPPCA(), CLASSIFIER),
+        [EPSILONS, {"dppca__n_components": [1, 2]}],
+        cv=2,
+    ),
+    "random search": RandomizedSearchCV(
+        make_pipeline(DPPCA(1), CLASSIFIER),
+        {"dppca__epsilon": [0.1, 0.2, 0.4, 0.8]},
+        n_iter=3,
+        cv=2,
+        random_state=1,
+    ),
+    "search in a pipeline": make_pipeline(
+        DPPCA(3, epsilon=0.7),
+        GridSearchCV(DPPCA(1), {"epsilon": [0.1, 0.2]}, cv=2, scoring=no_score),
+    ),
+    "a step that was fitted before": make_pipeline(
+        FrozenEstimator(DPPCA(2).fit(X)), DPPCA(1)
+    ),
+}
+# The candidate that is fitted again is not known: the dearest is planned.
+BOUNDS = {name for name, fit in FITTED.items() if "search" in name or "folds" in name}
+BOUNDS -= {"search without a refit"}
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.filterwarnings("ignore:.*delta:skdpspectral.PrivacyLeakWarning")
+def test_a_check_of_an_estimator_promises_what_its_fit_costs(name):
+    fitted = FITTED[name]
+    accountant = PrivacyAccountant(20.0, DELTA)
+    promised = accountant.check(fitted, X)
+    assert accountant.ledger == ()
+    twice = accountant.check(fitted, X, 2)
+    with accountant:
+        clone(fitted).fit(X, y)
+    spent = accountant.spent()
+    if name in BOUNDS:
+        assert 0.8 * promised.epsilon < spent.epsilon <= promised.epsilon * (1 + 1e-9)
+    else:
+        assert promised.epsilon == pytest.approx(spent.epsilon, rel=1e-12)
+    mus = [gaussian_mu(cost.epsilon, DELTA) for cost in (promised, twice)]
+    assert mus[1] == pytest.approx(mus[0] * 2**0.5, rel=1e-9)
+
+
+def test_a_search_is_checked_to_the_last_fit():
+    """Two candidates, three folds, and the dearest once more: 4 and 3 fits."""
+    wanted = (
+        3 * gaussian_mu(0.1, DELTA) ** 2 + 4 * gaussian_mu(0.4, DELTA) ** 2
+    ) ** 0.5
+    found = PrivacyAccountant().check(searched(cv=3), X)
+    assert gaussian_mu(found.epsilon, DELTA) == pytest.approx(wanted, rel=1e-9)
+    budget = found.epsilon * (1 + 1e-9), DELTA
+    PrivacyAccountant(*budget).check(searched(cv=3), X)
+    with pytest.raises(PrivacyBudgetError, match="7 fits of DPPCA"):
+        PrivacyAccountant(found.epsilon * 0.999, DELTA).check(searched(cv=3), X)
+
+
+def test_folds_are_planned_at_their_own_size():
+    """By the papers' calibration fewer rows cost more."""
+    pca = DPPCA(
+        1,
+        mechanism="spiked",
+        calibration="paper",
+        signal_variance=1e6,
+        noise_variance=1,
+    )
+    search = GridSearchCV(pca, {"n_components": [1]}, cv=2)
+    costs = [pca.privacy_plan(n, 4).mu for n in (30, 30, 60)]
+    assert costs[0] > 1.1 * costs[2]
+    found = PrivacyAccountant().check(search, X)
+    wanted = math.hypot(*costs)
+    assert gaussian_mu(found.epsilon, DELTA) == pytest.approx(wanted, rel=1e-9)
+
+
+def test_a_search_of_clients_reads_who_has_how_many_rows():
+    table = np.column_stack([np.arange(60) % 3, X])
+    pca = FederatedDPPCA(1, client_feature=0)
+    search = GridSearchCV(pca, {"epsilon": [0.5, 1.0]}, cv=3, scoring=no_score)
+    accountant = PrivacyAccountant()
+    promised = accountant.check(search, table)
+    with accountant:
+        search.fit(table)
+    assert accountant.spent().epsilon <= promised.epsilon * (1 + 1e-9)
+    with pytest.raises(ValueError, match="clients"):
+        accountant.check(make_pipeline(PolynomialFeatures(2), pca), table)
+
+
+def test_items_and_users_one_after_another():
+    table = np.column_stack([np.arange(60) % 6, np.arange(60) % 5, X[:, :2]])
+    model = make_pipeline(
+        DPItemEmbedding(2, user_feature=0, item_feature=1, items=np.arange(5)),
+        LRSRegressor(user_feature=0),
+    )
+    accountant = PrivacyAccountant()
+    promised = accountant.check(model, table)
+    with accountant:
+        model.fit(table, X[:, 3])
+    assert accountant.spent().epsilon == pytest.approx(promised.epsilon, rel=1e-12)
+
+
+class Unread(np.ndarray):
+    """Rows of which no value may be read."""
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("values were read")
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_check_reads_a_shape_alone(name):
+    rows = X.view(Unread)
+    nowhere = np.full_like(X, np.nan)
+    costs = [
+        PrivacyAccountant().check(FITTED[name], table) for table in (rows, nowhere)
+    ]
+    assert costs[0] == costs[1] == PrivacyAccountant().check(FITTED[name], X)
+
+
+REFUSED = {
+    "rows chosen by values": (
+        make_pipeline(VarianceThreshold(), DPPCA(1)),
+        "not known before it is fitted",
+    ),
+    "a share of the variance": (
+        make_pipeline(PCA(0.9), DPPCA(1)),
+        "pca: how many columns PCA hands on is not known",
+    ),
+    "a number that is released": (
+        make_pipeline(DPPCA("auto", release="covariance", mechanism="auto"), DPPCA(1)),
+        "how many columns DPPCA hands on is not known",
+    ),
+    "a meta-estimator": (CalibratedClassifierCV(make_pipeline(DPPCA(1))), "n_fits"),
+    "a search at random": (
+        RandomizedSearchCV(DPPCA(1), {"epsilon": [1.0, 2.0]}, n_iter=1),
+        "random_state is an integer",
+    ),
+    "an iterator of folds": (searched(cv=iter([])), "cv is an iterator"),
+    "groups without groups": (searched(cv=LeaveOneGroupOut()), "groups"),
+    "nothing private": (make_pipeline(CLASSIFIER), "no private estimator"),
+    "a class": (DPPCA, "X must be left out with plans"),
+    "too few columns": (make_pipeline(PCA(2), DPPCA(3)), "n_components=3"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_planned_is_an_error(name):
+    what, message = REFUSED[name]
+    with pytest.raises((ValueError, TypeError), match=message):
+        PrivacyAccountant().check(what, X)
+
+
+def test_plans_and_rows_are_not_mixed_up():
+    with pytest.raises(ValueError, match="n_fits="):
+        PrivacyAccountant().check(fit_plan(), 7)
+    with pytest.raises(ValueError, match="X is needed"):
+        PrivacyAccountant().check(DPPCA())
+
+
+def test_steps_of_other_ledgers_are_left_out():
+    own, other = PrivacyAccountant(), PrivacyAccountant()
+    model = make_pipeline(DPPCA(2, accountant=other), DPPCA(1, epsilon=0.3))
+    assert own.check(model, X).epsilon == pytest.approx(0.3, rel=1e-9)
+    assert other.check(model, X).epsilon > 1.0  # in its own block, both
+
+
+def test_a_check_of_clients_is_no_check_of_a_block():
+    """Fits of clients are a partition of their own, beside an asserted block."""
+    plan = FederatedDPPCA(1).privacy_plan({"a": 30, "b": 30}, 4)
+    accountant = PrivacyAccountant(1.2, DELTA)
+    accountant.named("a", disjoint_within="sites").charge(plan_with_mu(MU))
+    with pytest.raises(PrivacyBudgetError):
+        accountant.named("b", disjoint_within="sites").check(plan)
+
+
+# -- what remains ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 100, 12345])
+@pytest.mark.parametrize("spent", [0.0, 0.4])
+def test_what_remains_is_split_to_the_last_fit(k, spent):
+    accountant = PrivacyAccountant(1.5, DELTA)
+    if spent:
+        accountant.charge(fit_plan(spent))
+    share = accountant.remaining(k)
+    left = gaussian_mu(accountant.remaining().epsilon, DELTA)
+    assert gaussian_mu(share.epsilon, DELTA) * k**0.5 == pytest.approx(left, rel=1e-8)
+    assert share.epsilon > accountant.remaining().epsilon / k or k == 1
+    accountant.check(fit_plan(share.epsilon), n_fits=k)
+    with pytest.raises(PrivacyBudgetError):
+        accountant.check(fit_plan(share.epsilon * (1 + 1e-6)), n_fits=k)
+
+
+def test_what_remains_is_spent_by_as_many_fits():
+    accountant = PrivacyAccountant(1.5, DELTA)
+    pca = DPPCA(1, epsilon=accountant.remaining(5).epsilon, accountant=accountant)
+    for _ in range(5):
+        pca.fit(X)
+    with pytest.raises(PrivacyBudgetError):
+        pca.fit(X)
+    assert PrivacyAccountant().remaining(3).epsilon == math.inf
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.5, True, "3", None, math.nan])
+def test_what_remains_is_split_by_a_positive_integer(k):
+    with pytest.raises(ValueError, match="k must be a positive integer"):
+        PrivacyAccountant(1.0).remaining(k)
+
+
+# -- who lets seeds in -----------------------------------------------------------------
+
+
+def handles(accountant):
+    yield "copy", copy.copy(accountant)
+    yield "deep copy", copy.deepcopy(accountant)
+    yield "clone", clone(DPPCA(accountant=accountant)).accountant
+    yield "pickle", pickle.loads(pickle.dumps(accountant))
+    yield "named", accountant.named("name")
+    yield "block", accountant.named("a", disjoint_within="b")
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_copies_of_a_handle_let_in_what_it_does(allowed):
+    accountant = PrivacyAccountant(9.0, DELTA, allow_seeded=allowed)
+    plan = fit_plan(noise_seed=0)
+    for name, handle in handles(accountant):
+        assert handle.allow_seeded is allowed, name
+        if allowed:
+            handle.charge(plan)
+        else:
+            with pytest.raises(PrivacyBudgetError, match="allow_seeded=True"):
+                handle.charge(plan)
+    assert [entry.seeded for entry in accountant.ledger] == [True] * 6 * allowed
+
+
+def test_the_permission_is_not_in_the_file():
+    accountant = PrivacyAccountant(9.0, DELTA, allow_seeded=True)
+    DPPCA(1, noise_seed=0, accountant=accountant)
+    accountant.charge(fit_plan(noise_seed=0))
+    strict = PrivacyAccountant(path=accountant.path)
+    assert not strict.allow_seeded
+    with pytest.raises(PrivacyBudgetError, match="noise_seed"):
+        strict.charge(fit_plan(noise_seed=0))
+    with pytest.raises(PrivacyBudgetError, match="noise_seed"):
+        strict.check(DPPCA(1, noise_seed=0), X)
+    # The estimator's own handle decides about its fits.
+    strict.check(DPPCA(1, noise_seed=0, accountant=accountant), X)
+    assert strict.spent().epsilon == math.inf  # it was let in, and is no secret
+    assert strict.remaining().epsilon < 9.0
+
+
+@pytest.mark.parametrize("value", [1, "yes", None, np.True_])
+def test_only_true_opens_a_budget_to_seeds(value):
+    with pytest.raises(TypeError, match="allow_seeded must be True or False"):
+        PrivacyAccountant(1.0, allow_seeded=value)
+
+
+@pytest.mark.filterwarnings("ignore:noise_seed:skdpspectral.PrivacyLeakWarning")
+@pytest.mark.parametrize("allowed", [False, True])
+def test_clients_ask_their_handle_too(allowed):
+    accountant = PrivacyAccountant(9.0, DELTA, allow_seeded=allowed)
+    pca = FederatedDPPCA(1, noise_seed=0, accountant=accountant)
+    if allowed:
+        assert pca.fit(X).privacy_.seeded
+    else:
+        with pytest.raises(PrivacyBudgetError):
+            pca.fit(X)
+    assert len(accountant.ledger) == allowed
+    assert "allow_seeded" not in LocalClient.__init__.__kwdefaults__
+
+
+@pytest.mark.filterwarnings("ignore:noise_seed:skdpspectral.PrivacyLeakWarning")
+def test_a_thread_without_a_block_is_let_in_by_no_guess():
+    """Of two handles of a ledger that others opened, the strict one governs."""
+    strict = PrivacyAccountant(9.0, DELTA)
+    lax = PrivacyAccountant(path=strict.path, allow_seeded=True)
+    opened, done, outcomes = threading.Barrier(3), threading.Event(), []
+
+    def hold(handle):
+        with handle:
+            opened.wait(60)
+            done.wait(60)
+
+    def fit():
+        try:
+            DPPCA(1, noise_seed=0).fit(X)
+        except PrivacyBudgetError:
+            outcomes.append("refused")
+
+    holders = [threading.Thread(target=hold, args=(h,)) for h in (strict, lax)]
+    for thread in holders:
+        thread.start()
+    opened.wait(60)
+    outsider = threading.Thread(target=fit)
+    outsider.start()
+    outsider.join(60)
+    done.set()
+    for thread in holders:
+        thread.join(60)
+    assert outcomes == ["refused"]
+
+
+# -- as text ---------------------------------------------------------------------------
+
+
+def test_text_says_budget_and_what_remains():
+    accountant = PrivacyAccountant(2.0, DELTA)
+    accountant.charge(fit_plan())
+    left = accountant.remaining().epsilon
+    assert f"budget epsilon=2 at delta=1e-06, epsilon={left:.6g} remains" in str(
+        accountant
+    )
+    assert "udget" not in str(PrivacyAccountant())
+
+
+def test_notebooks_show_a_table_of_escaped_words():
+    accountant = PrivacyAccountant(20.0, DELTA, allow_seeded=True)
+    assert "0 entries" in accountant._repr_html_()
+    label = '<script>alert("rows & users")</script>'
+    accountant.named(label).charge(fit_plan(0.125))
+    accountant.named("b<i>", disjoint_within="<b>sites").charge(fit_plan())
+    shown = accountant._repr_html_()
+    assert "<script" not in shown
+    assert "<b>sites" not in shown
+    assert "b<i>" not in shown
+    assert "&lt;script&gt;alert(&quot;rows &amp; users&quot;)" in shown
+    assert "disjoint: &lt;b&gt;sites" in shown
+    for text in ("0.125", "epsilon=20 at delta=1e-06", "row, replace-one", "2 entries"):
+        assert text in shown
+    assert f"epsilon={accountant.remaining().epsilon:.6g}" in shown
+    assert "seeded" not in shown
+    for _ in range(12):
+        accountant.charge(fit_plan(0.25, noise_seed=0))
+    shown = accountant._repr_html_()
+    assert shown.count("seeded: not private") == 10
+    assert "14 entries" in shown
+    assert "0.125" not in shown
+    assert accountant.path not in shown
