@@ -106,8 +106,19 @@ def as_array(column) -> np.ndarray:
     refuse_masked(column, "a column")
     if type(column).__module__.startswith("polars"):
         # Of the buffer numpy would make fixed-width strings without trailing NULs.
-        return column.to_numpy()
-    return np.asarray(column)
+        return read_quietly(column.to_numpy)
+    return read_quietly(lambda: np.asarray(column))
+
+
+def read_quietly(read):
+    """Return what foreign code reads; of its errors the type, and no word."""
+    try:
+        return read()
+    except (MemoryError, Warning):
+        raise
+    except Exception as error:
+        reason = type(error).__name__  # its own words may quote ids
+    raise ValueError(f"a column could not be read as an array ({reason})")
 
 
 def check_exact(ids, name: str) -> None:

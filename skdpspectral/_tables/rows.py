@@ -221,16 +221,27 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
 
 
 def _shape_of_lists(X) -> tuple[int, ...]:
-    """Shape of lists of lists, of which no entry is looked at."""
+    """Shape of lists of lists, of which no entry is looked at but for its type."""
     if len(X) and all(isinstance(row, np.ndarray) for row in X):
         shapes = {row.shape for row in X}
         if len(shapes) > 1:
             raise ValueError("ragged")
         return (len(X), *shapes.pop())
-    shape = np.asarray(X, dtype=object).shape
+    try:
+        shape = np.asarray(X, dtype=object).shape
+    except Exception:
+        # Rows of several lengths; or numpy asked an entry if it is a sequence.
+        shape = np.asarray(_without_entries(X), dtype=object).shape
     if len(shape) == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in X):
         raise ValueError("ragged")
     return shape
+
+
+def _without_entries(X):
+    """Return lists of lists with zeros for all entries that are none."""
+    if type(X) not in (list, tuple):
+        return X if isinstance(X, np.ndarray) else 0
+    return [_without_entries(entry) for entry in X]
 
 
 def dtypes_of(X) -> list:

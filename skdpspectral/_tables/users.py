@@ -16,6 +16,7 @@ from .ids import (
     column_names,
     position_of,
     read_column,
+    read_quietly,
 )
 from .masks import refuse_masked
 from .rows import check_features, form_of, shape_of, unread_rows
@@ -156,7 +157,9 @@ def _check_length(users, n_rows: int, name: str) -> None:
         return
     try:
         n_users = -1 if isinstance(users, (str, bytes)) else len(users)
-    except TypeError:
+    except (MemoryError, Warning):
+        raise
+    except Exception:  # of foreign objects: their words may quote ids
         n_users = -1
     if n_users < 0:
         raise ValueError(f"{name} must be an array of one id a row of X")
@@ -227,9 +230,18 @@ def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
 def _column_of(X, position: int) -> np.ndarray:
     """One column of an array, or of lists: by its own entries alone."""
     if not isinstance(X, (list, tuple)):
-        return np.asarray(X)[:, position]
-    column = np.asarray(X, dtype=object)[:, position]
-    numbers = np.asarray(column.tolist())
+        if not hasattr(X, "dtype"):
+            X = as_array(X)
+        # Of a lazy array no other column is computed.
+        return as_array(read_quietly(lambda: X[:, position]))
+    column = np.empty(len(X), dtype=object)
+    column[:] = [row[position] for row in X]
+    try:
+        numbers = np.asarray(column.tolist())
+    except (MemoryError, Warning):
+        raise
+    except Exception:  # of ids that are foreign objects: they stay as they are
+        return column
     return (
         numbers
         if numbers.shape == column.shape and numbers.dtype.kind in "biuf"
@@ -244,6 +256,7 @@ def _split_array(X, position: int, parameter: str) -> UserTable:
         users = X[:, position]
         check_exact(users, parameter)
         return UserTable(X, _other_columns(position, X.shape[1]), users)
+    X = as_array(X)
     users = X[:, position]
     check_exact(users, parameter)
     return UserTable(check_features(np.delete(X, position, axis=1)), slice(None), users)
@@ -256,7 +269,9 @@ def _as_table(X):
     try:
         table = np.asarray(X)
         return np.asarray(X, dtype=object) if table.dtype.kind in "SU" else table
-    except (TypeError, ValueError):
+    except (MemoryError, Warning):
+        raise
+    except Exception:
         return X  # check_rows says what is wrong
 
 

@@ -36,6 +36,7 @@ from sklearn.multioutput import (
 
 from .._base.sklearn_compat import BaseSearchCV
 from ._columns import Before
+from ._stateless import is_known
 
 _BAGGING = (BaggingClassifier, BaggingRegressor)
 _BOOSTING = (AdaBoostClassifier, AdaBoostRegressor)
@@ -59,6 +60,11 @@ _ROWS_AS_THEY_ARE = (
 )
 # These take nothing from the rows beside what the estimators in them take.
 _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
+
+_NOTHING_KNOWN = (
+    "holds estimators, and nothing is known of what it takes from private rows beside "
+    "them"
+)
 
 
 def _is_estimator(value) -> bool:
@@ -91,6 +97,8 @@ def is_search(estimator) -> bool:
 
 def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
     """What has become of the rows where an estimator within another sees them."""
+    if not is_known(estimator):
+        return replace(before.moved_by(name), tainted=before.tainted or name)
     if isinstance(estimator, _STACKING) and parameter != "final_estimator":
         return before
     if isinstance(estimator, _CHAINS) and estimator.cv is None:
@@ -117,6 +125,8 @@ def _takes_some(estimator) -> bool:
 
 def reason_of_leak(estimator) -> str | None:
     """Say what an estimator takes from rows beside those in it; None for nothing."""
+    if not is_known(estimator):
+        return _NOTHING_KNOWN
     if is_search(estimator):
         return "picks parameters by scores on private rows, which nothing accounts for"
     if isinstance(estimator, _BAGGING):
@@ -128,7 +138,4 @@ def reason_of_leak(estimator) -> str | None:
         return None
     if isinstance(estimator, RegressorChain) and estimator.cv is None:
         return None
-    return (
-        "holds estimators, and nothing is known of what it takes from private rows "
-        "beside them"
-    )
+    return _NOTHING_KNOWN

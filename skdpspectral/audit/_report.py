@@ -11,9 +11,13 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from .._base.estimator import PrivateEstimator
 from ._columns import Before, stale_position
 from ._nested import estimators_in, has_estimators, inside_of, is_search, reason_of_leak
-from ._stateless import stateless_reason
+from ._stateless import is_known, makes_sparse, stateless_reason, telling_reason
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+_FOREIGN = (
+    "its class is derived from one that is known, and what its own code takes from "
+    "private rows is not"
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,15 @@ def privacy_report(estimator) -> PrivacyReport:
 
 def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
     """Yield verdicts; `before` says what earlier steps have done to the rows."""
+    yield from _verdicts(name, estimator, before)
+    composite = isinstance(estimator, (Pipeline, FeatureUnion, ColumnTransformer))
+    if composite and not is_known(estimator):
+        kind = type(estimator).__name__
+        yield StepReport(name or kind.lower(), kind, LEAKS, _FOREIGN)
+
+
+def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on what is in an estimator, or on the estimator itself."""
     prefix = f"{name}__" if name else ""
     if isinstance(estimator, Pipeline):
         for step, child in estimator.steps:
@@ -120,6 +133,7 @@ def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
         for step, child in _branches(estimator):
             yield from _walk(prefix + step, child, before)
         yield from _chosen_columns(name, estimator)
+        yield from _by_density(name, estimator)
     elif not isinstance(estimator, PrivateEstimator) and has_estimators(estimator):
         yield from _walk_meta(name, estimator, before)
     else:
@@ -160,6 +174,24 @@ def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
             yield StepReport(f"{path} (columns)", "ColumnTransformer", LEAKS, reason)
 
 
+def _by_density(name: str, estimator) -> Iterator[StepReport]:
+    """Yield a leak if values decide whether the rows that come out are sparse."""
+    threshold = getattr(estimator, "sparse_threshold", 0.0)
+    if threshold > 0.0 and any(map(makes_sparse, _within(estimator))):
+        own = name or "columntransformer"
+        reason = (
+            "the share of zeros decides whether its rows are sparse: set "
+            "sparse_threshold=0"
+        )
+        yield StepReport(f"{own} (density)", "ColumnTransformer", LEAKS, reason)
+
+
+def _within(estimator) -> list:
+    """Return all estimators in one, at any depth."""
+    parameters = estimator.get_params(deep=True).values()
+    return [value for value in parameters if hasattr(value, "get_params")]
+
+
 def _leaf(name: str, estimator, before: Before) -> StepReport:
     if estimator is None or isinstance(estimator, str):
         return StepReport(name, str(estimator), STATELESS, "does nothing")
@@ -169,10 +201,14 @@ def _leaf(name: str, estimator, before: Before) -> StepReport:
     reason = stateless_reason(estimator)
     if reason is not None:
         return StepReport(name, kind, STATELESS, reason)
-    return StepReport(name, kind, LEAKS, "is fitted on private rows without noise")
+    reason = telling_reason(estimator) if is_known(estimator) else None
+    reason = reason or "is fitted on private rows without noise"
+    return StepReport(name, kind, LEAKS, reason)
 
 
 def _private_verdict(estimator, before: Before) -> tuple[str, str]:
+    if not is_known(estimator):
+        return LEAKS, _FOREIGN
     if not estimator._is_private():
         return LEAKS, "its noise is switched off: give epsilon a number"
     if estimator.noise_seed is not None:

@@ -195,15 +195,16 @@ class LocalClient:
         """
         if not isinstance(request, Request):
             request = Request.from_bytes(request, max_bytes=self.task.longest())
-        with self._lock:
-            return self._respond(request)
-
-    def _respond(self, request: Request) -> Reply:
+        # Before the lock: a fork may have copied it while a thread held it.
         if self._process != os.getpid():
             raise MessageError(
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
+        with self._lock:
+            return self._respond(request)
+
+    def _respond(self, request: Request) -> Reply:
         if request.task != self.task.digest:
             raise MessageError(
                 f"the request is of another task: {request.task.hex()}, and not "

@@ -22,7 +22,7 @@ from .._statistics.components.releases import squared_error
 from .._statistics.components.scales import LEAST_SIGNAL
 from .._statistics.components.spiked_projector import WHOLE_ORDER
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
-from ..mechanisms import Exact, PrivacyPlan, check_count, check_real
+from ..mechanisms import Exact, PrivacyPlan, check_count, check_real, shown
 from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
 from ._task_form import pack, unpack
 
@@ -106,6 +106,7 @@ class SpectralTask:
                 f"aggregation must be one of {sorted(_AGGREGATIONS)}, got "
                 f"{self.aggregation!r}"
             )
+        self._check_flags()
         self._check_counts()
         length = self.projection_norm
         if length is not None:
@@ -122,6 +123,14 @@ class SpectralTask:
             raise ValueError('model_covariance goes with mechanism="spiked" alone')
         # Made at once: the arrays that bounds were given by may change later.
         object.__setattr__(self, "_form", pack(self))
+
+    def _check_flags(self) -> None:
+        """Refuse flags that are none: a 2 would count as two starts in the shares."""
+        for name in ("start", "model_covariance"):
+            flag = getattr(self, name)
+            if not isinstance(flag, (bool, np.bool_)):
+                raise ValueError(f"{name} must be a boolean, got {shown(flag)}")
+            object.__setattr__(self, name, bool(flag))
 
     def _check_counts(self) -> None:
         """Refuse numbers of components and rounds that are none."""

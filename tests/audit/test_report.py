@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.ensemble import BaggingRegressor, VotingRegressor
 from sklearn.feature_extraction.text import HashingVectorizer
@@ -12,7 +12,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
-from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
@@ -25,8 +25,22 @@ from sklearn.preprocessing import (
 )
 from sklearn.random_projection import GaussianRandomProjection
 
-from skdpspectral import DPPCA, DPItemEmbedding, FederatedDPPCA, LRSRegressor
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+)
 from skdpspectral.audit import privacy_report
+
+
+class LearnedThreshold(Binarizer):
+    """A class derived from a harmless one."""
+
+    def fit(self, X, y=None):
+        self.threshold_ = np.median(X)
+        return self
 
 
 def verdicts(estimator):
@@ -55,6 +69,17 @@ def test_a_private_pipeline():
         FunctionTransformer(np.frompyfunc(float, 1, 1)),
         FunctionTransformer(np.add, kw_args={"x2": np.ones(3)}),
         GaussianProcessRegressor(),
+        # These fit nothing, and tell of values by errors and warnings.
+        OneHotEncoder(categories=[[0, 1]]),
+        OneHotEncoder(categories=[[0, 1]], handle_unknown="warn"),
+        OneHotEncoder(categories=[[0, 1]], handle_unknown="ignore", drop="first"),
+        OrdinalEncoder(categories=[[0, 1]]),
+        FunctionTransformer(np.abs, np.positive),
+        # These run code of the user's, which may remember rows.
+        HashingVectorizer(tokenizer=str.split),
+        HashingVectorizer(analyzer=str.split),
+        HashingVectorizer(preprocessor=str.lower),
+        LearnedThreshold(),
         SimpleImputer(
             strategy="constant",
             fill_value=0,
@@ -69,6 +94,67 @@ def test_a_leak_voids_what_comes_after(leak):
     last = list(report)[-1]
     assert type(leak).__name__.lower() in last.reason
     assert not report.private
+
+
+class LearnedComponents(DPPCA):
+    """A private estimator, and what it keeps beside."""
+
+    def fit(self, X, y=None):
+        self.first_row_ = X[0]
+        return super().fit(X)
+
+
+class LearnedPipeline(Pipeline):
+    """A pipeline, and what it keeps beside."""
+
+
+class LearnedVote(VotingRegressor):
+    """A vote, and what it keeps beside."""
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        LearnedComponents(),
+        LearnedPipeline([("pca", DPPCA())]),
+        make_pipeline(LearnedPipeline([("pca", DPPCA())])),
+        LearnedVote([("lrs", LRSRegressor())]),
+    ],
+)
+def test_nothing_is_known_of_derived_classes(foreign):
+    report = privacy_report(foreign)
+    assert not report.private
+    reasons = " ".join(s.reason for s in report if s.verdict == "LEAKS")
+    assert "known" in reasons
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3])
+def test_a_share_of_zeros_that_decides_the_form(threshold):
+    encoder = OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore")
+    branches = [("ids", make_pipeline(encoder), [0]), ("rest", "passthrough", [1])]
+    columns = ColumnTransformer(branches, sparse_threshold=threshold)
+    report = privacy_report(make_pipeline(columns, DPPCA()))
+    assert report.private == (threshold == 0.0)
+    if threshold:
+        assert "sparse_threshold=0" in str(report)
+        dense = clone(columns).set_params(
+            ids__onehotencoder__sparse_output=False,
+        )
+        assert privacy_report(make_pipeline(dense, DPPCA())).private
+
+
+def test_what_encoders_of_given_categories_tell_before_the_charge():
+    """What the report is for: an error that quotes a value, and no charge."""
+    rows = np.array([["a"], ["b"], ["secret"]] * 9, dtype=object)
+    for encoder in (OneHotEncoder, OrdinalEncoder):
+        accountant = PrivacyAccountant()
+        fit = make_pipeline(encoder(categories=[["a", "b"]]), DPPCA(1)).set_params(
+            dppca__accountant=accountant
+        )
+        with pytest.raises(ValueError, match="secret"):
+            fit.fit(rows)
+        assert len(accountant.ledger) == 0
+        assert not privacy_report(fit).private
 
 
 def test_a_leak_after_does_not_void_what_came_before():
@@ -87,8 +173,12 @@ def test_a_leak_after_does_not_void_what_came_before():
         PolynomialFeatures(),
         GaussianRandomProjection(2),
         SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
-        OneHotEncoder(categories=[[0, 1]]),
-        OrdinalEncoder(categories=[[0, 1]]),
+        OneHotEncoder(categories=[[0, 1]], handle_unknown="ignore"),
+        OneHotEncoder(categories=np.array([[0, 1]]), handle_unknown="ignore"),
+        OrdinalEncoder(
+            categories=[[0, 1]], handle_unknown="use_encoded_value", unknown_value=-1
+        ),
+        FunctionTransformer(np.log1p, np.expm1, check_inverse=False),
         "passthrough",
         None,
     ],

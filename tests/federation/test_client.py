@@ -1,7 +1,9 @@
 """A client releases what its plan says, whatever a server sends."""
 
 import copy
+import os
 import pickle
+import signal
 import threading
 
 import numpy as np
@@ -199,6 +201,37 @@ def test_many_threads_get_one_answer():
         thread.join()
     assert len(found) == 8
     assert len(set(found)) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_fork_in_the_middle_of_an_answer_is_refused_and_does_not_wait(monkeypatch):
+    one, inside, go = client(), threading.Event(), threading.Event()
+    answer = one._respond
+
+    def slowly(request):
+        inside.set()
+        go.wait(30)
+        return answer(request)
+
+    monkeypatch.setattr(one, "_respond", slowly)
+    thread = threading.Thread(target=one.respond, args=(first(),))
+    thread.start()
+    inside.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(10)  # ends a child that waits for a lock that nobody holds
+        code = 1
+        try:
+            one.respond(first())
+        except MessageError:
+            code = 7
+        finally:
+            os._exit(code)
+    status = os.waitpid(child, 0)[1]
+    go.set()
+    thread.join()
+    assert os.WIFEXITED(status)
+    assert os.WEXITSTATUS(status) == 7
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickle.dumps])

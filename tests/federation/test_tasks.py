@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
+from skdpspectral._statistics.components.mechanism import ComponentMechanism
 from skdpspectral.federation import (
     InProcessSession,
     LocalClient,
@@ -101,6 +102,30 @@ def test_later_changes_of_the_bounds_change_no_task():
     before = task.to_bytes()
     low -= 1.0
     assert task.to_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["start", "model_covariance"])
+@pytest.mark.parametrize("flag", [1, 2, "yes", None])
+def test_flags_are_booleans(name, flag):
+    """Two starts would be other shares of the budget under the same digest."""
+    rows = make_task(1, 4, clip_norm=1.0).rows
+    with pytest.raises(ValueError, match=f"{name} must be a boolean"):
+        SpectralTask(1, rows, n_rounds=2, **{name: flag})
+
+
+def test_later_changes_of_the_variances_change_no_task():
+    signal, lengths = np.array([4.0, 1.0]), [1e-3, 1e3]
+    mechanism = ComponentMechanism("auto", signal, np.float32(0.5), lengths)
+    rows = make_task(1, 4, clip_norm=1.0).rows
+    task = SpectralTask(2, rows, mechanism=mechanism)
+    before = task.plan(1000, 1.0, 1e-6, "x", False)
+    signal *= 100.0
+    lengths[0] = 1e-6
+    assert task.mechanism.signal == (4.0, 1.0)
+    assert task.mechanism.norm_range == (1e-3, 1e3)
+    assert type(task.mechanism.noise) is float
+    assert task.plan(1000, 1.0, 1e-6, "x", False) == before
+    assert SpectralTask.from_bytes(task.to_bytes()).mechanism == task.mechanism
 
 
 def test_a_task_takes_few_bytes():

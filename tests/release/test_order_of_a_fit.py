@@ -123,6 +123,86 @@ def test_an_error_of_a_value_is_charged_and_quotes_nothing(fit):
         assert len(accountant.ledger) == (3 if "clients" in fit else 1), mistake
 
 
+class Sequence:
+    """An entry whose code fails when it is asked whether it is a sequence."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def _fail(self, *args, **kwargs):
+        raise self.error
+
+    __len__ = __getitem__ = __array__ = __float__ = _fail
+
+
+@pytest.mark.parametrize("error", [RuntimeError, ValueError, KeyError])
+@pytest.mark.parametrize("fit", ALL_VALUES)
+def test_no_entry_of_a_list_has_a_say_before_the_charge(fit, error):
+    rows = X.tolist()
+    rows[7][2] = Sequence(error(SECRET))
+    if "column" in fit:
+        rows = [[int(i), *row] for i, row in zip(IDS, rows, strict=True)]
+        fits = {
+            "column of users": lambda rows, **p: LRSRegressor(user_feature=0, **p).fit(
+                rows, Y
+            ),
+            "column of clients": lambda rows, **p: FederatedDPPCA(
+                1, client_feature=0, **p
+            ).fit(rows),
+        }
+    else:
+        fits = FITS
+    spent = PrivacyAccountant(1e-9, 1e-9)
+    with pytest.raises(PrivacyBudgetError):
+        fits[fit](rows, accountant=spent)
+    accountant = PrivacyAccountant()
+    with pytest.raises((ValueError, TypeError)) as caught:
+        fits[fit](rows, accountant=accountant)
+    assert f"{SECRET:.0f}" not in str(caught.value)
+    assert len(accountant.ledger) == (3 if "clients" in fit else 1)
+
+
+class Lazy:
+    """A column or a table of another library, of which reading fails."""
+
+    def __init__(self, values):
+        self.shape, self.dtype, self.ndim = values.shape, values.dtype, values.ndim
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, key):
+        raise RuntimeError(f"row 7 holds {SECRET}")
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError(f"row 7 holds {SECRET}")
+
+
+def test_ids_of_other_libraries_are_not_quoted():
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="RuntimeError") as caught:
+        LRSRegressor(accountant=accountant).fit(X, Y, users=Lazy(IDS))
+    assert f"{SECRET:.0f}" not in str(caught.value)
+    assert len(accountant.ledger) == 1
+    table = Lazy(np.column_stack([IDS, X]))
+    with pytest.raises(ValueError, match="RuntimeError") as caught:
+        FederatedDPPCA(1, client_feature=0, accountant=accountant).fit(table)
+    assert f"{SECRET:.0f}" not in str(caught.value)
+
+
+def test_ids_of_clients_are_read_without_the_other_columns():
+    class Columns(Lazy):
+        def __getitem__(self, key):
+            assert key == (slice(None), 0)
+            return IDS.astype(float)
+
+    spent = PrivacyAccountant(1e-9, 1e-9)
+    with pytest.raises(PrivacyBudgetError):
+        FederatedDPPCA(1, client_feature=0, accountant=spent).fit(
+            Columns(np.column_stack([IDS, X]))
+        )
+
+
 @pytest.mark.parametrize("value", [np.nan, "five", Angry(KeyError(SECRET)), None])
 @pytest.mark.parametrize("fit", ["users", "items"])
 def test_targets_are_read_after_the_charge(fit, value):

@@ -48,7 +48,8 @@ class ComponentMechanism:
         for parameter, (value, known) in chosen.items():
             if value not in known:
                 raise ValueError(f"{parameter} must be one of {known}, got {value!r}")
-        if not 0.0 < check_real(_CONSTANT, self.constant) < _LARGEST:
+        self._own_numbers()
+        if not 0.0 < self.constant < _LARGEST:
             raise ValueError(
                 f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
                 f"{self.constant}"
@@ -59,6 +60,21 @@ class ComponentMechanism:
         if self.calibration != "paper" and self.constant != 1.0:
             raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
         check_scaled(self.signal, self.noise, self.norm_range)
+
+    def _own_numbers(self) -> None:
+        """Keep floats of its own: a list or an array may be changed by whoever has it.
+
+        What is released, and the byte form of a task, would no longer be the same.
+        """
+        own = {
+            "signal": _floats("signal_variance", self.signal),
+            "norm_range": _floats("norm_range", self.norm_range),
+            "constant": check_real(_CONSTANT, self.constant),
+        }
+        if self.noise is not None:
+            own["noise"] = check_real("noise_variance", self.noise)
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, parameters, unit: float) -> ComponentMechanism:
@@ -216,3 +232,7 @@ class ComponentMechanism:
             failure=failure,
             **more,
         )
+
+
+def _floats(name: str, values) -> tuple[float, ...] | None:
+    return None if values is None else tuple(check_real(name, v) for v in values)
