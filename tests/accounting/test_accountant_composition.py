@@ -290,9 +290,9 @@ def test_a_refused_first_entry_fixes_nothing():
 # -- budgets -------------------------------------------------------------------
 
 
-def refuses(call, *arguments):
+def refuses(call, *arguments, **named):
     try:
-        call(*arguments)
+        call(*arguments, **named)
     except PrivacyBudgetError:
         return True
     return False
@@ -326,7 +326,7 @@ def test_check_agrees_with_charge_at_the_boundary(k, source):
     for done in range(k):
         promised = accountant.check(plan, n_fits=k - done)
         assert promised.epsilon == pytest.approx(budget, rel=1e-9)
-        assert refuses(accountant.check, plan, k - done + 1)
+        assert refuses(accountant.check, plan, n_fits=k - done + 1)
         assert len(entries(accountant)) == done
         accountant.charge(plan)
     assert refuses(accountant.check, plan)
@@ -404,7 +404,7 @@ def test_check_knows_of_asserted_blocks():
     assert refuses(accountant.named("a", disjoint_within="site").check, fit_plan())
     assert refuses(accountant.check, fit_plan())
     assert other.check(fit_plan()).epsilon == pytest.approx(1.0, rel=1e-9)
-    assert refuses(other.check, fit_plan(), 2)
+    assert refuses(other.check, fit_plan(), n_fits=2)
     other.charge(fit_plan())
 
 
