@@ -16,6 +16,7 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
+from skdpspectral.covariance import BISR, Exponential, Window
 
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = {"signal_variance": 1e6, "noise_variance": 1.0}
@@ -70,10 +71,10 @@ ESTIMATORS = [
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
     JMECovariance(horizon=7, on_horizon="restart", whiten=True),
-    JMECovariance(workload="exponential", decay=0.9, moment_weight="trace-split"),
-    JMECovariance(workload="window", window=5, second_moment="diag"),
+    JMECovariance(workload=Exponential(0.9), moment_weight="trace-split"),
+    JMECovariance(workload=Window(5), second_moment="diag"),
     JMECovariance(method="pp-debiased", factorization="sqrt"),
-    JMECovariance(factorization="trivial", assume_centered=True),
+    JMECovariance(factorization=BISR(16), center="none"),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),

@@ -5,5 +5,6 @@ the matrices that shape noise, which are pure linear algebra.
 """
 
 from ._jme import JMECovariance, MomentRelease
+from .factorizations import BISR, Exponential, Window
 
-__all__ = ["JMECovariance", "MomentRelease"]
+__all__ = ["BISR", "Exponential", "JMECovariance", "MomentRelease", "Window"]

@@ -22,6 +22,7 @@ from .._base.sklearn_compat import (
     StrOptions,
     with_callbacks,
 )
+from .._base.strategies import same_value, snapshot
 from .._linalg import project_covariance
 from .._release.streams import StreamRelease, check_shaping
 from .._tables.rows import Unread, unread_rows
@@ -36,14 +37,20 @@ from ._moment_stream import (
     make_workload,
 )
 from ._moment_sums import Moments
-from .factorizations import NAMES
+from .factorizations import (
+    BISR,
+    NAMES,
+    Average,
+    Exponential,
+    Prefix,
+    Window,
+)
+from .factorizations._workloads import MOST_STEPS
 
 # What may change while a stream runs: it shapes what is made of releases.
 _FREE_PARAMETERS = {"accountant", "allow_seeded", "min_eigenvalue", "noise_seed"}
 _FREE_PARAMETERS |= {"whiten"}
 _FEATURES = ("n_features_in_", "feature_names_in_")
-# Counts beyond are not exact in float64.
-_MOST_STEPS = 2**53
 
 
 class MomentRelease(NamedTuple):
@@ -69,9 +76,9 @@ def _can_stream(estimator) -> bool:
     if estimator.horizon is not None:
         return True
     try:
-        workload = make_workload(estimator.workload, estimator.window, estimator.decay)
+        workload = make_workload(estimator.workload)
         count_steps(workload, estimator.factorization, None, None)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError) as error:
         raise AttributeError(str(error)) from error
     return True
 
@@ -105,15 +112,17 @@ class JMECovariance(
         Number of steps that the noise is made for. None takes the number of rows in
         :meth:`fit`; streams by :meth:`partial_fit` need it unless
         ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
-    workload : str or array of shape (steps, steps), default="average"
+    workload : {"average", "prefix"}, Window, Exponential or array of shape \
+            (steps, steps), default="average"
         Weights of rows i at step t: 1/t for "average", 1 for "prefix",
-        ``decay**(t - i)`` for "exponential", and for "window" 1 over the number of
-        rows in the window. An array gives any weights of at least 0, with zeros above
-        the diagonal.
-    factorization : str or array of shape (steps, steps), default="blt"
+        ``decay**(t - i)`` for :class:`~skdpspectral.covariance.Exponential`, and for
+        :class:`~skdpspectral.covariance.Window` 1 over the number of rows in it. An
+        array gives any weights of at least 0, with zeros above the diagonal.
+    factorization : {"blt", "trivial", "sqrt", "optimal", "bisr"}, BISR or array of \
+            shape (steps, steps), default="blt"
         How noise is correlated: "blt" in constant memory, "trivial" independent,
-        "sqrt", "bisr", "optimal", or any lower-triangular C; see
-        :func:`skdpspectral.covariance.factorizations.factorize`.
+        "bisr" for :class:`~skdpspectral.covariance.BISR`, or any lower-triangular C;
+        see :func:`~skdpspectral.covariance.factorizations.factorize`.
     method : {"jme", "ime", "cs", "pp", "pp-debiased"}, default="jme"
         "jme": both moments by their joint sensitivity. The others are there for
         comparison, with the same guarantee: "ime" splits the budget, "cs" bounds the
@@ -125,25 +134,19 @@ class JMECovariance(
         weight for the trace. A number: for "jme" and "cs" the weight :math:`\lambda`
         beside the mean, in data units to the power -2; for "ime" the share in (0, 1)
         of :math:`\mu^2` that the mean gets, 1/2 by default.
-    window : int or None, default=None
-        Number of rows of ``workload="window"``.
-    decay : float or None, default=None
-        Factor a step in (0, 1) of ``workload="exponential"``.
     second_moment : {"full", "diag"}, default="full"
         Whether products of different features are released; with "diag" the
         covariance is diagonal.
-    assume_centered : bool, default=False
-        Whether the mean is taken to be zero, and the whole budget spent on the second
-        moment; for ``method="jme"``.
+    center : {"private", "none"}, default="private"
+        "private": the mean is released too, and taken off. "none": it is taken to be
+        zero, and the whole budget spent on the second moment; for ``method="jme"``.
     whiten : bool, default=False
         Whether :meth:`transform` multiplies by the root of the precision; otherwise
         it subtracts the mean.
-    bandwidth : int, default=64
-        Band of ``factorization="bisr"``.
     min_eigenvalue : float, default=1e-6
         Least eigenvalue of `covariance_`, in units of ``clip_norm**2``.
     on_horizon : {"raise", "restart"}, default="raise"
-        What happens to rows beyond the horizon. "restart": fresh noise for as many
+        What happens to rows beyond `horizon`. "restart": fresh noise for as many
         steps again, at no further cost, for no row is in two blocks; sums then carry
         the noise of all blocks.
     accountant : PrivacyAccountant or None, default=None
@@ -159,7 +162,7 @@ class JMECovariance(
     Attributes
     ----------
     location_ : ndarray of shape (n_features,)
-        Weighted mean of the clipped rows; zero with ``assume_centered=True``.
+        Weighted mean of the clipped rows; zero with ``center="none"``.
     covariance_ : ndarray of shape (n_features, n_features)
         Weighted covariance of the clipped rows, without the bias of the noise (but
         for "pp"), projected to eigenvalues of at least `min_eigenvalue` and a trace of
@@ -239,23 +242,24 @@ class JMECovariance(
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
-        "horizon": [Interval(Integral, 1, _MOST_STEPS, closed="both"), None],
+        "horizon": [Interval(Integral, 1, MOST_STEPS, closed="both"), None],
         "workload": [
-            StrOptions({"average", "prefix", "exponential", "window"}),
+            StrOptions({"average", "prefix"}),
+            Average,
+            Prefix,
+            Window,
+            Exponential,
             "array-like",
         ],
-        "factorization": [StrOptions(set(NAMES)), "array-like"],
+        "factorization": [StrOptions(set(NAMES)), BISR, "array-like"],
         "method": [StrOptions({"jme", "ime", "cs", "pp", "pp-debiased"})],
         "moment_weight": [
             StrOptions({"free", "trace-split"}),
             Interval(Real, 1e-60, 1e60, closed="both"),
         ],
-        "window": [Interval(Integral, 1, _MOST_STEPS, closed="both"), None],
-        "decay": [Interval(Real, 0, 1, closed="neither"), None],
         "second_moment": [StrOptions({"full", "diag"})],
-        "assume_centered": ["boolean"],
+        "center": [StrOptions({"private", "none"})],
         "whiten": ["boolean"],
-        "bandwidth": [Interval(Integral, 1, None, closed="left")],
         "min_eigenvalue": [Interval(Real, 1e-12, 1, closed="both")],
         "on_horizon": [StrOptions({"raise", "restart"})],
     }
@@ -271,12 +275,9 @@ class JMECovariance(
         factorization="blt",
         method="jme",
         moment_weight="free",
-        window=None,
-        decay=None,
         second_moment="full",
-        assume_centered=False,
+        center="private",
         whiten=False,
-        bandwidth=64,
         min_eigenvalue=1e-6,
         on_horizon="raise",
         accountant=None,
@@ -291,12 +292,9 @@ class JMECovariance(
         self.factorization = factorization
         self.method = method
         self.moment_weight = moment_weight
-        self.window = window
-        self.decay = decay
         self.second_moment = second_moment
-        self.assume_centered = assume_centered
+        self.center = center
         self.whiten = whiten
-        self.bandwidth = bandwidth
         self.min_eigenvalue = min_eigenvalue
         self.on_horizon = on_horizon
         self.accountant = accountant
@@ -329,7 +327,7 @@ class JMECovariance(
         self._check_parameters()
         if n_samples is not None:
             n_samples = check_count("n_samples", n_samples)
-            if n_samples > _MOST_STEPS:
+            if n_samples > MOST_STEPS:
                 raise ValueError("n_samples must be at most 2**53")
         n_features = check_count("n_features", n_features)
         return self._plan(self._moment_stream(n_samples, n_features))
@@ -348,7 +346,7 @@ class JMECovariance(
 
     def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
         """Return what is released, or an error about parameters."""
-        workload = make_workload(self.workload, self.window, self.decay)
+        workload = make_workload(self.workload)
         n_steps = count_steps(workload, self.factorization, self.horizon, n_samples)
         self._check_combination(workload)
         if n_samples is not None:
@@ -359,33 +357,35 @@ class JMECovariance(
             method=self.method,
             moment_weight=self.moment_weight,
             second_moment=self.second_moment,
-            assume_centered=self.assume_centered,
+            center=self.center,
             workload=workload,
-            factorization=make_factorization(
-                workload, self.factorization, n_steps, self.bandwidth
-            ),
+            factorization=make_factorization(workload, self.factorization, n_steps),
             n_steps=n_steps,
-            renewed=self._restarts(),
+            renewed=self.on_horizon == "restart",
         )
 
-    def _restarts(self) -> bool:
-        return self.on_horizon == "restart" and self.horizon is not None
-
     def _check_combination(self, workload) -> None:
-        if self.assume_centered and self.method != "jme":
+        if self.center == "none" and self.method != "jme":
             raise ValueError(
-                f'method="{self.method}" is about two moments: with '
-                'assume_centered=True leave method="jme"'
+                f'method="{self.method}" is about two moments: with center="none" '
+                'leave method="jme"'
             )
-        if self.on_horizon == "restart" and workload.name in ("custom", "window"):
+        if self.on_horizon == "raise":
+            return
+        if workload.name in ("custom", "window"):
             raise ValueError(
-                f'on_horizon="restart" is not for workload="{workload.name}": an array '
-                'ends with its rows, and a window needs no horizon with "blt"'
+                f'on_horizon="restart" is not for workload={workload}: an array ends '
+                'with its rows, and a window needs no horizon with "blt"'
+            )
+        if self.horizon is None:
+            raise ValueError(
+                'on_horizon="restart" needs horizon: the number of steps after which '
+                "fresh noise begins"
             )
 
     def _check_horizon(self, last: int | None, seen: int, more: int) -> None:
         """Refuse rows for which no noise was planned."""
-        if last is None or self._restarts():
+        if last is None or self.on_horizon == "restart":
             return
         if seen + more > last:
             raise ValueError(
@@ -650,12 +650,16 @@ class JMECovariance(
 
     def _fixed_parameters(self) -> dict:
         parameters = self.get_params(deep=False)
-        return {k: v for k, v in parameters.items() if k not in _FREE_PARAMETERS}
+        return {
+            name: snapshot(value)
+            for name, value in parameters.items()
+            if name not in _FREE_PARAMETERS
+        }
 
     def _check_unchanged(self, run: MomentRun) -> None:
         """Refuse parameters that differ from those that the stream was charged with."""
         for name, value in self._fixed_parameters().items():
-            if not np.array_equal(value, run.parameters[name]):
+            if not same_value(value, run.parameters[name]):
                 raise ValueError(
                     f"{name} was changed while the stream runs; set it back, or clone "
                     "the estimator to begin a new stream"

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from .. import sensitivity
+from .._base.strategies import is_strategy, snapshot
 from .._linalg import MomentRows
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
@@ -15,15 +16,14 @@ from ..mechanisms import GRID_BITS, Exact
 from .factorizations import (
     Average,
     Custom,
-    Exponential,
     Factorization,
     Prefix,
-    Window,
     Workload,
     check_triangular,
     factorize,
     needs_steps,
 )
+from .factorizations._factorizations import is_given
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
@@ -32,35 +32,25 @@ _NAME = "moments"
 _LEAST_SHARE = 1e-60
 
 
-def make_workload(workload, window, decay) -> Workload:
-    """Return a workload from parameters of an estimator, or an error that names one.
+_NAMED = {"prefix": Prefix, "average": Average}
+
+
+def make_workload(workload) -> Workload:
+    """Return a workload as it is now, or an error about it.
 
     Parameters
     ----------
-    workload : str or array of shape (n, n)
-        Name, or weights.
-    window : int or None
-        Length of "window".
-    decay : float or None
-        Factor a step of "exponential".
+    workload : str, Workload or array of shape (n, n)
+        A name, a strategy, or weights.
     """
-    kind = workload if isinstance(workload, str) else "custom"
-    for name, value, user in (
-        ("window", window, "window"),
-        ("decay", decay, "exponential"),
-    ):
-        if (value is None) == (kind == user):
-            verb = "needs" if kind == user else "has no use for"
+    if isinstance(workload, str):
+        if workload not in _NAMED:
             raise ValueError(
-                f'workload="{kind}" {verb} {name}: it belongs to workload="{user}"'
+                'workload must be "average", "prefix", Window(length), '
+                f"Exponential(decay) or an array, got {workload!r}"
             )
-    if kind == "window":
-        return Window(window)
-    if kind == "exponential":
-        return Exponential(decay)
-    if kind == "custom":
-        return _custom(workload)
-    return {"prefix": Prefix, "average": Average}[kind]()
+        return _NAMED[workload]()
+    return snapshot(workload) if is_strategy(workload) else _custom(workload)
 
 
 def _custom(weights) -> Workload:
@@ -86,8 +76,8 @@ def count_steps(workload: Workload, factorization, horizon, n_samples) -> int | 
     ----------
     workload : Workload
         What is asked for.
-    factorization : str or array
-        Its name, or C.
+    factorization : str, BISR or array
+        How it is made, or C.
     horizon : int or None
         As the user gave it.
     n_samples : int or None
@@ -96,7 +86,7 @@ def count_steps(workload: Workload, factorization, horizon, n_samples) -> int | 
     sizes = {}
     if workload.max_steps is not None:
         sizes["workload"] = workload.max_steps
-    if not isinstance(factorization, str):
+    if is_given(factorization):
         sizes["factorization"] = len(check_triangular("factorization", factorization))
     if horizon is not None:
         sizes["horizon"] = int(horizon)
@@ -107,28 +97,33 @@ def count_steps(workload: Workload, factorization, horizon, n_samples) -> int | 
         return next(iter(sizes.values()))
     if n_samples is None and needs_steps(workload, factorization):
         raise ValueError(
-            f'factorization="{factorization}" of {workload} needs a horizon: set '
+            f"factorization={factorization!r} of {workload} needs a horizon: set "
             'horizon to a number of steps that is large enough, or take "trivial"'
         )
     return n_samples
 
 
+def make_factorization(workload: Workload, factorization, n_steps) -> Factorization:
+    """Return a factorization; those without arrays are kept for the next call."""
+    if workload.name == "custom" or is_given(factorization):
+        return factorize(workload, factorization, n_steps)
+    return _kept_factorization(_key(workload), _key(factorization), n_steps)
+
+
+def _key(choice):
+    """Return what says all of a name or a strategy, and can be hashed."""
+    if isinstance(choice, str):
+        return choice
+    return type(choice), tuple(choice.get_params(deep=False).items())
+
+
 @functools.lru_cache(maxsize=16)
-def _named_factorization(kind, size, name, n_steps, bandwidth) -> Factorization:
-    window = size if kind == "window" else None
-    decay = size if kind == "exponential" else None
-    workload = make_workload(kind, window, decay)
-    return factorize(workload, name, n_steps, bandwidth=bandwidth)
-
-
-def make_factorization(
-    workload: Workload, factorization, n_steps, bandwidth
-) -> Factorization:
-    """Return a factorization; those of named workloads are kept for the next call."""
-    if workload.name == "custom" or not isinstance(factorization, str):
-        return factorize(workload, factorization, n_steps, bandwidth=bandwidth)
-    size = getattr(workload, "length", getattr(workload, "decay", None))
-    return _named_factorization(workload.name, size, factorization, n_steps, bandwidth)
+def _kept_factorization(workload, factorization, n_steps) -> Factorization:
+    made = [
+        key if isinstance(key, str) else key[0](**dict(key[1]))
+        for key in (workload, factorization)
+    ]
+    return factorize(*made, n_steps)
 
 
 class MomentStream:
@@ -140,7 +135,7 @@ class MomentStream:
         Number of features d.
     clip_norm : float
         Bound on the norm of a row.
-    method, moment_weight, second_moment, assume_centered
+    method, moment_weight, second_moment, center
         As in :class:`~skdpspectral.JMECovariance`.
     workload : Workload
         What is asked for.
@@ -167,14 +162,14 @@ class MomentStream:
         method,
         moment_weight,
         second_moment,
-        assume_centered,
+        center,
         workload,
         factorization,
         n_steps,
         renewed,
     ):
         self.clip_norm = float(clip_norm)
-        self.method, self.centered = method, assume_centered
+        self.method, self.centered = method, center == "none"
         self.workload, self.factorization = workload, factorization
         self.n_steps, self.renewed = n_steps, renewed
         self.diagonal = second_moment == "diag"
@@ -184,7 +179,7 @@ class MomentStream:
             n_features,
             None if nu is None else math.sqrt(nu) * scale,
             diagonal=self.diagonal,
-            first=not assume_centered,
+            first=not self.centered,
             trace_weight=None if trace is None else math.sqrt(trace) * scale,
         )
         self.sensitivity = self.clip_norm * math.sqrt(ratio)
@@ -202,7 +197,7 @@ class MomentStream:
         if self.centered or self.method.startswith("pp"):
             if not free:
                 raise ValueError(
-                    "moment_weight must be 'free' with assume_centered=True or with a "
+                    "moment_weight must be 'free' with center=\"none\" or with a "
                     "method that releases one moment: there is nothing to weigh"
                 )
             if self.centered:

@@ -605,6 +605,12 @@ EXACT |= {
         "if True:",
         "covariance/test_jme.py::test_a_fit_beside_an_open_path",
     ),
+    "a strategy that changes while its stream runs": Mutant(
+        "covariance/_jme.py",
+        "            name: snapshot(value)\n",
+        "            name: value\n",
+        "covariance/test_strategies_of_streams.py::test_a_stream_keeps_what_it_began_with",
+    ),
     "noise beyond float64's integers": Mutant(
         "covariance/factorizations/_factorizations.py",
         "_MOST_NOISE_STEPS = 2.0**47",

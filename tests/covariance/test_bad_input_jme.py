@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.exceptions import NotFittedError
+from sklearn.preprocessing import StandardScaler
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.covariance import BISR, Exponential, Window
 
 NAN, INF = float("nan"), float("inf")
 X = np.random.default_rng(0).normal(0.1, 0.3, (20, 3))
@@ -44,7 +46,7 @@ PARAMETERS = [
     ({"horizon": 10**400}, "horizon"),
     ({"horizon": 10**13, "factorization": "sqrt"}, "sqrt", "horizon", "blt"),
     ({"horizon": 10**13, "factorization": "bisr"}, "bisr", "horizon", "blt"),
-    ({"workload": "window", "window": 10**400}, "window"),
+    ({"workload": Window(10**400)}, "length", "Window"),
     ({"workload": np.diag([1e-70] + [1.0] * 19)}, "workload", "similar scale"),
     (
         {
@@ -65,15 +67,32 @@ PARAMETERS = [
     ({"workload": np.eye(20), "horizon": 30}, "horizon", "workload"),
     ({"workload": np.eye(20), "on_horizon": "restart"}, "on_horizon"),
     ({"workload": [["a"]]}, "workload", "numbers"),
-    ({"workload": "window"}, "window"),
-    ({"workload": "window", "window": 0}, "window"),
-    ({"workload": "window", "window": 2.5}, "window"),
-    ({"workload": "window", "window": 3, "on_horizon": "restart"}, "on_horizon"),
-    ({"window": 3}, "window", "average"),
-    ({"workload": "exponential"}, "decay"),
-    ({"workload": "exponential", "decay": 1.0}, "decay"),
-    ({"workload": "exponential", "decay": 0.0}, "decay"),
-    ({"decay": 0.5}, "decay", "average"),
+    ({"workload": "window"}, "workload", "Window"),
+    ({"workload": "exponential"}, "workload", "Exponential"),
+    ({"workload": Window}, "workload"),
+    ({"workload": BISR()}, "workload"),
+    ({"workload": StandardScaler()}, "workload"),
+    ({"workload": Window(0)}, "length", "Window"),
+    ({"workload": Window(2.5)}, "length", "Window"),
+    ({"workload": Window(True)}, "length", "boolean"),
+    ({"workload": Window([3])}, "length"),
+    ({"workload": Window(None)}, "length", "Window"),
+    ({"workload": Window(3), "on_horizon": "restart"}, "on_horizon", "window"),
+    (
+        {"workload": Window(3), "on_horizon": "restart", "horizon": 10},
+        "on_horizon",
+        "window",
+    ),
+    ({"workload": Exponential(1.0)}, "decay", "Exponential"),
+    ({"workload": Exponential(0.0)}, "decay", "Exponential"),
+    ({"workload": Exponential(NAN)}, "decay", "Exponential"),
+    ({"workload": Exponential("0.5")}, "decay", "Exponential"),
+    ({"on_horizon": "restart"}, "on_horizon", "horizon:"),
+    (
+        {"on_horizon": "restart", "factorization": np.eye(20)},
+        "on_horizon",
+        "horizon:",
+    ),
     ({"factorization": "tree"}, "factorization"),
     ({"factorization": np.zeros((20, 20))}, "factorization", "singular"),
     ({"factorization": UPPER}, "factorization", "lower-triangular"),
@@ -98,11 +117,16 @@ PARAMETERS = [
     ({"method": "ime", "moment_weight": 1.0}, "moment_weight", "(0, 1)"),
     ({"method": "ime", "moment_weight": "trace-split"}, "moment_weight", "jme"),
     ({"method": "pp", "moment_weight": 2.0}, "moment_weight"),
-    ({"assume_centered": True, "moment_weight": 2.0}, "moment_weight"),
-    ({"assume_centered": True, "method": "pp"}, "assume_centered"),
-    ({"assume_centered": 1}, "assume_centered"),
+    ({"center": "none", "moment_weight": 2.0}, "moment_weight", "center"),
+    ({"center": "none", "method": "pp"}, "method", "center"),
+    ({"center": True}, "center"),
+    ({"center": None}, "center"),
+    ({"center": "auto"}, "center"),
     ({"second_moment": "half"}, "second_moment"),
-    ({"bandwidth": 0}, "bandwidth"),
+    ({"factorization": BISR(0)}, "bandwidth", "BISR"),
+    ({"factorization": BISR(1.5)}, "bandwidth", "BISR"),
+    ({"factorization": BISR(None)}, "bandwidth", "BISR"),
+    ({"factorization": Window(3)}, "factorization"),
     ({"min_eigenvalue": 0.0}, "min_eigenvalue"),
     ({"min_eigenvalue": 2.0}, "min_eigenvalue"),
     ({"on_horizon": "stop"}, "on_horizon"),

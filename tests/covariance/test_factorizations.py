@@ -5,6 +5,7 @@ import pytest
 from scipy.linalg import solve_triangular
 
 from skdpspectral.covariance.factorizations import (
+    BISR,
     Average,
     Custom,
     Exponential,
@@ -36,7 +37,7 @@ CASES += [(Window(10), np.tril(WEIGHTS) + 5 * np.eye(N))]
 
 
 def make(workload, name, n=N):
-    return factorize(workload, name, n, bandwidth=20)
+    return factorize(workload, BISR(20) if str(name) == "bisr" else name, n)
 
 
 def label(value):

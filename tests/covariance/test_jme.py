@@ -9,19 +9,20 @@ from sklearn.pipeline import make_pipeline
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._linalg import project_spectrum
 from skdpspectral.audit import privacy_report
-from skdpspectral.covariance.factorizations import Custom, Exponential, Prefix, Window
+from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.covariance.factorizations import Custom, Prefix
 
 N, D = 120, 3
 WEIGHTS = np.tril(np.ones((N, N)) * (2 + np.sin(np.arange(N))))
 SETTINGS = {
     "default": {},
     "prefix": {"workload": "prefix"},
-    "exponential": {"workload": "exponential", "decay": 0.9},
-    "window": {"workload": "window", "window": 10},
+    "exponential": {"workload": Exponential(0.9)},
+    "window": {"workload": Window(10)},
     "custom": {"workload": WEIGHTS},
     "trivial": {"factorization": "trivial"},
     "sqrt": {"factorization": "sqrt"},
-    "bisr": {"factorization": "bisr", "bandwidth": 10},
+    "bisr": {"factorization": BISR(10)},
     "optimal": {"factorization": "optimal"},
     "array": {"factorization": np.eye(N) + 0.5 * np.eye(N, k=-1)},
     "ime": {"method": "ime", "moment_weight": 0.3},
@@ -31,13 +32,12 @@ SETTINGS = {
     "heavy": {"moment_weight": 4.0},
     "trace": {"moment_weight": "trace-split"},
     "diag": {"second_moment": "diag"},
-    "centered": {"assume_centered": True},
+    "centered": {"center": "none"},
     "restart": {"horizon": 50, "on_horizon": "restart"},
     "renewed decay": {
         "horizon": 50,
         "on_horizon": "restart",
-        "workload": "exponential",
-        "decay": 0.9,
+        "workload": Exponential(0.9),
     },
 }
 
@@ -49,11 +49,9 @@ def rows(n=N, d=D, seed=0):
 
 def workload_of(parameters):
     kind = parameters.get("workload", "average")
-    if not isinstance(kind, str):
+    if isinstance(kind, np.ndarray):
         return Custom(kind)
-    if kind == "window":
-        return Window(parameters["window"])
-    return Exponential(parameters["decay"]) if kind == "exponential" else Prefix()
+    return Prefix() if isinstance(kind, str) else kind
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -215,14 +213,14 @@ def test_restarts_go_on():
 def test_partial_fit_is_there_where_it_can_be():
     assert not hasattr(JMECovariance(), "partial_fit")
     assert not hasattr(
-        JMECovariance(workload="exponential", decay=0.5, factorization="sqrt"),
+        JMECovariance(workload=Exponential(0.5), factorization="sqrt"),
         "partial_fit",
     )
     for parameters in (
         {"horizon": 10},
         {"factorization": "trivial"},
-        {"workload": "exponential", "decay": 0.5},
-        {"workload": "window", "window": 5},
+        {"workload": Exponential(0.5)},
+        {"workload": Window(5)},
         {"workload": WEIGHTS},
     ):
         assert hasattr(JMECovariance(**parameters), "partial_fit")
@@ -230,7 +228,7 @@ def test_partial_fit_is_there_where_it_can_be():
 
 def test_endless_streams():
     """Workloads that forget run for any number of steps."""
-    stream = JMECovariance(workload="window", window=20, noise_seed=0)
+    stream = JMECovariance(workload=Window(20), noise_seed=0)
     for seed in range(10):
         stream.partial_fit(rows(seed=seed))
     assert stream.n_samples_seen_ == 10 * N

@@ -23,7 +23,7 @@ METHODS = {
     "cs": {"method": "cs"},
     "pp": {"method": "pp"},
     "pp-debiased": {"method": "pp-debiased"},
-    "centered": {"assume_centered": True},
+    "centered": {"center": "none"},
 }
 FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr", "optimal"]
 ROWS = {

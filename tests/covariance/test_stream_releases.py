@@ -125,7 +125,7 @@ def test_planned_sensitivities():
         pytest.approx(2 * c * 3**0.5)
     )
     # The second moment alone, in units of 1 / c.
-    assert planned(clip_norm=c, assume_centered=True) == pytest.approx(c * 2**0.5)
+    assert planned(clip_norm=c, center="none") == pytest.approx(c * 2**0.5)
     assert planned(clip_norm=c, second_moment="diag") == pytest.approx(2 * c)
 
 

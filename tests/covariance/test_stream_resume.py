@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 from skdpspectral import JMECovariance, LedgerError, PrivacyAccountant
 from skdpspectral._release.release import record_releases
+from skdpspectral.covariance import BISR, Exponential, Window
 
 X = np.random.default_rng(0).normal(0.1, 0.3, (90, 2))
 # A temporary ledger goes with the last that holds it; a pickle does not.
@@ -21,16 +22,16 @@ LEDGERS = []
 SETTINGS = {
     "average": {},
     "prefix": {"workload": "prefix"},
-    "exponential": {"workload": "exponential", "decay": 0.9},
-    "window": {"workload": "window", "window": 10},
+    "exponential": {"workload": Exponential(0.9)},
+    "window": {"workload": Window(10)},
     "custom": {"workload": np.tril(np.ones((90, 90)) * (2 + np.sin(np.arange(90))))},
     "trivial": {"factorization": "trivial"},
     "sqrt": {"factorization": "sqrt"},
-    "bisr": {"factorization": "bisr", "bandwidth": 10},
+    "bisr": {"factorization": BISR(10)},
     "optimal": {"factorization": "optimal"},
     "restart": {"horizon": 25, "on_horizon": "restart"},
     "pp-debiased": {"method": "pp-debiased"},
-    "centered": {"assume_centered": True},
+    "centered": {"center": "none"},
 }
 
 

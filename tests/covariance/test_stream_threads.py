@@ -13,6 +13,7 @@ from scipy import stats
 
 from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
 from skdpspectral._release.release import Release, record_releases
+from skdpspectral.covariance import Window
 from skdpspectral.covariance.factorizations import factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
@@ -65,7 +66,7 @@ def in_child(function):
 def test_overlapping_fits_leave_with_their_noise(repeat):
     """At epsilon=.001 a true row leaves by chance with a probability below 1e-9."""
     accountant = PrivacyAccountant()
-    model = JMECovariance(0.001, workload="window", window=1, accountant=accountant)
+    model = JMECovariance(0.001, workload=Window(1), accountant=accountant)
     X = [rows(n, seed) for seed, n in enumerate((3000, 40_000, 45_000))]
     found, failed = {}, []
 

@@ -23,6 +23,7 @@ from pca_tools import audit_releases
 import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
 from skdpspectral.audit import audit_epsilon
+from skdpspectral.covariance import Window
 
 CONFIDENCE = 0.99
 # Where tests run side by side, each takes one core.
@@ -584,7 +585,7 @@ CASES |= {
         {"method": "ime"}, (1.0, 0.0), (-0.25, 0.968245836551854), tight=False
     ),
     "jme-window": StreamCase(
-        {"workload": "window", "window": 3, "factorization": "sqrt"},
+        {"workload": Window(3), "factorization": "sqrt"},
         (1.0, 0.0),
         (-1.0, 0.0),
     ),

@@ -10,6 +10,7 @@ import argparse
 import numpy as np
 
 from skdpspectral import JMECovariance
+from skdpspectral.covariance import Exponential, Window
 
 N, D, CLIP = 12, 5, 2.0
 SETTINGS = {
@@ -17,13 +18,11 @@ SETTINGS = {
     "jme": {},
     "jme, prefix, trivial": {"workload": "prefix", "factorization": "trivial"},
     "jme, exponential, sqrt": {
-        "workload": "exponential",
-        "decay": 0.8,
+        "workload": Exponential(0.8),
         "factorization": "sqrt",
     },
     "jme, window, optimal": {
-        "workload": "window",
-        "window": 4,
+        "workload": Window(4),
         "factorization": "optimal",
     },
     # Lemma 4.4.

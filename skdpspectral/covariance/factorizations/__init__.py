@@ -3,6 +3,7 @@
 from ._buffers import Buffers, optimize_buffers, prefix_buffers
 from ._errors import NoiseGain, workload_error
 from ._factorizations import (
+    BISR,
     NAMES,
     Factorization,
     check_triangular,
@@ -12,9 +13,17 @@ from ._factorizations import (
 )
 from ._gaps import GappedGain
 from ._optimal import optimal_matrix
-from ._workloads import Average, Custom, Exponential, Prefix, Window, Workload
+from ._workloads import (
+    Average,
+    Custom,
+    Exponential,
+    Prefix,
+    Window,
+    Workload,
+)
 
 __all__ = [
+    "BISR",
     "NAMES",
     "Average",
     "Buffers",

@@ -8,9 +8,15 @@ is arbitrary: here it is such that noise of single steps is not smaller than Z.
 
 from __future__ import annotations
 
+from numbers import Integral
+from typing import ClassVar
+
 import numpy as np
 from scipy.linalg import solve_triangular
+from sklearn.base import BaseEstimator
 
+from ..._base.sklearn_compat import Interval
+from ..._base.strategies import register
 from ._buffers import Buffers, faded_buffers, prefix_buffers
 from ._filters import Buffered, Convolution, Identity, Triangular
 from ._optimal import optimal_matrix
@@ -208,14 +214,44 @@ def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
 
 
-def needs_steps(workload: Workload, name) -> bool:
-    """Whether a factorization by name must know the number of steps.
+@register
+class BISR(BaseEstimator):
+    """The banded inverse of the square root, as a choice of factorization.
+
+    Parameters
+    ----------
+    bandwidth : int, default=64
+        Width of the band, at least 1: the number of rows of noise that are kept.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import BISR
+    >>> JMECovariance(factorization=BISR()).set_params(factorization__bandwidth=16)
+    JMECovariance(factorization=BISR(bandwidth=16))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "bandwidth": [Interval(Integral, 1, None, closed="left")]
+    }
+
+    def __init__(self, bandwidth: int = 64):
+        self.bandwidth = bandwidth
+
+
+def is_given(factorization) -> bool:
+    """Whether a factorization is given as an array, not made of the workload."""
+    return not isinstance(factorization, (str, BISR))
+
+
+def needs_steps(workload: Workload, factorization) -> bool:
+    """Whether a factorization must know the number of steps.
 
     Parameters
     ----------
     workload : Workload
         What is asked for.
-    name : str or array
+    factorization : str, BISR or array
         The factorization.
 
     Returns
@@ -224,13 +260,16 @@ def needs_steps(workload: Workload, name) -> bool:
         False where its column norms are bounded for any number of steps and its
         filter needs constant memory, or where an array says the number.
     """
-    if workload.max_steps is not None or not isinstance(name, str):
+    if workload.max_steps is not None or is_given(factorization):
         return False
-    return not (name == "trivial" or (name == "blt" and not workload.growing))
+    fades = not workload.growing
+    return isinstance(factorization, BISR) or not (
+        factorization == "trivial" or (factorization == "blt" and fades)
+    )
 
 
 def factorize(
-    workload: Workload, name="blt", n_steps: int | None = None, *, bandwidth: int = 64
+    workload: Workload, factorization="blt", n_steps: int | None = None
 ) -> Factorization:
     """Make the factorization of a workload's core.
 
@@ -238,14 +277,13 @@ def factorize(
     ----------
     workload : Workload
         What is asked for.
-    name : {"trivial", "sqrt", "bisr", "blt", "optimal"} or array of shape (n, n)
-        "trivial": C = I. "sqrt": the square root of the core, Toeplitz. "bisr": its
-        inverse cut to a band. "blt": buffered linear Toeplitz, in constant memory.
-        "optimal": the least error, dense. An array is taken for C.
+    factorization : {"trivial", "sqrt", "bisr", "blt", "optimal"}, BISR or array of \
+            shape (n, n)
+        "trivial": C = I. "sqrt": the square root of the core, Toeplitz. "bisr", or
+        :class:`BISR`: its inverse cut to a band. "blt": buffered linear Toeplitz, in
+        constant memory. "optimal": the least error, dense. An array is taken for C.
     n_steps : int or None, default=None
         Number of steps; None where :func:`needs_steps` says that there is no need.
-    bandwidth : int, default=64
-        Band of "bisr".
 
     Returns
     -------
@@ -267,8 +305,10 @@ def factorize(
     [22.37, 3.1, 3.05]
     """
     n_steps = workload.max_steps if n_steps is None else n_steps
-    if not isinstance(name, str):
-        return Dense("array", check_triangular("factorization", name))
+    if is_given(factorization):
+        return Dense("array", check_triangular("factorization", factorization))
+    banded = BISR() if factorization == "bisr" else factorization
+    name = "bisr" if isinstance(banded, BISR) else factorization
     if n_steps is None and needs_steps(workload, name):
         raise ValueError(
             f'n_steps must be known for factorization="{name}" of {workload}'
@@ -284,7 +324,7 @@ def factorize(
             '"blt", which needs constant memory'
         )
     if name == "bisr":
-        band = _bisr_column(workload, min(bandwidth, n_steps))
+        band = _bisr_column(workload, min(int(banded.bandwidth), n_steps))
         return Banded(name, band, inverse_series(band, n_steps))
     if name == "sqrt":
         return _square_root(workload, n_steps)
@@ -317,7 +357,7 @@ def _bisr_column(workload: Workload, band: int) -> np.ndarray:
 
 def _buffers(workload: Workload, n: int | None) -> Buffers:
     if workload.name == "exponential":
-        return faded_buffers("exponential", workload.decay, n)
+        return faded_buffers("exponential", float(workload.decay), n)
     if workload.name == "window":
         return faded_buffers("window", float(workload.length), n)
     return prefix_buffers(n)

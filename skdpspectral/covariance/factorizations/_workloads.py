@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from ..._base.sklearn_compat import Interval
+from ..._base.strategies import register
 from ._accumulators import DenseSums, ExponentialSums, RunningSums, WindowSums
 from ._series import (
     binomial_series,
@@ -17,12 +22,16 @@ from ._series import (
     toeplitz_matrix,
 )
 
+# Counts beyond are not exact in float64.
+MOST_STEPS = 2**53
+
 
 class Workload:
     """Weights A[t, i] of rows i in what is asked for at step t.
 
     Every workload is a *core* of sums, divided by public numbers: an average is a
-    prefix sum over t. Factorizations are of the core.
+    prefix sum over t. Factorizations are of the core. Those that have a few numbers,
+    or none, are strategies: scikit-learn clones them, and sets their parameters.
 
     Attributes
     ----------
@@ -81,97 +90,123 @@ class Workload:
         """Return an accumulator that weighs rows of a width, step by step."""
         return RunningSums(width)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}()"
 
-
-class Prefix(Workload):
+@register
+class Prefix(BaseEstimator, Workload):
     """Sums of all rows so far."""
 
+    _parameter_constraints: ClassVar[dict] = {}
 
-class Average(Workload):
+
+@register
+class Average(BaseEstimator, Workload):
     """Means of all rows so far."""
 
+    _parameter_constraints: ClassVar[dict] = {}
     name = "average"
     normalized = True
 
 
-class Exponential(Workload):
-    r"""Sums with weights :math:`\beta^{t - i}`.
+@register
+class Exponential(BaseEstimator, Workload):
+    r"""Sums with weights :math:`\beta^{t - i}`: old rows fade.
 
     Parameters
     ----------
     decay : float
-        The number :math:`\beta` in (0, 1).
+        Factor a step, :math:`\beta` in (0, 1).
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import Exponential
+    >>> JMECovariance(workload=Exponential(0.9)).set_params(workload__decay=0.99)
+    JMECovariance(workload=Exponential(decay=0.99))
     """
 
+    _parameter_constraints: ClassVar[dict] = {
+        "decay": [Interval(Real, 0, 1, closed="neither")]
+    }
     name = "exponential"
     growing = False
 
     def __init__(self, decay: float):
-        self.decay = float(decay)
+        self.decay = decay
+
+    @property
+    def _rate(self) -> float:
+        return float(self.decay)
 
     def column(self, n):
         """Return powers of the decay."""
-        return self.decay ** np.arange(n)
+        return self._rate ** np.arange(n)
 
     def root(self, n, power=0.5):
         """Return n coefficients of a power of the core."""
-        return binomial_series(-power, n, self.decay)
+        return binomial_series(-power, n, self._rate)
 
     def totals(self, steps):
         """Return sums of powers of the decay."""
         steps = np.asarray(steps, dtype=np.float64)
-        return np.expm1(steps * np.log(self.decay)) / (self.decay - 1.0)
+        return np.expm1(steps * np.log(self._rate)) / (self._rate - 1.0)
 
     def fade(self, steps):
         """Return powers of the decay."""
-        return self.decay ** np.asarray(steps, dtype=np.float64)
+        return self._rate ** np.asarray(steps, dtype=np.float64)
 
     def sums(self, width):
         """Return an accumulator."""
-        return ExponentialSums(width, self.decay)
-
-    def __repr__(self):
-        return f"Exponential({self.decay:g})"
+        return ExponentialSums(width, self._rate)
 
 
-class Window(Workload):
+@register
+class Window(BaseEstimator, Workload):
     """Means of the last k rows, or of all rows while there are fewer.
 
     Parameters
     ----------
     length : int
-        Number of rows k.
+        Number of rows k, from 1 to 2**53.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import Window
+    >>> JMECovariance(workload=Window(50)).set_params(workload__length=100)
+    JMECovariance(workload=Window(length=100))
     """
 
+    _parameter_constraints: ClassVar[dict] = {
+        "length": [Interval(Integral, 1, MOST_STEPS, closed="both")]
+    }
     name = "window"
     growing = False
     normalized = True
 
     def __init__(self, length: int):
-        self.length = int(length)
+        self.length = length
+
+    @property
+    def _size(self) -> int:
+        return int(self.length)
 
     def column(self, n):
         """Return ones for the last k rows."""
-        return (np.arange(n) < self.length).astype(np.float64)
+        return (np.arange(n) < self._size).astype(np.float64)
 
     def root(self, n, power=0.5):
         """Return n coefficients of a power of the core."""
-        few = -(-n // self.length)
-        ends = spread_series(binomial_series(power, few), self.length, n)
+        few = -(-n // self._size)
+        ends = spread_series(binomial_series(power, few), self._size, n)
         return multiply_series(binomial_series(-power, n), ends, n)
 
     def totals(self, steps):
         """Return the number of rows in the window."""
-        return np.minimum(np.asarray(steps, dtype=np.float64), self.length)
+        return np.minimum(np.asarray(steps, dtype=np.float64), self._size)
 
     def sums(self, width):
         """Return an accumulator."""
-        return WindowSums(width, self.length)
-
-    def __repr__(self):
-        return f"Window({self.length})"
+        return WindowSums(width, self._size)
 
 
 class Custom(Workload):
