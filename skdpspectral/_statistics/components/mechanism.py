@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...mechanisms import Assumption, PrivacyPlan, check_real
-from .parameters import check_mechanism, check_scaled, public_range, public_variances
+from ...mechanisms import Assumption, PrivacyPlan, check_real, shown
+from ..bounded_moments import RowBounds
+from .parameters import (
+    check_mechanism,
+    check_scaled,
+    check_unbounded,
+    check_use,
+    public_range,
+    public_variances,
+)
 from .releases import ComponentReleases
 from .spiked_projector import SpikedReleases
+from .strategies import STRATEGIES, resolve_mechanism
 
-_NAMES = ("gaussian", "two-stage", "auto", "spiked")
+_NAMES = tuple(STRATEGIES)
 _WAYS = ("exact", "paper")
 _CONSTANT, _LARGEST = "sensitivity_constant", 1e60
 
@@ -46,8 +55,10 @@ class ComponentMechanism:
         chosen = {"mechanism": (self.name, _NAMES)}
         chosen["calibration"] = (self.calibration, _WAYS)
         for parameter, (value, known) in chosen.items():
-            if value not in known:
-                raise ValueError(f"{parameter} must be one of {known}, got {value!r}")
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(
+                    f"{parameter} must be one of {known}, got {shown(value)}"
+                )
         if not 0.0 < check_real(_CONSTANT, self.constant) < _LARGEST:
             raise ValueError(
                 f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
@@ -55,74 +66,37 @@ class ComponentMechanism:
             )
         # What changes no release makes no other mechanism, nor another task.
         if self.calibration == "paper" and not self.spiked:
-            raise ValueError('calibration="paper" is for mechanism="spiked" alone')
+            raise ValueError('calibration="paper" is for a spiked model alone')
         if self.calibration != "paper" and self.constant != 1.0:
             raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
         check_scaled(self.signal, self.noise, self.norm_range)
 
     @classmethod
-    def of(cls, parameters, unit: float) -> ComponentMechanism:
-        """Return the mechanism of an estimator.
+    def of(cls, name, strategy, n_components, unit: float) -> ComponentMechanism:
+        """Return a mechanism with the public numbers of a strategy.
 
         Parameters
         ----------
-        parameters : object
-            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
+        name, strategy : str, object
+            As :func:`resolve_mechanism` gives them.
+        n_components : int or "auto"
+            As in :class:`~skdpspectral.DPPCA`.
         unit : float
             Units of the data per unit of the bounded rows.
 
-        Returns
-        -------
-        ComponentMechanism
-            In units of the bounded rows.
-
         Raises
         ------
         ValueError
-            If a variance or the range is invalid.
+            If a variance, the range, or a choice is invalid.
         """
-        signal, noise = public_variances(parameters, unit)
-        name, more = parameters.mechanism, {}
+        more = {}
         if name != "spiked":  # whose model has no private lengths
-            more["norm_range"] = public_range(parameters, unit)
-        if parameters.sensitivity_constant is not None:
-            more["constant"] = check_real(_CONSTANT, parameters.sensitivity_constant)
-        return cls(
-            name,
-            signal,
-            noise,
-            calibration=parameters.calibration,
-            **more,
-        )
-
-    @classmethod
-    def of_clients(cls, parameters, rows) -> ComponentMechanism:
-        """Return the mechanism of clients, of which each has rows of its own.
-
-        Parameters
-        ----------
-        parameters : object
-            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
-        rows : RowBounds
-            How rows are bounded.
-
-        Returns
-        -------
-        ComponentMechanism
-            In units of the bounded rows.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or contradicts another.
-        """
-        check_mechanism(parameters, rows.n_features)
-        if parameters.mechanism == "gaussian":
-            # Nothing is searched for; a variance is for the covariance alone.
-            public_variances(parameters, rows.unit)
-            public_range(parameters, rows.unit)
-            return cls()
-        return cls.of(parameters, rows.unit)
+            more["norm_range"] = public_range(strategy.norm_range, unit)
+        else:
+            more["calibration"] = strategy.calibration
+            if strategy.sensitivity_constant is not None:
+                more["constant"] = check_real(_CONSTANT, strategy.sensitivity_constant)
+        return cls(name, *public_variances(strategy, n_components, unit), **more)
 
     @property
     def spiked(self) -> bool:
@@ -216,3 +190,40 @@ class ComponentMechanism:
             failure=failure,
             **more,
         )
+
+
+def design_components(
+    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+) -> tuple[RowBounds, ComponentMechanism]:
+    """Return how rows are bounded, and how components of them are released.
+
+    Parameters
+    ----------
+    mechanism : str or object
+        As in :class:`~skdpspectral.DPPCA`.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    n_features : int
+        Public length of a row.
+    covariance : bool
+        Whether the covariance within the components is released too.
+    radius : float or None, default=None
+        Public length that projections are clipped to for it.
+    **bounded : dict
+        `bounds`, `clip_norm`, `center` and `scale` of :class:`RowBounds`.
+
+    Raises
+    ------
+    ValueError
+        Naming a parameter that is invalid, contradicts another or is of no use.
+    """
+    name, strategy = resolve_mechanism(mechanism)
+    check_mechanism(name, strategy, n_components, n_features)
+    if name == "spiked":
+        check_unbounded(**bounded)
+    rows = RowBounds(n_features, **bounded)
+    made = ComponentMechanism.of(name, strategy, n_components, rows.unit)
+    if name != "spiked":
+        clipped = rows.clip is not None or radius is not None
+        check_use(name, strategy, covariance, clipped)
+    return rows, made

@@ -1,4 +1,4 @@
-"""Public parameters of DPPCA that only make sense, or need sense, together."""
+"""Public numbers of mechanisms: checked together, in units of the bounded rows."""
 
 from __future__ import annotations
 
@@ -7,48 +7,24 @@ import math
 import numpy as np
 
 from ..._tables.masks import refuse_masked
+from ..private_mean import is_private
+from .strategies import DEFAULT_RANGE
 
 # Variances whose ratios and products float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 
 
-def check_combinations(pca, n_samples: int, n_features: int) -> None:
-    """Refuse parameters that contradict each other or the shape of the rows.
-
-    Parameters
-    ----------
-    pca : DPPCA
-        With parameters that are valid one by one.
-    n_samples, n_features : int
-        Public shape of the rows.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter, and what to do.
-    """
-    rank = pca.n_components
-    if rank != "auto" and rank > min(n_samples, n_features):
-        raise ValueError(
-            f"n_components={rank} must be at most min(n_samples, "
-            f"n_features)={min(n_samples, n_features)} for n_samples={n_samples}, "
-            f"n_features={n_features}; ask for fewer components"
-        )
-    check_mechanism(pca, n_features)
-    if pca.whiten and not pca._releases_variances():
-        raise ValueError(
-            "whiten=True needs variances of the data, but with clip_norm=None they are "
-            'those of unit rows; set release="covariance" or a clip_norm'
-        )
-
-
-def check_mechanism(pca, n_features: int) -> None:
+def check_mechanism(name: str, strategy, n_components, n_features: int) -> None:
     """Refuse what contradicts the mechanism, whatever the number of rows.
 
     Parameters
     ----------
-    pca : object
-        With valid parameters of :class:`~skdpspectral.DPPCA` as attributes.
+    name : {"gaussian", "two-stage", "auto", "spiked"}
+        The mechanism.
+    strategy : object
+        With its numbers.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
     n_features : int
         Public length of a row.
 
@@ -57,69 +33,88 @@ def check_mechanism(pca, n_features: int) -> None:
     ValueError
         Naming the parameter, and what to do.
     """
-    rank, mechanism = pca.n_components, pca.mechanism
-    if mechanism == "spiked":
-        if rank == "auto":
+    kind, counted = type(strategy).__name__, n_components != "auto"
+    if name == "spiked":
+        if not counted:
             raise ValueError(
-                'n_components="auto" is not known to mechanism="spiked", whose noise '
-                "depends on the number of components; give a number"
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
             )
-        _check_spiked(pca)
-    elif pca.calibration == "paper":
+        _check_model(strategy)
+    least = n_components if counted else 1
+    if name in ("two-stage", "spiked") and least >= n_features:
         raise ValueError(
-            'calibration="paper" is for mechanism="spiked" alone: elsewhere it would '
-            "only add noise"
+            f"mechanism={kind}(...) needs n_components below n_features, got "
+            f"n_components={n_components!r} for n_features={n_features}; use "
+            'mechanism="gaussian"'
         )
-    if pca.sensitivity_constant is not None and pca.calibration != "paper":
+
+
+def _check_model(strategy) -> None:
+    """Refuse a model without its numbers, and a constant that nothing uses."""
+    for name in ("signal_variance", "noise_variance"):
+        if getattr(strategy, name) is None:
+            raise ValueError(
+                f"SpikedModel needs a public {name}: its noise is computed from the "
+                "model, which must be known without looking at the data"
+            )
+    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
+    if strategy.sensitivity_constant is not None and not paper:
         raise ValueError(
             'sensitivity_constant is for calibration="paper" alone: other noise needs '
             "no constant; leave it None"
         )
-    staged = mechanism in ("two-stage", "spiked")
-    least = 1 if rank == "auto" else rank
-    if staged and least >= n_features:
-        raise ValueError(
-            f"mechanism={mechanism!r} needs n_components below n_features, got "
-            f"n_components={rank!r} for n_features={n_features}; use "
-            'mechanism="gaussian"'
-        )
-    _check_use(pca)
 
 
-def _check_spiked(pca) -> None:
-    for name in ("signal_variance", "noise_variance"):
-        if getattr(pca, name) is None:
-            raise ValueError(
-                f'mechanism="spiked" needs a public {name}: its noise is computed from '
-                "the model, which must be known without looking at the data"
-            )
-    bounded = {"bounds": pca.bounds, "clip_norm": pca.clip_norm}
+def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
     for name, value in bounded.items():
         if value is not None:
             raise ValueError(
-                f'{name} has no use with mechanism="spiked", whose rows are not '
-                f"bounded; leave {name}=None, or use another mechanism"
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
             )
-    if pca.center == "private":
+    if is_private(center):
         raise ValueError(
-            'center="private" has no use with mechanism="spiked", whose model has mean '
-            'zero; leave center="auto"'
+            "a private center has no use with mechanism=SpikedModel(...), whose model "
+            'has mean zero; leave center="auto"'
         )
 
 
-def _check_use(pca) -> None:
-    """Refuse public variances that nothing uses."""
-    unused = []
-    if pca.mechanism == "gaussian":
-        unused = ["signal_variance"]
-        if pca.release == "components":
-            unused.append("noise_variance")
-    for name in unused:
-        if getattr(pca, name) is not None:
-            raise ValueError(
-                f"{name} has no use with mechanism={pca.mechanism!r} and "
-                f"release={pca.release!r}; leave it None"
-            )
+def check_use(name: str, strategy, covariance: bool, clipped: bool) -> None:
+    """Refuse public numbers that nothing uses.
+
+    Parameters
+    ----------
+    name : {"gaussian", "two-stage", "auto"}
+        The mechanism.
+    strategy : object
+        With valid numbers.
+    covariance : bool
+        Whether the covariance within the components is released.
+    clipped : bool
+        Whether it has a public clip.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter.
+    """
+    kind, searched = type(strategy).__name__, covariance and not clipped
+    if name != "gaussian":
+        public = (strategy.signal_variance, strategy.noise_variance)
+        searched = searched or any(value is None for value in public)
+    elif strategy.noise_variance is not None and not covariance:
+        raise ValueError(
+            f"noise_variance has no use with mechanism={kind}(...) and "
+            'release="components"; leave it None'
+        )
+    if not searched and tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
+        raise ValueError(
+            f"norm_range has no use with mechanism={kind}(...) here, where no private "
+            "length is searched for; leave it out"
+        )
 
 
 def _numbers(name: str, value, size: int | None) -> np.ndarray:
@@ -142,13 +137,15 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
     return array
 
 
-def public_variances(pca, unit: float):
+def public_variances(strategy, n_components, unit: float):
     """Return public variances in squared units of the bounded rows.
 
     Parameters
     ----------
-    pca : DPPCA
-        Its `signal_variance` and `noise_variance`.
+    strategy : object
+        With a `noise_variance`, and a `signal_variance` where it has one.
+    n_components : int or "auto"
+        How many numbers a `signal_variance` may hold.
     unit : float
         Units of the data per unit of the bounded rows.
 
@@ -164,14 +161,14 @@ def public_variances(pca, unit: float):
     ValueError
         If they are no positive numbers.
     """
-    signal = noise = None
-    if pca.signal_variance is not None:
-        size = None if pca.n_components == "auto" else int(pca.n_components)
-        array = _numbers("signal_variance", pca.signal_variance, size)
+    signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
+    if signal is not None:
+        size = None if n_components == "auto" else int(n_components)
+        array = _numbers("signal_variance", signal, size)
         array = np.sort(np.broadcast_to(array, size or 1))[::-1] / unit / unit
         signal = tuple(_within("signal_variance", array).tolist())
-    if pca.noise_variance is not None:
-        array = _numbers("noise_variance", pca.noise_variance, None) / unit / unit
+    if noise is not None:
+        array = _numbers("noise_variance", noise, None) / unit / unit
         noise = float(_within("noise_variance", array))
     return signal, noise
 
@@ -221,9 +218,8 @@ def check_scaled(signal, noise, norm_range) -> None:
         raise ValueError("norm_range is out of range in units of the bounds")
 
 
-def public_range(pca, unit: float) -> tuple[float, float]:
+def public_range(value, unit: float) -> tuple[float, float]:
     """Return the public range of lengths in units of the bounded rows."""
-    value = pca.norm_range
     if np.ndim(value) != 1 or len(value) != 2:
         raise ValueError("norm_range must be a pair (low, high) of lengths")
     low, high = (float(side) for side in _numbers("norm_range", value, 2))
