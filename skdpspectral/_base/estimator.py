@@ -28,6 +28,7 @@ from ..accounting import (
 from ..accounting._ambient import accountant_to_send, block_at_hand
 from ..mechanisms import PrivacyPlan, read_plan
 from .sklearn_compat import Interval
+from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
 # How an estimator knows of a `with` block that its context does not know.
@@ -69,14 +70,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _check_parameters(self) -> None:
         """Check constructor parameters on their own, at no cost."""
-        for name, value in self.get_params(deep=False).items():
-            boolean = "boolean" in self._parameter_constraints.get(name, [])
-            if isinstance(value, (bool, np.bool_)) and not boolean:
-                raise ValueError(f"{name} must not be a boolean, got {value!r}")
-            if name not in self._array_parameters and np.ndim(value) > 0:
-                raise ValueError(f"{name} must not be an array or a list")
-        with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
-            self._validate_params()
+        check_values(self, self._array_parameters)
         self._check_budget()
 
     def _check_budget(self) -> None:
@@ -301,7 +295,7 @@ class PrivateEstimator(BaseEstimator):
             "privacy": published.privacy_.to_dict(),
             "output": getattr(self, "_sklearn_output_config", None),
         }
-        text = json.dumps(header, default=_plain)
+        text = json.dumps(header, default=json_default)
         with open(path, "wb") as file:
             np.savez(file, header=np.array(text), **arrays)
 
@@ -344,7 +338,8 @@ class PrivateEstimator(BaseEstimator):
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
         """Rebuild an estimator from what :meth:`save` wrote."""
-        estimator = cls(**header["parameters"])
+        parameters = header["parameters"].items()
+        estimator = cls(**{name: read_plain(value) for name, value in parameters})
         for name, value in arrays.items():
             arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
         estimator.__dict__.update(arrays, **header["attributes"])
@@ -352,14 +347,3 @@ class PrivateEstimator(BaseEstimator):
             estimator._sklearn_output_config = header["output"]
         estimator.privacy_ = read_plan(json.dumps(header["privacy"]))
         return estimator
-
-
-def _plain(value):
-    """Turn numpy values into what JSON can hold."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    if hasattr(value, "__array__"):  # a column of a table, as public bounds
-        return np.asarray(value).tolist()
-    if isinstance(value, range):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} cannot be published as JSON")

@@ -1,0 +1,205 @@
+"""Strategy objects: public parameters of one choice, and how they are saved.
+
+A strategy is a small :class:`sklearn.base.BaseEstimator` that is given to an estimator
+as a parameter, such as ``workload=Window(5)``. It holds public numbers alone, neither
+data nor a source of noise, and says in ``_parameter_constraints`` what they may be.
+Those that are registered, and no others, are checked, written and read with an
+estimator; ``_array_parameters`` names those of its parameters that may be lists. ::
+
+    @register
+    class Decay(BaseEstimator):
+        _parameter_constraints = {"rate": [Interval(Real, 0, 1, closed="neither")]}
+
+        def __init__(self, rate=0.5):
+            self.rate = rate
+"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+
+_CLASSES: dict[str, type] = {}
+_KEYS = {"strategy", "parameters"}
+
+
+def register(cls: type) -> type:
+    """Let objects of a class be written and read by its name; a class decorator.
+
+    Parameters
+    ----------
+    cls : type
+        A subclass of :class:`~sklearn.base.BaseEstimator` with
+        ``_parameter_constraints`` for each parameter of its constructor.
+
+    Returns
+    -------
+    type
+        The same.
+
+    Raises
+    ------
+    TypeError
+        If it is not such a class.
+    ValueError
+        If another class has the name.
+    """
+    constraints = getattr(cls, "_parameter_constraints", {})
+    if not issubclass(cls, BaseEstimator) or set(cls._get_param_names()) != set(
+        constraints
+    ):
+        raise TypeError(
+            f"{cls.__name__} must be a BaseEstimator, with constraints for each of "
+            "its parameters"
+        )
+    known = _CLASSES.setdefault(cls.__name__, cls)
+    if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise ValueError(f"there is another strategy of the name {cls.__name__}")
+    _CLASSES[cls.__name__] = cls
+    return cls
+
+
+def is_strategy(value) -> bool:
+    """Whether a value is an object of a registered class, and of no subclass."""
+    return _CLASSES.get(type(value).__name__) is type(value)
+
+
+def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
+    """Check the parameters of an estimator or a strategy, each on its own.
+
+    Parameters
+    ----------
+    owner : BaseEstimator
+        What has the parameters.
+    arrays : tuple of str, default=()
+        Names of those that may be arrays or lists.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not what its constraints allow; the message names it.
+    """
+    constraints = owner._parameter_constraints
+    for name, value in owner.get_params(deep=False).items():
+        boolean = "boolean" in constraints.get(name, [])
+        if isinstance(value, (bool, np.bool_)) and not boolean:
+            raise ValueError(f"{name} must not be a boolean, got {value!r}")
+        if name not in arrays and np.ndim(value) > 0:
+            raise ValueError(f"{name} must not be an array or a list")
+    with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
+        owner._validate_params()
+    for name, value in owner.get_params(deep=False).items():
+        if isinstance(value, BaseEstimator) and not is_strategy(value):
+            raise ValueError(
+                f"{name} must not be a {type(value).__name__}: it is no strategy of "
+                "this package"
+            )
+        if is_strategy(value):
+            check_values(value, getattr(value, "_array_parameters", ()))
+
+
+def snapshot(value):
+    """Return a strategy as it is now, for it may be changed; others as they are."""
+    return clone(value) if is_strategy(value) else value
+
+
+def same_value(first, second) -> bool:
+    """Whether two parameters are alike: strategies of one class with the same values.
+
+    Parameters
+    ----------
+    first, second : object
+        Numbers, strings, arrays or strategies.
+
+    Returns
+    -------
+    bool
+        Whether they are.
+    """
+    if not (is_strategy(first) or is_strategy(second)):
+        return bool(np.array_equal(first, second))
+    if type(first) is not type(second):
+        return False
+    others = second.get_params(deep=False)
+    return all(
+        same_value(value, others[name])
+        for name, value in first.get_params(deep=False).items()
+    )
+
+
+def json_default(value):
+    """Turn what JSON does not know into what it does; for ``json.dumps(default=)``."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if hasattr(value, "__array__"):  # a column of a table, as public bounds
+        return np.asarray(value).tolist()
+    if isinstance(value, range):
+        return list(value)
+    if is_strategy(value):
+        return to_plain(value)
+    raise TypeError(f"{type(value).__name__} cannot be published as JSON")
+
+
+def to_plain(value) -> dict:
+    """Return a strategy as a dictionary of its name and its parameters.
+
+    Parameters
+    ----------
+    value : object
+        Of a registered class.
+
+    Returns
+    -------
+    dict
+        As JSON gives it back.
+
+    Raises
+    ------
+    TypeError
+        If the class, or the type of a parameter, is unknown.
+    """
+    if not is_strategy(value):
+        raise TypeError(f"{type(value).__name__} is no registered strategy")
+    parameters = json.dumps(value.get_params(deep=False), default=json_default)
+    return {"strategy": type(value).__name__, "parameters": json.loads(parameters)}
+
+
+def from_plain(written: dict):
+    """Make a strategy of what :func:`to_plain` gave; nothing is unpickled.
+
+    Parameters
+    ----------
+    written : dict
+        Name and parameters.
+
+    Returns
+    -------
+    object
+        Of the registered class of that name.
+
+    Raises
+    ------
+    ValueError
+        If it is no strategy that is known, or its parameters are not those of the
+        class.
+    """
+    if not isinstance(written, dict) or set(written) != _KEYS:
+        raise ValueError("a strategy must have a name and parameters")
+    name, parameters = written["strategy"], written["parameters"]
+    cls = _CLASSES.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise ValueError(f"there is no strategy of the name {name!r}")
+    if not isinstance(parameters, dict) or (
+        set(parameters) != set(cls._get_param_names())
+    ):
+        raise ValueError(f"the parameters of {name} are not those of the class")
+    made = cls(**{key: read_plain(value) for key, value in parameters.items()})
+    check_values(made, getattr(made, "_array_parameters", ()))
+    return made
+
+
+def read_plain(value):
+    """Return a parameter as JSON gave it, with strategies made of dictionaries."""
+    return from_plain(value) if isinstance(value, dict) else value
