@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import ClassVar
+
 from sklearn.base import BaseEstimator
 
 from ..mechanisms import check_real, shown
@@ -33,6 +36,8 @@ class PrivateMean(BaseEstimator):
     >>> DPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
     5.0
     """
+
+    _parameter_constraints: ClassVar[dict] = {"radius": [Real, None]}
 
     def __init__(self, radius=None):
         self.radius = radius

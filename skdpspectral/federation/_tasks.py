@@ -71,7 +71,7 @@ class SpectralTask:
     mechanism : ComponentMechanism, optional
         How the start is released; by default a noisy second moment.
     model_covariance : bool, default=False
-        Whether a covariance within a basis is released last by ``"spiked"``, which
+        Whether a covariance within a basis is released last by a model, which
         takes no `projection_norm`.
 
     Attributes
@@ -297,7 +297,7 @@ class SpectralTask:
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
         """Plan all releases at a total cost of mu, from public numbers alone.
 
-        Not for ``"spiked"``, whose noise depends on delta too: use :meth:`plan`.
+        Not for a model, whose noise depends on delta too: use :meth:`plan`.
         """
         if self.mechanism.spiked:
             raise ValueError("a SpikedModel is planned with its delta, by plan")

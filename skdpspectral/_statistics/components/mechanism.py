@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...mechanisms import Assumption, PrivacyPlan, check_real, shown
+import numpy as np
+
+from ...mechanisms import Assumption, PrivacyPlan, shown
 from ..bounded_moments import RowBounds
-from .parameters import (
-    check_mechanism,
-    check_scaled,
-    check_unbounded,
-    check_use,
-    public_range,
-    public_variances,
-)
+from .parameters import LARGEST, SMALLEST, read_numbers, within
 from .releases import ComponentReleases
 from .spiked_projector import SpikedReleases
-from .strategies import STRATEGIES, resolve_mechanism
+from .strategies import STRATEGIES, check_unbounded, resolve_mechanism
 
 _NAMES = tuple(STRATEGIES)
 _WAYS = ("exact", "paper")
-_CONSTANT, _LARGEST = "sensitivity_constant", 1e60
+_CONSTANT = "sensitivity_constant"
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ class ComponentMechanism:
     norm_range : tuple (low, high), default=(1e-6, 1e6)
         Public range of private lengths.
     calibration : {"exact", "paper"}, default="exact"
-        How noise is made from a budget; "paper" is for "spiked".
+        How noise is made from a budget; "paper" is for a model.
     constant : float, default=1.0
         Constant of the papers' formulas, for "paper".
     """
@@ -59,9 +54,9 @@ class ComponentMechanism:
                 raise ValueError(
                     f"{parameter} must be one of {known}, got {shown(value)}"
                 )
-        if not 0.0 < check_real(_CONSTANT, self.constant) < _LARGEST:
+        if not 0.0 < self.constant < LARGEST:
             raise ValueError(
-                f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
+                f"{_CONSTANT} must be positive and below {LARGEST:g}, got "
                 f"{self.constant}"
             )
         # What changes no release makes no other mechanism, nor another task.
@@ -69,34 +64,7 @@ class ComponentMechanism:
             raise ValueError('calibration="paper" is for a spiked model alone')
         if self.calibration != "paper" and self.constant != 1.0:
             raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
-        check_scaled(self.signal, self.noise, self.norm_range)
-
-    @classmethod
-    def of(cls, name, strategy, n_components, unit: float) -> ComponentMechanism:
-        """Return a mechanism with the public numbers of a strategy.
-
-        Parameters
-        ----------
-        name, strategy : str, object
-            As :func:`resolve_mechanism` gives them.
-        n_components : int or "auto"
-            As in :class:`~skdpspectral.DPPCA`.
-        unit : float
-            Units of the data per unit of the bounded rows.
-
-        Raises
-        ------
-        ValueError
-            If a variance, the range, or a choice is invalid.
-        """
-        more = {}
-        if name != "spiked":  # whose model has no private lengths
-            more["norm_range"] = public_range(strategy.norm_range, unit)
-        else:
-            more["calibration"] = strategy.calibration
-            if strategy.sensitivity_constant is not None:
-                more["constant"] = check_real(_CONSTANT, strategy.sensitivity_constant)
-        return cls(name, *public_variances(strategy, n_components, unit), **more)
+        _check_scaled(self.signal, self.noise, self.norm_range)
 
     @property
     def spiked(self) -> bool:
@@ -171,7 +139,7 @@ class ComponentMechanism:
         Raises
         ------
         ValueError
-            If the model of "spiked" has no bound for so many rows.
+            If the model has no bound for so many rows.
         """
         if not self.spiked:
             mechanisms, remarks = releases.mechanisms(mu), releases.remarks()
@@ -217,13 +185,24 @@ def design_components(
     ValueError
         Naming a parameter that is invalid, contradicts another or is of no use.
     """
-    name, strategy = resolve_mechanism(mechanism)
-    check_mechanism(name, strategy, n_components, n_features)
+    name, strategy = resolve_mechanism(mechanism, n_components, n_features)
     if name == "spiked":
         check_unbounded(**bounded)
     rows = RowBounds(n_features, **bounded)
-    made = ComponentMechanism.of(name, strategy, n_components, rows.unit)
-    if name != "spiked":
-        clipped = rows.clip is not None or radius is not None
-        check_use(name, strategy, covariance, clipped)
-    return rows, made
+    clipped = rows.clip is not None or radius is not None
+    numbers = read_numbers(name, strategy, n_components, rows.unit, covariance, clipped)
+    return rows, ComponentMechanism(name, **numbers)
+
+
+def _check_scaled(signal, noise, norm_range) -> None:
+    """Refuse variances and a range, in units of the bounded rows, of no use."""
+    if signal is not None:
+        values = np.asarray(signal, dtype=np.float64)
+        if values.ndim != 1 or not values.size or np.any(np.diff(values) > 0.0):
+            raise ValueError("signal_variance must be sorted, largest first")
+        within("signal_variance", values)
+    if noise is not None:
+        within("noise_variance", np.asarray(noise, dtype=np.float64))
+    low, high = norm_range
+    if not SMALLEST**1.5 <= low < high <= LARGEST**1.5:
+        raise ValueError("norm_range is out of range in units of the bounds")

@@ -8,99 +8,56 @@ import numpy as np
 
 from ..._tables.masks import refuse_masked
 from ..private_mean import is_private
+from ...mechanisms import check_real
 from .strategies import DEFAULT_RANGE
 
 # Variances whose ratios and products float64 arithmetic can handle.
-_SMALLEST, _LARGEST = 1e-60, 1e60
+SMALLEST, LARGEST = 1e-60, 1e60
 
 
-def check_mechanism(name: str, strategy, n_components, n_features: int) -> None:
-    """Refuse what contradicts the mechanism, whatever the number of rows.
+def read_numbers(
+    name: str, strategy, n_components, unit: float, covariance: bool, clipped: bool
+) -> dict:
+    """Return the public numbers of a mechanism, in units of the bounded rows.
 
     Parameters
     ----------
-    name : {"gaussian", "two-stage", "auto", "spiked"}
-        The mechanism.
-    strategy : object
-        With its numbers.
+    name, strategy : str, object
+        As :func:`resolve_mechanism` gives them.
     n_components : int or "auto"
         As in :class:`~skdpspectral.DPPCA`.
-    n_features : int
-        Public length of a row.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter, and what to do.
-    """
-    kind, counted = type(strategy).__name__, n_components != "auto"
-    if name == "spiked":
-        if not counted:
-            raise ValueError(
-                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
-                "noise depends on the number of components; give a number"
-            )
-        _check_model(strategy)
-    least = n_components if counted else 1
-    if name in ("two-stage", "spiked") and least >= n_features:
-        raise ValueError(
-            f"mechanism={kind}(...) needs n_components below n_features, got "
-            f"n_components={n_components!r} for n_features={n_features}; use "
-            'mechanism="gaussian"'
-        )
-
-
-def _check_model(strategy) -> None:
-    """Refuse a model without its numbers, and a constant that nothing uses."""
-    for name in ("signal_variance", "noise_variance"):
-        if getattr(strategy, name) is None:
-            raise ValueError(
-                f"SpikedModel needs a public {name}: its noise is computed from the "
-                "model, which must be known without looking at the data"
-            )
-    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
-    if strategy.sensitivity_constant is not None and not paper:
-        raise ValueError(
-            'sensitivity_constant is for calibration="paper" alone: other noise needs '
-            "no constant; leave it None"
-        )
-
-
-def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
-    """Refuse bounds of rows that a model of them has no use for."""
-    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
-    for name, value in bounded.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
-                f"not bounded; leave {name}=None, or use another mechanism"
-            )
-    if is_private(center):
-        raise ValueError(
-            "a private center has no use with mechanism=SpikedModel(...), whose model "
-            'has mean zero; leave center="auto"'
-        )
-
-
-def check_use(name: str, strategy, covariance: bool, clipped: bool) -> None:
-    """Refuse public numbers that nothing uses.
-
-    Parameters
-    ----------
-    name : {"gaussian", "two-stage", "auto"}
-        The mechanism.
-    strategy : object
-        With valid numbers.
+    unit : float
+        Units of the data per unit of the bounded rows.
     covariance : bool
         Whether the covariance within the components is released.
     clipped : bool
         Whether it has a public clip.
 
+    Returns
+    -------
+    dict
+        Fields of :class:`ComponentMechanism`.
+
     Raises
     ------
     ValueError
-        Naming the parameter.
+        If a number is invalid or of no use.
     """
+    signal, noise = public_variances(strategy, n_components, unit)
+    numbers = {"signal": signal, "noise": noise}
+    if name == "spiked":  # whose model has no private lengths
+        numbers["calibration"] = strategy.calibration
+        if strategy.sensitivity_constant is not None:
+            constant = check_real("sensitivity_constant", strategy.sensitivity_constant)
+            numbers["constant"] = constant
+        return numbers
+    numbers["norm_range"] = public_range(strategy.norm_range, unit)
+    _check_use(name, strategy, covariance, clipped)
+    return numbers
+
+
+def _check_use(name: str, strategy, covariance: bool, clipped: bool) -> None:
+    """Refuse public numbers that nothing uses."""
     kind, searched = type(strategy).__name__, covariance and not clipped
     if name != "gaussian":
         public = (strategy.signal_variance, strategy.noise_variance)
@@ -130,9 +87,9 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
     if array.ndim > 1 or (array.ndim == 1 and array.size != size):
         wanted = "a number" if size is None else f"a number or {size} numbers"
         raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
-    if not np.all((array >= _SMALLEST) & (array <= _LARGEST)):
+    if not np.all((array >= SMALLEST) & (array <= LARGEST)):
         raise ValueError(
-            f"{name} must lie in [{_SMALLEST:g}, {_LARGEST:g}]: positive and finite"
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]: positive and finite"
         )
     return array
 
@@ -166,10 +123,10 @@ def public_variances(strategy, n_components, unit: float):
         size = None if n_components == "auto" else int(n_components)
         array = _numbers("signal_variance", signal, size)
         array = np.sort(np.broadcast_to(array, size or 1))[::-1] / unit / unit
-        signal = tuple(_within("signal_variance", array).tolist())
+        signal = tuple(within("signal_variance", array).tolist())
     if noise is not None:
         array = _numbers("noise_variance", noise, None) / unit / unit
-        noise = float(_within("noise_variance", array))
+        noise = float(within("noise_variance", array))
     return signal, noise
 
 
@@ -177,45 +134,16 @@ def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
     """Return guessed variances in squared units of the bounded rows."""
     pair = (("signal_variance", signal), ("noise_variance", noise))
     return tuple(
-        float(_within(name, _numbers(name, value, None) / unit / unit))
+        float(within(name, _numbers(name, value, None) / unit / unit))
         for name, value in pair
     )
 
 
-def _within(name: str, array: np.ndarray) -> np.ndarray:
-    """Refuse what the units of the bounds carry out of range."""
-    if not np.all((array >= _SMALLEST**2) & (array <= _LARGEST**2)):
+def within(name: str, array: np.ndarray) -> np.ndarray:
+    """Refuse variances that the units of the bounds carry out of range."""
+    if not np.all((array >= SMALLEST**2) & (array <= LARGEST**2)):
         raise ValueError(f"{name} is out of range in units of the bounds")
     return array
-
-
-def check_scaled(signal, noise, norm_range) -> None:
-    """Refuse variances and a range, in units of the bounded rows, of no use.
-
-    Parameters
-    ----------
-    signal : tuple of float or None
-        Variances, which must be sorted, largest first.
-    noise : float or None
-        A variance.
-    norm_range : tuple (low, high)
-        Lengths.
-
-    Raises
-    ------
-    ValueError
-        Naming what is no number, out of order or out of range.
-    """
-    if signal is not None:
-        values = np.asarray(signal, dtype=np.float64)
-        if values.ndim != 1 or not values.size or np.any(np.diff(values) > 0.0):
-            raise ValueError("signal_variance must be sorted, largest first")
-        _within("signal_variance", values)
-    if noise is not None:
-        _within("noise_variance", np.asarray(noise, dtype=np.float64))
-    low, high = norm_range
-    if not _SMALLEST**1.5 <= low < high <= _LARGEST**1.5:
-        raise ValueError("norm_range is out of range in units of the bounds")
 
 
 def public_range(value, unit: float) -> tuple[float, float]:
@@ -226,6 +154,6 @@ def public_range(value, unit: float) -> tuple[float, float]:
     if not low < high:
         raise ValueError("norm_range is reversed: low must be below high")
     low, high = low / unit, high / unit
-    if not (low >= _SMALLEST**1.5 and high <= _LARGEST**1.5 and math.isfinite(high)):
+    if not (low >= SMALLEST**1.5 and high <= LARGEST**1.5 and math.isfinite(high)):
         raise ValueError("norm_range is out of range in units of the bounds")
     return low, high

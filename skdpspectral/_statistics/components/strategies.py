@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
 from sklearn.base import BaseEstimator
 
-from ...mechanisms import shown
+from ...mechanisms import Assumption, shown
+from ..private_mean import is_private
 
 DEFAULT_RANGE = (1e-6, 1e6)
+# Kinds alone: the numbers are checked where they are brought to units of the rows.
+_ARRAY = [tuple, list, np.ndarray]
+_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
+_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
+_MODEL: dict = {
+    "signal_variance": [Real, *_ARRAY, None],
+    "noise_variance": [Real, None],
+    "calibration": [str],
+    "sensitivity_constant": [Real, None],
+}
+_ARRAYS = ("signal_variance", "norm_range")
 
 
 class Gaussian(BaseEstimator):
@@ -34,6 +50,9 @@ class Gaussian(BaseEstimator):
     >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
     Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
     """
+
+    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
 
     def __init__(self, noise_variance=None, norm_range=DEFAULT_RANGE):
         self.noise_variance = noise_variance
@@ -73,6 +92,9 @@ class TwoStage(BaseEstimator):
     ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
     """
 
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
     def __init__(
         self, signal_variance=None, noise_variance=None, norm_range=DEFAULT_RANGE
     ):
@@ -96,6 +118,9 @@ class Auto(BaseEstimator):
     Auto(noise_variance=1.0)
     """
 
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
     def __init__(
         self, signal_variance=None, noise_variance=None, norm_range=DEFAULT_RANGE
     ):
@@ -108,9 +133,10 @@ class SpikedModel(BaseEstimator):
     """Noise on PCA's projector, private **under a model of the data** alone.
 
     Rows are not bounded: the guarantee is for independent Gaussian rows of mean zero
-    whose covariance is the spiked one that is stated here
-    (:ref:`theorem-spiked-projector`). Where the theorem knows no bound, as with few rows
-    or a weak signal, a fit is refused. For other data it is not private at all.
+    whose covariance is the spiked one that is stated here, one of them replaced by
+    another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
+    bound, as with few rows or a weak signal, a fit is refused. For other data it is
+    not private at all.
 
     Parameters
     ----------
@@ -142,6 +168,10 @@ class SpikedModel(BaseEstimator):
     Assumption.SPIKED_GAUSSIAN
     """
 
+    assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
+    _parameter_constraints: ClassVar[dict] = _MODEL
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
     def __init__(
         self,
         signal_variance,
@@ -161,7 +191,7 @@ NAMED = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
 STRATEGIES = {**NAMED, "spiked": SpikedModel}
 
 
-def resolve_mechanism(mechanism) -> tuple[str, BaseEstimator]:
+def name_of(mechanism) -> tuple[str, BaseEstimator]:
     """Return the name of a choice, and the object that holds its numbers.
 
     Parameters
@@ -177,10 +207,83 @@ def resolve_mechanism(mechanism) -> tuple[str, BaseEstimator]:
     if isinstance(mechanism, str) and mechanism in NAMED:
         return mechanism, NAMED[mechanism]()
     for name, kind in STRATEGIES.items():
-        if isinstance(mechanism, kind):
+        if type(mechanism) is kind:
             return name, mechanism
     raise ValueError(
-        f"mechanism must be one of {tuple(NAMED)}, or Gaussian(), TwoStage(), Auto() or "
-        "SpikedModel(signal_variance, noise_variance) of skdpspectral.decomposition, "
-        f"got {shown(mechanism)}"
+        f"mechanism must be one of {tuple(NAMED)}, or Gaussian(), TwoStage(), Auto() "
+        "or SpikedModel(signal_variance, noise_variance) of "
+        f"skdpspectral.decomposition, got {shown(mechanism)}"
     )
+
+
+def resolve_mechanism(mechanism, n_components, n_features: int):
+    """Return :func:`name_of`, of a choice that goes with so many components.
+
+    Parameters
+    ----------
+    mechanism : str or object
+        As in :class:`~skdpspectral.DPPCA`.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    n_features : int
+        Public length of a row.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter, and what to do.
+    """
+    name, strategy = name_of(mechanism)
+    _check_rank(name, strategy, n_components, n_features)
+    return name, strategy
+
+
+def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
+    """Refuse what contradicts the mechanism, whatever the number of rows."""
+    kind, counted = type(strategy).__name__, n_components != "auto"
+    if name == "spiked":
+        if not counted:
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        _check_model(strategy)
+    least = n_components if counted else 1
+    if name in ("two-stage", "spiked") and least >= n_features:
+        raise ValueError(
+            f"mechanism={kind}(...) needs n_components below n_features, got "
+            f"n_components={n_components!r} for n_features={n_features}; use "
+            'mechanism="gaussian"'
+        )
+
+
+def _check_model(strategy) -> None:
+    """Refuse a model without its numbers, and a constant that nothing uses."""
+    for name in ("signal_variance", "noise_variance"):
+        if getattr(strategy, name) is None:
+            raise ValueError(
+                f"SpikedModel needs a public {name}: its noise is computed from the "
+                "model, which must be known without looking at the data"
+            )
+    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
+    if strategy.sensitivity_constant is not None and not paper:
+        raise ValueError(
+            'sensitivity_constant is for calibration="paper" alone: other noise needs '
+            "no constant; leave it None"
+        )
+
+
+def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
+            )
+    if is_private(center):
+        raise ValueError(
+            "a private center has no use with mechanism=SpikedModel(...), whose model "
+            'has mean zero; leave center="auto"'
+        )
