@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from ..._tables.masks import refuse_masked
-from ..private_mean import is_private
 from ...mechanisms import check_real
 from .strategies import DEFAULT_RANGE
 
