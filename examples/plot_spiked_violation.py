@@ -4,8 +4,8 @@ A guarantee that rests on a model, and a row that breaks it
 
 ``mechanism=SpikedModel(...)`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
 do. It is enough if rows are independent, Gaussian, of mean zero and of the stated
-variances: a theorem bounds what one of them changes. Nobody who hands in a row is bound to that.
-This page replaces one row by a long one, and lets
+variances: a theorem bounds what one of them changes. Nobody who hands in a row is bound
+to that. This page replaces one row by a long one, and lets
 :func:`~skdpspectral.audit.audit_epsilon` tell from released components which data they
 came from.
 """

@@ -426,8 +426,7 @@ def test_every_plan_of_the_papers_noise_can_be_charged(constant):
     """Its epsilon comes from its cost and is checked against it: rounding included."""
     accountant = PrivacyAccountant()
     for epsilon in np.linspace(0.1, 9.0, 7):
-        pca = DPPCA(1, epsilon=epsilon, mechanism=paper_model())
-        pca.set_params(sensitivity_constant=constant)
+        pca = DPPCA(1, epsilon=epsilon, mechanism=paper_model(constant))
         plan = pca.privacy_plan(3000, 7)
         accountant.charge(plan)
         assert gaussian_delta(plan.mu, plan.epsilon) <= 0.9 * plan.delta
