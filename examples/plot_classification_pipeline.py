@@ -117,15 +117,11 @@ plt.show()
 # What a scaler is for, an origin and a unit, DPPCA takes from public ``bounds``: rows
 # are clipped into the box, its midpoint is the origin, its half-width the unit, and
 # a private mean comes out of the budget. Where features have different units,
-# ``scale_by_bounds=True`` divides each by its own half-width. The bounds must be
+# ``scale="bounds"`` divides each by its own half-width. The bounds must be
 # known without the data: here a pixel is between 0 and 16 by construction.
 
 pca = DPPCA(
-    n_components=10,
-    epsilon=1.0,
-    delta=1e-6,
-    bounds=digits.bounds,
-    scale_by_bounds=True,
+    n_components=10, epsilon=1.0, delta=1e-6, bounds=digits.bounds, scale="bounds"
 )
 print(privacy_report(pca))
 print(pca.privacy_plan(n_samples=len(X), n_features=X.shape[1]))

@@ -6,7 +6,8 @@ The figures 1a to 1d of Li, Cai, Xia and Zhang (2024): rows of a spiked covarian
 with 50 features and one direction lie with several clients. Their method adds noise
 to each client's projector. The noise is made for Gaussian rows of just this model,
 with known variances, and protects no other data.
-:class:`~skdpspectral.FederatedDPPCA` has it as ``mechanism="spiked"``. Its default
+:class:`~skdpspectral.FederatedDPPCA` has it as a
+:class:`~skdpspectral.decomposition.SpikedModel`. Its default
 assumes nothing, and errs less all the same: it adds noise before the components are
 taken, by an exact calibration.
 """
@@ -25,6 +26,7 @@ import numpy as np
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Gaussian
 from skdpspectral.metrics import subspace_distance
 
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
@@ -133,10 +135,10 @@ def covariance_errors(sizes, budgets, seed):
     X, truth = make_spiked_covariance(sum(sizes), P, random_state=seed)
     target = SIGNAL * truth.T @ truth + np.eye(P)
     clients = np.repeat(np.arange(len(sizes)), sizes)
-    covariance = {"release": "covariance", "noise_variance": 1.0}
+    covariance = {"release": "covariance"}
     paper = model_of(budgets, {**PAPER, **covariance}).fit(X, clients=clients)
-    ours = model_of(budgets, {**covariance, "projection_norm": 11.0})
-    ours.fit(X, clients=clients)
+    own = {**covariance, "projection_norm": 11.0, "mechanism": Gaussian(1.0)}
+    ours = model_of(budgets, own).fit(X, clients=clients)
     value, vectors = np.linalg.eigh(X.T @ X / len(X))
     pooled = (value[-1] - 1) * np.outer(vectors[:, -1], vectors[:, -1]) + np.eye(P)
     found = {

@@ -57,7 +57,7 @@ for entry in accountant.ledger:
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
 axes[0].bar(list(found), list(found.values()))
 axes[0].set(ylabel="distance of projectors", xlabel="center", yscale="log")
-axes[1].bar(pca.clients_, pca.weights_, label="weight")
+axes[1].bar(pca.clients_, pca.client_weights_, label="weight")
 axes[1].plot(sizes.keys(), [n / len(X) for n in sizes.values()], "ko", label="rows")
 axes[1].set(ylabel="share")
 axes[1].legend()

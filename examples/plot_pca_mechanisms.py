@@ -29,24 +29,21 @@ import numpy as np
 
 from skdpspectral import DPPCA, PrivacyLeakWarning
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Gaussian, SpikedModel, TwoStage
 from skdpspectral.metrics import subspace_distance
 
 model = {"signal_variance": 10.0, "noise_variance": 1.0}
+paper = {"calibration": "paper", "sensitivity_constant": 1.0}
 mechanisms = {
     "gaussian": {},
     "two-stage": {"mechanism": "two-stage"},
     "auto": {"mechanism": "auto"},
-    "spiked": {"mechanism": "spiked", **model},
-    "spiked, as in the paper": {
-        "mechanism": "spiked",
-        "calibration": "paper",
-        "sensitivity_constant": 1.0,
-        **model,
-    },
+    "model": {"mechanism": SpikedModel(**model)},
+    "model, as in the paper": {"mechanism": SpikedModel(**model, **paper)},
 }
 sizes = np.array([2_000, 6_000, 20_000])
 for n in sizes:
-    printed = DPPCA(1, delta=1e-5, **mechanisms["spiked, as in the paper"])
+    printed = DPPCA(1, delta=1e-5, **mechanisms["model, as in the paper"])
     plan = printed.privacy_plan(n, 30)
     print(f"{n} rows: epsilon = {plan.epsilon:.2f} by the theorem, 1 as printed")
 warnings.simplefilter("ignore", PrivacyLeakWarning)  # of the printed noise
@@ -95,11 +92,12 @@ def rate_parts(n, p, q):
     return rank ** (1 / q) * paid, rank ** (1 / q) * free
 
 
-def error_spectrum(n, p, seed, parameters):
+def error_spectrum(n, p, seed, mechanism):
     """Singular values of the error of a released covariance."""
     X, truth = make_spiked_covariance(n, p, n_components=rank, random_state=seed)
-    model = {"noise_variance": noise, **parameters}
-    pca = DPPCA(rank, epsilon=epsilon, delta=delta, release="covariance", **model)
+    pca = DPPCA(
+        rank, epsilon=epsilon, delta=delta, release="covariance", mechanism=mechanism
+    )
     error = pca.fit(X).get_covariance() - noise * np.eye(p)
     return np.linalg.svd(error - signal * truth.T @ truth, compute_uv=False)
 
@@ -118,14 +116,17 @@ def draw(ax, sizes, spectra, parts, q):
         print(f"q = {q:3g}  {name:24} {np.round(values, 2)}  slope {slope:.2f}")
 
 
-compared = ("gaussian", "two-stage", "spiked, as in the paper")
+compared = {
+    "gaussian": Gaussian(noise_variance=noise),
+    "two-stage": TwoStage(noise_variance=noise),
+    "model, as in the paper": SpikedModel(signal, noise, **paper),
+}
 sizes = np.array([5_000, 10_000, 20_000, 40_000, 80_000])
 spectra = {
     name: [
-        [error_spectrum(n, 100, seed, mechanisms[name]) for n in sizes]
-        for seed in range(2)
+        [error_spectrum(n, 100, seed, mechanism) for n in sizes] for seed in range(2)
     ]
-    for name in compared
+    for name, mechanism in compared.items()
 }
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.4))
 for ax, q in zip(axes, (1.0, 2.0, np.inf), strict=True):
@@ -144,9 +145,9 @@ widths = np.array([25, 50, 100, 200, 400])
 spectra = {
     name: [
         # No more singular values than these differ from zero.
-        [error_spectrum(20_000, p, 2, mechanisms[name])[: 2 * rank] for p in widths]
+        [error_spectrum(20_000, p, 2, mechanism)[: 2 * rank] for p in widths]
     ]
-    for name in compared
+    for name, mechanism in compared.items()
 }
 figure, ax = plt.subplots(figsize=(5, 3.4))
 draw(ax, widths, spectra, rate_parts(20_000, widths, 2.0), 2.0)

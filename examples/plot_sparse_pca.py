@@ -36,16 +36,16 @@ clients = np.repeat(np.arange(m), n)
 
 epsilons = (0.5, 1.0, 2.0, 4.0)
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
-for n_iter in (1, 3, 10):
+for n_rounds in (1, 3, 10):
     distances, shares = [], []
     for epsilon in epsilons:
         model = SparseDPPCA(
-            1, n_nonzero_features=s, n_iter=n_iter, epsilon=epsilon, delta=1e-5
+            1, n_nonzero_features=s, n_rounds=n_rounds, epsilon=epsilon, delta=1e-5
         ).fit(X, clients=clients)
         distances.append(subspace_distance(model.components_, truth))
         shares.append(model.support_[support].mean())
-    axes[0].plot(epsilons, distances, "o-", label=f"{n_iter} rounds")
-    axes[1].plot(epsilons, shares, "o-", label=f"{n_iter} rounds")
+    axes[0].plot(epsilons, distances, "o-", label=f"{n_rounds} rounds")
+    axes[1].plot(epsilons, shares, "o-", label=f"{n_rounds} rounds")
 dense = [
     FederatedDPPCA(1, epsilon=epsilon, delta=1e-5, aggregation="matrix")
     .fit(X, clients=clients)
@@ -78,7 +78,7 @@ for epsilon in (1.0, 4.0, 16.0, 1e3):
         epsilon=epsilon,
         delta=1e-4,
         bounds=(low, high),
-        scale_by_bounds=True,
+        scale="bounds",
     ).fit(wine.data)
     names = [wine.feature_names[i] for i in np.flatnonzero(model.support_)]
     print(f"epsilon = {epsilon:g}: {', '.join(names)}")

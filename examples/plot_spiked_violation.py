@@ -2,10 +2,10 @@
 A guarantee that rests on a model, and a row that breaks it
 ===========================================================
 
-``mechanism="spiked"`` adds noise to PCA's projector, as Cai, Xia and Zha (2024) do. It
-is enough if rows are independent, Gaussian, of mean zero and of the stated variances:
-a theorem bounds what one of them changes. Nobody who hands in a row is bound to that.
-This page replaces one row by a long one, and lets
+``mechanism=SpikedModel(...)`` adds noise to PCA's projector, as Cai, Xia and Zha (2024)
+do. It is enough if rows are independent, Gaussian, of mean zero and of the stated
+variances: a theorem bounds what one of them changes. Nobody who hands in a row is bound
+to that. This page replaces one row by a long one, and lets
 :func:`~skdpspectral.audit.audit_epsilon` tell from released components which data they
 came from.
 """
@@ -23,6 +23,7 @@ import numpy as np
 
 from skdpspectral import DPPCA
 from skdpspectral.audit import audit_epsilon
+from skdpspectral.decomposition import SpikedModel
 
 rng = np.random.default_rng(0)
 n, p, epsilon = 500, 20, 0.5
@@ -30,8 +31,8 @@ X = rng.standard_normal((n, p)) * np.sqrt(np.r_[11.0, np.ones(p - 1)])
 neighbor = X.copy()
 neighbor[0] = 10 * np.linalg.norm(X, axis=1).max() * np.eye(p)[-1]
 
-model = {"signal_variance": 10.0, "noise_variance": 1.0}
-spiked = DPPCA(1, epsilon=epsilon, delta=1e-4, mechanism="spiked", **model)
+model = SpikedModel(signal_variance=10.0, noise_variance=1.0)
+spiked = DPPCA(1, epsilon=epsilon, delta=1e-4, mechanism=model)
 worst_case = DPPCA(1, epsilon=epsilon, delta=1e-4)
 print(spiked.privacy_plan(n, p))
 
@@ -48,7 +49,7 @@ def along_last_axis(pca, released):
     return abs(pca.components_[0, -1])
 
 
-for name, estimator in (("spiked", spiked), ("gaussian", worst_case)):
+for name, estimator in (("model", spiked), ("gaussian", worst_case)):
     result = audit_epsilon(
         estimator, X, neighbor, along_last_axis, n_trials=400, random_state=0
     )
@@ -57,17 +58,17 @@ for name, estimator in (("spiked", spiked), ("gaussian", worst_case)):
 # %%
 # The same, seen
 # --------------
-# Components of fits on either data set. In the spiked mode the two histograms do not
+# Components of fits on either data set. With the model the two histograms do not
 # meet: the bound above is limited by the number of trials alone.
 
 figure, axes = plt.subplots(1, 2, figsize=(8, 3), sharey=True)
 for ax, (name, estimator) in zip(
-    axes, (("spiked", spiked), ("gaussian", worst_case)), strict=True
+    axes, (("model", spiked), ("gaussian", worst_case)), strict=True
 ):
     for rows, label in ((X, "the row is ordinary"), (neighbor, "the row is long")):
         values = [along_last_axis(estimator.fit(rows), None) for _ in range(200)]
         ax.hist(values, bins=np.linspace(0, 1, 26), alpha=0.6, label=label)
-    ax.set(title=f'mechanism="{name}"', xlabel="component along the last axis")
+    ax.set(title=f"mechanism: {name}", xlabel="component along the last axis")
 axes[0].set_ylabel("fits")
 axes[1].legend()
 figure.tight_layout()

@@ -18,10 +18,12 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.linear_model import Alternation, Clip
 
 # A signal so strong that the model's bound holds for the few rows of the checks.
-SPIKED = {"signal_variance": 1e6, "noise_variance": 1.0}
+SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
+PAPER = SpikedModel(1e6, 1.0, calibration="paper")
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),
@@ -29,8 +31,8 @@ ESTIMATORS = [
     DPPCA(1, clip_norm=0.5, center="private"),
     DPPCA(1, bounds=(-10, 10)),
     DPPCA(1, bounds=(-10, 10), center="none"),
-    DPPCA(1, bounds=(-10, 10), scale_by_bounds=True, clip_norm=3.0),
-    DPPCA(1, center="private", center_clip_norm=5.0),
+    DPPCA(1, bounds=(-10, 10), scale="bounds", clip_norm=3.0),
+    DPPCA(1, center=PrivateMean(5.0)),
     DPPCA(1, epsilon=None),
     DPPCA(1, epsilon=1e-3, delta=1e-12),
     DPPCA(1, accountant=PrivacyAccountant()),
@@ -41,17 +43,17 @@ ESTIMATORS = [
     DPPCA(1, mechanism="auto", bounds=(-10, 10), release="covariance"),
     DPPCA("auto", mechanism="auto", release="covariance", whiten=True),
     DPPCA(1, release="covariance"),
-    DPPCA(1, release="covariance", clip_norm=2.0, whiten=True, noise_variance=1.0),
-    DPPCA(1, mechanism="two-stage", signal_variance=[2.0], noise_variance=1.0),
-    DPPCA(1, mechanism="two-stage", epsilon=None),
-    DPPCA(1, mechanism="spiked", **SPIKED),
     DPPCA(
         1,
-        mechanism="spiked",
-        **SPIKED,
         release="covariance",
-        calibration="paper",
+        clip_norm=2.0,
+        whiten=True,
+        mechanism=Gaussian(noise_variance=1.0),
     ),
+    DPPCA(1, mechanism=TwoStage(signal_variance=[2.0], noise_variance=1.0)),
+    DPPCA(1, mechanism="two-stage", epsilon=None),
+    DPPCA(1, mechanism=SPIKED),
+    DPPCA(1, mechanism=PAPER, release="covariance"),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
     LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
@@ -83,7 +85,7 @@ ESTIMATORS = [
     FederatedDPPCA(1, client_feature=0),
     FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
     FederatedDPPCA(1, bounds=(-10, 10)),
-    FederatedDPPCA(1, bounds=(-10, 10), scale_by_bounds=True, client_feature=0),
+    FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
     FederatedDPPCA(1, weights="equal", clip_norm=2.0, eigengap=0.5),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
@@ -97,24 +99,13 @@ ESTIMATORS = [
         projection_norm=5.0,
     ),
     FederatedDPPCA(
-        1,
-        mechanism="two-stage",
-        signal_variance=[2.0],
-        noise_variance=1.0,
-        epsilon=None,
+        1, mechanism=TwoStage(signal_variance=[2.0], noise_variance=1.0), epsilon=None
     ),
-    FederatedDPPCA(1, mechanism="spiked", **SPIKED),
-    FederatedDPPCA(
-        1,
-        mechanism="spiked",
-        **SPIKED,
-        calibration="paper",
-        aggregation="matrix",
-        release="covariance",
-    ),
+    FederatedDPPCA(1, mechanism=SPIKED),
+    FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
     SparseDPPCA(),
     SparseDPPCA(client_feature=0),
-    SparseDPPCA(epsilon=None, n_iter=10, n_nonzero_features=1),
+    SparseDPPCA(epsilon=None, n_rounds=10, n_nonzero_features=1),
     SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
     SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
 ]

@@ -10,15 +10,17 @@ Gaussian rows of a spiked covariance, with known variances.
 import numpy as np
 
 from skdpspectral.accounting import gaussian_mu
+from skdpspectral.decomposition import SpikedModel
 
 # The paper's method for rows of its figures, and what it calls its reference: clients
 # send whole matrices.
 PAPER = {
-    "mechanism": "spiked",
-    "calibration": "paper",
-    "sensitivity_constant": 1.0,
-    "signal_variance": 10.0,
-    "noise_variance": 1.0,
+    "mechanism": SpikedModel(
+        signal_variance=10.0,
+        noise_variance=1.0,
+        calibration="paper",
+        sensitivity_constant=1.0,
+    )
 }
 REFERENCE = {**PAPER, "aggregation": "matrix", "weights": "equal"}
 

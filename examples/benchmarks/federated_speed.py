@@ -12,13 +12,14 @@ from tables import print_row
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import SpikedModel
 
 MODES = {
     "gaussian": {},
     "gaussian, matrix": {"aggregation": "matrix"},
     "two-stage": {"mechanism": "two-stage"},
     # More signal than the rows have: the model knows no bound for clients so small.
-    "spiked": {"mechanism": "spiked", "signal_variance": 1e4, "noise_variance": 1.0},
+    "spiked": {"mechanism": SpikedModel(signal_variance=1e4, noise_variance=1.0)},
 }
 
 

@@ -20,6 +20,7 @@ from tables import ignore_leak_warnings, print_row, with_error
 
 from skdpspectral import DPPCA
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.metrics import subspace_distance
 
 # n, p, r, epsilon
@@ -30,7 +31,8 @@ SETTINGS = [
     (100_000, 1000, 1, 0.5),
     (1_000_000, 200, 1, 0.1),
 ]
-PAPER = {"mechanism": "spiked", "calibration": "paper", "sensitivity_constant": 1.0}
+# Of it the model is made for each signal.
+PAPER = {"calibration": "paper", "sensitivity_constant": 1.0}
 GRID = itertools.product((20, 100, 300), (1, 3), (2.0, 10.0, 50.0), (0.02, 0.1))
 
 
@@ -42,8 +44,7 @@ def distances(n, p, rank, epsilon, signal, seed, settings):
     models = [PCA(rank, svd_solver="covariance_eigh")] if PAPER in settings else []
     for parameters in settings:
         if parameters is PAPER:
-            public = {"signal_variance": signal, "noise_variance": 1.0}
-            parameters = {**PAPER, **public}
+            parameters = {"mechanism": SpikedModel(signal, 1.0, **PAPER)}
         models.append(DPPCA(rank, epsilon=epsilon, delta=1e-5, **parameters))
     return [subspace_distance(m.fit(X).components_, truth) for m in models]
 

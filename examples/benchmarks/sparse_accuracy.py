@@ -36,14 +36,14 @@ def main():
     print_row("k, epsilon", "T = 1", "T = 3", "T = 10")
     for k in (1, 3):
         for epsilon in (0.5, 1.0, 4.0, None):
-            found = {n_iter: ([], []) for n_iter in (1, 3, 10)}
+            found = {n_rounds: ([], []) for n_rounds in (1, 3, 10)}
             for seed in range(options.repeats):
                 X, truth, support = federation(k, seed)
-                for n_iter, (distances, shares) in found.items():
+                for n_rounds, (distances, shares) in found.items():
                     model = SparseDPPCA(
                         k,
                         n_nonzero_features=S,
-                        n_iter=n_iter,
+                        n_rounds=n_rounds,
                         epsilon=epsilon,
                         delta=1e-5,
                     ).fit(X, clients=clients)

@@ -8,7 +8,7 @@ the exact privacy curve of the Gaussian mechanism: its mean over pairs is the de
 the mechanism for rows of the model. Prints the table of doc/theory/spiked.rst, in some
 five minutes:
 
-- bound: the sensitivity of mechanism="spiked", by the theorem, and over that which the
+- bound: the sensitivity of SpikedModel, by the theorem, and over that which the
   papers print with a constant of 1,
 - largest: the largest distance of all pairs, over the bound,
 - delta: the mean over pairs, with its standard error,
@@ -23,6 +23,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from skdpspectral import DPPCA
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.sensitivity import paper_projector_sensitivity
 
 # n, p, signal variances, epsilon, delta; noise variance 1.
@@ -88,8 +89,8 @@ def row_of(n, p, signal, epsilon, delta, n_pairs):
     """One line of the table."""
     moved = distances(n, p, signal, n_pairs)
     order = paper_projector_sensitivity(signal, 1.0, n, p, 1.0)
-    model = {"signal_variance": list(signal), "noise_variance": 1.0}
-    pca = DPPCA(len(signal), epsilon=epsilon, delta=delta, mechanism="spiked", **model)
+    model = SpikedModel(list(signal), 1.0)
+    pca = DPPCA(len(signal), epsilon=epsilon, delta=delta, mechanism=model)
     try:
         planned = pca.privacy_plan(n, p)["projector"]
         bound = f"{planned.sensitivity:.3g} ({planned.sensitivity / order:.1f})"

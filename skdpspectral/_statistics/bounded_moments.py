@@ -10,7 +10,8 @@ from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
 from .._tables.masks import refuse_masked
 from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Exact
+from ..mechanisms import Exact, shown
+from .private_mean import private_center
 
 # Share of mu**2 for a private mean.
 _MEAN_SHARE = 0.15
@@ -28,7 +29,7 @@ class RowBounds:
     ----------
     n_features : int
         Number of features.
-    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+    bounds, clip_norm, center, scale
         As in :class:`~skdpspectral.DPPCA`.
 
     Attributes
@@ -48,7 +49,7 @@ class RowBounds:
         Data units per unit of the box.
     variance_unit : float
         Data units per unit of the rows of the second moment.
-    scale_by_bounds, clip_norm, center_clip_norm
+    scale, clip_norm, center_radius
         As they were given, radii as floats in units of the data.
     """
 
@@ -56,27 +57,30 @@ class RowBounds:
         self,
         n_features,
         *,
-        bounds,
-        clip_norm,
-        center,
-        scale_by_bounds,
-        center_clip_norm,
+        bounds=None,
+        clip_norm=None,
+        center="auto",
+        scale=None,
     ):
-        self.n_features = n_features
-        # As Python floats: a float32 radius would round sensitivity and noise.
-        clip_norm, center_clip_norm = map(_as_float, (clip_norm, center_clip_norm))
-        self.clip_norm, self.center_clip_norm = clip_norm, center_clip_norm
-        self.scale_by_bounds = bool(scale_by_bounds)
-        self.box = make_box(bounds, n_features, scale_by_bounds)
+        if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
+            raise ValueError(f'scale must be None or "bounds", got {shown(scale)}')
+        self.n_features, self.scale = n_features, scale
+        # As a Python float: a float32 radius would round sensitivity and noise.
+        self.clip_norm = clip_norm = None if clip_norm is None else float(clip_norm)
+        self.box = make_box(bounds, n_features, per_feature=scale is not None)
         self.box_radius = math.inf
         self.unit = unit = 1.0
         if self.box is not None:
             self.box_radius = sensitivity.box_radius(self.box.half_widths)
-            self.unit = unit = 1.0 if scale_by_bounds else float(self.box.unit[0])
-        if center == "auto":
-            center = "none" if self.box is None else "private"
-        self.centered = center == "private"
-        self._check_center(clip_norm, center_clip_norm)
+            self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
+        found = private_center(center, boxed=self.box is not None)
+        self.centered, self.center_radius = found
+        public = (self.box, clip_norm, self.center_radius)
+        if self.centered and all(radius is None for radius in public):
+            raise ValueError(
+                'center="private" needs public bounds, or a public radius as in '
+                "center=PrivateMean(radius), or a clip_norm"
+            )
         self.clip = self.mean_radius = None
         if clip_norm is not None:
             # About a center in the box, no row of the box is longer than this.
@@ -84,25 +88,11 @@ class RowBounds:
             self.clip = min(clip_norm / unit, reach)
         if self.centered:
             radius = clip_norm if self.box is None else math.inf
-            radius = center_clip_norm if center_clip_norm is not None else radius
+            radius = radius if self.center_radius is None else self.center_radius
             self.mean_radius = min(radius / unit, self.box_radius)
         self.variance_unit = 1.0 if self.clip is None else unit
         for name in ("clip", "mean_radius"):
             _check_radius(name, getattr(self, name))
-
-    def _check_center(self, clip_norm, center_clip_norm) -> None:
-        """Refuse a radius of the mean that is missing, or that nothing uses."""
-        public = (self.box, clip_norm, center_clip_norm)
-        if self.centered and all(radius is None for radius in public):
-            raise ValueError(
-                'center="private" needs public bounds, or a public radius '
-                "center_clip_norm, or a clip_norm"
-            )
-        if center_clip_norm is not None and not self.centered:
-            raise ValueError(
-                "center_clip_norm is the radius of a private mean: it has no use "
-                'without center="private" or bounds; leave it None'
-            )
 
     @property
     def second_radius(self) -> float:
@@ -178,15 +168,11 @@ def _check_radius(name: str, radius: float | None) -> None:
     """Refuse a radius whose square float64 arithmetic cannot handle."""
     if radius is None or _SMALLEST <= radius <= _LARGEST:
         return
-    parameter = "clip_norm" if name == "clip" else "center_clip_norm"
+    parameter = "clip_norm" if name == "clip" else "radius of PrivateMean"
     raise ValueError(
         f"{parameter} is {radius:g} half-widths of the bounds, out of the range of "
         f"float64 arithmetic; choose {parameter} of the order of the bounds"
     )
-
-
-def _as_float(radius) -> float | None:
-    return None if radius is None else float(radius)
 
 
 def _numbers(side) -> np.ndarray:
@@ -205,7 +191,7 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     """Return the public box, or an error that names bounds."""
     if bounds is None:
         if per_feature:
-            raise ValueError("scale_by_bounds=True needs bounds=(low, high)")
+            raise ValueError('scale="bounds" needs bounds=(low, high)')
         return None
     size = "one number" if getattr(bounds, "ndim", 1) == 0 else len(bounds)
     if size != 2:

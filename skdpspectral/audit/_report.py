@@ -9,6 +9,7 @@ from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .._base.estimator import PrivateEstimator
+from ..mechanisms import Assumption
 from ._columns import Before, stale_position
 from ._nested import estimators_in, has_estimators, inside_of, is_search, reason_of_leak
 from ._stateless import is_known, makes_sparse, stateless_reason, telling_reason
@@ -227,9 +228,11 @@ def _private_verdict(estimator, before: Before) -> tuple[str, str]:
     if stale is not None:
         return LEAKS, stale
     reason = f"each fit spends {_budget(estimator)}"
-    if getattr(estimator, "mechanism", None) == "spiked":
-        reason += "; only for rows of the model that mechanism='spiked' assumes"
-        if estimator.calibration == "paper":
+    mechanism = getattr(estimator, "mechanism", None)
+    if getattr(mechanism, "assumption", Assumption.NONE) is not Assumption.NONE:
+        kind = type(mechanism).__name__
+        reason += f"; only for rows of the model that mechanism={kind}(...) assumes"
+        if mechanism.calibration == "paper":
             reason += "; that is the papers' claim: the plan says what holds"
     return PRIVATE, reason
 

@@ -28,8 +28,8 @@ from ..federation import (
     Server,
 )
 from ..mechanisms import ParallelPlan, check_count, check_real
+from ._constraints import CENTERS, CLIP_RANGE
 
-CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 # The client of all rows, where no clients are told apart.
 _ALL_ROWS = "all rows"
 
@@ -115,9 +115,8 @@ class FederatedEstimator(
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
-        "center": [StrOptions({"auto", "none", "private"})],
-        "scale_by_bounds": ["boolean"],
-        "center_clip_norm": [CLIP_RANGE, None],
+        "scale": [StrOptions({"bounds"}), None],
+        "center": CENTERS,
         "n_jobs": [Integral, None],
     }
 
@@ -266,16 +265,6 @@ class FederatedEstimator(
             plans[group.name] = plan
         return ParallelPlan.of(plans)
 
-    def _row_bounds(self, n_features: int) -> RowBounds:
-        return RowBounds(
-            n_features,
-            bounds=self.bounds,
-            clip_norm=self.clip_norm,
-            center=self.center,
-            scale_by_bounds=self.scale_by_bounds,
-            center_clip_norm=self.center_clip_norm,
-        )
-
     # -- the way of a fit --------------------------------------------------------------
 
     def _hold_session(self, X, clients) -> FederatedResult:
@@ -348,7 +337,7 @@ class FederatedEstimator(
         self.components_ = result.components
         self.n_components_ = len(result.components)
         self.mean_ = result.mean
-        self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
+        self.scale_ = None if self.scale is None else rows.box.unit.copy()
         self.clients_ = np.array(result.clients, dtype=object)
         self.rejected_ = result.rejected
 

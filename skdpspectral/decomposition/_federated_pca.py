@@ -10,14 +10,18 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.sklearn_compat import Interval, StrOptions
+from .._statistics.components.strategies import SpikedModel, name_of
 from ..federation import SpectralTask, make_task
-from ._federated_estimator import CLIP_RANGE, FederatedEstimator
+from ._constraints import CLIP_RANGE, MECHANISMS
+from ._federated_estimator import FederatedEstimator
 
 
 def _has_covariance(estimator) -> bool:
     """Whether a covariance is released, and the variance beside it is known."""
-    known = estimator.noise_variance is not None or estimator.mechanism != "gaussian"
-    return estimator.release == "covariance" and known
+    if estimator.release != "covariance":
+        return False
+    name, strategy = name_of(estimator.mechanism)
+    return name != "gaussian" or strategy.noise_variance is not None
 
 
 class FederatedDPPCA(FederatedEstimator):
@@ -25,7 +29,8 @@ class FederatedDPPCA(FederatedEstimator):
 
     Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
     does, under its own budget; a server that needs no trust makes one subspace of
-    them. The guarantee holds for any data, unless ``mechanism="spiked"`` is asked for.
+    them. The guarantee holds for any data, unless a model of them is asked for, by
+    ``mechanism=SpikedModel(...)``.
 
     Parameters
     ----------
@@ -38,15 +43,14 @@ class FederatedDPPCA(FederatedEstimator):
     delta : float or mapping of client to float, default=1e-6
         Privacy budget in [1e-15, 1); it should be well below one over the rows of a
         client.
-    mechanism : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
+    mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
         How clients release components, each by itself, as in
-        :class:`~skdpspectral.DPPCA`. "gaussian": noise on the second moment.
-        "two-stage": that, and then a power step from there, with rows clipped by
-        private sizes; "auto": either, as each client's first release promises.
-        "spiked": noise on the projector **for a model of the data**, see the notes.
+        :class:`~skdpspectral.DPPCA`: a name or an object such as
+        :class:`~skdpspectral.decomposition.TwoStage`. The `noise_variance` of a
+        :class:`~skdpspectral.decomposition.Gaussian` is for :meth:`get_covariance`.
     aggregation : {"projector", "matrix"}, default="projector"
         What clients send: "projector" their components, p r numbers; "matrix" the
-        whole noisy second moment, or the noisy projector of "spiked", p (p + 1) / 2
+        whole noisy second moment, or the noisy projector of a model, p (p + 1) / 2
         numbers, which is better where many clients are each too weak to see a
         direction. "two-stage" and "auto" have no one matrix to send.
     weights : {"optimal", "equal"}, default="optimal"
@@ -54,31 +58,12 @@ class FederatedDPPCA(FederatedEstimator):
         noise, and released or public variances. "equal" is for comparisons.
     release : {"components", "covariance"}, default="components"
         "covariance" also releases the covariance within the components: clients
-        answer once more, with 15 % of their :math:`\mu^2`, half of it with "spiked".
+        answer once more, with 15 % of their :math:`\mu^2`, half of it with a model.
     projection_norm : float or None, default=None
         Public length, in units of the data, that projections on the components are
-        clipped to for the covariance; needed for it, but with "spiked", which clips
+        clipped to for the covariance; needed for it, but with a model, which clips
         nothing. Some 3.3 times the root of the sum of the variances along the
         components is a good choice.
-    signal_variance : float, array-like of shape (n_components,) or None, default=None
-        Public variance along the components beyond `noise_variance`, in squared units
-        of the data (of the scaled features with ``scale_by_bounds=True``). None takes
-        private medians at each client where one is needed; "spiked" needs it.
-    noise_variance : float or None, default=None
-        Public variance across the components; None as for `signal_variance`. With
-        "gaussian" it is for :meth:`get_covariance` alone.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range in which lengths of rows, along and across the components, are
-        searched for private medians; in units of the data.
-    calibration : {"exact", "paper"}, default="exact"
-        "paper" is for figures with ``mechanism="spiked"``: the classical bound, with
-        epsilon and delta halved, and sensitivities to first order, as the papers print
-        them. ``privacy_`` and the ledger say what a theorem shows of that noise, which
-        is often a larger epsilon: then a :class:`~skdpspectral.PrivacyLeakWarning`
-        says so.
-    sensitivity_constant : float or None, default=None
-        Constant of the papers' sensitivities, which they leave open, for
-        ``calibration="paper"`` alone; None takes 1, as their figures do.
     eigengap : float or None, default=None
         Public gap between the r-th and the next eigenvalue of the bounded rows' second
         moment, for the weights of "gaussian". None takes it from the released
@@ -88,7 +73,7 @@ class FederatedDPPCA(FederatedEstimator):
         and without `clients` in ``fit``, all rows are those of one client.
     min_clients : int, default=1
         How many clients must have answered validly for a result.
-    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+    bounds, clip_norm, scale, center
         As in :class:`~skdpspectral.DPPCA`, the same for all clients. A private mean is
         each client's own, which removes offsets between clients.
     n_jobs : int or None, default=None
@@ -107,18 +92,19 @@ class FederatedDPPCA(FederatedEstimator):
         column of clients is not among the features.
     explained_variance_ : ndarray of shape (n_components,)
         Variances along the components, in squared units of the data (of the scaled
-        features with ``scale_by_bounds=True``); with ``release="covariance"``.
+        features with ``scale="bounds"``); with ``release="covariance"``.
     noise_variance_ : float
-        Variance across the components, in the same units: `noise_variance`, or the
-        clients' private ones in the middle; not with "gaussian" without the former.
+        Variance across the components, in the same units: the public one of the
+        mechanism, or the clients' private ones in the middle; not with "gaussian"
+        without the former.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data. (Clients with offsets should subtract their own from rows to transform.)
     scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None unless ``scale_by_bounds=True``.
+        What features are divided by; None unless ``scale="bounds"``.
     clients_ : ndarray of str of shape (n_clients,)
         Names of the clients that are in the result.
-    weights_ : ndarray of shape (n_clients,)
+    client_weights_ : ndarray of shape (n_clients,)
         Their weights, with sum 1.
     rejected_ : dict of str to str
         Clients that failed, and why.
@@ -159,11 +145,9 @@ class FederatedDPPCA(FederatedEstimator):
     person with rows at two clients is protected by the root of the sum of both
     squared :math:`\mu` alone.
 
-    **With** ``mechanism="spiked"`` the guarantee is for independent Gaussian rows of
-    mean zero whose covariance is the spiked one that is stated, one of them replaced by
-    another such row (:ref:`theorem-spiked-projector`); clients with too few rows for it
-    are refused by name. For other data it is not private at all; ``privacy_`` says so,
-    as a whole and for every client, and so does the ledger.
+    With :class:`~skdpspectral.decomposition.SpikedModel` the guarantee is for rows of
+    the stated law alone; clients with too few rows for it are refused by name.
+    ``privacy_`` says so, as a whole and for every client, and so does the ledger.
 
     Client j of the default sends the top r eigenvectors :math:`U_j` of its noisy
     second moment, by value; the server takes the top r of :math:`\sum w_j U_j U_j'`
@@ -183,9 +167,8 @@ class FederatedDPPCA(FederatedEstimator):
     ----------
     Li, Cai, Xia and Zhang (2024), Federated PCA and estimation for spiked covariance
     matrices: optimal rates and efficient algorithm, algorithm 1 with weights of
-    theorem 1; its noise is ``mechanism="spiked"`` with ``calibration="paper"`` and a
-    `sensitivity_constant` of 1. The default's noise is that of Dwork, Talwar,
-    Thakurta and Zhang (2014).
+    theorem 1; its noise is that of a ``SpikedModel`` with ``calibration="paper"``.
+    The default's noise is that of Dwork, Talwar, Thakurta and Zhang (2014).
 
     Examples
     --------
@@ -199,28 +182,18 @@ class FederatedDPPCA(FederatedEstimator):
     np.True_
     >>> budgets = {"north": 0.1, "east": 0.5, "south": 0.5, "west": 1.0}
     >>> pca = FederatedDPPCA(n_components=1, epsilon=budgets).fit(X, clients=clients)
-    >>> bool(pca.weights_[0] < pca.weights_[3])
+    >>> bool(pca.client_weights_[0] < pca.client_weights_[3])
     True
     """
 
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
-        "mechanism": [StrOptions({"gaussian", "two-stage", "auto", "spiked"})],
+        "mechanism": MECHANISMS,
         "aggregation": [StrOptions({"projector", "matrix"})],
         "release": [StrOptions({"components", "covariance"})],
         "projection_norm": [CLIP_RANGE, None],
-        "signal_variance": [Real, tuple, list, np.ndarray, None],
-        "noise_variance": [Real, None],
-        "norm_range": [tuple, list, np.ndarray],
-        "calibration": [StrOptions({"exact", "paper"})],
-        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither"), None],
         "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
     }
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "bounds",
-        "signal_variance",
-        "norm_range",
-    )
 
     def __init__(
         self,
@@ -233,19 +206,13 @@ class FederatedDPPCA(FederatedEstimator):
         weights="optimal",
         release="components",
         projection_norm=None,
-        signal_variance=None,
-        noise_variance=None,
-        norm_range=(1e-6, 1e6),
-        calibration="exact",
-        sensitivity_constant=None,
         eigengap=None,
         client_feature=None,
         min_clients=1,
         bounds=None,
         clip_norm=None,
+        scale=None,
         center="auto",
-        scale_by_bounds=False,
-        center_clip_norm=None,
         n_jobs=None,
         accountant=None,
         noise_seed=None,
@@ -258,25 +225,19 @@ class FederatedDPPCA(FederatedEstimator):
         self.weights = weights
         self.release = release
         self.projection_norm = projection_norm
-        self.signal_variance = signal_variance
-        self.noise_variance = noise_variance
-        self.norm_range = norm_range
-        self.calibration = calibration
-        self.sensitivity_constant = sensitivity_constant
         self.eigengap = eigengap
         self.client_feature = client_feature
         self.min_clients = min_clients
         self.bounds = bounds
         self.clip_norm = clip_norm
+        self.scale = scale
         self.center = center
-        self.scale_by_bounds = scale_by_bounds
-        self.center_clip_norm = center_clip_norm
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
 
     def _task(self, n_features: int) -> SpectralTask:
-        length, spiked = self.projection_norm, self.mechanism == "spiked"
+        length, spiked = self.projection_norm, isinstance(self.mechanism, SpikedModel)
         covariance = self.release == "covariance"
         if not spiked and covariance != (length is not None):
             raise ValueError(
@@ -288,17 +249,11 @@ class FederatedDPPCA(FederatedEstimator):
             n_features,
             bounds=self.bounds,
             clip_norm=self.clip_norm,
+            scale=self.scale,
             center=self.center,
-            scale_by_bounds=self.scale_by_bounds,
-            center_clip_norm=self.center_clip_norm,
             aggregation=self.aggregation,
             projection_norm=length,
             mechanism=self.mechanism,
-            signal_variance=self.signal_variance,
-            noise_variance=self.noise_variance,
-            norm_range=self.norm_range,
-            calibration=self.calibration,
-            sensitivity_constant=self.sensitivity_constant,
             model_covariance=covariance and spiked,
         )
 
@@ -333,10 +288,9 @@ class FederatedDPPCA(FederatedEstimator):
         """
         with self._unchanged_on_error():
             result = self._hold_session(X, clients)
-            self.weights_ = result.weights
-            noise = result.noise_variance
-            if self.noise_variance is not None:
-                noise = float(self.noise_variance)
+            self.client_weights_ = result.weights
+            public = name_of(self.mechanism)[1].noise_variance
+            noise = result.noise_variance if public is None else float(public)
             found = {
                 "explained_variance_": result.explained_variance,
                 "noise_variance_": noise,
@@ -357,7 +311,7 @@ class FederatedDPPCA(FederatedEstimator):
         ndarray of shape (n_features, n_features)
             The released variances along the components, and `noise_variance_` in all
             other directions; in squared units of the data (of the scaled features
-            with ``scale_by_bounds=True``).
+            with ``scale="bounds"``).
         """
         check_is_fitted(self)
         beyond = self.explained_variance_ - self.noise_variance_

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral, Real
-from typing import ClassVar
+from numbers import Integral
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -13,15 +13,25 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.bounded_moments import RowBounds
-from .._statistics.components.mechanism import ComponentMechanism
-from .._statistics.components.parameters import check_combinations, public_guesses
+from .._statistics.components.mechanism import ComponentMechanism, design_components
+from .._statistics.components.parameters import public_guesses
 from .._statistics.components.releases import release_components, squared_error
 from .._statistics.components.spiked_projector import release_spiked
+from .._statistics.components.strategies import SpikedModel
+from .._statistics.private_mean import PrivateMean
 from .._tables.rows import check_rows, check_scores, map_rows, unread_rows
 from ..mechanisms import PrivacyPlan, check_count
+from ._constraints import CENTERS, CLIP_RANGE, MECHANISMS
 from ._spiked_covariance import SpikedCovarianceMixin
 
-_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+
+class _Design(NamedTuple):
+    """Public description of a fit, made once: bounds, mechanism, releases, cost."""
+
+    rows: RowBounds
+    mechanism: ComponentMechanism
+    releases: object
+    plan: PrivacyPlan
 
 
 class DPPCA(
@@ -35,7 +45,7 @@ class DPPCA(
     By default the second moment of bounded rows is released with symmetric Gaussian
     noise; its leading eigenvectors, by value, are the components. The guarantee holds
     for any data: nothing is assumed of their distribution, unless
-    ``mechanism="spiked"`` is asked for.
+    ``mechanism=SpikedModel(...)`` is asked for.
 
     Parameters
     ----------
@@ -48,38 +58,36 @@ class DPPCA(
         off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
     delta : float, default=1e-6
         Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
-    mechanism : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
+    mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
         How the components are released. "gaussian": noise on the second moment.
-        "two-stage": that at 40 % of the budget, and then a power step from there,
-        with rows clipped along and across the components by private sizes; better
-        where noise matters and the variance across the components is above 14 times
-        that along them in sum, or below a 14th. "auto": the same, or a second release
-        of the second moment, by what the first release promises. "spiked": noise on
-        the projector **for a model of the data**, see the notes.
+        "two-stage": that, and then a power step with rows clipped by private sizes.
+        "auto": either, by what the first release promises. Objects hold the public
+        numbers that they use: :class:`~skdpspectral.decomposition.Gaussian`,
+        :class:`~skdpspectral.decomposition.TwoStage`,
+        :class:`~skdpspectral.decomposition.Auto`, and
+        :class:`~skdpspectral.decomposition.SpikedModel`, whose guarantee is **for a
+        model of the data**.
     bounds : tuple (low, high) or None, default=None
         Public bounds of the features, in the units of the data: numbers or arrays
         of shape (n_features,), in the order of the columns. Rows are clipped into
         this box, shifted to its midpoint and divided by its largest half-width, which
         leaves the principal axes as they are. They must be known without looking at
-        the data:
-        ``(X.min(0), X.max(0))`` would break the guarantee.
+        the data: ``(X.min(0), X.max(0))`` would break the guarantee.
     clip_norm : float or None, default=None
         None scales every row, once centered, to unit norm, which is best for
         directions whenever noise matters and needs no knowledge of scale. A number
         in [1e-60, 1e60] only scales longer rows down to it, in the units of the
-        data (of the scaled features with ``scale_by_bounds=True``); the square root
+        data (of the scaled features with ``scale="bounds"``); the square root
         of the covariance's trace is a good choice where noise is negligible.
-    center : {"auto", "none", "private"}, default="auto"
-        What rows are measured from. "none": the midpoint of `bounds`, or the origin
-        without `bounds`. "private": a private mean, paid from the budget. "auto":
-        "private" with `bounds`; without them the mean is **taken to be zero**.
-    scale_by_bounds : bool, default=False
-        Whether to divide each feature by its own half-width, instead of all by the
+    scale : {"bounds"} or None, default=None
+        "bounds" divides each feature by its own half-width, instead of all by the
         largest.
-    center_clip_norm : float or None, default=None
-        Public radius, about the midpoint or origin, that rows are clipped to for
-        the private mean. None takes that of the box, or `clip_norm` without
-        `bounds`; one of the three is needed for ``center="private"``.
+    center : {"auto", "none", "private"} or PrivateMean, default="auto"
+        What rows are measured from. "none": the midpoint of `bounds`, or the origin
+        without `bounds`. "private": a private mean, paid from the budget;
+        :class:`~skdpspectral.decomposition.PrivateMean` gives it a public radius, which
+        it needs without `bounds` and `clip_norm`. "auto": "private" with `bounds`;
+        without them the mean is **taken to be zero**.
     release : {"components", "covariance"}, default="components"
         "covariance" also releases the second moment within the components, from rows
         whose projections are clipped, for 15 % of the budget: variances in units of
@@ -87,24 +95,6 @@ class DPPCA(
     whiten : bool, default=False
         Whether :meth:`transform` gives scores of unit variance. It needs variances
         of the data: ``release="covariance"`` or a `clip_norm`.
-    signal_variance : float, array-like of shape (n_components,) or None, default=None
-        Public variance along the components beyond `noise_variance`, in squared units
-        of the data (of the scaled features with ``scale_by_bounds=True``). None takes
-        private medians where one is needed; "spiked" needs it.
-    noise_variance : float or None, default=None
-        Public variance across the components; None as for `signal_variance`.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range in which lengths of rows, along and across the components, are
-        searched for private medians; in units of the data.
-    calibration : {"exact", "paper"}, default="exact"
-        "paper" is for figures with ``mechanism="spiked"``: the classical bound, with
-        epsilon and delta halved, and sensitivities to first order, as the papers print
-        them. ``privacy_`` and the ledger say what a theorem shows of that noise, which
-        is often a larger epsilon: then a :class:`~skdpspectral.PrivacyLeakWarning`
-        says so.
-    sensitivity_constant : float or None, default=None
-        Constant of the papers' sensitivities, which they leave open, for
-        ``calibration="paper"`` alone; None takes 1, as their figures do.
     accountant : PrivacyAccountant or None, default=None
         Ledger that every fit is charged to, before it reads values. None takes
         that of the enclosing ``with`` block, if any.
@@ -120,9 +110,9 @@ class DPPCA(
     explained_variance_ : ndarray of shape (n_components,)
         Released variances along the components, floored at 0. With
         ``release="covariance"`` they are in squared units of the data (of the scaled
-        features with ``scale_by_bounds=True``), and so they are of clipped rows with
+        features with ``scale="bounds"``), and so they are of clipped rows with
         a `clip_norm`. Otherwise they describe rows of unit norm (values in [0, 1]
-        but for noise); with "spiked" they are what the model states.
+        but for noise); with a model they are what it states.
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` over the released total variance.
     noise_variance_ : float
@@ -130,7 +120,7 @@ class DPPCA(
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None unless ``scale_by_bounds=True``.
+        What features are divided by; None unless ``scale="bounds"``.
     n_components_ : int
         Number of components.
     n_samples_ : int
@@ -169,12 +159,9 @@ class DPPCA(
     sensitivity :math:`2 R / n` for rows in a ball of radius R.
     The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
 
-    **With** ``mechanism="spiked"`` the guarantee is for independent Gaussian rows of
-    mean zero whose covariance is the spiked one that is stated, one of them replaced by
-    another such row. A theorem bounds what that changes, outside an event whose
-    probability `delta` includes (:ref:`theorem-spiked-projector`); where it knows no
-    bound, as with few rows or a weak signal, the fit is refused. For other data it is
-    not private at all; ``privacy_`` says so.
+    With :class:`~skdpspectral.decomposition.SpikedModel` the guarantee is for
+    independent Gaussian rows of the stated law, and for no others; ``privacy_`` says
+    so.
 
     Without noise the distance of the components to the true ones would be the
     statistical error; noise adds about
@@ -185,8 +172,6 @@ class DPPCA(
     ----------
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1.
     Balle and Wang (2018), Improving the Gaussian mechanism, theorem 8.
-    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
-    spiked covariance matrices, algorithm 1.
 
     Examples
     --------
@@ -207,25 +192,14 @@ class DPPCA(
             Interval(Integral, 1, None, closed="left"),
             StrOptions({"auto"}),
         ],
-        "mechanism": [StrOptions({"gaussian", "two-stage", "auto", "spiked"})],
+        "mechanism": MECHANISMS,
         "release": [StrOptions({"components", "covariance"})],
         "bounds": [tuple, list, np.ndarray, None],
-        "clip_norm": [_CLIP_RANGE, None],
-        "center": [StrOptions({"auto", "none", "private"})],
-        "scale_by_bounds": ["boolean"],
-        "center_clip_norm": [_CLIP_RANGE, None],
+        "clip_norm": [CLIP_RANGE, None],
+        "scale": [StrOptions({"bounds"}), None],
+        "center": CENTERS,
         "whiten": ["boolean"],
-        "signal_variance": [Real, tuple, list, np.ndarray, None],
-        "noise_variance": [Real, None],
-        "norm_range": [tuple, list, np.ndarray],
-        "calibration": [StrOptions({"exact", "paper"})],
-        "sensitivity_constant": [Interval(Real, 0, 1e60, closed="neither"), None],
     }
-    _array_parameters: ClassVar[tuple[str, ...]] = (
-        "bounds",
-        "signal_variance",
-        "norm_range",
-    )
 
     def __init__(
         self,
@@ -236,16 +210,10 @@ class DPPCA(
         mechanism="gaussian",
         bounds=None,
         clip_norm=None,
+        scale=None,
         center="auto",
-        scale_by_bounds=False,
-        center_clip_norm=None,
         release="components",
         whiten=False,
-        signal_variance=None,
-        noise_variance=None,
-        norm_range=(1e-6, 1e6),
-        calibration="exact",
-        sensitivity_constant=None,
         accountant=None,
         noise_seed=None,
     ):
@@ -255,16 +223,10 @@ class DPPCA(
         self.mechanism = mechanism
         self.bounds = bounds
         self.clip_norm = clip_norm
+        self.scale = scale
         self.center = center
-        self.scale_by_bounds = scale_by_bounds
-        self.center_clip_norm = center_clip_norm
         self.release = release
         self.whiten = whiten
-        self.signal_variance = signal_variance
-        self.noise_variance = noise_variance
-        self.norm_range = norm_range
-        self.calibration = calibration
-        self.sensitivity_constant = sensitivity_constant
         self.accountant = accountant
         self.noise_seed = noise_seed
 
@@ -291,10 +253,10 @@ class DPPCA(
             If a parameter is invalid, or does not fit the shape.
         """
         self._check_parameters()
-        return self._plan(
+        return self._design(
             check_count("n_samples", n_samples),
             check_count("n_features", n_features),
-        )
+        ).plan
 
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0
@@ -331,61 +293,76 @@ class DPPCA(
         >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
         0.08
         """
-        plan = self.privacy_plan(n_samples, n_features)
+        self._check_parameters()
+        n_features = check_count("n_features", n_features)
+        design = self._design(check_count("n_samples", n_samples), n_features)
         if self.n_components == "auto" or self.n_components >= n_features:
             raise ValueError(
                 "expected_error needs n_components to be a number below n_features"
             )
-        rows = self._row_bounds(n_features)
-        signal, noise = public_guesses(signal_variance, noise_variance, rows.unit)
-        releases = self._releases(rows, n_samples)
-        if self.mechanism == "spiked":
-            return releases.expected_error(plan, signal, noise)
-        return math.sqrt(squared_error(releases, plan.mu, signal, noise))
+        guesses = public_guesses(signal_variance, noise_variance, design.rows.unit)
+        if design.mechanism.spiked:
+            return design.releases.expected_error(design.plan, *guesses)
+        return math.sqrt(squared_error(design.releases, design.plan.mu, *guesses))
 
-    def _plan(self, n_samples: int, n_features: int) -> PrivacyPlan:
-        check_combinations(self, n_samples, n_features)
+    def _design(self, n_samples: int, n_features: int) -> _Design:
+        """Return all that a fit of that shape does, from public numbers alone."""
+        self._check_shape(n_samples, n_features)
+        covariance = self.release == "covariance"
+        rows, mechanism = design_components(
+            self.mechanism,
+            self.n_components,
+            n_features,
+            covariance,
+            bounds=self.bounds,
+            clip_norm=self.clip_norm,
+            center=self.center,
+            scale=self.scale,
+        )
+        rank = None if self.n_components == "auto" else int(self.n_components)
+        releases = mechanism.releases(rows, n_samples, rank, covariance)
         epsilon, mu = self._budget()
-        rows = self._row_bounds(n_features)
-        return ComponentMechanism.of(self, rows.unit).plan(
-            self._releases(rows, n_samples),
+        plan = mechanism.plan(
+            releases,
             epsilon,
             float(self.delta),
             mu,
             estimator=type(self).__name__,
             seeded=self.noise_seed is not None,
         )
+        return _Design(rows, mechanism, releases, plan)
 
-    def _releases(self, rows: RowBounds, n_samples: int):
-        """Describe what is released, in units of the bounded rows."""
-        rank = None if self.n_components == "auto" else int(self.n_components)
-        covariance = self.release == "covariance"
-        mechanism = ComponentMechanism.of(self, rows.unit)
-        return mechanism.releases(rows, n_samples, rank, covariance)
+    def _check_shape(self, n_samples: int, n_features: int) -> None:
+        """Refuse more components than there can be, and whitening by no variances."""
+        rank, most = self.n_components, min(n_samples, n_features)
+        if rank != "auto" and rank > most:
+            raise ValueError(
+                f"n_components={rank} must be at most min(n_samples, n_features)="
+                f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
+                "fewer components"
+            )
+        if self.whiten and not self._releases_variances():
+            raise ValueError(
+                "whiten=True needs variances of the data, but with clip_norm=None they "
+                'are those of unit rows; set release="covariance" or a clip_norm'
+            )
 
     def _releases_variances(self) -> bool:
         """Whether variances are those of the data, and not of unit rows."""
-        unit_rows = self.clip_norm is None and self.mechanism != "spiked"
+        model = isinstance(self.mechanism, SpikedModel)
+        unit_rows = self.clip_norm is None and not model
         return self.release == "covariance" or not unit_rows
 
     def _takes_sparse_rows(self) -> bool:
         """Whether bounding rows leaves zeros where they are."""
-        return self.bounds is None and self.center != "private"
+        center = self.center
+        is_private = isinstance(center, PrivateMean) or center == "private"
+        return self.bounds is None and not is_private
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self._takes_sparse_rows()
         return tags
-
-    def _row_bounds(self, n_features: int) -> RowBounds:
-        return RowBounds(
-            n_features,
-            bounds=self.bounds,
-            clip_norm=self.clip_norm,
-            center=self.center,
-            scale_by_bounds=self.scale_by_bounds,
-            center_clip_norm=self.center_clip_norm,
-        )
 
     # -- the estimator -----------------------------------------------------------------
 
@@ -421,18 +398,14 @@ class DPPCA(
             unread = unread_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
-            plan = self._plan(*unread.shape)
+            n_samples, n_features = unread.shape
+            design = self._design(n_samples, n_features)
             # It is charged here, and values are read from here on.
-            release, X = self._start_release(plan, unread, n_public=unread.shape[0])
-            rows = self._row_bounds(X.shape[1])
-            releases = self._releases(rows, X.shape[0])
-            if self.mechanism == "spiked":
-                found = release_spiked(release, releases, X)
-            else:
-                found = release_components(release, releases, X)
-            self._set_components(rows, found)
-            self.n_samples_ = X.shape[0]
-            self.privacy_ = plan
+            release, X = self._start_release(design.plan, unread, n_public=n_samples)
+            run = release_spiked if design.mechanism.spiked else release_components
+            self._set_components(design.rows, run(release, design.releases, X))
+            self.n_samples_ = n_samples
+            self.privacy_ = design.plan
         return self
 
     def _set_components(self, rows, found) -> None:
@@ -441,7 +414,7 @@ class DPPCA(
         self.explained_variance_ = found.values * found.unit**2
         self.explained_variance_ratio_ = found.values / found.total
         self.mean_ = rows.to_data_units(found.mean)
-        self.scale_ = rows.box.unit.copy() if self.scale_by_bounds else None
+        self.scale_ = None if self.scale is None else rows.box.unit.copy()
         self.n_components_ = len(found.vectors)
         vars(self).pop("noise_variance_", None)
         if found.noise is not None:

@@ -34,7 +34,7 @@ class SparseDPPCA(FederatedEstimator):
     n_nonzero_features : int or None, default=None
         Features that components may use, the same for all of them; at least
         `n_components`. None keeps all features.
-    n_iter : int, default=1
+    n_rounds : int, default=1
         Rounds T after the start. More rounds share the budget: one is best after a
         private start, a few after a public one.
     init : "private" or array-like of shape (n_components, n_features)
@@ -54,7 +54,7 @@ class SparseDPPCA(FederatedEstimator):
         and without `clients` in ``fit``, all rows are those of one client.
     min_clients : int, default=1
         How many clients must have answered validly for a result.
-    bounds, clip_norm, center, scale_by_bounds, center_clip_norm
+    bounds, clip_norm, scale, center
         As in :class:`~skdpspectral.DPPCA`, the same for all clients.
     n_jobs : int or None, default=None
         Clients at a time, in threads, as in joblib: a gain for clients of many rows.
@@ -79,12 +79,12 @@ class SparseDPPCA(FederatedEstimator):
         Mean of the clients' centers by their numbers of rows, in the units of the
         data.
     scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None unless ``scale_by_bounds=True``.
+        What features are divided by; None unless ``scale="bounds"``.
     clients_ : ndarray of str of shape (n_clients,)
         Names of the clients that answered to the end.
     rejected_ : dict of str to str
         Clients that failed, and why.
-    n_components_, n_iter_, n_samples_ : int
+    n_components_, n_rounds_, n_samples_ : int
         Numbers of components, of rounds, and of rows of all clients.
     n_features_in_ : int
         Number of columns seen during fit, a column of clients included.
@@ -144,7 +144,7 @@ class SparseDPPCA(FederatedEstimator):
         **FederatedEstimator._federated_constraints,
         "n_nonzero_features": [Interval(Integral, 1, None, closed="left"), None],
         "aggregation": [StrOptions({"projector", "matrix"})],
-        "n_iter": [Interval(Integral, 1, 1000, closed="both")],
+        "n_rounds": [Interval(Integral, 1, 1000, closed="both")],
         "init": [StrOptions({"private"}), "array-like"],
     }
 
@@ -155,7 +155,7 @@ class SparseDPPCA(FederatedEstimator):
         epsilon=1.0,
         delta=1e-6,
         n_nonzero_features=None,
-        n_iter=1,
+        n_rounds=1,
         init="private",
         aggregation="matrix",
         weights="optimal",
@@ -163,9 +163,8 @@ class SparseDPPCA(FederatedEstimator):
         min_clients=1,
         bounds=None,
         clip_norm=None,
+        scale=None,
         center="auto",
-        scale_by_bounds=False,
-        center_clip_norm=None,
         n_jobs=None,
         accountant=None,
         noise_seed=None,
@@ -174,7 +173,7 @@ class SparseDPPCA(FederatedEstimator):
         self.epsilon = epsilon
         self.delta = delta
         self.n_nonzero_features = n_nonzero_features
-        self.n_iter = n_iter
+        self.n_rounds = n_rounds
         self.init = init
         self.aggregation = aggregation
         self.weights = weights
@@ -182,9 +181,8 @@ class SparseDPPCA(FederatedEstimator):
         self.min_clients = min_clients
         self.bounds = bounds
         self.clip_norm = clip_norm
+        self.scale = scale
         self.center = center
-        self.scale_by_bounds = scale_by_bounds
-        self.center_clip_norm = center_clip_norm
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
@@ -195,12 +193,11 @@ class SparseDPPCA(FederatedEstimator):
             n_features,
             bounds=self.bounds,
             clip_norm=self.clip_norm,
+            scale=self.scale,
             center=self.center,
-            scale_by_bounds=self.scale_by_bounds,
-            center_clip_norm=self.center_clip_norm,
             aggregation=self.aggregation,
             start=self._given_start() is None,
-            n_rounds=self.n_iter,
+            n_rounds=self.n_rounds,
         )
         kept_features(task, self.n_nonzero_features)
         if not task.start:
@@ -253,5 +250,5 @@ class SparseDPPCA(FederatedEstimator):
             result = self._hold_session(X, clients)
             self.explained_variance_ = result.explained_variance
             self.support_ = result.support
-            self.n_iter_ = int(self.n_iter)
+            self.n_rounds_ = int(self.n_rounds)
         return self

@@ -67,7 +67,7 @@ class LocalClient:
     **Formal guarantee.** All answers of a client together are
     (`epsilon`, `delta`)-differentially private for one of its rows, under replacement
     of that row within the client, whatever the server asks and whatever other clients
-    and the server do with the answers; with a task of ``mechanism="spiked"`` under its
+    and the server do with the answers; with a task with a ``SpikedModel`` under its
     model of the rows alone, as `plan` says. The number of rows and the name are public.
     Rows are checked when the client is made, where its rows are: an error about a value
     is for their holder alone, and no server sees a client that fails for it. The whole

@@ -50,7 +50,7 @@ class ReplyLimits:
         _check_rows(task, n_samples)
         if task.mechanism.spiked:
             raise MessageError(
-                'mechanism="spiked" needs clients that are registered: its noise '
+                "a SpikedModel needs clients that are registered: its noise "
                 "depends on their delta, which no message states"
             )
         try:

@@ -45,7 +45,7 @@ class Topic(IntEnum):
         deviation.
     ``COVARIANCE``
         The second moment of projections on the request's basis, clipped but for
-        "spiked", symmetric, with the noise's standard deviation.
+        a model, symmetric, with the noise's standard deviation.
     ``SUBSPACE``
         Components by any other mechanism, with the variance along them beyond the
         noise and the variance across them, released or public.

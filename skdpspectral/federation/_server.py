@@ -43,7 +43,7 @@ class Server:
         Names of the clients, all different. A mapping registers the public numbers of
         each, (n_samples, epsilon, delta), which it is held to: weights follow from
         them, so that nobody gets more by a claim. Without it a client's first answer
-        is believed, and fixes them; not with ``mechanism="spiked"``, whose noise
+        is believed, and fixes them; not with a ``SpikedModel``, whose noise
         depends on a delta that no answer states: its clients are registered.
     task : SpectralTask
         What the clients release, agreed on beforehand.
@@ -124,7 +124,7 @@ class Server:
             }
         elif task.mechanism.spiked:
             raise ValueError(
-                'clients must be registered for a task of mechanism="spiked", whose '
+                "clients must be registered for a task with a SpikedModel, whose "
                 "noise depends on a delta that no message states: give a mapping of "
                 "each name to Registration(n_samples, epsilon, delta), which is "
                 "LocalClient.registration"

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._statistics.bounded_moments import RowBounds
 from .._statistics.components.mechanism import ComponentMechanism
+from .._statistics.private_mean import PrivateMean
 from ._messages import CHECKSUM_BYTES, MessageError, checksum
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
@@ -24,8 +25,8 @@ _AGGREGATIONS = ("projector", "matrix")
 _MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
 _CALIBRATIONS = ("exact", "paper")
 # Order of the flags; the last four say which of the numbers are there.
-_FLAGS = ("start", "model_covariance", "centered", "scale_by_bounds")
-_OPTIONAL = ("clip_norm", "center_clip_norm", "projection_norm", "noise")
+_FLAGS = ("start", "model_covariance", "centered", "scaled")
+_OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
 # Features of a task that is read: more would only fill the reader's memory.
 _MOST_FEATURES = 2**24
 
@@ -49,11 +50,11 @@ def pack(task) -> bytes:
     sides = _sides(rows)
     optional = (
         rows.clip_norm,
-        rows.center_clip_norm,
+        rows.center_radius,
         task.projection_norm,
         mechanism.noise,
     )
-    flags = (task.start, task.model_covariance, rows.centered, rows.scale_by_bounds)
+    flags = (task.start, task.model_covariance, rows.centered, rows.scale is not None)
     flags += tuple(value is not None for value in optional)
     signal = np.array(mechanism.signal or (), dtype="<f8")
     tail = np.concatenate([*sides, signal]).astype("<f8").tobytes()
@@ -140,9 +141,8 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
         n_features,
         bounds=bounds,
         clip_norm=number["clip_norm"],
-        center="private" if flag["centered"] else "none",
-        scale_by_bounds=flag["scale_by_bounds"],
-        center_clip_norm=number["center_clip_norm"],
+        center=PrivateMean(number["center_radius"]) if flag["centered"] else "none",
+        scale="bounds" if flag["scaled"] else None,
     )
     mechanism = ComponentMechanism(
         name,

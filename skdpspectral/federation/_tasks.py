@@ -71,7 +71,7 @@ class SpectralTask:
     mechanism : ComponentMechanism, optional
         How the start is released; by default a noisy second moment.
     model_covariance : bool, default=False
-        Whether a covariance within a basis is released last by ``"spiked"``, which
+        Whether a covariance within a basis is released last by a model, which
         takes no `projection_norm`.
 
     Attributes
@@ -120,7 +120,9 @@ class SpectralTask:
         if not self.second_moment:
             self._check_mechanism()
         if self.model_covariance and not self.mechanism.spiked:
-            raise ValueError('model_covariance goes with mechanism="spiked" alone')
+            raise ValueError(
+                "model_covariance goes with mechanism=SpikedModel(...) alone"
+            )
         # Made at once: the arrays that bounds were given by may change later.
         object.__setattr__(self, "_form", pack(self))
 
@@ -160,7 +162,7 @@ class SpectralTask:
         if spiked and (rows.box is not None or rows.clip is not None or rows.centered):
             raise ValueError(
                 "bounds, clip_norm and a private mean have no use with "
-                'mechanism="spiked", whose rows are not bounded; leave them out'
+                "mechanism=SpikedModel(...), whose rows are not bounded; leave them out"
             )
         if self.n_components == self.rows.n_features and name != "auto":
             raise ValueError(
@@ -169,23 +171,23 @@ class SpectralTask:
             )
         if spiked and len(self.mechanism.signal or ()) != self.n_components:
             raise ValueError(
-                'mechanism="spiked" needs a public signal_variance for each of the '
+                "SpikedModel needs a public signal_variance for each of the "
                 f"{self.n_components} components"
             )
         if spiked and self.projection_norm is not None:
             raise ValueError(
-                f'{_LENGTH} has no use with mechanism="spiked", whose projections are '
-                f"not clipped; leave {_LENGTH}=None"
+                f"{_LENGTH} has no use with mechanism=SpikedModel(...), whose "
+                f"projections are not clipped; leave {_LENGTH}=None"
             )
         if self.aggregation == "matrix" and not spiked:
             raise ValueError(
-                'aggregation="matrix" goes with mechanism="gaussian" or "spiked", not '
-                f"with {name!r}, which makes components of several releases; use "
+                'aggregation="matrix" goes with mechanism="gaussian" or a SpikedModel, '
+                f"not with {name!r}, which makes components of several releases; use "
                 'aggregation="projector"'
             )
         if self.aggregation == "matrix" and self.rows.n_features > WHOLE_ORDER:
             raise ValueError(
-                'aggregation="matrix" with mechanism="spiked" needs n_features of at '
+                'aggregation="matrix" with a SpikedModel needs n_features of at '
                 f"most {WHOLE_ORDER}, beyond which the noisy projector is never formed"
             )
 
@@ -304,10 +306,10 @@ class SpectralTask:
     def mechanisms(self, n_samples: int, mu: float) -> tuple:
         """Plan all releases at a total cost of mu, from public numbers alone.
 
-        Not for ``"spiked"``, whose noise depends on delta too: use :meth:`plan`.
+        Not for a model, whose noise depends on delta too: use :meth:`plan`.
         """
         if self.mechanism.spiked:
-            raise ValueError('mechanism="spiked" is planned with its delta, by plan')
+            raise ValueError("a SpikedModel is planned with its delta, by plan")
         if not self.second_moment:
             return self.component_releases(n_samples).mechanisms(mu)
         mean_mu, rest = mean_budget(self.rows, mu)

@@ -764,7 +764,7 @@ EXACT |= {
     ),
     "a digest that leaves a scaling out": Mutant(
         "federation/_task_form.py",
-        "rows.centered, rows.scale_by_bounds)",
+        "rows.centered, rows.scale is not None)",
         "rows.centered, False)",
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),

@@ -33,6 +33,7 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral.audit import privacy_report
+from skdpspectral.decomposition import SpikedModel
 
 
 class LearnedThreshold(Binarizer):
@@ -252,13 +253,12 @@ def test_budgets_of_clients_and_models_are_said():
         "private",
         "each fit spends epsilon=one a client, delta=1e-06",
     )
-    model = {"signal_variance": 1.0, "noise_variance": 1.0}
     for cls in (DPPCA, FederatedDPPCA):
-        (step,) = privacy_report(cls(1, mechanism="spiked", **model))
+        (step,) = privacy_report(cls(1, mechanism=SpikedModel(1.0, 1.0)))
         assert "only for rows of the model" in step.reason
         assert "papers' claim" not in step.reason
         (step,) = privacy_report(
-            cls(1, mechanism="spiked", calibration="paper", **model)
+            cls(1, mechanism=SpikedModel(1.0, 1.0, calibration="paper"))
         )
         assert "papers' claim" in step.reason
 

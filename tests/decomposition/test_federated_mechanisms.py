@@ -15,6 +15,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import SpikedModel, TwoStage
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.metrics import subspace_distance
 
@@ -23,11 +24,12 @@ SIZES = {"a": 2000, "b": 4000, "c": 6000}
 CLIENTS = np.repeat(list(SIZES), list(SIZES.values()))
 BUDGETS = {"a": 0.2, "b": 1.0, "c": 4.0}
 TWO_STAGE, AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
-MODEL = {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0}
-PAPER = {**MODEL, "calibration": "paper", "sensitivity_constant": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
+PRINTED = {"calibration": "paper", "sensitivity_constant": 1.0}
+PAPER = {"mechanism": SpikedModel(10.0, 1.0, **PRINTED)}
 MODES = {
     "two-stage": TWO_STAGE,
-    "two-stage, public": {**TWO_STAGE, "signal_variance": 10.0, "noise_variance": 1.0},
+    "two-stage, public": {"mechanism": TwoStage(10.0, 1.0)},
     "two-stage in a box": {**TWO_STAGE, "bounds": (-15, 15)},
     "auto": AUTO,
     "spiked": MODEL,
@@ -45,8 +47,8 @@ def test_the_subspace_is_found(name):
     pca = FederatedDPPCA(1, epsilon=2.0, noise_seed=0, **MODES[name])
     pca.fit(X, clients=CLIENTS)
     assert subspace_distance(pca.components_, TRUTH) < 0.12
-    assert pca.weights_.sum() == pytest.approx(1.0)
-    assert np.all(np.diff(pca.weights_) > 0) or name == "reference"
+    assert pca.client_weights_.sum() == pytest.approx(1.0)
+    assert np.all(np.diff(pca.client_weights_) > 0) or name == "reference"
     assert pca.noise_variance_ == pytest.approx(1.0, rel=0.05)
     assert not hasattr(pca, "get_covariance")
 
@@ -73,8 +75,9 @@ def test_plans_are_public_and_those_of_the_fit(name):
         assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
         asked = gaussian_mu(pca.epsilon[client], 1e-6 - part.failure)
         assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
-        assert part.epsilon == pca.epsilon[client] or pca.calibration == "paper"
-        if pca.calibration == "exact":
+        printed = getattr(pca.mechanism, "calibration", "exact") == "paper"
+        assert part.epsilon == pca.epsilon[client] or printed
+        if not printed:
             assert part.mu == pytest.approx(asked, rel=1e-6)
     assert ParallelPlan.from_json(plan.to_json()) == plan
 
@@ -122,7 +125,7 @@ def test_budgets_of_clients_decide_the_noise_and_the_weights():
     ]
     expected = np.array(errors) ** -2.0
     # The server takes the model's bounds for the usual share of delta.
-    assert np.allclose(pca.weights_, expected / expected.sum(), rtol=0.02)
+    assert np.allclose(pca.client_weights_, expected / expected.sum(), rtol=0.02)
 
 
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -170,7 +173,7 @@ def test_a_client_whose_votes_are_noise_does_no_harm():
     for seed in range(5):
         pca = FederatedDPPCA(1, epsilon=budgets, noise_seed=seed, **TWO_STAGE)
         pca.fit(rows, clients=clients)
-        assert pca.weights_[-1] < 0.02
+        assert pca.client_weights_[-1] < 0.02
         assert subspace_distance(pca.components_, TRUTH) < 0.1
         assert pca.noise_variance_ == pytest.approx(1.0, rel=0.05)
 
@@ -203,7 +206,7 @@ def test_the_covariance_is_that_of_the_data(parameters):
         errors.append(np.linalg.norm(pca.get_covariance() - truth))
     assert np.mean(errors) < 0.8
     names = [m.name for m in dict(pca.privacy_.blocks)["a"].mechanisms]
-    spiked = pca.mechanism == "spiked"
+    spiked = isinstance(pca.mechanism, SpikedModel)
     assert names[-1] == ("model_moment" if spiked else "projected_moment")
 
 

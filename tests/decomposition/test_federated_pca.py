@@ -24,6 +24,7 @@ from skdpspectral import (
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Gaussian
 from skdpspectral.federation import FederationError, LocalClient
 from skdpspectral.mechanisms import ParallelPlan, PrivacyPlan
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -46,8 +47,8 @@ def test_the_subspace_is_found(aggregation, weights):
     pca.fit(X, clients=CLIENTS)
     assert subspace_distance(pca.components_, TRUTH) < 0.1
     assert pca.clients_.tolist() == ["a", "b", "c"]
-    assert pca.weights_.sum() == pytest.approx(1.0)
-    assert (weights == "equal") == np.allclose(pca.weights_, 1 / 3)
+    assert pca.client_weights_.sum() == pytest.approx(1.0)
+    assert (weights == "equal") == np.allclose(pca.client_weights_, 1 / 3)
     assert pca.n_samples_ == 6000
     assert pca.rejected_ == {}
 
@@ -65,7 +66,7 @@ def test_one_client_alone_is_dppca(aggregation):
         expected = alone.set_params(epsilon=None).fit(X)
     assert subspace_distance(found.components_, expected.components_) < 1e-6
     assert np.allclose(found.mean_, expected.mean_)
-    assert found.weights_ == [1.0]
+    assert found.client_weights_ == [1.0]
 
 
 @pytest.mark.parametrize("n_components", [1, 2])
@@ -114,7 +115,7 @@ def test_a_column_of_clients_is_the_same_as_ids_beside_x(cls, kind):
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-9, 9)}, {"epsilon": BUDGETS}])
 def test_plans_cost_what_was_asked(cls, parameters):
-    extra = {"n_iter": 4} if cls is SparseDPPCA else {}
+    extra = {"n_rounds": 4} if cls is SparseDPPCA else {}
     model = cls(2, **extra, **parameters)
     sizes = {"a": 1000, "b": 2000, "c": 3000}
     plan = model.privacy_plan(sizes, 8)
@@ -254,9 +255,9 @@ def test_optimal_weights_are_better_than_equal_ones():
 def test_a_weak_client_counts_little():
     pca = FederatedDPPCA(1, epsilon={"a": 1e-3, "b": 1.0, "c": 1.0})
     pca.fit(X, clients=CLIENTS)
-    assert pca.weights_[0] < 0.01
+    assert pca.client_weights_[0] < 0.01
     given = FederatedDPPCA(1, eigengap=0.5).fit(X, clients=CLIENTS)
-    assert np.all(np.diff(given.weights_) > 0)
+    assert np.all(np.diff(given.client_weights_) > 0)
 
 
 # -- failures --------------------------------------------------------------------------
@@ -314,7 +315,7 @@ def test_a_client_that_dies_after_the_first_step(monkeypatch):
         return respond(self, request)
 
     monkeypatch.setattr(LocalClient, "respond", fail_later)
-    for cls, more in ((FederatedDPPCA, {}), (SparseDPPCA, {"n_iter": 3})):
+    for cls, more in ((FederatedDPPCA, {}), (SparseDPPCA, {"n_rounds": 3})):
         count.clear()
         model = cls(1, bounds=(-20, 20), **more).fit(X, clients=CLIENTS)
         assert model.clients_.tolist() == ["a", "c"]
@@ -383,7 +384,7 @@ def test_offsets_of_sites_are_removed_by_private_means():
     assert distances["private"] < 0.1 < 0.5 < distances["none"]
 
 
-@pytest.mark.parametrize("parameters", [{}, {"scale_by_bounds": True}])
+@pytest.mark.parametrize("parameters", [{}, {"scale": "bounds"}])
 def test_scores_speak_the_units_of_the_data(parameters):
     pca = FederatedDPPCA(2, bounds=(-30, 30), **parameters).fit(X, clients=CLIENTS)
     again = pca.transform(pca.inverse_transform(pca.transform(X)))
@@ -393,7 +394,8 @@ def test_scores_speak_the_units_of_the_data(parameters):
 
 # -- the covariance within the components ----------------------------------------------
 
-COVARIANCE = {"release": "covariance", "projection_norm": 12.0, "noise_variance": 1.0}
+CLIPPED = {"release": "covariance", "projection_norm": 12.0}
+COVARIANCE = {**CLIPPED, "mechanism": Gaussian(noise_variance=1.0)}
 
 
 @pytest.mark.parametrize(
@@ -428,7 +430,7 @@ def test_the_covariance_must_be_asked_for():
     pca = FederatedDPPCA(1).fit(X)
     assert not hasattr(pca, "get_covariance")
     assert not hasattr(pca, "explained_variance_")
-    pca.set_params(**{**COVARIANCE, "noise_variance": None}).fit(X)
+    pca.set_params(**CLIPPED).fit(X)
     assert not hasattr(pca, "get_covariance")
     assert pca.explained_variance_.shape == (1,)
     pca.set_params(release="components", projection_norm=None).fit(X)

@@ -69,7 +69,7 @@ def test_without_noise_per_feature_it_is_pca_of_scaled_features():
     low, high = 3.0 - half, 3.0 + half
     X = np.clip(X + 3.0, low, high)
     pca = without_noise(
-        X, bounds=(low, high), scale_by_bounds=True, clip_norm=100.0, center="private"
+        X, bounds=(low, high), scale="bounds", clip_norm=100.0, center="private"
     )
     plain = PCA(2).fit((X - 3.0) / half)
     assert subspace_distance(pca.components_, plain.components_) < 1e-7
@@ -95,8 +95,8 @@ def test_feature_without_extent_counts_for_nothing():
     X[:, 2] = 7.0
     low, high = np.full(5, -30.0), np.full(5, 30.0)
     low[2] = high[2] = 7.0
-    for scale in (False, True):
-        pca = DPPCA(2, epsilon=50.0, bounds=(low, high), scale_by_bounds=scale).fit(X)
+    for scale in (None, "bounds"):
+        pca = DPPCA(2, epsilon=50.0, bounds=(low, high), scale=scale).fit(X)
         assert np.abs(pca.components_[:, 2]).max() < 0.05
         assert pca.mean_[2] == 7.0
 
@@ -271,7 +271,7 @@ def test_log_likelihood_is_that_of_the_normal_law():
     X, _ = spiked(500, 6)
     low, high = -np.linspace(20, 40, 6), np.linspace(20, 40, 6)
     for parameters in (
-        {"release": "covariance", "bounds": (low, high), "scale_by_bounds": True},
+        {"release": "covariance", "bounds": (low, high), "scale": "bounds"},
         {"clip_norm": 10.0},
     ):
         pca = DPPCA(2, epsilon=50.0, noise_seed=0, **parameters).fit(X)

@@ -31,7 +31,7 @@ FULL = {
     "bounds": (LOW, HIGH),
     "clip_norm": np.float32(2.0),
     "center": "private",
-    "scale_by_bounds": True,
+    "scale": "bounds",
 }
 
 

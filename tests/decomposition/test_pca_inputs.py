@@ -10,6 +10,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpspectral import DPPCA, PrivacyAccountant
 from skdpspectral._release.release import record_releases
+from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
 
 NAMES = ["age", "größe", "c", "d"]
 COMPONENT_NAMES = ["dppca0", "dppca1"]
@@ -46,7 +47,7 @@ FLOATS = {
 }
 SETTINGS = {
     "unit rows": {},
-    "unit rows about a private mean": {"center": "private", "center_clip_norm": 2.0},
+    "unit rows about a private mean": {"center": PrivateMean(2.0)},
     "clipped": {"clip_norm": 1.0},
     "clipped far": {"clip_norm": 1e60},
     "clipped near": {"clip_norm": 1e-60},
@@ -55,15 +56,13 @@ SETTINGS = {
     "centered, near": {"clip_norm": 1e-60, "center": "private"},
     "two stages": {"mechanism": "two-stage"},
     "two stages, centered": {"mechanism": "two-stage", "bounds": (-1, 1)},
-    "two stages, any length": {"mechanism": "two-stage", "norm_range": (1e-59, 1e59)},
+    "two stages, any length": {"mechanism": TwoStage(norm_range=(1e-59, 1e59))},
     "a choice, clipped": {"mechanism": "auto", "clip_norm": 1.0},
     "covariance": {"release": "covariance", "mechanism": "auto"},
     "covariance, centered": {"release": "covariance", "bounds": (-1, 1)},
     "released rank": {"release": "covariance", "n_components": "auto"},
     "spiked": {
-        "mechanism": "spiked",
-        "signal_variance": 1e6,
-        "noise_variance": 1.0,
+        "mechanism": SpikedModel(signal_variance=1e6, noise_variance=1.0),
         "release": "covariance",
     },
     "box": {"bounds": (-1, 1)},
@@ -71,7 +70,7 @@ SETTINGS = {
     "box, midpoint": {"bounds": (-1, 1), "center": "none"},
     "box by feature": {
         "bounds": ([-1, -1e50, 0, -5], [1, 1e50, 1e-50, -5]),
-        "scale_by_bounds": True,
+        "scale": "bounds",
     },
 }
 
@@ -137,13 +136,13 @@ BOXES += [(0, 1e-155), (0, 1e-300), (0, 1e-320), (0, SMALLEST)]
     [
         {},
         {"center": "none"},
-        {"scale_by_bounds": True},
+        {"scale": "bounds"},
         {"clip_norm": 1.0},
         {"clip_norm": 1e60},
         {"clip_norm": 1e-60, "center": "none"},
         {"clip_norm": 1e60, "center": "none"},
-        {"center_clip_norm": 1e-60},
-        {"center_clip_norm": 1e60},
+        {"center": PrivateMean(1e-60)},
+        {"center": PrivateMean(1e60)},
     ],
 )
 def test_an_extreme_box_works_or_is_refused_for_free(X, box, parameters):
@@ -178,12 +177,15 @@ def test_extremes_of_integers(kind, bounded):
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, int])
-@pytest.mark.parametrize("parameters", [{}, {"center": "private"}])
-def test_the_precision_of_a_radius_does_not_round_the_noise(kind, parameters):
-    name = "clip_norm" if not parameters else "center_clip_norm"
+@pytest.mark.parametrize(
+    "parameter",
+    [lambda r: {"clip_norm": r}, lambda r: {"center": PrivateMean(r)}],
+    ids=["clip_norm", "center"],
+)
+def test_the_precision_of_a_radius_does_not_round_the_noise(kind, parameter):
     radius = kind(np.float16(3.1))
-    found = DPPCA(**{name: radius}, **parameters).privacy_plan(1000, 5)
-    wanted = DPPCA(**{name: float(radius)}, **parameters).privacy_plan(1000, 5)
+    found = DPPCA(**parameter(radius)).privacy_plan(1000, 5)
+    wanted = DPPCA(**parameter(float(radius))).privacy_plan(1000, 5)
     assert found == wanted
     assert found.to_json() == wanted.to_json()
 
@@ -275,7 +277,7 @@ def test_repeated_rows_without_memory_of_their_own():
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 def test_scores_keep_the_precision_of_rows(X, kind):
-    pca = DPPCA(bounds=(-5, 5), scale_by_bounds=True).fit(X)
+    pca = DPPCA(bounds=(-5, 5), scale="bounds").fit(X)
     scores = pca.transform(X.astype(kind))
     assert scores.dtype == np.dtype(kind)
     np.testing.assert_allclose(scores, pca.transform(X), rtol=1e-4, atol=1e-5)

@@ -13,10 +13,11 @@ from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._release.release import record_releases
 from skdpspectral._tables.sliced_rows import SlicedRows, sliced_rows
+from skdpspectral.decomposition import SpikedModel
 
-SPIKED = {"mechanism": "spiked", "signal_variance": 9.0, "noise_variance": 1.0}
+SPIKED = {"mechanism": SpikedModel(signal_variance=9.0, noise_variance=1.0)}
 # A signal that is strong enough for the model's bound where rows are few or wide.
-STRONG = {**SPIKED, "signal_variance": 1e4}
+STRONG = {"mechanism": SpikedModel(signal_variance=1e4, noise_variance=1.0)}
 SETTINGS = {
     "default": {},
     "bounds": {"bounds": (-3, 3)},
@@ -92,7 +93,7 @@ def test_values_that_change_after_the_check_are_bounded(later, parameters):
     for values in transcript.values():
         assert np.isfinite(values).all()
     assert np.isfinite(pca.components_).all()
-    if parameters.get("mechanism") != "spiked":
+    if not isinstance(pca.mechanism, SpikedModel):
         assert np.isfinite(pca.explained_variance_).all()
 
 

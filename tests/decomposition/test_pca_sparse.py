@@ -7,6 +7,7 @@ from scipy import sparse
 from skdpspectral import DPPCA, PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
+from skdpspectral.decomposition import PrivateMean, SpikedModel
 
 SETTINGS = [
     {},
@@ -14,7 +15,7 @@ SETTINGS = [
     {"mechanism": "two-stage"},
     {"mechanism": "auto", "release": "covariance"},
     {"release": "covariance", "clip_norm": 1.5, "whiten": True},
-    {"mechanism": "spiked", "signal_variance": 2.0, "noise_variance": 1.0},
+    {"mechanism": SpikedModel(signal_variance=2.0, noise_variance=1.0)},
 ]
 
 
@@ -94,12 +95,12 @@ def test_entries_at_the_same_place_are_one_number():
     assert X.nnz == 52
 
 
-@pytest.mark.parametrize("parameters", [{"bounds": (-1, 1)}, {"center": "private"}])
+@pytest.mark.parametrize(
+    "parameters", [{"bounds": (-1, 1)}, {"center": PrivateMean(1.0)}]
+)
 def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
     accountant = PrivacyAccountant()
-    pca = DPPCA(1, center_clip_norm=None, accountant=accountant, **parameters)
-    if "center" in parameters:
-        pca.set_params(center_clip_norm=1.0)
+    pca = DPPCA(1, accountant=accountant, **parameters)
     with pytest.raises(TypeError, match="Sparse data was passed for X"):
         pca.fit(sparse.csr_array(sparse_rows()))
     assert len(accountant.ledger) == 0

@@ -30,7 +30,7 @@ def test_few_features_are_found():
     assert not model.components_[:, ~model.support_].any()
     assert model.support_[SUPPORT].mean() > 0.7
     assert subspace_distance(model.components_, TRUTH) < 0.2
-    assert model.n_iter_ == 1
+    assert model.n_rounds_ == 1
     assert model.explained_variance_.shape == (1,)
 
 
@@ -42,7 +42,7 @@ def test_without_privacy_it_is_truncated_power_iteration(k, init):
     model = SparseDPPCA(
         k,
         n_nonzero_features=6,
-        n_iter=30,
+        n_rounds=30,
         epsilon=None,
         init="private" if init == "private" else start,
     )
@@ -60,7 +60,7 @@ def test_without_privacy_it_is_truncated_power_iteration(k, init):
 
 
 def test_all_features_are_kept_by_default():
-    model = SparseDPPCA(2, epsilon=100.0, n_iter=3).fit(X)
+    model = SparseDPPCA(2, epsilon=100.0, n_rounds=3).fit(X)
     assert model.support_.all()
     assert model.n_components_ == 2
     assert np.allclose(model.components_ @ model.components_.T, np.eye(2))
@@ -71,7 +71,7 @@ def test_all_features_are_kept_by_default():
 def test_noise_is_that_of_exact_composition(k, n_rounds):
     """Product noise of k=1 is one over n, of more columns the root of two over n."""
     start = np.eye(k, 40)
-    model = SparseDPPCA(k, n_iter=n_rounds, init=start, delta=1e-5)
+    model = SparseDPPCA(k, n_rounds=n_rounds, init=start, delta=1e-5)
     plan = model.privacy_plan(2000, 40)
     factor = 1.0 if k == 1 else 2**0.5
     expected = factor * n_rounds**0.5 / (2000 * gaussian_mu(1.0, 1e-5))
@@ -85,7 +85,7 @@ def test_the_printed_noise_is_6_to_13_times_as_large():
     ratios = {}
     for k in (1, 2):
         for n_rounds in (10, 20):
-            model = SparseDPPCA(k, n_iter=n_rounds, init=np.eye(k, 40), delta=1e-5)
+            model = SparseDPPCA(k, n_rounds=n_rounds, init=np.eye(k, 40), delta=1e-5)
             std = model.privacy_plan(2000, 40).mechanisms[0].noise_std
             printed = 2 * np.sqrt(2 * np.log(2 * n_rounds / 1e-5)) * n_rounds / 2000
             ratios[k, n_rounds] = printed / std
@@ -120,7 +120,7 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
         return reply
 
     monkeypatch.setattr(LocalClient, "respond", kept)
-    SparseDPPCA(2, n_iter=2, bounds=(-9, 9)).fit(X, clients=CLIENTS)
+    SparseDPPCA(2, n_rounds=2, bounds=(-9, 9)).fit(X, clients=CLIENTS)
     expected = [Topic.MATRIX, Topic.MEAN, Topic.POWER, Topic.POWER]
     for client in "0123":
         own = [(topic, size) for name, topic, size in topics if name == client]
@@ -134,7 +134,7 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
 
 def test_explained_variance_is_in_units_of_the_data():
     X, _U, _ = spiked(3, strength=20.0)
-    model = SparseDPPCA(1, clip_norm=30.0, n_iter=2, epsilon=50.0).fit(X)
+    model = SparseDPPCA(1, clip_norm=30.0, n_rounds=2, epsilon=50.0).fit(X)
     assert model.explained_variance_[0] == pytest.approx(21.0, rel=0.1)
-    boxed = SparseDPPCA(1, clip_norm=30.0, n_iter=2, epsilon=50.0, bounds=(-40, 40))
+    boxed = SparseDPPCA(1, clip_norm=30.0, n_rounds=2, epsilon=50.0, bounds=(-40, 40))
     assert boxed.fit(X).explained_variance_[0] == pytest.approx(21.0, rel=0.1)

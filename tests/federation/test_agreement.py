@@ -24,6 +24,7 @@ from scipy.stats import chi, norm
 from skdpspectral import PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
+from skdpspectral.decomposition import Auto, SpikedModel
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -37,7 +38,7 @@ from skdpspectral.federation import (
 from skdpspectral.federation._limits import ReplyLimits
 
 BOX = {"bounded": {"bounds": (-20, 20)}}
-MODEL = {"mechanism": "spiked", "signal_variance": 8.0, "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=8.0, noise_variance=1.0)}
 TASKS = {
     "components": {},
     "clipped": {"bounded": {"clip_norm": 4.0}},
@@ -46,18 +47,20 @@ TASKS = {
     "rounds": {"n_rounds": 3, "start": False},
     "two-stage": {"mechanism": "two-stage", "projection_norm": 4.0},
     "two-stage in a box": {"mechanism": "two-stage", **BOX},
-    "auto": {"mechanism": "auto", "noise_variance": 1.0},
-    "auto, one public": {"mechanism": "auto", "signal_variance": 4.0},
+    "auto": {"mechanism": Auto(noise_variance=1.0)},
+    "auto, one public": {"mechanism": Auto(signal_variance=4.0)},
     "model": {**MODEL, "model_covariance": True},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "paper": {
-        **MODEL,
-        "calibration": "paper",
-        "sensitivity_constant": 1.0,
+        "mechanism": SpikedModel(
+            8.0, 1.0, calibration="paper", sensitivity_constant=1.0
+        ),
         "model_covariance": True,
     },
 }
-MODELS = [name for name in TASKS if TASKS[name].get("mechanism") == "spiked"]
+MODELS = [
+    name for name in TASKS if isinstance(TASKS[name].get("mechanism"), SpikedModel)
+]
 # Whether clients are registered: with a model they must be.
 KNOWN = [(name, True) for name in TASKS]
 KNOWN += [(name, False) for name in TASKS if name not in MODELS]

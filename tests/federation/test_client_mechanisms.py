@@ -27,6 +27,7 @@ from skdpspectral import (
 from skdpspectral._linalg import top_eigh, unpack_lower, weighted_median
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
+from skdpspectral.decomposition import Auto, SpikedModel, TwoStage
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -38,15 +39,13 @@ from skdpspectral.federation import (
 from skdpspectral.mechanisms import Alternatives, Assumption
 from skdpspectral.metrics import subspace_distance
 
-MODEL = {"mechanism": "spiked", "signal_variance": 4.0, "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=4.0, noise_variance=1.0)}
+PAPER = SpikedModel(4.0, 1.0, calibration="paper")
 TASKS = {
     "two stages": {"mechanism": "two-stage"},
     "two stages in a box": {"mechanism": "two-stage", "bounded": {"bounds": (-9, 9)}},
     "two stages, clipped": {"mechanism": "two-stage", "bounded": {"clip_norm": 3.0}},
-    "two stages, one public variance": {
-        "mechanism": "two-stage",
-        "noise_variance": 1.0,
-    },
+    "two stages, one public variance": {"mechanism": TwoStage(noise_variance=1.0)},
     "two stages, covariance": {"mechanism": "two-stage", "projection_norm": 4.0},
     "a choice": {"mechanism": "auto"},
     "a choice in a box, covariance": {
@@ -55,18 +54,15 @@ TASKS = {
         "bounded": {"bounds": (-9, 9)},
     },
     "a choice, public variances": {
-        "mechanism": "auto",
-        "signal_variance": [5.0, 3.0],
-        "noise_variance": 1.0,
+        "mechanism": Auto(signal_variance=[5.0, 3.0], noise_variance=1.0)
     },
     "model": MODEL,
     "model, covariance": {**MODEL, "model_covariance": True},
     "model, whole": {**MODEL, "aggregation": "matrix"},
     "model, paper": {
-        **MODEL,
-        "signal_variance": [5.0, 3.0],
-        "calibration": "paper",
-        "sensitivity_constant": 1.0,
+        "mechanism": SpikedModel(
+            [5.0, 3.0], 1.0, calibration="paper", sensitivity_constant=1.0
+        )
     },
 }
 # What is asked for and what holds differ: a test of its own says so.
@@ -411,17 +407,19 @@ BAD_TASKS = {
     },
     "projection_norm has no use": {**MODEL, "projection_norm": 1.0},
     "model_covariance": {"mechanism": "two-stage", "model_covariance": True},
-    "signal_variance": {"mechanism": "spiked", "noise_variance": 1.0},
+    "signal_variance": {"mechanism": SpikedModel(None, 1.0)},
     "clip_norm has no use": {**MODEL, "bounded": {"clip_norm": 1.0}},
     "n_components below n_features": {"mechanism": "two-stage", "n_components": 6},
-    "norm_range": {"mechanism": "auto", "norm_range": (2.0, 1.0)},
-    "calibration": {"mechanism": "auto", "calibration": "paper"},
+    "norm_range": {"mechanism": Auto(norm_range=(2.0, 1.0))},
+    "norm_range has no use": {"mechanism": TwoStage(4.0, 1.0, norm_range=(0.1, 9.0))},
+    "mechanism must be one of": {"mechanism": "spiked"},
+    "or Gaussian": {"mechanism": TwoStage},
 }
 
 
 BAD_CHOICES = [
-    ("mechanism", "paper"),
     ("calibration", "classical"),
+    ("calibration", ["paper"]),
     *(("sensitivity_constant", value) for value in (0.0, -1.0, np.nan, np.inf, "4")),
 ]
 
@@ -431,7 +429,9 @@ BAD_CHOICES = [
 def test_a_task_checks_its_mechanism_itself(name, value, calibration):
     """No estimator has validated these: a constant of 0 would be no noise."""
     with pytest.raises(ValueError, match=name):
-        make_task(**{**MODEL, "calibration": calibration, name: value})
+        make_task(
+            mechanism=SpikedModel(4.0, 1.0, **{"calibration": calibration, name: value})
+        )
 
 
 @pytest.mark.parametrize(("says", "parameters"), BAD_TASKS.items())
@@ -447,7 +447,7 @@ def test_a_model_has_a_variance_for_every_component():
 
 
 def test_the_printed_noise_is_refused_where_it_hides_nothing():
-    paper = {**MODEL, "calibration": "paper", "model_covariance": True}
+    paper = {"mechanism": PAPER, "model_covariance": True}
     for epsilon, says in ((1e6, "hides nothing"), (None, "finite epsilon")):
         with pytest.raises(ValueError, match=f"client 'a': calibration=.*{says}"):
             make_client(make_task(**paper), epsilon=epsilon)
@@ -455,8 +455,7 @@ def test_the_printed_noise_is_refused_where_it_hides_nothing():
 
 @pytest.mark.filterwarnings("default:.*that is what holds of the noise")
 def test_a_client_is_told_what_holds_of_the_printed_noise():
-    paper = {**MODEL, "calibration": "paper"}
-    task, accountant = make_task(**paper), PrivacyAccountant(1.0)
+    task, accountant = make_task(mechanism=PAPER), PrivacyAccountant(1.0)
     with pytest.warns(PrivacyLeakWarning, match="client 'a' .*, not 1:.*paper"):
         client = make_client(task, epsilon=1.0, accountant=accountant)
     assert client.plan.epsilon > 1.0

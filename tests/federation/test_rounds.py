@@ -11,6 +11,7 @@ from federation_tools import (
 )
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import (
     FederationError,
     MessageError,
@@ -22,7 +23,7 @@ from skdpspectral.federation import (
 
 BOX = {"bounds": (-20, 20)}
 START = np.random.default_rng(0).normal(size=(2, 6))
-MODEL = {"mechanism": "spiked", "signal_variance": 5.0, "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=5.0, noise_variance=1.0)}
 # Parameters of a task, of its rounds, and of the estimator that does the same.
 FEDERATIONS = {
     "components": ({}, {}, FederatedDPPCA, {}),
@@ -55,19 +56,19 @@ FEDERATIONS = {
         {**BOX, "n_rounds": 3, "aggregation": "matrix"},
         {"n_nonzero_features": 4},
         SparseDPPCA,
-        {**BOX, "n_iter": 3, "n_nonzero_features": 4},
+        {**BOX, "n_rounds": 3, "n_nonzero_features": 4},
     ),
     "rounds of projectors": (
         {"n_rounds": 2},
         {},
         SparseDPPCA,
-        {"n_iter": 2, "aggregation": "projector"},
+        {"n_rounds": 2, "aggregation": "projector"},
     ),
     "public start": (
         {"n_rounds": 4, "start": False, "aggregation": "matrix", "clip_norm": 4.0},
         {"n_nonzero_features": 3, "init": START},
         SparseDPPCA,
-        {"n_iter": 4, "n_nonzero_features": 3, "init": START, "clip_norm": 4.0},
+        {"n_rounds": 4, "n_nonzero_features": 3, "init": START, "clip_norm": 4.0},
     ),
 }
 ATTRIBUTES = ("components", "mean", "explained_variance", "support", "weights")

@@ -11,6 +11,7 @@ import pytest
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral._statistics.components.mechanism import ComponentMechanism
+from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.federation import (
     InProcessSession,
     LocalClient,
@@ -21,19 +22,19 @@ from skdpspectral.federation import (
     make_task,
 )
 
-MODEL = {"mechanism": "spiked", "signal_variance": [4.0, 2.0], "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=[4.0, 2.0], noise_variance=1.0)}
 SIDES = np.array([[-3.0, -2.0, -1.0, 0.0, -5.0], [1.0, 2.0, 7.0, 0.0, 5.0]])
 PARAMETERS = {
     "plain": {},
     "matrix": {"aggregation": "matrix"},
     "clip": {"clip_norm": 3.0},
     "center": {"clip_norm": 3.0, "center": "private"},
-    "center's clip": {"clip_norm": 3.0, "center": "private", "center_clip_norm": 2.0},
+    "center's clip": {"clip_norm": 3.0, "center": PrivateMean(2.0)},
     "box": {"bounds": (-20, 20)},
     "other box": {"bounds": (-20, 21)},
     "box, no mean": {"bounds": (-20, 20), "center": "none"},
     "box a feature": {"bounds": tuple(SIDES)},
-    "scaled box": {"bounds": tuple(SIDES), "scale_by_bounds": True},
+    "scaled box": {"bounds": tuple(SIDES), "scale": "bounds"},
     "rounds": {"n_rounds": 3},
     "two rounds": {"n_rounds": 2},
     "no start": {"n_rounds": 3, "start": False},
@@ -41,16 +42,16 @@ PARAMETERS = {
     "other covariance": {"projection_norm": 4.000001},
     "two-stage": {"mechanism": "two-stage"},
     "auto": {"mechanism": "auto"},
-    "public noise": {"mechanism": "auto", "noise_variance": 0.5},
-    "range": {"mechanism": "auto", "norm_range": (1e-3, 1e3)},
+    "public noise": {"mechanism": Auto(noise_variance=0.5)},
+    "range": {"mechanism": Auto(norm_range=(1e-3, 1e3))},
     "model": MODEL,
-    "other model": {**MODEL, "signal_variance": [4.0, 2.5]},
+    "other model": {"mechanism": SpikedModel([4.0, 2.5], 1.0)},
     "model, covariance": {**MODEL, "model_covariance": True},
-    "paper": {**MODEL, "calibration": "paper"},
+    "paper": {"mechanism": SpikedModel([4.0, 2.0], 1.0, calibration="paper")},
     "paper, constant": {
-        **MODEL,
-        "calibration": "paper",
-        "sensitivity_constant": 5.0,
+        "mechanism": SpikedModel(
+            [4.0, 2.0], 1.0, calibration="paper", sensitivity_constant=5.0
+        )
     },
 }
 TASKS = {name: make_task(2, 5, **given) for name, given in PARAMETERS.items()}
@@ -90,8 +91,9 @@ def test_what_means_the_same_has_the_same_digest():
             np.int64(2), 5, bounds=bounds, clip_norm=np.float64(3.0), center="private"
         )
         assert same == task
-    paper = {**MODEL, "calibration": "paper"}
-    assert make_task(2, 5, **paper, sensitivity_constant=1) == TASKS["paper"]
+    paper = SpikedModel([4, 2.0], 1, calibration="paper", sensitivity_constant=1)
+    assert make_task(2, 5, mechanism=paper) == TASKS["paper"]
+    assert make_task(2, 5, mechanism=TwoStage()) == TASKS["two-stage"]
     zeros = [make_task(1, 5, bounds=(zero, 1)) for zero in (0, 0.0, -0.0)]
     assert len({t.digest for t in zeros}) == 1
 
@@ -254,7 +256,7 @@ BOXES = [
     {"bounds": (-20, 20)},
     {"bounds": (-20, 20), "clip_norm": 9.0},
     {"bounds": tuple(30 * SIDES)},
-    {"bounds": tuple(30 * SIDES), "scale_by_bounds": True},
+    {"bounds": tuple(30 * SIDES), "scale": "bounds"},
 ]
 
 
@@ -264,10 +266,10 @@ def test_lengths_are_in_units_of_the_data_as_those_of_the_estimator(given):
     task = make_task(2, 5, projection_norm=7.0, **given)
     assert task == estimator._task(5)
     half = 1.0
-    if "bounds" in given and not given.get("scale_by_bounds"):
+    if "bounds" in given and not given.get("scale"):
         half = 0.5 * np.max(np.subtract(given["bounds"][1], given["bounds"][0]))
     assert task.projection_norm == pytest.approx(7.0 / half)
-    sparse = SparseDPPCA(2, n_iter=3, **given)
+    sparse = SparseDPPCA(2, n_rounds=3, **given)
     assert make_task(2, 5, n_rounds=3, aggregation="matrix", **given) == sparse._task(5)
 
 

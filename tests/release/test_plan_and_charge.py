@@ -8,22 +8,20 @@ import pytest
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._tables.rows import Unread
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
+from skdpspectral.decomposition import Auto, PrivateMean, TwoStage
 from skdpspectral.sensitivity import box_radius
 
 SETTINGS = {
     "unit rows": {},
     "clipped rows": {"clip_norm": 2.0},
     "bounds": {"bounds": (-1, 1)},
-    "bounds by feature": {"bounds": (-1, 1), "scale_by_bounds": True},
+    "bounds by feature": {"bounds": (-1, 1), "scale": "bounds"},
     "bounds, no center": {"bounds": (-1, 1), "center": "none"},
-    "private mean in a ball": {"center": "private", "center_clip_norm": 3.0},
+    "private mean in a ball": {"center": PrivateMean(3.0)},
     "clipped about a mean": {"center": "private", "clip_norm": 3.0},
     "clipped about a mean in a box": {"bounds": (-1, 1), "clip_norm": 1.0},
     "two stages": {"mechanism": "two-stage"},
-    "two stages, one public variance": {
-        "mechanism": "two-stage",
-        "noise_variance": 1.0,
-    },
+    "two stages, one public variance": {"mechanism": TwoStage(noise_variance=1.0)},
     "two stages in a box": {"mechanism": "two-stage", "bounds": (-1, 1)},
     "a choice": {"mechanism": "auto"},
     "covariance": {"release": "covariance"},
@@ -35,10 +33,8 @@ SETTINGS = {
         "whiten": True,
     },
     "a choice with public variances": {
-        "mechanism": "auto",
+        "mechanism": Auto(signal_variance=3.0, noise_variance=1.0),
         "release": "covariance",
-        "signal_variance": 3.0,
-        "noise_variance": 1.0,
     },
 }
 RANK = {"n_components": "auto"}
@@ -154,17 +150,17 @@ def test_planned_sensitivities():
         "mean": pytest.approx(6 / n),
         "second_moment": pytest.approx(root2 * 9 / n),
     }
-    assert plan(center="private", clip_norm=3.0, center_clip_norm=5.0) == {
+    assert plan(center=PrivateMean(5.0), clip_norm=3.0) == {
         "mean": pytest.approx(10 / n),
         "second_moment": pytest.approx(root2 * 9 / n),
     }
     box = {"second_moment": pytest.approx(root2 * 9 / n)}
-    scaled = {"bounds": (0, 160), "scale_by_bounds": True, "center": "none"}
+    scaled = {"bounds": (0, 160), "scale": "bounds", "center": "none"}
     assert plan(clip_norm=3.0, **scaled) == {
         "second_moment": pytest.approx(root2 * 4 / n)
     }
     assert plan(clip_norm=3.0) == box
-    assert plan(center="private", center_clip_norm=5.0) == {
+    assert plan(center=PrivateMean(5.0)) == {
         "mean": pytest.approx(10 / n),
         "second_moment": root2 / n,
     }

@@ -101,7 +101,7 @@ def test_a_session_costs_what_its_dearest_client_costs():
     clients = np.repeat(["a", "b", "c"], 30)
     budgets = {"a": 0.3, "b": 2.0, "c": 1.0}
     with PrivacyAccountant() as accountant, record_releases() as released:
-        model = SparseDPPCA(2, n_iter=3, epsilon=budgets, bounds=(-4, 4)).fit(
+        model = SparseDPPCA(2, n_rounds=3, epsilon=budgets, bounds=(-4, 4)).fit(
             X, clients=clients
         )
     assert set(released) == {"mean", "second_moment", "power_1", "power_2", "power_3"}

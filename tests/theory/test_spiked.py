@@ -9,13 +9,14 @@ from scipy.stats import binom, chi2
 from skdpspectral import DPPCA
 from skdpspectral._linalg import top_eigh
 from skdpspectral.accounting import gaussian_mu
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.sensitivity import (
     paper_moment_sensitivity,
     paper_projector_sensitivity,
 )
 
-MODEL = {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
 
 
 def test_formulas_of_the_papers():
@@ -265,8 +266,8 @@ def test_the_plan_says_what_it_rests_on():
 def test_noise_of_the_papers(release):
     """Variances of 8 D^2 log(2.5 / delta) / epsilon^2, off the diagonal."""
     n, p, epsilon, delta = 1000, 50, 0.5, 1e-5
-    parameters = {**MODEL, "calibration": "paper", "sensitivity_constant": 1.0}
-    pca = DPPCA(1, epsilon=epsilon, delta=delta, release=release, **parameters)
+    paper = SpikedModel(10.0, 1.0, calibration="paper", sensitivity_constant=1.0)
+    pca = DPPCA(1, epsilon=epsilon, delta=delta, release=release, mechanism=paper)
     plan = pca.privacy_plan(n, p)
     printed = (paper_projector_sensitivity, paper_moment_sensitivity)
     for mechanism, formula in zip(plan.mechanisms, printed, strict=False):
@@ -277,7 +278,8 @@ def test_noise_of_the_papers(release):
 
 
 def test_noise_of_the_papers_is_refused_where_it_hides_nothing():
-    pca = DPPCA(1, epsilon=1e6, calibration="paper", release="covariance", **MODEL)
+    paper = SpikedModel(10.0, 1.0, calibration="paper")
+    pca = DPPCA(1, epsilon=1e6, mechanism=paper, release="covariance")
     with pytest.raises(ValueError, match=r"calibration=.*hides nothing"):
         pca.privacy_plan(1000, 50)
 
@@ -288,7 +290,7 @@ def test_components_and_covariance_of_spiked_rows(n, p, rank):
     rng = np.random.default_rng(5)
     signal = [9000.0, 4000.0, 2000.0][:rank]
     X = rng.standard_normal((n, p)) * np.sqrt(np.r_[signal, np.ones(p - rank)] + 1.0)
-    parameters = {**MODEL, "signal_variance": signal, "release": "covariance"}
+    parameters = {"mechanism": SpikedModel(signal, 1.0), "release": "covariance"}
     pca = DPPCA(rank, epsilon=1e4, noise_seed=0, **parameters).fit(X)
     exact = np.linalg.eigh(X @ X.T if p > n else X.T @ X)[0][::-1][:rank] / n
     np.testing.assert_allclose(pca.explained_variance_, exact, rtol=0.1)

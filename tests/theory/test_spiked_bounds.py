@@ -14,6 +14,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral.accounting import gaussian_delta, gaussian_epsilon, gaussian_mu
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.sensitivity import _spiked as _spiked_sensitivity
 from skdpspectral.sensitivity import (
@@ -22,7 +23,12 @@ from skdpspectral.sensitivity import (
     spiked_projector_sensitivity,
 )
 
-MODEL = {"mechanism": "spiked", "signal_variance": 10.0, "noise_variance": 1.0}
+MODEL = {"mechanism": SpikedModel(signal_variance=10.0, noise_variance=1.0)}
+
+
+def paper_model(constant=None):
+    """The model with the noise of the papers."""
+    return SpikedModel(10.0, 1.0, calibration="paper", sensitivity_constant=constant)
 
 
 def subspaces(moments, rank):
@@ -218,7 +224,7 @@ def test_what_has_no_bound_is_refused_before_it_is_charged(
     n, p, signal, epsilon, release
 ):
     accountant = PrivacyAccountant()
-    parameters = {**MODEL, "signal_variance": signal, "release": release}
+    parameters = {"mechanism": SpikedModel(signal, 1.0), "release": release}
     pca = DPPCA(1, epsilon=epsilon, accountant=accountant, **parameters)
     X = np.random.default_rng(0).standard_normal((n, p))
     with pytest.raises(ValueError, match=rf"n_samples={n}, .*signal_variance="):
@@ -245,8 +251,8 @@ def test_the_delta_that_is_claimed(n, p, signal, epsilon, delta):
     error. That of first-order noise with a constant of 1 is above delta in the last two
     settings, by five standard errors.
     """
-    parameters = {**MODEL, "signal_variance": signal}
-    pca = DPPCA(1, epsilon=epsilon, delta=delta, **parameters)
+    model = SpikedModel(signal, 1.0)
+    pca = DPPCA(1, epsilon=epsilon, delta=delta, mechanism=model)
     planned = pca.privacy_plan(n, p)["projector"]
     found = moved(n, 1, *pairs(n, p, (signal,), 4000, np.random.default_rng(5)))
     assert np.mean(exact_deltas(found / planned.noise_std, epsilon)) < delta / 100
@@ -285,7 +291,7 @@ def test_delta_includes_the_probability_of_failure(epsilon, delta, release):
 def test_the_noise_of_the_papers_is_charged_by_the_theorem(n, release):
     """Where the theorem has no bound, by the largest distance that there is."""
     p, delta = 20, 1e-6
-    paper = {**MODEL, "calibration": "paper", "release": release}
+    paper = {"mechanism": paper_model(), "release": release}
     plan = DPPCA(1, delta=delta, **paper).privacy_plan(n, p)
     failure = 0.1 * delta / len(plan.mechanisms)
     projector = spiked_projector_sensitivity([10.0], 1.0, n, p, failure)
@@ -303,7 +309,7 @@ def test_the_noise_of_the_papers_is_charged_by_the_theorem(n, release):
 
 def test_a_budget_knows_what_the_noise_of_the_papers_costs():
     X = np.random.default_rng(0).standard_normal((1000, 20))
-    pca = DPPCA(1, **MODEL, calibration="paper", sensitivity_constant=0.3)
+    pca = DPPCA(1, mechanism=paper_model(0.3))
     with (
         PrivacyAccountant() as accountant,
         pytest.warns(PrivacyLeakWarning, match=r"epsilon=\d+\.\d+, not 1:"),
@@ -324,16 +330,16 @@ def test_a_budget_knows_what_the_noise_of_the_papers_costs():
 @pytest.mark.parametrize("constant", [1e-50, 1e-6])
 def test_a_constant_that_hides_nothing_is_refused(constant):
     """It once gave exact eigenvectors, printed as (1, 1e-6)."""
-    pca = DPPCA(1, **MODEL, calibration="paper", sensitivity_constant=constant)
+    pca = DPPCA(1, mechanism=paper_model(constant))
     with pytest.raises(ValueError, match=r"sensitivity_constant.*raise"):
         pca.privacy_plan(1000, 5)
-    pca.set_params(calibration="exact")
+    pca.set_params(mechanism__calibration="exact")
     with pytest.raises(ValueError, match=r'sensitivity_constant is for .*"paper"'):
         pca.privacy_plan(1000, 5)
 
 
 def test_more_noise_by_the_papers_leaves_the_claim_as_it_is():
-    pca = DPPCA(1, **MODEL, calibration="paper", sensitivity_constant=10.0)
+    pca = DPPCA(1, mechanism=paper_model(10.0))
     plan = pca.privacy_plan(10_000, 20)
     assert plan.epsilon == 1.0
     assert plan.mu < 0.5 * gaussian_mu(1.0, 1e-6)
@@ -420,8 +426,7 @@ def test_every_plan_of_the_papers_noise_can_be_charged(constant):
     """Its epsilon comes from its cost and is checked against it: rounding included."""
     accountant = PrivacyAccountant()
     for epsilon in np.linspace(0.1, 9.0, 7):
-        pca = DPPCA(1, epsilon=epsilon, **MODEL, calibration="paper")
-        pca.set_params(sensitivity_constant=constant)
+        pca = DPPCA(1, epsilon=epsilon, mechanism=paper_model(constant))
         plan = pca.privacy_plan(3000, 7)
         accountant.charge(plan)
         assert gaussian_delta(plan.mu, plan.epsilon) <= 0.9 * plan.delta
@@ -429,8 +434,9 @@ def test_every_plan_of_the_papers_noise_can_be_charged(constant):
 
 def test_rounding_errors_are_charged_where_signals_are_far_above_the_noise():
     """A bound of 1e-20 would be lost in eigenvectors that are off by 1e-16."""
-    parameters = {**MODEL, "signal_variance": 1e40}
-    planned = DPPCA(1, **parameters).privacy_plan(10_000, 5)["projector"]
+    planned = DPPCA(1, mechanism=SpikedModel(1e40, 1.0)).privacy_plan(10_000, 5)[
+        "projector"
+    ]
     assert planned.sensitivity < 1e-20
     assert planned.charged_sensitivity > 1e-13
 

@@ -15,6 +15,7 @@ from skdpspectral._statistics.components.power_step import (
 from skdpspectral._statistics.components.scales import ScaleReleases, release_scales
 from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Auto, SpikedModel
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import (
     cross_moment_sensitivity,
@@ -275,16 +276,14 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
     settings = {"epsilon": epsilon, "delta": delta, "release": "covariance"}
-    model = {"signal_variance": signal, "noise_variance": 1.0}
     plans = [DPPCA(rank, noise_seed=0, **settings).privacy_plan(n, p)]
     papers = DPPCA(
         rank,
-        mechanism="spiked",
-        calibration="paper",
-        sensitivity_constant=1.0,
+        mechanism=SpikedModel(
+            signal, 1.0, calibration="paper", sensitivity_constant=1.0
+        ),
         noise_seed=0,
         **settings,
-        **model,
     )
     plans.append(papers.privacy_plan(n, p))
     errors = np.empty((n_repeats, 2))
@@ -339,8 +338,8 @@ def test_the_clip_of_a_covariance_is_that_of_the_last_components(mechanism):
 
 def test_all_quantiles_get_the_same_noise():
     settings = {"mechanism": "auto", "release": "covariance"}
-    for model, share in (({}, 2), ({"noise_variance": 1.0}, 1)):
-        plan = DPPCA(**settings, **model).privacy_plan(1000, 50)
+    for mechanism, share in ((Auto(), 2), (Auto(noise_variance=1.0), 1)):
+        plan = DPPCA(**{**settings, "mechanism": mechanism}).privacy_plan(1000, 50)
         first, last = plan["quantile_1"], plan["reach_1"]
         assert first.shape == (share,)
         assert last.shape == (1,)
@@ -350,7 +349,6 @@ def test_all_quantiles_get_the_same_noise():
     names = [m.name for m in DPPCA(**settings).privacy_plan(1000, 50).releases()]
     assert names[-1] == "projected_moment"
     assert names[-2] == "reach_12"
-    public = {"signal_variance": 1.0, "noise_variance": 1.0}
-    plan = DPPCA(**settings, **public).privacy_plan(1000, 50)
+    plan = DPPCA(release="covariance", mechanism=Auto(1.0, 1.0)).privacy_plan(1000, 50)
     assert 12 * plan["reach_1"].mu ** 2 / plan.mu**2 == pytest.approx(0.04, rel=1e-6)
     assert not any(m.name.startswith("quantile") for m in plan.releases())

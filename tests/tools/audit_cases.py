@@ -24,6 +24,7 @@ import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import Window
+from skdpspectral.decomposition import PrivateMean
 from skdpspectral.linear_model import Clip
 
 CONFIDENCE = 0.99
@@ -309,15 +310,13 @@ CASES = {
         tight=False,
     ),
     "pca-mean-radius": Case(
-        _pca(center="private", center_clip_norm=1.0),
+        _pca(center=PrivateMean(1.0)),
         5 * _unit(1, 0),
         -5 * _unit(1, 0),
         tight=False,
     ),
     "pca-box": Case(
-        _pca(
-            bounds=([0, 0], [2, 8]), scale_by_bounds=True, clip_norm=1.0, center="none"
-        ),
+        _pca(bounds=([0, 0], [2, 8]), scale="bounds", clip_norm=1.0, center="none"),
         np.array([50.0, 4.0]),
         np.array([1.0, -50.0]),
     ),

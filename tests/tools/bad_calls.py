@@ -1,5 +1,7 @@
 """Calls that must fail: a table of mistakes, and what each error must name."""
 
+from functools import partial
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -16,11 +18,17 @@ from sliced_rows import (
 )
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.mechanisms import Gaussian as CoreGaussian
 from skdpspectral.metrics import captured_variance
 
 NAN, INF = float("nan"), float("inf")
 ROW, COLUMN_NAMES = np.arange(4.0), list("abcd")
 PLAN = DPPCA().privacy_plan(1000, 4)
+
+
+class OwnStages(TwoStage):
+    """Somebody's own, which no file could name."""
 
 
 class Scene:
@@ -129,16 +137,14 @@ PARAMETERS = {
     | NOT_A_NUMBER,
     "release": {"unknown": "eigenvalues", "None": None, "number": 1, "boolean": True},
     "whiten": NOT_A_FLAG,
-    "calibration": {"unknown": "classical", "None": None, "number": 2},
-    "sensitivity_constant": {"zero": 0, "negative": -1.0, "NaN": NAN, "infinite": INF}
-    | NOT_A_NUMBER,
     "bounds": {"scalar": 5.0, "mapping": {"a": 0, "b": 1}, "set": {-1, 1}, "word": "ab"}
     | {"table": pd.DataFrame([ROW, ROW + 1]), "series": pd.Series([-1.0, 1.0])},
     "clip_norm": RADII,
     "center": {"unknown": "mean", "None": None, "number": 1, "boolean": True},
-    "center_clip_norm": RADII,
-    "scale_by_bounds": NOT_A_FLAG,
-    "mechanism": {"unknown": "laplace", "None": None, "number": 1},
+    "scale": {"unknown": "std", "boolean": True, "number": 1, "array": np.ones(4)},
+    "mechanism": {"unknown": "laplace", "None": None, "number": 1}
+    | {"a model without numbers": "spiked", "class": TwoStage, "mapping": {}}
+    | {"another room's": CoreGaussian("m", 1.0, 1.0, (3,)), "a subclass": OwnStages()},
     "accountant": {"word": "ledger", "number": 1.0, "boolean": True}
     | {"mapping": {}, "class": PrivacyAccountant},
     "noise_seed": {"text": "seed", "negative": -1, "float": 1.5, "boolean": True}
@@ -147,6 +153,34 @@ PARAMETERS = {
 CASES = [
     bad_parameter(name, label, value)
     for name, values in PARAMETERS.items()
+    for label, value in values.items()
+]
+
+# -- parameters of the objects, each wrong by itself -----------------------------------
+
+PAPERS = {"signal_variance": 2.0, "noise_variance": 1.0, "calibration": "paper"}
+OBJECTS = {
+    ("center", "radius", PrivateMean): RADII,
+    ("mechanism", "calibration", partial(SpikedModel, 2.0, 1.0)): {
+        "unknown": "classical",
+        "None": None,
+        "number": 2,
+    },
+    ("mechanism", "sensitivity_constant", partial(SpikedModel, **PAPERS)): {
+        "zero": 0,
+        "negative": -1.0,
+        "NaN": NAN,
+        "infinite": INF,
+    }
+    | NOT_A_NUMBER,
+}
+CASES += [
+    bad(
+        f"{name}: {label}",
+        lambda s, p=parameter, m=make, n=name, v=value: s.fit(**{p: m(**{n: v})}),
+        name,
+    )
+    for (parameter, name, make), values in OBJECTS.items()
     for label, value in values.items()
 ]
 
@@ -179,9 +213,9 @@ CASES += [
 BOX = (-1.0, 1.0)
 CASES += [
     bad(
-        "scale_by_bounds without bounds",
-        lambda s: s.fit(scale_by_bounds=True),
-        "scale_by_bounds",
+        "scale without bounds",
+        lambda s: s.fit(scale="bounds"),
+        "scale",
         "bounds=(low, high)",
     ),
     bad(
@@ -189,85 +223,105 @@ CASES += [
         lambda s: s.fit(center="private"),
         "center",
         "bounds",
-        "center_clip_norm",
+        "PrivateMean",
     ),
-]
-CASES += [
-    bad("radius that nothing uses", call, "center_clip_norm", "leave it None")
-    for call in (
-        lambda s: s.fit(center_clip_norm=1.0),
-        lambda s: s.fit(center_clip_norm=1.0, bounds=BOX, center="none"),
-        lambda s: s.fit(center_clip_norm=1.0, clip_norm=1.0),
-    )
 ]
 
 # -- mechanisms, and the public numbers that some of them need -------------------------
 
-SPIKED = {"mechanism": "spiked", "signal_variance": 2.0, "noise_variance": 1.0}
-STAGES = {"mechanism": "two-stage"}
+
+def model(signal_variance=2.0, noise_variance=1.0, **more):
+    """Parameters with a model of the rows."""
+    return {"mechanism": SpikedModel(signal_variance, noise_variance, **more)}
+
+
+def stages(**more):
+    """Parameters with two stages, of which these are public."""
+    return {"mechanism": TwoStage(**more)}
+
+
+def noisy(**more):
+    """Parameters with noise on the second moment, and what is public for it."""
+    return {"mechanism": Gaussian(**more)}
+
+
+SPIKED, PAPER = model(), model(calibration="paper")
+STAGES, RANGE = {"mechanism": "two-stage"}, (0.1, 10.0)
+COVARIANCE = {"release": "covariance"}
 MECHANISMS = {
     "as many stages as features": ({**STAGES, "n_components": 4}, "n_components"),
     "as many spikes as features": ({**SPIKED, "n_components": 4}, "n_components"),
     "rank of a spiked model": ({**SPIKED, "n_components": "auto"}, "n_components"),
-    "no signal": ({**SPIKED, "signal_variance": None}, "signal_variance", "public"),
-    "no noise": ({**SPIKED, "noise_variance": None}, "noise_variance", "public"),
+    "no signal": (model(None), "signal_variance", "public"),
+    "no noise": (model(2.0, None), "noise_variance", "public"),
     "box of a spiked model": ({**SPIKED, "bounds": BOX}, "bounds", "leave"),
     "clip of a spiked model": ({**SPIKED, "clip_norm": 1.0}, "clip_norm", "leave"),
+    "scale of a spiked model": ({**SPIKED, "scale": "bounds"}, "scale", "leave"),
     "center of a spiked model": (
-        {**SPIKED, "center": "private", "center_clip_norm": 1.0},
+        {**SPIKED, "center": PrivateMean(1.0)},
         "center",
         "mean zero",
     ),
     "signal below the noise": (SPIKED, "signal_variance", "n_samples", "n_features"),
     "constant without the paper": (
-        {**SPIKED, "sensitivity_constant": 4.0},
+        model(sensitivity_constant=4.0),
         "sensitivity_constant",
         "paper",
     ),
     "constant that hides nothing": (
-        {**SPIKED, "calibration": "paper", "sensitivity_constant": 1e-50},
+        model(calibration="paper", sensitivity_constant=1e-50),
         "sensitivity_constant",
         "raise",
     ),
     "delta that the model cannot share": (
-        {**SPIKED, "signal_variance": 1e9, "delta": 1e-15},
+        {**model(1e9), "delta": 1e-15},
         "delta",
         "at least",
     ),
-    "noise of the paper elsewhere": ({"calibration": "paper"}, "calibration"),
     "noise of the paper for large epsilon": (
-        {**SPIKED, "calibration": "paper", "epsilon": 1e6},
+        {**PAPER, "epsilon": 1e6},
         "calibration",
         "sensitivity_constant",
     ),
     "noise of the paper without privacy": (
-        {**SPIKED, "calibration": "paper", "epsilon": None},
+        {**PAPER, "epsilon": None},
         "calibration",
         "finite",
     ),
     "whitening by unit rows": ({"whiten": True}, "whiten", "covariance", "clip_norm"),
     "whitening by unit rows in stages": ({**STAGES, "whiten": True}, "whiten"),
-    "signal that nothing uses": ({"signal_variance": 1.0}, "signal_variance", "None"),
-    "noise that nothing uses": ({"noise_variance": 1.0}, "noise_variance", "None"),
+    "noise that nothing uses": (noisy(noise_variance=1.0), "noise_variance", "None"),
+    "range that nothing uses": (noisy(norm_range=RANGE), "norm_range", "leave"),
+    "range beside a clip": (
+        {**noisy(norm_range=RANGE), **COVARIANCE, "clip_norm": 1.0},
+        "norm_range",
+        "leave",
+    ),
+    "range of stages that are public": (
+        stages(signal_variance=1.0, noise_variance=1.0, norm_range=RANGE),
+        "norm_range",
+        "leave",
+    ),
     "signal of another rank": (
-        {**STAGES, "signal_variance": [1.0, 2.0, 3.0]},
+        stages(signal_variance=[1.0, 2.0, 3.0]),
         "signal_variance",
         "2",
     ),
     "signal of a released rank": (
-        {**STAGES, "signal_variance": [1.0, 2.0], "n_components": "auto"},
+        {**stages(signal_variance=[1.0, 2.0]), "n_components": "auto"},
         "signal_variance",
         "a number",
     ),
-    "table of signals": ({**STAGES, "signal_variance": [[1.0]]}, "signal_variance"),
-    "several noises": ({**STAGES, "noise_variance": [1.0, 2.0]}, "noise_variance"),
-    "one length for two": ({**STAGES, "norm_range": (1.0,)}, "norm_range", "pair"),
-    "reversed lengths": ({**STAGES, "norm_range": (2.0, 1.0)}, "norm_range", "below"),
-    "equal lengths": ({**STAGES, "norm_range": (1.0, 1.0)}, "norm_range", "below"),
-    "length for lengths": ({**STAGES, "norm_range": 1.0}, "norm_range"),
+    "table of signals": (stages(signal_variance=[[1.0]]), "signal_variance"),
+    "several noises": (stages(noise_variance=[1.0, 2.0]), "noise_variance"),
+    "one length for two": (stages(norm_range=(1.0,)), "norm_range", "pair"),
+    "reversed lengths": (stages(norm_range=(2.0, 1.0)), "norm_range", "below"),
+    "equal lengths": (stages(norm_range=(1.0, 1.0)), "norm_range", "below"),
+    "length for lengths": (stages(norm_range=1.0), "norm_range"),
 }
 # A message may be shared by mistakes that are the same.
 ALIKE = {"equal lengths": "reversed lengths"}
+ALIKE["range beside a clip"] = "range that nothing uses"
 ALIKE["whitening by unit rows in stages"] = "whitening by unit rows"
 ALIKE["several noises"] = "noise_variance: kind"
 CASES += [
@@ -280,19 +334,19 @@ for name in ("signal_variance", "noise_variance"):
     CASES += [
         bad(
             f"{name} out of range",
-            lambda s, k=name, v=value: s.fit(**STAGES, **{k: v}),
+            lambda s, k=name, v=value: s.fit(**stages(**{k: v})),
             name,
         )
         for value in VARIANCES.values()
     ]
     CASES += [
-        bad(f"{name}: kind", lambda s, k=name, v=value: s.fit(**STAGES, **{k: v}), name)
+        bad(f"{name}: kind", lambda s, k=name, v=value: s.fit(**stages(**{k: v})), name)
         for value in KINDS.values()
     ]
 CASES += [
     bad(
         "norm_range out of range",
-        lambda s, v=value: s.fit(**STAGES, norm_range=v),
+        lambda s, v=value: s.fit(**stages(norm_range=v)),
         "norm_range",
     )
     for value in [(0.0, 1.0), (-1.0, 1.0), (NAN, 1.0), (1.0, INF), (1e-61, 1.0)]
@@ -449,7 +503,7 @@ CASES += [
     bad("sparse rows", call, "Sparse", ".toarray()", error=TypeError)
     for call in (
         lambda s: s.fit(sparse.csr_array(s.X), bounds=BOX),
-        lambda s: s.fit(sparse.csr_array(s.X), center="private", center_clip_norm=1.0),
+        lambda s: s.fit(sparse.csr_array(s.X), center=PrivateMean(1.0)),
         lambda s: s.pca.inverse_transform(sparse.csr_array(s.X)),
     )
 ]

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 
 NAN, INF = float("nan"), float("inf")
 IDS = np.repeat(["a", "b", "c"], 20)
@@ -83,7 +84,7 @@ PARAMETERS = [
     ("projection_norm", 1.0, ["projection_norm"]),
     ("projection_norm", NAN, ["projection_norm"]),
     ("projection_norm", -1.0, ["projection_norm"]),
-    ("noise_variance", -1.0, ["noise_variance"]),
+    ("mechanism", Gaussian(noise_variance=-1.0), ["noise_variance"]),
     ("eigengap", NAN, ["eigengap"]),
     ("client_feature", 1.5, ["client_feature"]),
     ("min_clients", 0, ["min_clients"]),
@@ -93,62 +94,79 @@ PARAMETERS = [
     ("clip_norm", -1.0, ["clip_norm"]),
     ("center", "mean", ["center"]),
     ("center", "private", ["center", "bounds"]),
-    ("center_clip_norm", 1.0, ["center_clip_norm"]),
-    ("scale_by_bounds", True, ["scale_by_bounds"]),
+    ("center", PrivateMean(-1.0), ["radius", "PrivateMean"]),
+    ("center", PrivateMean, ["center", "PrivateMean"]),
+    ("scale", "bounds", ["scale", "bounds=(low, high)"]),
+    ("scale", "std", ["scale"]),
+    ("scale", True, ["scale"]),
     ("n_jobs", 0, ["n_jobs"]),
     ("accountant", "ledger.db", ["accountant"]),
     ("noise_seed", "seed", ["noise_seed"]),
 ]
-MODEL = {"mechanism": "spiked", "signal_variance": 1.0, "noise_variance": 1.0}
+
+
+def model(signal_variance=1.0, noise_variance=1.0, **more):
+    """Parameters with a model of the rows."""
+    return {"mechanism": SpikedModel(signal_variance, noise_variance, **more)}
+
+
+def stages(**more):
+    """Parameters with two stages, of which these are public."""
+    return {"mechanism": TwoStage(**more)}
+
+
+MODEL, PAPER = model(), model(calibration="paper")
 # Parameters of FederatedDPPCA that contradict each other, and what the error names.
 TOGETHER = [
     ({"mechanism": "two-stage", "aggregation": "matrix"}, ["aggregation", "projector"]),
     ({"mechanism": "auto", "aggregation": "matrix"}, ["aggregation", "mechanism"]),
     ({"mechanism": "two-stage", "n_components": 4}, ["n_components", "n_features"]),
     ({"mechanism": "two-stage", "eigengap": 0.1}, ["eigengap", "no use"]),
-    ({**MODEL, "signal_variance": 1e9, "eigengap": 0.1}, ["eigengap", "no use"]),
-    ({"mechanism": "two-stage", "calibration": "paper"}, ["calibration", "spiked"]),
-    ({"calibration": "paper"}, ["calibration", "spiked"]),
-    ({"mechanism": "spiked"}, ["signal_variance", "public"]),
-    ({**MODEL, "noise_variance": None}, ["noise_variance", "public"]),
-    ({**MODEL, "signal_variance": [1.0] * 3}, ["signal_variance", "2 numbers"]),
-    ({**MODEL, "signal_variance": -1.0}, ["signal_variance", "positive"]),
-    ({**MODEL, "signal_variance": "1"}, ["signal_variance"]),
-    ({**MODEL, "noise_variance": NAN}, ["noise_variance", "positive"]),
+    ({**model(1e9), "eigengap": 0.1}, ["eigengap", "no use"]),
+    ({"mechanism": "spiked"}, ["mechanism", "SpikedModel"]),
+    ({"mechanism": TwoStage}, ["mechanism", "TwoStage"]),
+    (model(None), ["signal_variance", "public"]),
+    (model(1.0, None), ["noise_variance", "public"]),
+    (model([1.0] * 3), ["signal_variance", "2 numbers"]),
+    (model(-1.0), ["signal_variance", "positive"]),
+    (model("1"), ["signal_variance"]),
+    (model(1.0, NAN), ["noise_variance", "positive"]),
     ({**MODEL, "bounds": (-1, 1)}, ["bounds", "no use"]),
     ({**MODEL, "clip_norm": 1.0}, ["clip_norm", "no use"]),
-    ({**MODEL, "center": "private"}, ["center"]),
+    ({**MODEL, "scale": "bounds"}, ["scale", "no use"]),
+    ({**MODEL, "center": "private"}, ["center", "no use"]),
+    ({**MODEL, "center": PrivateMean(1.0)}, ["center", "no use"]),
     ({**MODEL, "n_components": 4}, ["n_components", "n_features"]),
     (MODEL, ["client", "n_samples", "signal_variance"]),
-    ({**MODEL, "sensitivity_constant": 4.0}, ["sensitivity_constant", "paper"]),
-    ({**MODEL, "sensitivity_constant": 0.0}, ["sensitivity_constant"]),
-    ({**MODEL, "sensitivity_constant": INF}, ["sensitivity_constant"]),
+    (model(sensitivity_constant=4.0), ["sensitivity_constant", "paper"]),
+    (model(sensitivity_constant=0.0), ["sensitivity_constant"]),
+    (model(sensitivity_constant=INF), ["sensitivity_constant"]),
     (
         {**MODEL, "release": "covariance", "projection_norm": 1.0},
         ["projection_norm", "no use"],
     ),
     ({**MODEL, "projection_norm": 1.0}, ["projection_norm", "no use"]),
-    ({**MODEL, "calibration": "classical"}, ["calibration"]),
+    (model(calibration="classical"), ["calibration"]),
     (
-        {**MODEL, "calibration": "paper", "epsilon": 1e6, "release": "covariance"},
+        {**PAPER, "epsilon": 1e6, "release": "covariance"},
         ["calibration", "hides nothing"],
     ),
-    ({**MODEL, "calibration": "paper", "epsilon": None}, ["calibration", "epsilon"]),
+    ({**PAPER, "epsilon": None}, ["calibration", "epsilon"]),
     ({"mechanism": "two-stage", "release": "covariance"}, ["projection_norm"]),
-    ({"mechanism": "two-stage", "norm_range": (1.0, 0.1)}, ["norm_range", "reversed"]),
-    ({"norm_range": (1.0, 0.1)}, ["norm_range", "reversed"]),
-    ({"mechanism": "two-stage", "norm_range": [1.0]}, ["norm_range", "pair"]),
-    ({"mechanism": "two-stage", "norm_range": (0.0, 1.0)}, ["norm_range", "positive"]),
-    ({"signal_variance": 1.0}, ["signal_variance", "no use"]),
-    ({"noise_variance": 1.0}, ["noise_variance", "no use"]),
-    ({"mechanism": "two-stage", "signal_variance": True}, ["signal_variance"]),
+    (stages(norm_range=(1.0, 0.1)), ["norm_range", "reversed"]),
+    ({"mechanism": Gaussian(norm_range=(1.0, 0.1))}, ["norm_range", "reversed"]),
+    ({"mechanism": Gaussian(norm_range=(0.1, 1.0))}, ["norm_range", "no use"]),
+    (stages(norm_range=[1.0]), ["norm_range", "pair"]),
+    (stages(norm_range=(0.0, 1.0)), ["norm_range", "positive"]),
+    ({"mechanism": Gaussian(noise_variance=1.0)}, ["noise_variance", "no use"]),
+    (stages(signal_variance=True), ["signal_variance"]),
 ]
 SPARSE = [
     ("n_nonzero_features", 1, ["n_nonzero_features", "n_components"]),
     ("n_nonzero_features", 5, ["n_nonzero_features", "n_features"]),
     ("n_nonzero_features", 0, ["n_nonzero_features"]),
-    ("n_iter", 0, ["n_iter"]),
-    ("n_iter", 1001, ["n_iter"]),
+    ("n_rounds", 0, ["n_rounds"]),
+    ("n_rounds", 1001, ["n_rounds"]),
     ("init", "random", ["init"]),
     ("init", np.eye(3, 4), ["init", "(2, 4)"]),
     ("init", np.full((2, 4), NAN), ["init", "finite"]),

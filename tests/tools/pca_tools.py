@@ -30,8 +30,7 @@ def run_releases(model, release, X):
     """Make the releases of a fit, and nothing else."""
     from skdpspectral._statistics.components.releases import release_components
 
-    rows = model._row_bounds(X.shape[1])
-    return release_components(release, model._releases(rows, len(X)), X)
+    return release_components(release, model._design(*X.shape).releases, X)
 
 
 class ReleaseRatio:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...mechanisms import Assumption, PrivacyPlan, check_real
-from .parameters import check_mechanism, check_scaled, public_range, public_variances
+import numpy as np
+
+from ...mechanisms import Assumption, PrivacyPlan, check_real, shown
+from ..bounded_moments import RowBounds
+from .parameters import LARGEST, SMALLEST, read_numbers, within
 from .releases import ComponentReleases
 from .spiked_projector import SpikedReleases
+from .strategies import STRATEGIES, check_unbounded, resolve_mechanism
 
-_NAMES = ("gaussian", "two-stage", "auto", "spiked")
+_NAMES = tuple(STRATEGIES)
 _WAYS = ("exact", "paper")
-_CONSTANT, _LARGEST = "sensitivity_constant", 1e60
+_CONSTANT = "sensitivity_constant"
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class ComponentMechanism:
     norm_range : tuple (low, high), default=(1e-6, 1e6)
         Public range of private lengths.
     calibration : {"exact", "paper"}, default="exact"
-        How noise is made from a budget; "paper" is for "spiked".
+        How noise is made from a budget; "paper" is for a model.
     constant : float, default=1.0
         Constant of the papers' formulas, for "paper".
     """
@@ -46,20 +50,22 @@ class ComponentMechanism:
         chosen = {"mechanism": (self.name, _NAMES)}
         chosen["calibration"] = (self.calibration, _WAYS)
         for parameter, (value, known) in chosen.items():
-            if value not in known:
-                raise ValueError(f"{parameter} must be one of {known}, got {value!r}")
+            if not isinstance(value, str) or value not in known:
+                raise ValueError(
+                    f"{parameter} must be one of {known}, got {shown(value)}"
+                )
         self._own_numbers()
-        if not 0.0 < self.constant < _LARGEST:
+        if not 0.0 < self.constant < LARGEST:
             raise ValueError(
-                f"{_CONSTANT} must be positive and below {_LARGEST:g}, got "
+                f"{_CONSTANT} must be positive and below {LARGEST:g}, got "
                 f"{self.constant}"
             )
         # What changes no release makes no other mechanism, nor another task.
         if self.calibration == "paper" and not self.spiked:
-            raise ValueError('calibration="paper" is for mechanism="spiked" alone')
+            raise ValueError('calibration="paper" is for a spiked model alone')
         if self.calibration != "paper" and self.constant != 1.0:
             raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
-        check_scaled(self.signal, self.noise, self.norm_range)
+        _check_scaled(self.signal, self.noise, self.norm_range)
 
     def _own_numbers(self) -> None:
         """Keep floats of its own: a list or an array may be changed by whoever has it.
@@ -75,70 +81,6 @@ class ComponentMechanism:
             own["noise"] = check_real("noise_variance", self.noise)
         for name, value in own.items():
             object.__setattr__(self, name, value)
-
-    @classmethod
-    def of(cls, parameters, unit: float) -> ComponentMechanism:
-        """Return the mechanism of an estimator.
-
-        Parameters
-        ----------
-        parameters : object
-            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
-        unit : float
-            Units of the data per unit of the bounded rows.
-
-        Returns
-        -------
-        ComponentMechanism
-            In units of the bounded rows.
-
-        Raises
-        ------
-        ValueError
-            If a variance or the range is invalid.
-        """
-        signal, noise = public_variances(parameters, unit)
-        name, more = parameters.mechanism, {}
-        if name != "spiked":  # whose model has no private lengths
-            more["norm_range"] = public_range(parameters, unit)
-        if parameters.sensitivity_constant is not None:
-            more["constant"] = check_real(_CONSTANT, parameters.sensitivity_constant)
-        return cls(
-            name,
-            signal,
-            noise,
-            calibration=parameters.calibration,
-            **more,
-        )
-
-    @classmethod
-    def of_clients(cls, parameters, rows) -> ComponentMechanism:
-        """Return the mechanism of clients, of which each has rows of its own.
-
-        Parameters
-        ----------
-        parameters : object
-            With the parameters of :class:`~skdpspectral.DPPCA` as attributes.
-        rows : RowBounds
-            How rows are bounded.
-
-        Returns
-        -------
-        ComponentMechanism
-            In units of the bounded rows.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid, or contradicts another.
-        """
-        check_mechanism(parameters, rows.n_features)
-        if parameters.mechanism == "gaussian":
-            # Nothing is searched for; a variance is for the covariance alone.
-            public_variances(parameters, rows.unit)
-            public_range(parameters, rows.unit)
-            return cls()
-        return cls.of(parameters, rows.unit)
 
     @property
     def spiked(self) -> bool:
@@ -213,7 +155,7 @@ class ComponentMechanism:
         Raises
         ------
         ValueError
-            If the model of "spiked" has no bound for so many rows.
+            If the model has no bound for so many rows.
         """
         if not self.spiked:
             mechanisms, remarks = releases.mechanisms(mu), releases.remarks()
@@ -236,3 +178,51 @@ class ComponentMechanism:
 
 def _floats(name: str, values) -> tuple[float, ...] | None:
     return None if values is None else tuple(check_real(name, v) for v in values)
+
+
+def design_components(
+    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+) -> tuple[RowBounds, ComponentMechanism]:
+    """Return how rows are bounded, and how components of them are released.
+
+    Parameters
+    ----------
+    mechanism : str or object
+        As in :class:`~skdpspectral.DPPCA`.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    n_features : int
+        Public length of a row.
+    covariance : bool
+        Whether the covariance within the components is released too.
+    radius : float or None, default=None
+        Public length that projections are clipped to for it.
+    **bounded : dict
+        `bounds`, `clip_norm`, `center` and `scale` of :class:`RowBounds`.
+
+    Raises
+    ------
+    ValueError
+        Naming a parameter that is invalid, contradicts another or is of no use.
+    """
+    name, strategy = resolve_mechanism(mechanism, n_components, n_features)
+    if name == "spiked":
+        check_unbounded(**bounded)
+    rows = RowBounds(n_features, **bounded)
+    clipped = rows.clip is not None or radius is not None
+    numbers = read_numbers(name, strategy, n_components, rows.unit, covariance, clipped)
+    return rows, ComponentMechanism(name, **numbers)
+
+
+def _check_scaled(signal, noise, norm_range) -> None:
+    """Refuse variances and a range, in units of the bounded rows, of no use."""
+    if signal is not None:
+        values = np.asarray(signal, dtype=np.float64)
+        if values.ndim != 1 or not values.size or np.any(np.diff(values) > 0.0):
+            raise ValueError("signal_variance must be sorted, largest first")
+        within("signal_variance", values)
+    if noise is not None:
+        within("noise_variance", np.asarray(noise, dtype=np.float64))
+    low, high = norm_range
+    if not SMALLEST**1.5 <= low < high <= LARGEST**1.5:
+        raise ValueError("norm_range is out of range in units of the bounds")

@@ -6,6 +6,7 @@ between them and runs them one after another.
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -88,7 +89,7 @@ class ComponentReleases:
         """Whether there is a second stage."""
         return self.mechanism != "gaussian"
 
-    @property
+    @functools.cached_property
     def scales(self) -> ScaleReleases:
         """The private scales along and across the first components."""
         needed = self.staged or self._unclipped
@@ -102,7 +103,7 @@ class ComponentReleases:
             self._unclipped and not self.staged,
         )
 
-    @property
+    @functools.cached_property
     def reach(self) -> ScaleReleases:
         """The clip of projections on components that a second stage makes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -62,7 +63,7 @@ class ScaleReleases:
     with_radius: bool
     name: str = "quantile"
 
-    @property
+    @functools.cached_property
     def wanted(self) -> tuple[int, ...]:
         """Quantiles that are bisected: 0, 2 of projections, 1 of residuals."""
         missing = (self.signal is None, self.noise is None, self.with_radius)

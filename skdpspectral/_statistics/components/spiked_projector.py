@@ -144,7 +144,7 @@ class SpikedReleases:
         failure = self.failure(epsilon, delta)
         if delta - failure < MIN_DELTA:
             raise ValueError(
-                f'delta={delta:g} is too small for mechanism="spiked", which keeps a '
+                f"delta={delta:g} is too small for a SpikedModel, which keeps a "
                 f"tenth of it for rows beyond its bounds; choose at least "
                 f"{2 * MIN_DELTA:g}"
             )
@@ -173,7 +173,7 @@ class SpikedReleases:
         if self._sensitivities(failure)[0] < math.inf:
             return
         raise ValueError(
-            f'mechanism="spiked" has no bound for n_samples={self.n_samples}, '
+            f"mechanism=SpikedModel(...) has no bound for n_samples={self.n_samples}, "
             f"n_features={self.n_features}, n_components={len(self.signal)}, "
             f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
             f"at this delta: so few rows, or so little signal, may have any leading "

@@ -1,0 +1,289 @@
+"""How components are released: public choices, each with the numbers that it uses."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ...mechanisms import Assumption, shown
+from ..private_mean import is_private
+
+DEFAULT_RANGE = (1e-6, 1e6)
+# Kinds alone: the numbers are checked where they are brought to units of the rows.
+_ARRAY = [tuple, list, np.ndarray]
+_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
+_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
+_MODEL: dict = {
+    "signal_variance": [Real, *_ARRAY, None],
+    "noise_variance": [Real, None],
+    "calibration": [str],
+    "sensitivity_constant": [Real, None],
+}
+_ARRAYS = ("signal_variance", "norm_range")
+
+
+class Gaussian(BaseEstimator):
+    """Noise on the second moment of bounded rows; ``"gaussian"`` by its defaults.
+
+    Parameters
+    ----------
+    noise_variance : float or None, default=None
+        Public variance across the components, for ``release="covariance"`` alone; in
+        squared units of the data (of the scaled features with ``scale="bounds"``).
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which a private clip of projections is
+        searched for: with ``release="covariance"`` and no ``clip_norm``.
+
+    See Also
+    --------
+    TwoStage, Auto : The same, and a power step.
+    SpikedModel : Less noise, for rows of a stated model alone.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import Gaussian
+    >>> pca = DPPCA(mechanism=Gaussian(noise_variance=1.0), release="covariance")
+    >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
+    Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
+    """
+
+    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(self, noise_variance=None, norm_range=DEFAULT_RANGE):
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+
+class TwoStage(BaseEstimator):
+    """A noisy second moment, and a power step from there; ``"two-stage"``.
+
+    The second moment takes 40 % of the budget. In the step rows are clipped along and
+    across the first components by private sizes, unless these are given. It is better
+    where noise matters and the variance across the components is above 14 times that
+    along them in sum, or below a 14th (:ref:`theory`).
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale="bounds"``). None takes private
+        medians.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for the private medians; in units of the data.
+
+    See Also
+    --------
+    Auto : A choice between this and the second moment once more.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import TwoStage
+    >>> plan = DPPCA(mechanism=TwoStage(10.0, 1.0)).privacy_plan(10_000, 50)
+    >>> [mechanism.name for mechanism in plan.mechanisms]
+    ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
+    """
+
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self, signal_variance=None, noise_variance=None, norm_range=DEFAULT_RANGE
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+
+class Auto(BaseEstimator):
+    """Two stages, or the second moment twice, by what was released; ``"auto"``.
+
+    Parameters
+    ----------
+    signal_variance, noise_variance, norm_range
+        As in :class:`TwoStage`.
+
+    Examples
+    --------
+    >>> from skdpspectral.decomposition import Auto
+    >>> Auto(noise_variance=1.0)
+    Auto(noise_variance=1.0)
+    """
+
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self, signal_variance=None, noise_variance=None, norm_range=DEFAULT_RANGE
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+
+class SpikedModel(BaseEstimator):
+    """Noise on PCA's projector, private **under a model of the data** alone.
+
+    Rows are not bounded: the guarantee is for independent Gaussian rows of mean zero
+    whose covariance is the spiked one that is stated here, one of them replaced by
+    another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
+    bound, as with few rows or a weak signal, a fit is refused. For other data it is
+    not private at all.
+
+    Parameters
+    ----------
+    signal_variance : float or array-like of shape (n_components,)
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data.
+    noise_variance : float
+        Public variance across the components.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for figures: the classical bound, with epsilon and delta halved, and
+        sensitivities to first order, as the papers print them. ``privacy_`` and the
+        ledger say what a theorem shows of that noise, which is often a larger epsilon:
+        then a :class:`~skdpspectral.PrivacyLeakWarning` says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import SpikedModel
+    >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
+    >>> print(pca.privacy_plan(10_000, 20).assumption)
+    Assumption.SPIKED_GAUSSIAN
+    """
+
+    assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
+    _parameter_constraints: ClassVar[dict] = _MODEL
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self,
+        signal_variance,
+        noise_variance,
+        *,
+        calibration="exact",
+        sensitivity_constant=None,
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
+
+
+# Choices that have a name, and that of the one which needs numbers.
+NAMED = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
+STRATEGIES = {**NAMED, "spiked": SpikedModel}
+
+
+def name_of(mechanism) -> tuple[str, BaseEstimator]:
+    """Return the name of a choice, and the object that holds its numbers.
+
+    Parameters
+    ----------
+    mechanism : {"gaussian", "two-stage", "auto"} or object
+        As in :class:`~skdpspectral.DPPCA`.
+
+    Raises
+    ------
+    ValueError
+        Naming mechanism.
+    """
+    if isinstance(mechanism, str) and mechanism in NAMED:
+        return mechanism, NAMED[mechanism]()
+    for name, kind in STRATEGIES.items():
+        if type(mechanism) is kind:
+            return name, mechanism
+    raise ValueError(
+        f"mechanism must be one of {tuple(NAMED)}, or Gaussian(), TwoStage(), Auto() "
+        "or SpikedModel(signal_variance, noise_variance) of "
+        f"skdpspectral.decomposition, got {shown(mechanism)}"
+    )
+
+
+def resolve_mechanism(mechanism, n_components, n_features: int):
+    """Return :func:`name_of`, of a choice that goes with so many components.
+
+    Parameters
+    ----------
+    mechanism : str or object
+        As in :class:`~skdpspectral.DPPCA`.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    n_features : int
+        Public length of a row.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter, and what to do.
+    """
+    name, strategy = name_of(mechanism)
+    _check_rank(name, strategy, n_components, n_features)
+    return name, strategy
+
+
+def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
+    """Refuse what contradicts the mechanism, whatever the number of rows."""
+    kind, counted = type(strategy).__name__, n_components != "auto"
+    if name == "spiked":
+        if not counted:
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        _check_model(strategy)
+    least = n_components if counted else 1
+    if name in ("two-stage", "spiked") and least >= n_features:
+        raise ValueError(
+            f"mechanism={kind}(...) needs n_components below n_features, got "
+            f"n_components={n_components!r} for n_features={n_features}; use "
+            'mechanism="gaussian"'
+        )
+
+
+def _check_model(strategy) -> None:
+    """Refuse a model without its numbers, and a constant that nothing uses."""
+    for name in ("signal_variance", "noise_variance"):
+        if getattr(strategy, name) is None:
+            raise ValueError(
+                f"SpikedModel needs a public {name}: its noise is computed from the "
+                "model, which must be known without looking at the data"
+            )
+    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
+    if strategy.sensitivity_constant is not None and not paper:
+        raise ValueError(
+            'sensitivity_constant is for calibration="paper" alone: other noise needs '
+            "no constant; leave it None"
+        )
+
+
+def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
+            )
+    if is_private(center):
+        raise ValueError(
+            "a private center has no use with mechanism=SpikedModel(...), whose model "
+            'has mean zero; leave center="auto"'
+        )

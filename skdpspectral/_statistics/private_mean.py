@@ -1,0 +1,83 @@
+"""What rows are measured from: a public point, or a private mean."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+from sklearn.base import BaseEstimator
+
+from ..mechanisms import check_real, shown
+
+CENTERS = ("auto", "none", "private")
+# Radii in units of the data.
+_SMALLEST, _LARGEST = 1e-60, 1e60
+
+
+class PrivateMean(BaseEstimator):
+    """A private mean as the center of the rows: ``center=PrivateMean(radius)``.
+
+    Parameters
+    ----------
+    radius : float or None, default=None
+        Public radius in [1e-60, 1e60], in units of the data (of the scaled features
+        with ``scale="bounds"``), about the midpoint of the bounds or the origin, that
+        rows are clipped to for the mean. None takes that of the box, or ``clip_norm``
+        without bounds; one of the three is needed.
+
+    See Also
+    --------
+    skdpspectral.DPPCA : Which takes it as `center`.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import PrivateMean
+    >>> DPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
+    5.0
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"radius": [Real, None]}
+
+    def __init__(self, radius=None):
+        self.radius = radius
+
+
+def is_private(center) -> bool:
+    """Whether a center is a private mean whatever the bounds are."""
+    named = isinstance(center, str) and center == "private"
+    return named or isinstance(center, PrivateMean)
+
+
+def private_center(center, boxed: bool) -> tuple[bool, float | None]:
+    """Return whether rows are centered at a private mean, and its public radius.
+
+    Parameters
+    ----------
+    center : {"auto", "none", "private"} or PrivateMean
+        As in :class:`~skdpspectral.DPPCA`.
+    boxed : bool
+        Whether there are bounds.
+
+    Raises
+    ------
+    ValueError
+        Naming center, or the radius.
+    """
+    if isinstance(center, PrivateMean):
+        if center.radius is None:
+            return True, None
+        # As a Python float: a float32 radius would round sensitivity and noise.
+        radius = check_real("radius of PrivateMean", center.radius)
+        if not _SMALLEST <= radius <= _LARGEST:
+            raise ValueError(
+                f"radius of PrivateMean must be in [{_SMALLEST:g}, {_LARGEST:g}], got "
+                f"{radius}"
+            )
+        return True, radius
+    if not isinstance(center, str) or center not in CENTERS:
+        raise ValueError(
+            f"center must be one of {CENTERS} or a PrivateMean(radius), got "
+            f"{shown(center)}"
+        )
+    return center == "private" or (center == "auto" and boxed), None
