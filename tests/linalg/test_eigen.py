@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import flip_signs, top_eigh
+from skdpspectral._linalg.decomposition import eigen
+from skdpspectral._statistics.bounded_moments import second_moment
+from skdpspectral.federation import make_task
 
 
 def symmetric(values, seed=0):
@@ -68,3 +71,33 @@ def test_signs_are_fixed_by_the_largest_entry():
     flipped = flip_signs(vectors)
     np.testing.assert_array_equal(flipped, [[-0.1, 0.9, -0.2], [0.5, 0.4, -0.3]])
     np.testing.assert_array_equal(flip_signs(-vectors), flipped)
+
+
+def test_eigenvalues_that_are_alike():
+    """Of rows that are axes in turn, within a box: one way of LAPACK gave up on it."""
+    rows = np.full((3000, 20), -1.0 / 3.0)
+    rows[np.arange(3000), np.arange(3000) % 20] = 1.0
+    rows /= np.linalg.norm(rows, axis=1)[:, None]
+    failing = np.tril(rows.T @ rows / 3000)
+    task = make_task(
+        19, 20, bounds=(-1.0, 2.0), clip_norm=1.0, center="none", scale_by_bounds=True
+    )
+    axes = np.eye(20)[np.arange(3000) % 20]
+    for matrix in (failing, second_moment(task.rows, axes, None)):
+        whole = np.tril(matrix) + np.tril(matrix, -1).T
+        for rank in range(1, 21):
+            values, vectors = top_eigh(matrix, rank)
+            assert values == pytest.approx(np.linalg.eigvalsh(whole)[::-1][:rank])
+            assert vectors @ vectors.T == pytest.approx(np.eye(rank), abs=1e-12)
+            assert whole @ vectors.T == pytest.approx(vectors.T * values, abs=1e-12)
+
+
+def test_a_solver_that_gives_up_is_not_the_last(monkeypatch):
+    def give_up(*args, **kwargs):
+        raise np.linalg.LinAlgError("Internal Error.")
+
+    monkeypatch.setattr(eigen, "eigh", give_up)
+    matrix = np.diag([3.0, 1.0, 2.0])
+    values, vectors = top_eigh(matrix, 2)
+    assert values.tolist() == [3.0, 2.0]
+    assert np.abs(vectors).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]

@@ -63,7 +63,13 @@ def top_eigh(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _dense(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     order = len(matrix)
-    return eigh(matrix, subset_by_index=(order - rank, order - 1), check_finite=False)
+    some = (order - rank, order - 1)
+    try:
+        return eigh(matrix, subset_by_index=some, check_finite=False)
+    except np.linalg.LinAlgError:
+        # Relatively robust representations may fail where eigenvalues are alike.
+        values, vectors = np.linalg.eigh(matrix, UPLO="L")
+        return values[-rank:], vectors[:, -rank:]
 
 
 def _lanczos(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
