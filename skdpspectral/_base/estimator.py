@@ -66,6 +66,34 @@ class PrivateEstimator(BaseEstimator):
         "noise_seed": ["random_state"],
     }
 
+    def set_params(self, **params):
+        """Set parameters of the estimator, and of its strategies as ``name__part``.
+
+        Parameters
+        ----------
+        **params : dict
+            Parameters by name.
+
+        Returns
+        -------
+        self : object
+            The estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is unknown, or of a strategy that is given by its name.
+        """
+        for key in params:
+            name, nested, _ = key.partition("__")
+            value = params.get(name, getattr(self, name, None))
+            if nested and isinstance(value, str):
+                raise ValueError(
+                    f"{key} cannot be set: {name}={value!r} has no parameters; set "
+                    f"{name} to an object that has them first"
+                )
+        return super().set_params(**params)
+
     # -- the way of a fit --------------------------------------------------------
 
     def _check_parameters(self) -> None:

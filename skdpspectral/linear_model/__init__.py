@@ -1,9 +1,10 @@
 """One private regression a user.
 
-The estimator lives here with the models that stay with users; what all users release
-together is in ``_statistics.shared_directions``.
+The estimator lives here with its strategies and the models that stay with users; what
+all users release together is in ``_statistics.shared_directions``.
 """
 
 from ._lrs import LRSRegressor
+from ._strategies import Alternation, Clip
 
-__all__ = ["LRSRegressor"]
+__all__ = ["Alternation", "Clip", "LRSRegressor"]

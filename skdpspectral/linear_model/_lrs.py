@@ -19,6 +19,7 @@ from .._base.sklearn_compat import (
     StrOptions,
     with_callbacks,
 )
+from .._base.strategies import snapshot
 from .._linalg import linear_model as lrs
 from .._statistics.shared_directions import SharedReleases, release_directions
 from .._tables.id_index import IdIndex
@@ -29,10 +30,14 @@ from .._tables.users import unread_users
 from ..accounting import PrivacyLeakWarning
 from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit, check_count
 from ._predictions import PersonalPredictions
+from ._strategies import Alternation, Clip
 
-_CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 _PENALTY_RANGE = Interval(Real, 0, 1e60, closed="both")
 _STARTS = {"spectral", "random", "moments"}
+# Defaults that a fit without use for them knows them by.
+_N_ROUNDS = 6
+_RIDGE_SHARED = 10.0
+_IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
 
 
 class LRSRegressor(
@@ -52,7 +57,7 @@ class LRSRegressor(
 
     Parameters
     ----------
-    rank : int, default=1
+    n_components : int, default=1
         Number r of shared directions, at least 0; capped at the number of features.
         With 0, every user has a sparse model alone and nothing is released.
     sparsity : int, default=3
@@ -82,45 +87,34 @@ class LRSRegressor(
         centered on the user's own means. False: none.
     shared_weights : {"user", "fixed"}, default="user"
         "fixed": all weights are one, which makes U (not orthonormal then) a central
-        model that users tune sparsely. It needs ``rank=1``.
+        model that users tune sparsely. It needs ``n_components=1``.
     init : {"spectral", "random", "moments"} or array-like, default="spectral"
         Where the shared directions start. "spectral": the leading directions of the
         users' correlations :math:`X_i'y_i`; with a budget these are the first of the
-        `n_releases`. "random": orthonormal, and of no relation to the data. "moments":
-        leading directions of :math:`\sum y^2 xx'`, for ``epsilon=None`` alone. An
-        array of shape (rank, n_features) must not have been made from private data.
-        Not used with ``shared_weights="fixed"``.
-    max_iter : int, default=50
-        Largest number of iterations with ``epsilon=None``; not used with a budget.
-    tol : float, default=1e-6
-        With ``epsilon=None`` iterations end when U moves by at most this distance;
-        not used with a budget.
+        `n_rounds` releases. "random": orthonormal, and of no relation to the data.
+        "moments": leading directions of :math:`\sum y^2 xx'`, for ``epsilon=None``
+        alone. An array of shape (n_components, n_features) must not have been made
+        from private data. With ``shared_weights="fixed"`` it must stay "spectral": U starts from
+        nothing, or from one model for all without a budget.
     ridge_shared : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
-        noise.
+        noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.
     ridge_sparse : float, default=100.0
         Penalty of :math:`|b_i|^2`, likewise.
-    shrink_to_mean : bool, default=True
-        With ``epsilon=None``, whether weights are shrunk to their mean in place of
-        zero; not used with a budget.
-    n_releases : int, default=6
+    n_rounds : int, default=6
         Number of releases that U comes from, at least 1: fixed beforehand, since
-        private data must not decide when to stop.
-    clip_curvature, clip_gradient : float or None, default=None
-        Public norms, in [1e-60, 1e60], of the curvature
-        :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient part
-        :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of an ordinary user; a user with more is
-        scaled down. None takes private medians over the users.
-    clip_share : float, default=0.1
-        Share of the budget's :math:`\mu^2` for the medians, in (0, 1).
+        private data must not decide when to stop. For fits with a budget alone.
+    clip : "private" or Clip, default="private"
+        Norms above which what a user contributes is scaled down: private medians over
+        the users, or those of a :class:`~skdpspectral.linear_model.Clip`. For fits
+        with a budget alone.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         What is hidden: that a user took part, or all that a user contributed, the
         number of users being public then. "replace-one" needs twice the noise.
-    u_solver : {"auto", "direct", "cached", "cg"}, default="auto"
-        How U is improved with ``epsilon=None``: from the curvature, made anew or of
-        Grams that are kept in memory, or by conjugate gradients, whose cost does not
-        depend on the rank. With ``ridge_shared=0`` all lead to the same U; with a
-        penalty, which is on w and not on U, they may rest at slightly different U.
+    solver : "auto" or Alternation, default="auto"
+        How U is found with ``epsilon=None``; "auto" is
+        :class:`~skdpspectral.linear_model.Alternation` with its defaults. For
+        ``epsilon=None`` alone.
     scale : bool or array-like of shape (n_features,), default=True
         What features are divided by. An array holds public scales. True takes root
         mean squares of the data with ``epsilon=None``, and ones with a budget.
@@ -137,10 +131,10 @@ class LRSRegressor(
 
     Attributes
     ----------
-    components_ : ndarray of shape (rank, n_features)
+    components_ : ndarray of shape (n_components, n_features)
         U': orthonormal rows in the scaled features, a central model with
         ``shared_weights="fixed"``.
-    weights_ : ndarray of shape (rank,)
+    weights_ : ndarray of shape (n_components,)
         Weights of the shared model: their mean over users with ``epsilon=None``,
         public with a budget (0, or 1 where they are fixed).
     coef_ : ndarray of shape (n_features,)
@@ -188,6 +182,11 @@ class LRSRegressor(
     As a rule, private directions need many more than
     :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases.
 
+    **What a fit does not use** is refused where it is not at its default: `solver`
+    with a budget; `n_rounds` and `clip` with ``epsilon=None``; `init` and
+    `ridge_shared` with fixed weights. A search over `epsilon` that includes None
+    leaves them alone, or gives None a grid of its own (:ref:`lrs_modes`).
+
     Supports are found by hard-thresholding pursuit and orthogonal least squares, in
     place of the paper's thresholds, whose constants nobody knows.
 
@@ -221,24 +220,19 @@ class LRSRegressor(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        "rank": [Interval(Integral, 0, None, closed="left")],
+        "n_components": [Interval(Integral, 0, None, closed="left")],
         "sparsity": [Interval(Integral, 0, None, closed="left")],
         "user_feature": [Integral, str, None],
         "unknown_user": [StrOptions({"shared", "raise"})],
         "fit_intercept": [StrOptions({"user"}), "boolean"],
         "shared_weights": [StrOptions({"user", "fixed"})],
         "init": [StrOptions(_STARTS), "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "ridge_shared": [_PENALTY_RANGE],
         "ridge_sparse": [_PENALTY_RANGE],
-        "shrink_to_mean": ["boolean"],
-        "n_releases": [Interval(Integral, 1, 10_000, closed="both")],
-        "clip_curvature": [_CLIP_RANGE, None],
-        "clip_gradient": [_CLIP_RANGE, None],
-        "clip_share": [Interval(Real, 0, 1, closed="neither")],
+        "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
+        "clip": [StrOptions({"private"}), Clip],
         "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
-        "u_solver": [StrOptions({"auto", "direct", "cached", "cg"})],
+        "solver": [StrOptions({"auto"}), Alternation],
         "scale": ["boolean", "array-like"],
         "n_jobs": [Integral, None],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
@@ -246,7 +240,7 @@ class LRSRegressor(
 
     def __init__(
         self,
-        rank=1,
+        n_components=1,
         sparsity=3,
         *,
         epsilon=1.0,
@@ -256,24 +250,19 @@ class LRSRegressor(
         fit_intercept="user",
         shared_weights="user",
         init="spectral",
-        max_iter=50,
-        tol=1e-6,
-        ridge_shared=10.0,
+        ridge_shared=_RIDGE_SHARED,
         ridge_sparse=100.0,
-        shrink_to_mean=True,
-        n_releases=6,
-        clip_curvature=None,
-        clip_gradient=None,
-        clip_share=0.1,
+        n_rounds=_N_ROUNDS,
+        clip="private",
         neighbors="add-remove-one",
-        u_solver="auto",
+        solver="auto",
         scale=True,
         accountant=None,
         noise_seed=None,
         n_jobs=None,
         verbose=0,
     ):
-        self.rank = rank
+        self.n_components = n_components
         self.sparsity = sparsity
         self.epsilon = epsilon
         self.delta = delta
@@ -282,17 +271,12 @@ class LRSRegressor(
         self.fit_intercept = fit_intercept
         self.shared_weights = shared_weights
         self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
         self.ridge_shared = ridge_shared
         self.ridge_sparse = ridge_sparse
-        self.shrink_to_mean = shrink_to_mean
-        self.n_releases = n_releases
-        self.clip_curvature = clip_curvature
-        self.clip_gradient = clip_gradient
-        self.clip_share = clip_share
+        self.n_rounds = n_rounds
+        self.clip = clip
         self.neighbors = neighbors
-        self.u_solver = u_solver
+        self.solver = solver
         self.scale = scale
         self.accountant = accountant
         self.noise_seed = noise_seed
@@ -320,7 +304,7 @@ class LRSRegressor(
             If a parameter is invalid.
         """
         self._check_parameters()
-        return self._plan(check_count("n_features", n_features))
+        return self._plan(self._releases(check_count("n_features", n_features)))
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -343,17 +327,13 @@ class LRSRegressor(
         n_columns = table_shape(X)[1]
         return self.privacy_plan(n_columns - (self.user_feature is not None))
 
-    def _plan(self, n_features: int) -> PrivacyPlan:
+    def _plan(self, shared: SharedReleases) -> PrivacyPlan:
         epsilon, mu = self._budget()
-        if self._is_private():
-            mechanisms = self._releases(n_features).mechanisms(mu)
-        else:
-            rank = min(int(self.rank), n_features)
-            mechanisms = (Exact("components", (rank, n_features)),)
+        exact = Exact("components", (shared.rank, shared.n_features))
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=mechanisms,
+            mechanisms=shared.mechanisms(mu) if self._is_private() else (exact,),
             estimator=type(self).__name__,
             unit=Unit.USER,
             neighbors=Neighbors(self.neighbors),
@@ -366,18 +346,27 @@ class LRSRegressor(
         )
 
     def _releases(self, n_features: int) -> SharedReleases:
-        rank = min(int(self.rank), n_features)
+        rank = min(int(self.n_components), n_features)
         spectral = isinstance(self.init, str) and self.init == "spectral"
+        clip = self._clip()
         return SharedReleases(
             rank=rank,
             n_features=n_features,
-            n_releases=int(self.n_releases) if rank else 0,
+            n_releases=int(self.n_rounds) if rank else 0,
             release_start=bool(rank) and spectral and self.shared_weights == "user",
-            clip_curvature=_as_float(self.clip_curvature),
-            clip_gradient=_as_float(self.clip_gradient),
-            clip_share=float(self.clip_share),
+            clip_curvature=_as_float(clip.curvature),
+            clip_gradient=_as_float(clip.gradient),
+            clip_share=float(clip.share),
             neighbors=Neighbors(self.neighbors),
         )
+
+    # Copies: another thread may change a strategy between a plan and its releases.
+
+    def _clip(self) -> Clip:
+        return Clip() if isinstance(self.clip, str) else snapshot(self.clip)
+
+    def _alternation(self) -> Alternation:
+        return Alternation() if isinstance(self.solver, str) else snapshot(self.solver)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -388,13 +377,36 @@ class LRSRegressor(
             )
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be None or a number of threads, not 0")
-        if self.shared_weights == "fixed" and self.rank != 1:
+        if self.shared_weights == "fixed":
+            self._check_fixed_weights()
+        if self._is_private():
+            self._check_private_fit()
+        else:
+            self._check_exact_fit()
+
+    # What the chosen way does not use is refused, and not ignored: whoever sets it
+    # believes that it does something.
+
+    def _check_fixed_weights(self) -> None:
+        if self.n_components != 1:
             raise ValueError(
-                f'shared_weights="fixed" needs rank=1, got rank={self.rank}: one '
-                "central model has one direction"
+                'shared_weights="fixed" needs n_components=1, got '
+                f"n_components={self.n_components}: one central model has one direction"
             )
-        if not self._is_private():
-            return
+        if not isinstance(self.init, str) or self.init != "spectral":
+            raise ValueError(
+                'init is not used with shared_weights="fixed", which starts from '
+                'nothing: leave init="spectral"'
+            )
+        if self.ridge_shared not in (0.0, _RIDGE_SHARED):
+            raise ValueError(
+                f"ridge_shared={self.ridge_shared!r} is not used with "
+                'shared_weights="fixed", where there are no weights to penalize: leave '
+                f"ridge_shared={_RIDGE_SHARED}, or 0"
+            )
+
+    def _check_private_fit(self) -> None:
+        self._clip()._check_share()
         if self.unknown_user == "raise":
             raise ValueError(
                 'unknown_user="raise" needs epsilon=None: an error would tell who was '
@@ -404,6 +416,24 @@ class LRSRegressor(
             raise ValueError(
                 'init="moments" needs epsilon=None: it is made from the data; use '
                 '"spectral", which is released with noise, "random" or a public array'
+            )
+        if not isinstance(self.solver, str):
+            raise ValueError(
+                f"solver={self.solver!r} needs epsilon=None: with a budget U comes "
+                f'from n_rounds releases; leave solver="auto"{_IN_A_GRID}'
+            )
+
+    def _check_exact_fit(self) -> None:
+        if self.n_rounds != _N_ROUNDS:
+            raise ValueError(
+                f"n_rounds={self.n_rounds!r} needs a budget: with epsilon=None see "
+                f"Alternation(max_iter=...) for solver; leave n_rounds={_N_ROUNDS}"
+                f"{_IN_A_GRID}"
+            )
+        if not isinstance(self.clip, str):
+            raise ValueError(
+                f"clip={self.clip!r} needs a budget: with epsilon=None nobody is "
+                f'scaled down; leave clip="private"{_IN_A_GRID}'
             )
 
     # -- the estimator ---------------------------------------------------------------
@@ -439,10 +469,10 @@ class LRSRegressor(
             If the accountant's budget does not suffice; nothing is charged.
         """
         self._check_parameters()
-        private = self._is_private()
+        private, solver = self._is_private(), self._alternation()
         progress = FitProgress(
             self,
-            self.n_releases if private else self.max_iter,
+            self.n_rounds if private else solver.max_iter,
             private=private,
             verbose=self.verbose,
         )
@@ -453,15 +483,19 @@ class LRSRegressor(
             scale, start = self._public_scale(d), self._given_start(d)
             if private and not table.has_users:
                 self._warn_of_one_user()
-            plan = self._plan(d)
+            shared = self._releases(d)
+            plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
             index = self._index(read)
             start = self._public_start(release, start, d)
             rows = self._user_rows(read, targets, index, scale)
             progress.begin(X, targets)
-            fit = self._fit_private if private else self._fit_checked
-            users_fit = fit(release, rows, scale, start, progress)
+            given = (release, rows, scale, start, progress)
+            if private:
+                users_fit = self._fit_private(shared, *given)
+            else:
+                users_fit = self._fit_checked(solver, *given)
             # What belongs to users, apart from all public attributes.
             self._personal = self._personal_models(rows, users_fit, index)
             self._users_given = index is not None
@@ -498,12 +532,12 @@ class LRSRegressor(
         """Return the start that `init` holds, of shape (d, r), or None."""
         if isinstance(self.init, str):
             return None
-        shape = (min(int(self.rank), n_features), n_features)
+        shape = (min(int(self.n_components), n_features), n_features)
         start = _numbers(self.init, "init")
         if start is None or start.shape != shape:
             raise ValueError(
                 f"init must be one of {sorted(_STARTS)}, or finite numbers of shape "
-                f"(rank, n_features) = {shape}"
+                f"(n_components, n_features) = {shape}"
             )
         return lrs.positive_qr(start.T)[0]
 
@@ -512,14 +546,13 @@ class LRSRegressor(
         if self.shared_weights == "fixed":
             return np.zeros((n_features, 1))
         if isinstance(self.init, str) and self.init == "random":
-            shape = (n_features, min(int(self.rank), n_features))
+            shape = (n_features, min(int(self.n_components), n_features))
             return lrs.positive_qr(release.public_normals(shape))[0]
         return given
 
-    def _fit_private(self, release, rows, scale, start, progress):
+    def _fit_private(self, shared, release, rows, scale, start, progress):
         """Release U, and fit every user beside it."""
         d = rows.n_features
-        shared = self._releases(d)
         rules = self._rules(d, self._public_prior(shared.rank))
         U = np.zeros((d, 0))
         if shared.rank:
@@ -546,7 +579,7 @@ class LRSRegressor(
             "choose other units"
         )
 
-    def _fit_exact(self, release, rows, scale, start, progress):
+    def _fit_exact(self, solver, release, rows, scale, start, progress):
         """Fit everything without privacy."""
         if scale is None:
             scale = lrs.column_scales(rows, self.n_jobs)
@@ -554,19 +587,19 @@ class LRSRegressor(
         d = rows.n_features
         alternation = lrs.Alternation(
             rows,
-            self._rules(d, self._public_prior(min(int(self.rank), d))),
-            shrink=self.shrink_to_mean and self.shared_weights == "user",
-            solver=self.u_solver,
+            self._rules(d, self._public_prior(min(int(self.n_components), d))),
+            shrink=solver.shrink_to_mean and self.shared_weights == "user",
+            solver=solver.update,
             n_jobs=self.n_jobs,
         )
         U = alternation.start(self.init if start is None else start)
         U, n_iter, converged = alternation.fit(
-            U, self.max_iter, self.tol, progress.moved
+            U, solver.max_iter, solver.tol, progress.moved
         )
         if not converged:
             warnings.warn(
                 f"LRSRegressor did not converge in {n_iter} iterations; increase "
-                "max_iter or tol",
+                "max_iter or tol of solver=Alternation(...)",
                 ConvergenceWarning,
                 stacklevel=4 + self._levels_around_fit,
             )

@@ -218,7 +218,7 @@ class PersonalPredictions:
         """Return what weights of a new user are shrunk to."""
         shrunk = (
             not self._was_private()
-            and self.shrink_to_mean
+            and self._alternation().shrink_to_mean
             and self.shared_weights == "user"
         )
         return self.weights_ if shrunk else self._public_prior(rank)
@@ -278,10 +278,6 @@ class PersonalPredictions:
         if self._refuses_unknown() and code < 0:
             raise ValueError("user was not in the fit; see unknown_user, personalize")
         return code, personal.with_shared(self.weights_, self.intercept_)
-
-    def shared_model(self):
-        """Return a copy with what is shared alone; the same as :meth:`publish`."""
-        return self.publish()
 
     def __getstate__(self):
         state = super().__getstate__()
