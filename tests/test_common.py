@@ -18,6 +18,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.linear_model import Alternation, Clip
 
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = {"signal_variance": 1e6, "noise_variance": 1.0}
@@ -53,15 +54,16 @@ ESTIMATORS = [
     ),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
-    LRSRegressor(epsilon=None, rank=2, init="moments", u_solver="cg", scale=False),
+    LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
     LRSRegressor(user_feature=0),
     LRSRegressor(user_feature=-1, epsilon=None),
-    LRSRegressor(rank=0),
-    LRSRegressor(rank=3),
+    LRSRegressor(0, epsilon=None, scale=False),
+    LRSRegressor(n_components=0),
+    LRSRegressor(n_components=3),
     LRSRegressor(sparsity=0),
     LRSRegressor(shared_weights="fixed"),
     LRSRegressor(fit_intercept=False, neighbors="replace-one"),
-    LRSRegressor(init="random", clip_curvature=1.0, clip_gradient=1.0),
+    LRSRegressor(init="random", clip=Clip(curvature=1.0, gradient=1.0)),
     LRSRegressor(accountant=PrivacyAccountant()),
     DPItemEmbedding(),
     DPItemEmbedding(epsilon=None),

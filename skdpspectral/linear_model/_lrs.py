@@ -94,8 +94,8 @@ class LRSRegressor(
         `n_rounds` releases. "random": orthonormal, and of no relation to the data.
         "moments": leading directions of :math:`\sum y^2 xx'`, for ``epsilon=None``
         alone. An array of shape (n_components, n_features) must not have been made
-        from private data. With ``shared_weights="fixed"`` it must stay "spectral": U starts from
-        nothing, or from one model for all without a budget.
+        from private data. With ``shared_weights="fixed"`` it must stay "spectral": U
+        starts from nothing, or without a budget from one model for all.
     ridge_shared : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
         noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.

@@ -24,11 +24,12 @@ from sklearn.utils import estimator_html_repr
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._linalg.linear_model import user_rows as _user_rows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation, Clip
 from skdpspectral.model_selection._per_user import PerUserKFold
 
 N_USERS, N_FEATURES = 12, 5
 # With epsilon=None, and whatever else a test is not about.
-EXACT = {"epsilon": None, "sparsity": 1, "tol": 1e-2}
+EXACT = {"epsilon": None, "sparsity": 1, "solver": Alternation(tol=1e-2)}
 quiet = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*without privacy:skdpspectral.PrivacyLeakWarning"
@@ -74,18 +75,18 @@ SETTINGS = {
     "default": {},
     "no privacy": {"epsilon": None},
     "one direction": {"sparsity": 0},
-    "sparse alone": {"rank": 0},
-    "nothing": {"rank": 0, "sparsity": 0},
+    "sparse alone": {"n_components": 0},
+    "nothing": {"n_components": 0, "sparsity": 0},
     "fixed weights": {"shared_weights": "fixed"},
-    "rank above d": {"rank": 50},
+    "rank above d": {"n_components": 50},
     "sparsity above d": {"sparsity": 50},
     "no intercept": {"fit_intercept": False},
     "no penalties": {"ridge_shared": 0, "ridge_sparse": 0},
     "infinite penalties": {"ridge_shared": 1e60, "ridge_sparse": 1e60},
     "random start": {"init": "random"},
-    "one release": {"n_releases": 1},
-    "one release of moments": {"n_releases": 1, "init": "random"},
-    "public clips": {"clip_curvature": 1.0, "clip_gradient": 1.0},
+    "one release": {"n_rounds": 1},
+    "one release of moments": {"n_rounds": 1, "init": "random"},
+    "public clips": {"clip": Clip(curvature=1.0, gradient=1.0)},
     "replace-one": {"neighbors": "replace-one"},
     "public scale": {"scale": np.arange(1.0, 1.0 + N_FEATURES)},
     "tiny budget": {"epsilon": 1e-6},
@@ -100,10 +101,11 @@ def test_attributes(data, setting, private):
     X, y, users = data
     parameters = SETTINGS[setting]
     if not private:
-        parameters = {**parameters, "epsilon": None}
+        kept = {k: v for k, v in parameters.items() if k not in ("n_rounds", "clip")}
+        parameters = {**kept, "epsilon": None}
     model = LRSRegressor(**parameters)
     assert model.fit(X, y, users=users) is model
-    rank = min(parameters.get("rank", 1), N_FEATURES)
+    rank = min(parameters.get("n_components", 1), N_FEATURES)
     private = private and setting != "no privacy"
     assert model.components_.shape == (rank, N_FEATURES)
     assert model.weights_.shape == (rank,)
@@ -119,7 +121,7 @@ def test_attributes(data, setting, private):
     if private:
         np.testing.assert_array_equal(model.weights_, float(setting == "fixed weights"))
         assert model.intercept_ == 0.0
-        assert model.n_iter_ == (model.n_releases if rank else 1)
+        assert model.n_iter_ == (model.n_rounds if rank else 1)
         expected = parameters.get("scale", np.ones(N_FEATURES))
         np.testing.assert_array_equal(model.scale_, expected)
         assert model.privacy_ == model.privacy_plan(N_FEATURES)
@@ -137,10 +139,13 @@ def test_attributes(data, setting, private):
 
 def test_capped_ranks_and_sparsities_are_those_of_the_features(data):
     X, _, users = data
-    for name in ("rank", "sparsity"):
+    for name, rank in (("n_components", 50), ("sparsity", 1)):
         wide = fitted(
             data,
-            **{name: 50, "init": np.eye(N_FEATURES)[: 50 if name == "rank" else 1]},
+            **{
+                name: 50,
+                "init": np.eye(N_FEATURES)[: 50 if name == "n_components" else 1],
+            },
         )
         capped = fitted(data, **{name: N_FEATURES, "init": wide.init})
         assert_same_public(wide, capped)
@@ -214,7 +219,11 @@ def test_more_sparsity_fits_better_and_shared_directions_help(data):
     X, y, users = data
     scores = {
         (rank, sparsity): fitted(
-            data, rank=rank, sparsity=sparsity, ridge_shared=0.1, ridge_sparse=0.1
+            data,
+            n_components=rank,
+            sparsity=sparsity,
+            ridge_shared=0.1,
+            ridge_sparse=0.1,
         ).score(X, y, users=users)
         for rank, sparsity in [(0, 0), (1, 0), (0, 1), (1, 1), (1, 2)]
     }
@@ -222,13 +231,11 @@ def test_more_sparsity_fits_better_and_shared_directions_help(data):
     assert scores[0, 0] < scores[0, 1] < scores[1, 1]
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"epsilon": None}, {}, {"init": "random"}], ids=str
-)
+@pytest.mark.parametrize("parameters", [EXACT, {}, {"init": "random"}], ids=str)
 def test_seeds_repeat_a_fit(data, parameters):
     X, y, users = data
     first, second = (
-        LRSRegressor(**parameters, tol=0.1, noise_seed=3).fit(X, y, users=users)
+        LRSRegressor(**parameters, noise_seed=3).fit(X, y, users=users)
         for _ in range(2)
     )
     np.testing.assert_array_equal(
@@ -241,7 +248,7 @@ def test_seeds_repeat_a_fit(data, parameters):
 
 
 @pytest.mark.parametrize("kept", [0, 1 << 27])
-@pytest.mark.parametrize("parameters", [EXACT, {}, {"rank": 2}], ids=str)
+@pytest.mark.parametrize("parameters", [EXACT, {}, {"n_components": 2}], ids=str)
 def test_threads_and_blocks_change_nothing(data, monkeypatch, parameters, kept):
     X, y, users = data
     monkeypatch.setattr(_user_rows, "_KEPT_NUMBERS", kept)
@@ -323,9 +330,9 @@ def test_score_is_r2_with_weights(data):
 
 def test_convergence_is_said(data):
     with pytest.warns(ConvergenceWarning, match=r"1 iterations; .*max_iter or tol"):
-        model = fitted(data, tol=0.0, max_iter=1)
+        model = fitted(data, solver=Alternation(tol=0.0, max_iter=1))
     assert model.n_iter_ == 1
-    loose = fitted(data, tol=1e9)
+    loose = fitted(data, solver=Alternation(tol=1e9))
     assert loose.n_iter_ == 1
 
 
@@ -335,34 +342,122 @@ def test_the_default_converges(noise, shrink_to_mean):
     X, y, users = make_low_rank_sparse_tasks(
         100, 30, 10, sparsity=2, noise=noise, random_state=0
     )
-    model = LRSRegressor(epsilon=None, shrink_to_mean=shrink_to_mean)
+    model = LRSRegressor(
+        epsilon=None, solver=Alternation(shrink_to_mean=shrink_to_mean)
+    )
     assert model.fit(X, y, users=users).n_iter_ < 50
 
 
-def test_a_private_fit_makes_its_releases_whatever_the_tolerance(data):
-    X, y, users = data
-    model = LRSRegressor(tol=1e9, max_iter=1, n_releases=4, noise_seed=0)
-    assert model.fit(X, y, users=users).n_iter_ == 4
-    other = clone(model).set_params(tol=0.0, max_iter=99).fit(X, y, users=users)
-    assert_same_public(model, other)
-
-
-IGNORED = {
-    "tol": 0.5,
-    "max_iter": 3,
-    "shrink_to_mean": False,
-    "u_solver": "cg",
-    "scale": False,
-    "verbose": 1,
-}
-
-
-@pytest.mark.parametrize("name", IGNORED)
-def test_parameters_of_the_exact_fit_change_no_private_one(data, name):
+def test_scaling_by_the_data_and_talk_change_no_private_fit(data):
     X, y, users = data
     model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
-    other = LRSRegressor(noise_seed=0, **{name: IGNORED[name]})
-    assert_same_public(model, other.fit(X, y, users=users))
+    for name, value in {"scale": False, "verbose": 1}.items():
+        other = LRSRegressor(noise_seed=0, **{name: value})
+        assert_same_public(model, other.fit(X, y, users=users))
+
+
+# -- what a fit does not use is refused ------------------------------------------------
+
+FIXED = {"shared_weights": "fixed"}
+# What is refused, what the error must name besides, and what is right in its place.
+UNUSED = [
+    ({"solver": Alternation()}, ("solver", "epsilon=None", "n_rounds"), "auto"),
+    ({"n_rounds": 7, "epsilon": None}, ("n_rounds", "budget", "max_iter"), 6),
+    ({"clip": Clip(), "epsilon": None}, ("clip", "budget"), "private"),
+    ({"clip": Clip(1.0, 2.0, 0.2)}, ("clip", "share", "medians"), Clip(1.0, 2.0)),
+    ({"init": "random", **FIXED}, ("init", "fixed"), "spectral"),
+    ({"init": np.eye(1, 5), **FIXED}, ("init", "fixed"), "spectral"),
+    ({"ridge_shared": 1.0, **FIXED}, ("ridge_shared", "fixed"), 0),
+]
+
+
+@quiet
+@pytest.mark.parametrize(("parameters", "says", "right"), UNUSED, ids=str)
+def test_what_a_fit_does_not_use_is_refused(data, parameters, says, right):
+    X, y, users = data
+    accountant = PrivacyAccountant()
+    model = clone(LRSRegressor(accountant=accountant, **parameters))
+    for call in (
+        lambda: model.fit(X, y, users=users),
+        lambda: model.privacy_plan(N_FEATURES),
+    ):
+        with pytest.raises(ValueError) as caught:
+            call()
+        assert all(word in str(caught.value) for word in says)
+    assert not len(accountant.ledger)
+    model.set_params(**{next(iter(parameters)): right}).fit(X, y, users=users)
+    assert len(accountant.ledger) == 1
+
+
+@quiet
+def test_a_grid_over_budgets_may_hold_none(table):
+    """Where strategies are at their defaults, and otherwise with a grid of its own."""
+    T, y = table
+    model = LRSRegressor(user_feature=0)
+    search = GridSearchCV(model, {"epsilon": [1.0, None]}, cv=2, error_score="raise")
+    search.fit(T, y)
+    grids = [
+        {"epsilon": [1.0], "n_rounds": [2, 3], "clip": [Clip(share=0.2), "private"]},
+        {
+            "epsilon": [None],
+            "solver": [Alternation()],
+            "solver__max_iter": [2, 20],
+            "solver__update": ["cg", "direct"],
+        },
+    ]
+    search = GridSearchCV(model, grids, cv=2, error_score="raise").fit(T, y)
+    assert len(search.cv_results_["params"]) == 8
+    with pytest.raises(ValueError, match="solver"):
+        GridSearchCV(
+            model.set_params(solver=Alternation()),
+            {"epsilon": [1.0, None]},
+            cv=2,
+            error_score="raise",
+        ).fit(T, y)
+
+
+def test_strategies_are_set_through_the_estimator():
+    model = LRSRegressor(clip=Clip(curvature=2.0), solver=Alternation())
+    model.set_params(clip__gradient=3.0, solver__max_iter=5, solver__tol=0.1)
+    assert repr(model.clip) == "Clip(curvature=2.0, gradient=3.0)"
+    assert repr(model.solver) == "Alternation(max_iter=5, tol=0.1)"
+    copy = clone(model)
+    assert copy.clip is not model.clip
+    assert copy.get_params()["clip__curvature"] == 2.0
+    model.set_params(clip__curvature=9.0)
+    assert copy.clip.curvature == 2.0
+    model = LRSRegressor()
+    model.set_params(clip=Clip(), clip__share=0.5)
+    assert model.clip.share == 0.5
+    for key in ("solver__max_iter", "neighbors__other"):
+        name = key.partition("__")[0]
+        with pytest.raises(ValueError, match=rf"{key} .*{name}='.*' has no parameters"):
+            model.set_params(**{key: 1})
+
+
+def test_strategies_with_defaults_are_what_their_names_say(data):
+    X, y, users = data
+    model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
+    other = LRSRegressor(noise_seed=0, clip=Clip()).fit(X, y, users=users)
+    assert_same_public(model, other)
+    exact = LRSRegressor(epsilon=None, sparsity=1)
+    other = clone(exact).set_params(solver=Alternation())
+    assert_same_public(*(m.fit(X, y, users=users) for m in (exact, other)))
+
+
+def test_a_strategy_that_changes_during_a_fit_changes_nothing_of_it(data, monkeypatch):
+    X, y, users = data
+    expected = LRSRegressor(clip=Clip(1.0), noise_seed=0).fit(X, y, users=users)
+    model = LRSRegressor(clip=Clip(1.0), noise_seed=0)
+    start = LRSRegressor._start_release
+
+    def changed(*arguments):
+        found = start(*arguments)
+        model.set_params(clip__curvature=None, clip__gradient=5.0)
+        return found
+
+    monkeypatch.setattr(LRSRegressor, "_start_release", changed)
+    assert_same_public(model.fit(X, y, users=users), expected)
 
 
 def test_verbose_prints_a_line_a_step(data, capsys):
@@ -371,7 +466,7 @@ def test_verbose_prints_a_line_a_step(data, capsys):
     assert len(lines) == model.n_iter_
     assert lines[0].startswith("[LRSRegressor] step 1 of 50: moved by ")
     X, y, users = data
-    LRSRegressor(verbose=2, n_releases=3).fit(X, y, users=users)
+    LRSRegressor(verbose=2, n_rounds=3).fit(X, y, users=users)
     lines = capsys.readouterr().out.splitlines()
     # Nothing of the data: the number of the release alone.
     assert lines == [f"[LRSRegressor] step {i} of 3" for i in (1, 2, 3)]
@@ -423,7 +518,7 @@ def test_callbacks_see_the_steps_of_an_exact_fit(data):
 
 def test_callbacks_stop_an_exact_fit(data):
     with pytest.warns(ConvergenceWarning, match="2 iterations"):
-        model = recorded(data, Recorder(2), epsilon=None, tol=0.0)
+        model = recorded(data, Recorder(2), epsilon=None, solver=Alternation(tol=0.0))
     assert model.n_iter_ == 2
 
 
@@ -643,7 +738,7 @@ def test_cross_validation_knows_the_users(table):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_searches_are_charged_for_every_fit(table, n_jobs):
     T, y = table
-    grid = {"rank": [0, 1], "sparsity": [0, 1]}
+    grid = {"n_components": [0, 1], "sparsity": [0, 1]}
     accountant = PrivacyAccountant(100.0)
     model = LRSRegressor(user_feature=0, accountant=accountant)
     search = GridSearchCV(model, grid, cv=3, n_jobs=n_jobs).fit(T, y)
@@ -807,7 +902,7 @@ def test_a_private_fit_without_users_warns_before_it_is_charged(data):
 def test_warnings_point_to_the_line_of_the_caller(data):
     X, y, users = data
     model, other = LRSRegressor().fit(X, y, users=users), LRSRegressor(epsilon=None)
-    other.set_params(tol=0.0, max_iter=1)
+    other.set_params(solver=Alternation(tol=0.0, max_iter=1))
     with pytest.warns(PrivacyLeakWarning) as scored:
         model.score(X, y, users=users)
     with (
@@ -844,7 +939,6 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
     model.save(tmp_path / "model.npz")
     copies = [
         model.publish(),
-        model.shared_model(),
         LRSRegressor.load(tmp_path / "model.npz"),
     ]
     shared = np.asarray(X) @ model.coef_ + model.intercept_
@@ -864,22 +958,24 @@ def test_published_and_saved_models_hold_what_is_shared(data, tmp_path, private,
 def test_clones_and_parameters(data):
     X, y, users = data
     parameters = {
-        **dict.fromkeys(("rank", "sparsity", "max_iter", "n_releases"), 2),
+        **dict.fromkeys(("n_components", "sparsity", "n_rounds"), 2),
         "init": np.eye(2, N_FEATURES),
         "scale": np.ones(N_FEATURES),
-        "clip_share": 0.3,
+        "clip": Clip(share=0.3),
         "n_jobs": 2,
         "accountant": PrivacyAccountant(),
     }
     model = LRSRegressor(**parameters).fit(X, y, users=users)
     copy = clone(model)
     assert not copy._public_state()
-    for name, value in model.get_params().items():
-        np.testing.assert_equal(getattr(copy, name), value)
+    assert copy.get_params()["clip__share"] == 0.3
+    for name, value in model.get_params(deep=False).items():
+        if name != "clip":
+            np.testing.assert_equal(getattr(copy, name), value)
         if name in parameters:
             assert value is parameters[name]
     assert copy.accountant is model.accountant
-    model.set_params(rank=1, init="spectral").fit(X, y, users=users)
+    model.set_params(n_components=1, init="spectral").fit(X, y, users=users)
     assert model.components_.shape == (1, N_FEATURES)
     with pytest.raises(ValueError, match="sparse"):
         model.set_params(sparse=1)
@@ -903,7 +999,7 @@ def test_a_refit_forgets_the_users_of_the_last_one(data):
 
 def test_html_and_text(data):
     model = LRSRegressor(2, epsilon=0.5)
-    assert repr(model) == "LRSRegressor(epsilon=0.5, rank=2)"
+    assert repr(model) == "LRSRegressor(epsilon=0.5, n_components=2)"
     for estimator in (model, model.fit(data[0], data[1], users=data[2])):
         html = estimator_html_repr(estimator)
         assert "LRSRegressor" in html

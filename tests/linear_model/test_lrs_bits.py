@@ -170,7 +170,7 @@ def test_the_comparison_can_fail():
 def fitted_at(U, users, X, y, **parameters):
     """Fit every user beside the same U, as after releases that happen to be equal."""
     with lrs_tools.scripted():
-        return LRSRegressor(rank=len(U), init=U, **parameters).fit(X, y, users=users)
+        return LRSRegressor(len(U), init=U, **parameters).fit(X, y, users=users)
 
 
 def own_numbers(model, user, X):
@@ -201,7 +201,7 @@ def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
         rank = int(rng.integers(1, min(d, 4) + 1))
         parameters = {
             "sparsity": int(rng.integers(0, min(d, 11) + 1)),
-            "n_releases": 1,
+            "n_rounds": 1,
             "n_jobs": [None, 2][rng.integers(2)],
         }
         U = np.linalg.qr(rng.standard_normal((d, rank)))[0].T

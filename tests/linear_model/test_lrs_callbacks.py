@@ -6,6 +6,7 @@ from lrs_tools import alike, scripted, table
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral._linalg import linear_model as lrs
+from skdpspectral.linear_model import Alternation
 
 X, Y = table(alike(5, 4, 4))
 needs_callbacks = pytest.mark.skipif(
@@ -60,7 +61,7 @@ class Spy:
 def test_callbacks_of_a_private_fit_learn_that_a_step_was_made(fails, monkeypatch):
     """Neither data nor an estimator that is fitted now, or will be afterwards."""
     spy, accountant = Spy(), PrivacyAccountant(10.0, 1e-6)
-    model = LRSRegressor(user_feature=0, n_releases=3, accountant=accountant)
+    model = LRSRegressor(user_feature=0, n_rounds=3, accountant=accountant)
     model.set_callbacks(spy)
     if fails:
         monkeypatch.setattr(lrs, "solve_moments", None)
@@ -85,7 +86,7 @@ def test_callbacks_leave_the_transcript_as_it_is():
     transcripts = []
     for callbacks in ([], [Spy()]):
         with scripted() as asked:
-            model = LRSRegressor(user_feature=0, n_releases=3)
+            model = LRSRegressor(user_feature=0, n_rounds=3)
             transcripts.append((model.set_callbacks(*callbacks).fit(X, Y), asked))
     (plain, one), (watched, other) = transcripts
     assert list(one) == list(other)
@@ -99,7 +100,9 @@ def test_callbacks_leave_the_transcript_as_it_is():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_callbacks_of_a_fit_without_privacy_see_and_stop_it():
     spy = Spy()
-    model = LRSRegressor(user_feature=0, epsilon=None, tol=0.0, max_iter=7)
+    model = LRSRegressor(
+        user_feature=0, epsilon=None, solver=Alternation(tol=0.0, max_iter=7)
+    )
     assert model.fit(X, Y).n_iter_ == 7
     model.set_callbacks(spy).fit(X, Y)
     assert model.n_iter_ == 1
@@ -116,6 +119,8 @@ def test_progress_bars_run(epsilon, capsys):
     pytest.importorskip("rich")
     from sklearn.callback import ProgressBar
 
-    model = LRSRegressor(user_feature=0, epsilon=epsilon, max_iter=3)
+    model = LRSRegressor(user_feature=0, epsilon=epsilon)
+    if epsilon is None:
+        model.set_params(solver=Alternation(max_iter=3))
     model.set_callbacks(ProgressBar()).fit(X, Y)
     assert "LRSRegressor" in capsys.readouterr().out

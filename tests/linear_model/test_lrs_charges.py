@@ -17,18 +17,19 @@ from skdpspectral import (
 )
 from skdpspectral._linalg import linear_model as lrs
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
+from skdpspectral.linear_model import Alternation, Clip
 
 X, Y = table(alike(5, 4, 4))
 ROOT2 = math.sqrt(2.0)
 
 
 def sensitivities(d=4, **parameters):
-    plan = LRSRegressor(**{"n_releases": 2, **parameters}).privacy_plan(d)
+    plan = LRSRegressor(**{"n_rounds": 2, **parameters}).privacy_plan(d)
     return {m.name: m.sensitivity for m in plan.mechanisms}
 
 
 def stds(d=4, **parameters):
-    plan = LRSRegressor(**{"n_releases": 3, **parameters}).privacy_plan(d)
+    plan = LRSRegressor(**{"n_rounds": 3, **parameters}).privacy_plan(d)
     return {m.name: m.noise_std for m in plan.mechanisms}
 
 
@@ -41,7 +42,7 @@ def test_plan_costs_what_was_asked(name, epsilon):
     delta = 1e-7
     model = LRSRegressor(epsilon=epsilon, delta=delta, **SETTINGS[name])
     plan = model.privacy_plan(4)
-    budget = gaussian_mu(epsilon, delta) if model.rank else 0.0
+    budget = gaussian_mu(epsilon, delta) if model.n_components else 0.0
     assert budget * (1 - 1e-10) <= plan.mu <= budget
     assert plan.mu == math.sqrt(sum(m.mu**2 for m in plan.mechanisms))
     assert gaussian_delta(plan.mu, epsilon) <= delta
@@ -60,7 +61,7 @@ def test_plan_costs_what_was_asked(name, epsilon):
 
 @pytest.mark.parametrize("d", [1, 50, 150])
 def test_plan_costs_what_was_asked_in_many_dimensions(d):
-    plan = LRSRegressor(min(d, 2), n_releases=4).privacy_plan(d)
+    plan = LRSRegressor(min(d, 2), n_rounds=4).privacy_plan(d)
     assert plan.mu == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-10)
     rank = min(d, 2)
     curvature = rank * (rank + 1) * d * (d + 1) // 4
@@ -71,16 +72,16 @@ def test_plan_costs_what_was_asked_in_many_dimensions(d):
 def test_planned_sensitivities():
     """The lemmas' numbers, written out once more."""
     votes = {f"median_{step}": 0.5 * ROOT2 for step in range(1, 13)}
-    clips = {"clip_curvature": 3.0, "clip_gradient": 0.1}
+    clips = {"clip": Clip(curvature=3.0, gradient=0.1)}
     assert sensitivities() == {"start": 1.0, "moments_1": 1.0, **votes}
     assert list(sensitivities()) == ["start", *votes, "moments_1"]
     assert sensitivities(init="random", **clips) == {"moments_1": 1.0, "moments_2": 1.0}
     one = dict.fromkeys(votes, 0.5)
-    for name in clips:
-        given = {"init": np.eye(1, 4), name: 3.0}
+    for name in ("curvature", "gradient"):
+        given = {"init": np.eye(1, 4), "clip": Clip(**{name: 3.0})}
         assert sensitivities(**given) == {"moments_1": 1.0, "moments_2": 1.0, **one}
-    assert sensitivities(n_releases=1) == {"start": 1.0}
-    assert sensitivities(rank=0) == {}
+    assert sensitivities(n_rounds=1) == {"start": 1.0}
+    assert sensitivities(n_components=0) == {}
     fixed = sensitivities(shared_weights="fixed", **clips)
     assert fixed == {"moments_1": 1.0, "moments_2": 1.0}
     replaced = {"neighbors": "replace-one"}
@@ -90,7 +91,7 @@ def test_planned_sensitivities():
         **dict.fromkeys(votes, ROOT2),
     }
     assert sensitivities(
-        n_releases=1, clip_curvature=1.0, init="random", **replaced
+        n_rounds=1, clip=Clip(curvature=1.0), init="random", **replaced
     ) == {
         "moments_1": 2.0,
         **dict.fromkeys(votes, 1.0),
@@ -104,14 +105,14 @@ def test_replacement_takes_twice_the_noise_and_the_start_root_two():
         assert two[name] == pytest.approx(factor * std, rel=1e-3), name
 
 
-@pytest.mark.parametrize("clip_share", [0.1, 0.6])
-def test_medians_take_their_share_of_mu_squared(clip_share):
-    plan = LRSRegressor(n_releases=3, clip_share=clip_share).privacy_plan(4)
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_medians_take_their_share_of_mu_squared(share):
+    plan = LRSRegressor(n_rounds=3, clip=Clip(share=share)).privacy_plan(4)
     shares = {m.name: m.mu**2 / plan.mu**2 for m in plan.mechanisms}
-    for name, share in shares.items():
+    for name, found in shares.items():
         median = name.startswith("median")
-        wanted = clip_share / 12 if median else (1 - clip_share) / 3
-        assert share == pytest.approx(wanted, rel=1e-9)
+        wanted = share / 12 if median else (1 - share) / 3
+        assert found == pytest.approx(wanted, rel=1e-9)
     assert len(shares) == 15
 
 
@@ -171,14 +172,14 @@ def test_a_refused_fit_reads_nothing(monkeypatch):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_one_entry_a_fit_and_the_right_total(name):
-    settings = {"user_feature": 0, "n_releases": 2, **SETTINGS[name]}
+    settings = {"user_feature": 0, "n_rounds": 2, **SETTINGS[name]}
     accountant = PrivacyAccountant()
     for epsilon in (1.0, 0.5):
         LRSRegressor(epsilon=epsilon, accountant=accountant, **settings).fit(X, Y)
     assert len(accountant.ledger) == 2
     mu = math.hypot(gaussian_mu(1.0, 1e-6), gaussian_mu(0.5, 1e-6))
     spent = accountant.spent(1e-6)
-    if SETTINGS[name].get("rank") == 0:
+    if SETTINGS[name].get("n_components") == 0:
         assert spent.epsilon == 0.0
     else:
         assert gaussian_mu(spent.epsilon, 1e-6) == pytest.approx(mu, rel=1e-6)
@@ -194,13 +195,14 @@ FAILURES = {
     "ids twice": ({}, {"users": X[:, 0]}),
     "missing ids": ({"user_feature": None}, {"users": [None] * len(Y)}),
     "few ids": ({"user_feature": None}, {"users": [1, 2]}),
-    "rank": ({"rank": -1}, {}),
+    "components": ({"n_components": -1}, {}),
     "unknown users": ({"unknown_user": "raise"}, {}),
     "moments": ({"init": "moments"}, {}),
     "start of another shape": ({"init": [[1.0, 2.0]]}, {}),
     "scale": ({"scale": [1.0, 0.0, 1.0, 1.0]}, {}),
-    "clip": ({"clip_curvature": 0.0}, {}),
-    "share": ({"clip_share": 1.0}, {}),
+    "clip": ({"clip": Clip(curvature=0.0)}, {}),
+    "share": ({"clip": Clip(share=1.0)}, {}),
+    "solver": ({"solver": Alternation()}, {}),
     "relation": ({"neighbors": "zero-out-one"}, {}),
 }
 
@@ -236,7 +238,9 @@ def test_what_would_leak_is_refused_under_a_budget_alone(parameters, message):
     with pytest.raises(ValueError, match=message):
         LRSRegressor(user_feature=0, **parameters).privacy_plan(4)
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
-        LRSRegressor(user_feature=0, epsilon=None, tol=1e9, **parameters).fit(X, Y)
+        LRSRegressor(
+            user_feature=0, epsilon=None, solver=Alternation(tol=1e9), **parameters
+        ).fit(X, Y)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -293,7 +297,7 @@ def test_users_and_rows_in_one_ledger():
 @pytest.mark.parametrize(
     ("parameters", "refusal"),
     [
-        ({"epsilon": None, "tol": 1e9}, "epsilon=None"),
+        ({"epsilon": None, "solver": Alternation(tol=1e9)}, "epsilon=None"),
         ({"noise_seed": 0}, "seed|stat"),
     ],
 )

@@ -12,6 +12,7 @@ from sklearn.base import clone
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral._release.release import record_releases
+from skdpspectral.linear_model import Alternation, Clip
 
 pytestmark = [
     pytest.mark.filterwarnings(
@@ -22,8 +23,8 @@ pytestmark = [
 ]
 NAMES = list("abcde")
 N_USERS, N_FEATURES, N_ROWS = 7, 5, 50
-EXACT = {"epsilon": None, "max_iter": 2}
-CHEAP = {"n_releases": 2, "clip_curvature": 50.0, "clip_gradient": 50.0}
+EXACT = {"epsilon": None, "solver": Alternation(max_iter=2)}
+CHEAP = {"n_rounds": 2, "clip": Clip(curvature=50.0, gradient=50.0)}
 MODES = {"private": {**CHEAP, "noise_seed": 0}, "exact": EXACT}
 # What the layout of rows in memory may change.
 ROUNDING = {"rtol": 1e-9, "atol": 1e-9}
@@ -424,9 +425,9 @@ SHAPES = {
 }
 SETTINGS = {
     "default": {},
-    "above d": {"rank": 99, "sparsity": 99, "n_releases": 2},
-    "sparse alone": {"rank": 0},
-    "directions alone": {"rank": 2, "sparsity": 0},
+    "above d": {"n_components": 99, "sparsity": 99},
+    "sparse alone": {"n_components": 0},
+    "directions alone": {"n_components": 2, "sparsity": 0},
     "fixed": {"shared_weights": "fixed"},
     "no penalties, scale or intercept": {
         "ridge_shared": 0,
@@ -517,10 +518,11 @@ def test_rows_that_tell_little(kind, setting, epsilon):
     check_finite(model, *dull(kind))
 
 
-@pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
+@pytest.mark.parametrize("update", ["direct", "cached", "cg"])
 @pytest.mark.parametrize("kind", DULL)
-def test_rows_that_tell_little_to_each_solver(kind, solver):
-    check_finite(LRSRegressor(u_solver=solver, **EXACT), *dull(kind))
+def test_rows_that_tell_little_to_each_update(kind, update):
+    solver = Alternation(max_iter=2, update=update)
+    check_finite(LRSRegressor(epsilon=None, solver=solver), *dull(kind))
 
 
 def test_constant_targets_are_predicted():
@@ -569,7 +571,7 @@ KINDS = ["one number", "rows", "targets", "all"]
 EXTREME_SETTINGS = {
     "public clips": CHEAP,
     "fixed weights": {"shared_weights": "fixed"},
-    "two directions, no intercept": {"rank": 2, "fit_intercept": False},
+    "two directions, no intercept": {"n_components": 2, "fit_intercept": False},
 }
 
 
@@ -629,9 +631,9 @@ def test_extreme_public_scales(data, value, epsilon):
 
 
 @pytest.mark.parametrize("value", [1e-60, 1e60])
-@pytest.mark.parametrize("name", ["clip_curvature", "clip_gradient"])
+@pytest.mark.parametrize("name", ["curvature", "gradient"])
 def test_extreme_clips(data, name, value):
-    check_finite(LRSRegressor(**{name: value}), *data)
+    check_finite(LRSRegressor(clip=Clip(**{name: value})), *data)
 
 
 @pytest.mark.parametrize("value", [1e-300, 1e300])
@@ -654,13 +656,13 @@ def test_parameters_of_any_kind_of_number(data):
     X, y, users = data
     model = LRSRegressor(noise_seed=0).fit(X, y, users=users)
     kinds = {
-        "rank": np.int8(1),
+        "n_components": np.int8(1),
         "sparsity": np.uint64(3),
         "epsilon": np.float32(1.0),
-        "n_releases": np.int64(6),
+        "n_rounds": np.int64(6),
         "ridge_shared": 10,
         "ridge_sparse": np.float16(100.0),
-        "clip_share": np.longdouble(0.1),
+        "clip": Clip(share=np.longdouble(0.1)),
         "verbose": np.False_,
         "fit_intercept": "user",
     }

@@ -16,34 +16,33 @@ from lrs_tools import alike, scripted, table
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral._release.release import record_releases
+from skdpspectral.linear_model import Clip
 
 D = 4
 SETTINGS = {
     "usual": {},
-    "no shared part": {"rank": 0},
-    "rank 3": {"rank": 3, "sparsity": 2},
-    "start alone": {"n_releases": 1},
-    "one release from an array": {"n_releases": 1, "init": [[1.0, -2.0, 0.5, 0.0]]},
-    "random start": {"rank": 2, "init": "random"},
+    "no shared part": {"n_components": 0},
+    "rank 3": {"n_components": 3, "sparsity": 2},
+    "start alone": {"n_rounds": 1},
+    "one release from an array": {"n_rounds": 1, "init": [[1.0, -2.0, 0.5, 0.0]]},
+    "random start": {"n_components": 2, "init": "random"},
     "fixed weights": {"shared_weights": "fixed"},
     "fixed weights, no intercept": {"shared_weights": "fixed", "fit_intercept": False},
-    "no intercept": {"fit_intercept": False, "rank": 2},
-    "public clips": {"clip_curvature": 1.0, "clip_gradient": 0.5},
+    "no intercept": {"fit_intercept": False, "n_components": 2},
+    "public clips": {"clip": Clip(curvature=1.0, gradient=0.5)},
     "one public clip": {
-        "clip_gradient": 2.0,
-        "clip_share": 0.5,
+        "clip": Clip(gradient=2.0, share=0.5),
         "fit_intercept": False,
     },
     "replaced": {"neighbors": "replace-one"},
     "replaced, public clips": {
         "neighbors": "replace-one",
-        "clip_curvature": 10.0,
-        "clip_gradient": 1.0,
-        "rank": 3,
+        "clip": Clip(curvature=10.0, gradient=1.0),
+        "n_components": 3,
     },
-    "threads": {"n_jobs": 2, "rank": 2},
+    "threads": {"n_jobs": 2, "n_components": 2},
     "no sparse part": {"sparsity": 0},
-    "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "rank": 2},
+    "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "n_components": 2},
     "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
 }
 
@@ -102,7 +101,7 @@ def data(stranger=None, place="end", users=USERS):
 
 def regressor(name, **parameters):
     return LRSRegressor(
-        **{"user_feature": 0, "verbose": 1, "n_releases": 2, **SETTINGS[name]},
+        **{"user_feature": 0, "verbose": 1, "n_rounds": 2, **SETTINGS[name]},
         **parameters,
     )
 
@@ -213,7 +212,7 @@ def test_a_user_counts_no_more_for_rows_that_are_repeated(copies):
     exact = []
     for user in ((rows, y), often):
         # So long a unit that nothing is clipped: clipping hides a missing 1 / m.
-        model = regressor("no ridges", clip_curvature=1e3, clip_gradient=1e3)
+        model = regressor("no ridges", clip=Clip(1e3, 1e3))
         with scripted() as asked:
             model.set_params(sparsity=0, verbose=0).fit(*data(user, users={}))
         exact.append(asked)
@@ -224,17 +223,17 @@ def test_a_user_counts_no_more_for_rows_that_are_repeated(copies):
 
 
 @pytest.mark.parametrize("kind", ["at rest at once", "never at rest"])
-@pytest.mark.parametrize("n_releases", [1, 4])
-def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_releases):
+@pytest.mark.parametrize("n_rounds", [1, 4])
+def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_rounds):
     users = alike(8, 6, D)
     if kind == "at rest at once":
         users = {user: (rows, rows @ np.ones(D)) for user, (rows, _) in users.items()}
     model = regressor("public clips", epsilon=1e6, noise_seed=0)
-    model.set_params(n_releases=n_releases, sparsity=0, verbose=0)
+    model.set_params(n_rounds=n_rounds, sparsity=0, verbose=0)
     # At so little noise, U is the same again and again where it can be.
     with record_releases() as released:
         model.fit(*table(users))
-    assert model.n_iter_ == len(released) == n_releases
+    assert model.n_iter_ == len(released) == n_rounds
     assert list(released) == [m.name for m in model.privacy_.mechanisms]
 
 
@@ -295,7 +294,7 @@ def test_nothing_that_is_handed_on_holds_anything_of_a_user(name, ids, tmp_path)
         wanted += [] if isinstance(user, str) else [np.int64(user).tobytes()]
     assert len(wanted) > 50
     handed_on = [repr(model).encode(), str(model.privacy_).encode()]
-    for published in (model.publish(), model.shared_model()):
+    for published in (model.publish(), model.publish().publish()):
         file = tmp_path / "model.npz"
         published.save(file)
         with np.load(file) as archive:

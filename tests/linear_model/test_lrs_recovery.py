@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import Ridge
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation, Clip
 from skdpspectral.metrics import subspace_distance
 
 pytestmark = pytest.mark.filterwarnings(
@@ -18,9 +20,7 @@ EXACT = {
     "epsilon": None,
     "ridge_shared": 0.0,
     "ridge_sparse": 0.0,
-    "shrink_to_mean": False,
-    "tol": 1e-13,
-    "max_iter": 100,
+    "solver": Alternation(max_iter=100, tol=1e-13, shrink_to_mean=False),
 }
 PLAIN = {"fit_intercept": False, "scale": False}
 
@@ -56,10 +56,11 @@ def test_parameters_of_the_papers_setting_are_found(rank, init):
     assert model.n_iter_ < 60
 
 
-@pytest.mark.parametrize("solver", ["direct", "cached", "cg"])
-def test_every_solver_finds_them(solver):
+@pytest.mark.parametrize("update", ["direct", "cached", "cg"])
+def test_every_update_finds_them(update):
     X, y, users, truth = tasks(60, 30, 20, rank=2, sparsity=2)
-    model = LRSRegressor(2, 2, u_solver=solver, **EXACT, **PLAIN)
+    model = clone(LRSRegressor(2, 2, **EXACT, **PLAIN))
+    model.set_params(solver__update=update)
     assert error(model.fit(X, y, users=users), truth) <= 1e-10
 
 
@@ -134,7 +135,9 @@ def test_it_predicts_better_than_one_model_and_than_one_a_user():
     X, y, users, _ = tasks(200, 30, 30, rank=2, sparsity=2, noise=0.5)
     train = np.arange(len(y)) % 3 == 0
     model = LRSRegressor(2, 2, epsilon=None, ridge_shared=1, ridge_sparse=1)
-    model.set_params(tol=1e-3).fit(X[train], y[train], users=users[train])
+    model.set_params(solver=Alternation(tol=1e-3)).fit(
+        X[train], y[train], users=users[train]
+    )
     together = Ridge().fit(X[train], y[train]).predict(X[~train])
     apart = np.empty_like(together)
     for user in range(200):
@@ -154,7 +157,9 @@ def test_shrinking_to_the_mean_helps_users_with_few_rows():
     y += 3.0 * X @ np.r_[np.ones(4), np.zeros(4)]  # weights with a mean
     train = np.arange(len(y)) % 4 == 0
     scores = [
-        LRSRegressor(1, 0, epsilon=None, shrink_to_mean=shrink, tol=1e-3)
+        LRSRegressor(
+            1, 0, epsilon=None, solver=Alternation(shrink_to_mean=shrink, tol=1e-3)
+        )
         .fit(X[train], y[train], users=users[train])
         .score(X[~train], y[~train], users=users[~train])
         for shrink in (True, False)
@@ -166,7 +171,12 @@ def test_shrinking_to_the_mean_helps_users_with_few_rows():
 
 
 def private(seed, **parameters):
-    parameters = {"rank": 1, "sparsity": 2, "fit_intercept": False, **parameters}
+    parameters = {
+        "n_components": 1,
+        "sparsity": 2,
+        "fit_intercept": False,
+        **parameters,
+    }
     return LRSRegressor(
         **{"ridge_shared": 0, "ridge_sparse": 0, **parameters}
     ).set_params(noise_seed=seed)
@@ -175,7 +185,9 @@ def private(seed, **parameters):
 @pytest.mark.parametrize("rank", [1, 2])
 def test_parameters_are_found_with_a_huge_budget(rank):
     X, y, users, truth = tasks(300, 20, 8, rank=rank, sparsity=1)
-    model = private(0, rank=rank, sparsity=1, epsilon=1e8).fit(X, y, users=users)
+    model = private(0, n_components=rank, sparsity=1, epsilon=1e8).fit(
+        X, y, users=users
+    )
     assert error(model, truth) < 1e-3
 
 
@@ -184,9 +196,9 @@ def test_a_huge_budget_is_as_good_as_no_privacy(rank):
     """Clips far beyond every user, so that all count as they would."""
     X, y, users, truth = tasks(300, 20, 8, rank=rank, noise=0.3, sparsity=1)
     generous = private(
-        0, rank=rank, sparsity=1, epsilon=1e8, clip_curvature=100, clip_gradient=100
+        0, n_components=rank, sparsity=1, epsilon=1e8, clip=Clip(100, 100)
     ).fit(X, y, users=users)
-    exact = LRSRegressor(rank, 1, **{**EXACT, "tol": 1e-6}, **PLAIN)
+    exact = clone(LRSRegressor(rank, 1, **EXACT, **PLAIN)).set_params(solver__tol=1e-6)
     exact.fit(X, y, users=users)
     assert subspace_distance(generous.components_, exact.components_) < 0.02
     assert error(generous, truth) < 1.01 * error(exact, truth)
@@ -233,9 +245,9 @@ def test_error_is_that_of_first_order_theory():
     noise 10 % off is 21 % off in the square. Earlier releases cannot matter: for any
     w, the least-squares U of noise-free targets is the true one.
     """
-    clips = {"clip_curvature": 2.0, "clip_gradient": 1.0}
+    clip = Clip(curvature=2.0, gradient=1.0)
     X, y, users, truth = tasks(600, 10, 8, sparsity=0)
-    model = private(0, sparsity=0, epsilon=30.0, n_releases=2, **clips)
+    model = private(0, sparsity=0, epsilon=30.0, n_rounds=2, clip=clip)
     model.set_params(init=truth.components)
     distances = [
         subspace_distance(

@@ -514,7 +514,7 @@ def in_polars(X):
 
 def recommender(accountant):
     embedding = DPItemEmbedding(2, items=np.arange(6), accountant=accountant)
-    users = LRSRegressor(user_feature=0, n_releases=2, accountant=accountant)
+    users = LRSRegressor(user_feature=0, n_rounds=2, accountant=accountant)
     return make_pipeline(embedding, users)
 
 

@@ -24,6 +24,7 @@ import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import Window
+from skdpspectral.linear_model import Clip
 
 CONFIDENCE = 0.99
 # Where tests run side by side, each takes one core.
@@ -168,7 +169,7 @@ class UserCase:
         """Return what `audit_epsilon` is called with."""
         users, others = self.users()
         model = self.make(epsilon)
-        quick = ReleasesAlone(**model.get_params())
+        quick = ReleasesAlone(**model.get_params(deep=False))
         X, y = table(users)
         X_neighbor, y_neighbor = table(others)
         return {
@@ -417,20 +418,20 @@ _LOUD = (np.array([[1.0], [-1.0]]), _HUGE * np.array([1.0, -1.0]))
 _OPPOSITE = [(1e-4 * np.array([[0.01, sign]]), np.array([_HUGE])) for sign in (1, -1)]
 # Weights that are fixed leave the sign of the gradient to the targets.
 _SIGNED = [(np.ones((1, 1)), sign * np.array([1e9])) for sign in (1, -1)]
-_UNIT_CLIPS = {"clip_curvature": 1.0, "clip_gradient": 1.0}
+_UNIT_CLIPS = {"clip": Clip(curvature=1.0, gradient=1.0)}
 
 CASES |= {
     # The start and the moments, both by all of what is planned.
     "lrs-joins": UserCase(
-        {"n_releases": 2, "fit_intercept": False, **_UNIT_CLIPS},
+        {"n_rounds": 2, "fit_intercept": False, **_UNIT_CLIPS},
         None,
         _LOUD,
     ),
     # The same and the medians, and centered rows.
-    "lrs-leaves": UserCase({"n_releases": 2}, _LOUD, None),
+    "lrs-leaves": UserCase({"n_rounds": 2}, _LOUD, None),
     # Rows and targets of 1e60: squares are far beyond every clip, and finite.
     "lrs-extreme": UserCase(
-        {"n_releases": 2, "clip_curvature": 1e-3, "fit_intercept": False},
+        {"n_rounds": 2, "clip": Clip(curvature=1e-3), "fit_intercept": False},
         None,
         (np.full((2, 1), 1e60), np.full(2, -1e60)),
     ),
@@ -438,18 +439,18 @@ CASES |= {
     # the curvature is off both diagonals.
     "lrs-rank-3": UserCase(
         {
-            "rank": 3,
-            "n_releases": 2,
+            "n_components": 3,
+            "n_rounds": 2,
             "init": np.eye(3).tolist(),
             "fit_intercept": False,
-            "clip_curvature": 1e-8,
+            "clip": Clip(curvature=1e-8),
         },
         None,
         (np.ones((2, 3)), np.full(2, _HUGE)),
     ),
     "lrs-replaced": UserCase(
         {
-            "n_releases": 1,
+            "n_rounds": 1,
             "init": [[1.0, 0.0]],
             "fit_intercept": False,
             "neighbors": "replace-one",
@@ -459,7 +460,7 @@ CASES |= {
     ),
     "lrs-replaced-fixed": UserCase(
         {
-            "n_releases": 2,
+            "n_rounds": 2,
             "shared_weights": "fixed",
             "fit_intercept": False,
             "neighbors": "replace-one",
@@ -469,16 +470,16 @@ CASES |= {
     ),
     # Projectors on orthogonal lines are only the root of two apart.
     "lrs-replaced-start": UserCase(
-        {"n_releases": 1, "fit_intercept": False, "neighbors": "replace-one"},
+        {"n_rounds": 1, "fit_intercept": False, "neighbors": "replace-one"},
         *((row[None], np.ones(1)) for row in np.eye(2)),
     ),
     # Votes on both sides of every threshold, at most of the budget.
     "lrs-replaced-medians": UserCase(
         {
-            "n_releases": 1,
+            "n_rounds": 1,
             "init": [[1.0]],
             "fit_intercept": False,
-            "clip_share": 0.95,
+            "clip": Clip(share=0.95),
             "neighbors": "replace-one",
         },
         (np.full((1, 1), 1e-9), np.full(1, 1e-9)),

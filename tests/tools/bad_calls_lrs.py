@@ -24,6 +24,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
+from skdpspectral.linear_model import Alternation, Clip
 
 USERS = np.repeat(np.arange(6), 10)
 COLUMN_NAMES = ["user", *"abcd"]
@@ -41,15 +42,17 @@ class LRSScene:
             np.column_stack([self.users, X]), columns=COLUMN_NAMES
         )
         # Of ids 0 to 5, by the name of a column, and of one user.
-        self.model = LRSRegressor(n_releases=1).fit(X, self.y, users=self.users)
-        self.column = LRSRegressor(n_releases=1, user_feature="user")
+        self.model = LRSRegressor(n_rounds=1).fit(X, self.y, users=self.users)
+        self.column = LRSRegressor(n_rounds=1, user_feature="user")
         self.column.fit(self.table, self.y)
         # Of known users alone.
-        self.known = LRSRegressor(epsilon=None, unknown_user="raise", tol=1e9)
+        self.known = LRSRegressor(
+            epsilon=None, unknown_user="raise", solver=Alternation(tol=1e9)
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.known.fit(X, self.y, users=self.users)
-            self.alone = LRSRegressor(n_releases=1).fit(X, self.y)
+            self.alone = LRSRegressor(n_rounds=1).fit(X, self.y)
         self._before = self._state()
 
     def fit(self, X=GIVEN, y=GIVEN, users=GIVEN, **parameters):
@@ -113,24 +116,19 @@ SHARES = {"zero": 0.0, "one": 1.0, "negative": -0.1, "NaN": NAN, "infinite": INF
 SHARED = ("epsilon", "delta", "accountant", "noise_seed")
 LRS_PARAMETERS = {
     **{name: PARAMETERS[name] for name in SHARED},
-    "rank": SIZES,
+    "n_components": SIZES,
     "sparsity": SIZES,
     "user_feature": {"float": 1.0, "boolean": True, "array": [0], "bytes": b"user"},
     "unknown_user": NOT_A_WORD,
     "fit_intercept": NOT_A_WORD | {"True": True, "one": 1},
     "shared_weights": NOT_A_WORD,
     "init": NOT_A_WORD | {"boolean": True},
-    "max_iter": STEPS,
-    "tol": {"negative": -1.0, "NaN": NAN, "None": None} | NOT_A_NUMBER,
     "ridge_shared": PENALTIES,
     "ridge_sparse": PENALTIES,
-    "shrink_to_mean": NOT_A_FLAG,
-    "n_releases": STEPS | {"huge": 10**9},
-    "clip_curvature": RADII,
-    "clip_gradient": RADII,
-    "clip_share": SHARES | {"None": None} | NOT_A_NUMBER,
+    "n_rounds": STEPS | {"huge": 10**9},
+    "clip": NOT_A_WORD | {"class": Clip, "mapping": {}, "strategy": Alternation()},
     "neighbors": NOT_A_WORD,
-    "u_solver": NOT_A_WORD,
+    "solver": NOT_A_WORD | {"class": Alternation, "mapping": {}, "strategy": Clip()},
     "scale": {"text": "yes", "number": 2.0, "None": None},
     "n_jobs": {"zero": 0, "float": 1.5, "text": "2", "boolean": True, "array": [1]},
     "verbose": {"negative": -1, "float": 1.5, "text": "yes", "None": None},
@@ -138,6 +136,35 @@ LRS_PARAMETERS = {
 CASES = [
     bad(f"{name}: {label}", lambda s, n=name, v=value: s.lrs.fit(**{n: v}), name)
     for name, values in LRS_PARAMETERS.items()
+    for label, value in values.items()
+]
+CLIPS = {
+    "curvature": RADII,
+    "gradient": RADII,
+    "share": SHARES | {"None": None} | NOT_A_NUMBER,
+}
+ALTERNATIONS = {
+    "max_iter": STEPS,
+    "tol": {"negative": -1.0, "NaN": NAN, "None": None} | NOT_A_NUMBER,
+    "shrink_to_mean": NOT_A_FLAG,
+    "update": NOT_A_WORD,
+}
+CASES += [
+    bad(
+        f"{name} of clip: {label}",
+        lambda s, p={name: value}: s.lrs.fit(clip=Clip(**p)),
+        name,
+    )
+    for name, values in CLIPS.items()
+    for label, value in values.items()
+]
+CASES += [
+    bad(
+        f"{name} of solver: {label}",
+        lambda s, p={name: value}: s.lrs.fit(solver=Alternation(**p), epsilon=None),
+        name,
+    )
+    for name, values in ALTERNATIONS.items()
     for label, value in values.items()
 ]
 
@@ -161,7 +188,12 @@ SCALES = {
 }
 CASES += [
     # One message says all that init may be.
-    bad("init", lambda s, v=value: s.lrs.fit(init=v), "init", "(rank, n_features)")
+    bad(
+        "init",
+        lambda s, v=value: s.lrs.fit(init=v),
+        "init",
+        "(n_components, n_features)",
+    )
     for values in ARRAYS.values()
     for value in values
 ]
@@ -187,12 +219,60 @@ CASES += [
     ),
     bad(
         "several central models",
-        lambda s: s.lrs.fit(shared_weights="fixed", rank=2),
+        lambda s: s.lrs.fit(shared_weights="fixed", n_components=2),
         "shared_weights",
-        "rank=1",
-        "rank=2",
+        "n_components=1",
+        "n_components=2",
     ),
-    bad("no directions", lambda s: s.lrs.fit(shared_weights="fixed", rank=0), "rank=0"),
+    bad(
+        "no directions",
+        lambda s: s.lrs.fit(shared_weights="fixed", n_components=0),
+        "n_components=0",
+    ),
+    bad(
+        "iterations with a budget",
+        lambda s: s.lrs.fit(solver=Alternation()),
+        "solver",
+        "epsilon=None",
+        "n_rounds",
+    ),
+    bad(
+        "rounds without a budget",
+        lambda s: s.lrs.fit(epsilon=None, n_rounds=3),
+        "n_rounds=3",
+        "budget",
+        "max_iter",
+    ),
+    bad(
+        "clip without a budget",
+        lambda s: s.lrs.fit(epsilon=None, clip=Clip()),
+        "clip",
+        "budget",
+    ),
+    bad(
+        "share for no medians",
+        lambda s: s.lrs.fit(clip=Clip(1.0, 1.0, 0.3)),
+        "share=0.3",
+        "medians",
+    ),
+    bad(
+        "start of fixed weights",
+        lambda s: s.lrs.fit(shared_weights="fixed", init="random"),
+        "init",
+        "shared_weights",
+    ),
+    bad(
+        "penalty of fixed weights",
+        lambda s: s.lrs.fit(shared_weights="fixed", ridge_shared=1.0),
+        "ridge_shared",
+        "shared_weights",
+    ),
+    bad(
+        "part of a name",
+        lambda s: s.lrs.model.set_params(clip__share=0.2),
+        "clip__share",
+        "clip='private'",
+    ),
 ]
 
 # -- accountants that refuse a fit -----------------------------------------------------
@@ -244,9 +324,9 @@ CASES += [
     ),
     bad(
         "unknown parameter",
-        lambda s: s.lrs.model.set_params(clip=1),
-        "clip",
+        lambda s: s.lrs.model.set_params(clip_share=1),
         "clip_share",
+        "clip",
     ),
 ]
 
@@ -596,7 +676,6 @@ CASES += [
         lambda s: LRSRegressor().get_coef(),
         lambda s: LRSRegressor().get_intercept(),
         lambda s: LRSRegressor().publish(),
-        lambda s: LRSRegressor().shared_model(),
         lambda s: LRSRegressor().save(s.folder / "unfitted.npz"),
     )
 ]

@@ -67,15 +67,15 @@ class ReleasesAlone(LRSRegressor):
 
     def _given(self, X, y):
         d, fixed = X.shape[1] - 1, self.shared_weights == "fixed"
-        given = not isinstance(self.init, str)
+        given, clip = not isinstance(self.init, str), self._clip()
         shared = SharedReleases(
-            rank=self.rank,
+            rank=self.n_components,
             n_features=d,
-            n_releases=self.n_releases,
+            n_releases=self.n_rounds,
             release_start=not (given or fixed),
-            clip_curvature=self.clip_curvature,
-            clip_gradient=self.clip_gradient,
-            clip_share=self.clip_share,
+            clip_curvature=clip.curvature,
+            clip_gradient=clip.gradient,
+            clip_share=clip.share,
             neighbors=Neighbors(self.neighbors),
         )
         codes = np.unique(X[:, 0], return_inverse=True)[1]
@@ -83,7 +83,7 @@ class ReleasesAlone(LRSRegressor):
         rows = lrs.UserRows(
             X, y, codes, codes.max() + 1, columns=slice(1, None), center=center
         )
-        prior = np.full(self.rank, float(fixed))
+        prior = np.full(self.n_components, float(fixed))
         rules = lrs.LocalRules(
             self.sparsity, self.ridge_shared, self.ridge_sparse, prior, fixed
         )
@@ -146,7 +146,7 @@ class TranscriptRatio:
 
     def means(self, released):
         """Yield what every release is without noise, on both data sets."""
-        d, rank = self.X.shape[2], self.model.rank
+        d, rank = self.X.shape[2], self.model.n_components
         U, clips = self._start(d, rank), None
         if "start" in released:
             s = self.linear / np.linalg.norm(self.linear, axis=1, keepdims=True)
@@ -183,7 +183,8 @@ class TranscriptRatio:
         return (part.reshape(len(w), -1) for part in (curvature, gradient))
 
     def _clips(self, curvature, gradient, released):
-        given = [self.model.clip_curvature, self.model.clip_gradient]
+        clip = self.model._clip()
+        given = [clip.curvature, clip.gradient]
         norms = [np.linalg.norm(part, axis=1) for part in (curvature, gradient)]
         wanted = [i for i in (0, 1) if given[i] is None]
         low, high = np.full(len(wanted), _RANGE[0]), np.full(len(wanted), _RANGE[1])
@@ -199,7 +200,7 @@ class TranscriptRatio:
         return given
 
     def _solve(self, total, clips, std):
-        d, rank = self.X.shape[2], self.model.rank
+        d, rank = self.X.shape[2], self.model.n_components
         size = rank * (rank + 1) * d * (d + 1) // 4
         total = np.concatenate([total[:size] * clips[0], total[size:] * clips[1]])
         floor = std * clips[0] * math.sqrt((rank + 1) * (d + 1))
