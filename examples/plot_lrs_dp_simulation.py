@@ -24,6 +24,7 @@ from sklearn.linear_model import LinearRegression
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation, Clip
 
 n_users, n_rows, n_new, d = 5000, 100, 20, 10
 epsilons = [0.5, 1.0, 2.0, 4.0, 8.0]
@@ -60,13 +61,11 @@ def fitted_coef(train, **parameters):
     X, y, users = train
     model = LRSRegressor(
         **{
-            "rank": 1,
             "sparsity": 2,
             "delta": 1e-5,
             "fit_intercept": False,
             "ridge_shared": 0.0,
             "ridge_sparse": 0.0,
-            "shrink_to_mean": False,
             **parameters,
         }
     )
@@ -89,19 +88,19 @@ def fitted_coef(train, **parameters):
 # sparse part are a central model that users tune (the paper's algorithm 3): the model
 # that is true here, since the weights are 1.
 
-public_clips = {"clip_curvature": 3.3, "clip_gradient": 1.05}
+public_clips = {"clip": Clip(curvature=3.3, gradient=1.05)}
 central = {"shared_weights": "fixed"}
-single = {**central, "sparsity": 0, "n_releases": 1}
+single = {**central, "sparsity": 0, "n_rounds": 1}
 private_methods = {
-    "public clips, 10 releases": {**public_clips, "n_releases": 10},
-    "public clips, 3 releases": {**public_clips, "n_releases": 3},
-    "private clips, 10 releases": {"n_releases": 10},
+    "public clips, 10 releases": {**public_clips, "n_rounds": 10},
+    "public clips, 3 releases": {**public_clips, "n_rounds": 3},
+    "private clips, 10 releases": {"n_rounds": 10},
     "replace-one, public clips, 10": {
         **public_clips,
-        "n_releases": 10,
+        "n_rounds": 10,
         "neighbors": "replace-one",
     },
-    "central and sparse, 10 releases": {**central, "n_releases": 10},
+    "central and sparse, 10 releases": {**central, "n_rounds": 10},
     "single model": single,
 }
 
@@ -124,7 +123,8 @@ def run(noise, methods):
     found = {}
     for seed in seeds:
         train, new, truth = draw(seed, noise)
-        exact = {"epsilon": None, "max_iter": 100}
+        solver = Alternation(max_iter=100, shrink_to_mean=False)
+        exact = {"epsilon": None, "solver": solver}
         for name, coef in (
             ("exact", fitted_coef(train, **exact)),
             ("exact, central and sparse", fitted_coef(train, **exact, **central)),

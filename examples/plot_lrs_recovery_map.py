@@ -26,6 +26,7 @@ from joblib import Parallel, delayed
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation
 
 d, k, n_repeats = 150, 10, 5
 n_users = [25, 50, 75, 100, 150, 200]
@@ -39,14 +40,13 @@ def one_fit(t, m, start, seed):
         t, m, d, rank=1, sparsity=k, return_coef=True, random_state=seed
     )
     model = LRSRegressor(
-        rank=1,
         sparsity=k,
         epsilon=None,
         fit_intercept=False,
         init=start,
         ridge_shared=0.0,
         ridge_sparse=0.0,
-        shrink_to_mean=False,
+        solver=Alternation(shrink_to_mean=False),
         noise_seed=seed,
     )
     with warnings.catch_warnings():

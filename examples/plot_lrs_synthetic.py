@@ -21,10 +21,12 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation
 
 n_users, n_rows, d, k = 75, 100, 150, 10
 seeds = range(5)
@@ -98,14 +100,13 @@ exact = {
     "fit_intercept": False,
     "ridge_shared": 0.0,
     "ridge_sparse": 0.0,
-    "shrink_to_mean": False,
-    "max_iter": 100,
+    "solver": Alternation(max_iter=100, shrink_to_mean=False),
 }
 
 
 def fit(data, **parameters):
     X, y, users, _ = data
-    model = LRSRegressor(**{**exact, **parameters})
+    model = clone(LRSRegressor(**exact)).set_params(**parameters)
     with warnings.catch_warnings():
         # epsilon=None warns that nothing is private, and models that cannot represent
         # the data converge slowly, which is known.
@@ -120,9 +121,9 @@ def coefficients(model):
 
 cases = {
     "representation learning": {"sparsity": 0},
-    "sparse only": {"rank": 0},
-    "central and sparse": {"rank": 1, "shared_weights": "fixed"},
-    "low rank and sparse": {"tol": 1e-11},
+    "sparse only": {"n_components": 0},
+    "central and sparse": {"n_components": 1, "shared_weights": "fixed"},
+    "low rank and sparse": {"solver__tol": 1e-11},
 }
 # Numbers that belong to a user; a sparse coefficient counts one for its value. What is
 # shared by all users is not counted.
@@ -144,7 +145,7 @@ for rank in (1, 3):
         data = X, y, users, truth = draw(rank, seed)
         found = least_squares_baselines(X, y)
         for name, parameters in cases.items():
-            model = fit(data, **{"rank": rank, "sparsity": k, **parameters})
+            model = fit(data, **{"n_components": rank, "sparsity": k, **parameters})
             found[name] = coefficients(model)
         iterations.setdefault(rank, []).append(model.n_iter_)
         for name, coef in found.items():
@@ -176,9 +177,9 @@ paths = {}
 for rank in (1, 3):
     for seed in list(seeds)[:3]:
         data = draw(rank, seed)
-        for name, path_rank in (("sparse only", 0), ("low rank and sparse", rank)):
+        for name, r in (("sparse only", 0), ("low rank and sparse", rank)):
             path = [
-                error(coefficients(fit(data, rank=path_rank, sparsity=n)), data[-1])
+                error(coefficients(fit(data, n_components=r, sparsity=n)), data[-1])
                 for n in n_nonzeros
             ]
             paths.setdefault((rank, name), []).append(path)

@@ -37,6 +37,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens, load_jester
+from skdpspectral.linear_model import Alternation
 
 n_seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
 penalties = (1.0, 10.0, 100.0, 1000.0)
@@ -132,8 +133,7 @@ def low_rank(rows, intercept, rank, sparsity, shared, sparse_penalty=100.0):
         fit_intercept="user" if intercept else False,
         ridge_shared=shared,
         ridge_sparse=sparse_penalty,
-        max_iter=15,
-        tol=1e-3,
+        solver=Alternation(max_iter=15, tol=1e-3),
         noise_seed=0,
     )
     known = rows.train
@@ -342,6 +342,6 @@ if movielens is not None:
 # users should be many more than d r^1.5 sqrt(2 L) / mu, for d features, rank r and L
 # releases; even at epsilon = 1 this is
 
-model = LRSRegressor(rank=1, epsilon=1.0, n_releases=6)
+model = LRSRegressor(epsilon=1.0, n_rounds=6)
 mu = model.privacy_plan(50).mu
 print(f"d = 50, r = 1, L = 6, mu = {mu:.3f}: {50 * np.sqrt(12) / mu:.0f} users")

@@ -102,7 +102,7 @@ def sweep(ratings, seed=0):
                     item_features=features,
                     epsilon=epsilon,
                 ),
-                LRSRegressor(rank=1, sparsity=2, epsilon=epsilon, user_feature=0),
+                LRSRegressor(sparsity=2, epsilon=epsilon, user_feature=0),
             )
             model.fit(X.iloc[train], y.iloc[train])
             found[k, epsilon] = scores(ratings, test, model.predict(X.iloc[test]))

@@ -30,6 +30,7 @@ from sklearn.model_selection import KFold, cross_val_score
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation
 
 n_users, n_late = 2000, 100
 features, y, user = make_low_rank_sparse_tasks(
@@ -63,7 +64,7 @@ print(X_train.iloc[:3, -4:])
 # would shrink everything away.
 
 model = LRSRegressor(
-    rank=1, sparsity=2, user_feature="user", ridge_shared=0.1, ridge_sparse=0.1
+    sparsity=2, user_feature="user", ridge_shared=0.1, ridge_sparse=0.1
 )
 
 
@@ -78,7 +79,7 @@ with warnings.catch_warnings():
     # epsilon=None warns that nothing is private. That is wanted here: the data are
     # simulated.
     warnings.simplefilter("ignore", PrivacyLeakWarning)
-    exact = LRSRegressor(**{**model.get_params(), "epsilon": None, "tol": 1e-3})
+    exact = clone(model).set_params(epsilon=None, solver=Alternation(tol=1e-3))
     error_exact = cross_validated_errors(exact, X_train).mean()
 
 # %%
@@ -121,7 +122,7 @@ print("the noise               0.30")
 # rows. Three releases are enough here; fewer releases mean less noise in each. Every
 # fold is a fit, and the ledger has them all.
 
-model.set_params(epsilon=1.0, delta=1e-6, n_releases=3)
+model.set_params(epsilon=1.0, delta=1e-6, n_rounds=3)
 with PrivacyAccountant() as accountant:
     error_private = cross_validated_errors(model, X_train).mean()
 print(f"LRSRegressor, private   {error_private:.2f}")

@@ -22,15 +22,22 @@ from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import LRSRegressor
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.linear_model import Alternation, Clip
 
 # No penalties, as fits that shall be exact need it.
 PLAIN = {
     "fit_intercept": False,
     "ridge_shared": 0.0,
     "ridge_sparse": 0.0,
-    "shrink_to_mean": False,
 }
-EXACT = {**PLAIN, "epsilon": None, "max_iter": 200}
+
+
+def exact(tol=1e-6):
+    """Return parameters of fits without privacy."""
+    solver = Alternation(max_iter=200, tol=tol, shrink_to_mean=False)
+    return {**PLAIN, "epsilon": None, "solver": solver}
+
+
 SUCCESS = 1e-3
 
 
@@ -116,14 +123,17 @@ def recovery_errors(rank, seed):
     )  # fmt: skip
     errors = {n: rmse(coef, truth) for n, coef in baselines(X, y, t, m, d).items()}
     for name, parameters in (
-        ("representation", {"rank": rank, "sparsity": 0}),
-        ("sparse only", {"rank": 0, "sparsity": k}),
+        ("representation", {"n_components": rank, "sparsity": 0}),
+        ("sparse only", {"n_components": 0, "sparsity": k}),
         ("central and sparse", {"shared_weights": "fixed", "sparsity": k}),
-        ("low rank and sparse", {"rank": rank, "sparsity": k, "tol": 1e-12}),
+        (
+            "low rank and sparse",
+            {"n_components": rank, "sparsity": k, **exact(tol=1e-12)},
+        ),
     ):
-        model = LRSRegressor(**{**EXACT, **parameters}).fit(X, y, users=users)
+        model = LRSRegressor(**{**exact(), **parameters}).fit(X, y, users=users)
         errors[name] = rmse(coefficients(model, t), truth)
-    model = LRSRegressor(rank, k, **EXACT, tol=1e-6).fit(X, y, users=users)
+    model = LRSRegressor(rank, k, **exact()).fit(X, y, users=users)
     errors["iterations to 1e-6"] = model.n_iter_
     return errors
 
@@ -164,7 +174,7 @@ def table_success(repeats):
                 return_coef=True, random_state=seed,
             )  # fmt: skip
             for init in counts:
-                model = LRSRegressor(rank, 10, init=init, noise_seed=seed, **EXACT)
+                model = LRSRegressor(rank, 10, init=init, noise_seed=seed, **exact())
                 coef = coefficients(model.fit(X, y, users=users), t)
                 counts[init] += rmse(coef, truth) < SUCCESS
         print_row(f"{t}, {m}, {rank}, {row_sparsity}", *counts.values(), aim)
@@ -173,7 +183,7 @@ def table_success(repeats):
 # -- A.1.4: a budget -------------------------------------------------------------------
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-PUBLIC = {"clip_curvature": 3.3, "clip_gradient": 1.05}
+PUBLIC = {"clip": Clip(curvature=3.3, gradient=1.05)}
 REPLACE = {**PUBLIC, "neighbors": "replace-one"}
 FIXED = {"shared_weights": "fixed"}
 PUBLIC_REFERENCE = (0.047, 0.025, 0.013, 0.007, 0.004)
@@ -181,16 +191,16 @@ PRIVATE_REFERENCE = (0.058, 0.030, 0.016, 0.009, 0.005)
 REPLACE_REFERENCE = (0.097, 0.050, 0.026, 0.014, 0.008)
 # name, parameters, reference
 BUDGET_METHODS = [
-    ("public clips, L=10", {**PUBLIC, "n_releases": 10}, PUBLIC_REFERENCE),
-    ("private clips, L=10", {"n_releases": 10}, PRIVATE_REFERENCE),
-    ("replace-one, L=10", {**REPLACE, "n_releases": 10}, REPLACE_REFERENCE),
-    ("fixed, public, L=10", {**FIXED, **PUBLIC, "n_releases": 10}, PUBLIC_REFERENCE),
-    ("fixed, private, L=10", {**FIXED, "n_releases": 10}, PRIVATE_REFERENCE),
-    ("fixed, replace-one, L=10", {**FIXED, **REPLACE, "n_releases": 10},
+    ("public clips, L=10", {**PUBLIC, "n_rounds": 10}, PUBLIC_REFERENCE),
+    ("private clips, L=10", {"n_rounds": 10}, PRIVATE_REFERENCE),
+    ("replace-one, L=10", {**REPLACE, "n_rounds": 10}, REPLACE_REFERENCE),
+    ("fixed, public, L=10", {**FIXED, **PUBLIC, "n_rounds": 10}, PUBLIC_REFERENCE),
+    ("fixed, private, L=10", {**FIXED, "n_rounds": 10}, PRIVATE_REFERENCE),
+    ("fixed, replace-one, L=10", {**FIXED, **REPLACE, "n_rounds": 10},
      REPLACE_REFERENCE),
-    ("public clips, L=6", {**PUBLIC, "n_releases": 6}, (None,) * 5),
-    ("public clips, L=3", {**PUBLIC, "n_releases": 3}, (None,) * 5),
-    ("single model", {**FIXED, "sparsity": 0, "n_releases": 1}, (1.41,) * 5),
+    ("public clips, L=6", {**PUBLIC, "n_rounds": 6}, (None,) * 5),
+    ("public clips, L=3", {**PUBLIC, "n_rounds": 3}, (None,) * 5),
+    ("single model", {**FIXED, "sparsity": 0, "n_rounds": 1}, (1.41,) * 5),
 ]  # fmt: skip
 
 
@@ -226,8 +236,8 @@ def table_budget(repeats):
         X, y, _, truth = data
         single = LinearRegression(fit_intercept=False).fit(X, y).coef_
         for name, value in (
-            ("exact", fit_a14(data, **EXACT)),
-            ("exact, fixed", fit_a14(data, **EXACT, **FIXED)),
+            ("exact", fit_a14(data, **exact())),
+            ("exact, fixed", fit_a14(data, **exact(), **FIXED)),
             ("exact, single model", rmse(single, truth)),
             ("each user alone", local_rmse(data)),
         ):
@@ -251,15 +261,13 @@ def table_noise(repeats):
     for seed in range(repeats):
         data = draw_a14(seed, noise=0.5)
         for name, fixed in (("fixed weights", FIXED), ("free weights", {})):
-            exact = fit_a14(data, **EXACT, **fixed)
-            errors.setdefault(f"{name}, exact", []).append(exact)
+            plain = fit_a14(data, **exact(), **fixed)
+            errors.setdefault(f"{name}, exact", []).append(plain)
             for clips, parameters in (("public", PUBLIC), ("private", {})):
-                private = fit_a14(
-                    data, epsilon=2.0, n_releases=6, **fixed, **parameters
-                )
+                private = fit_a14(data, epsilon=2.0, n_rounds=6, **fixed, **parameters)
                 label = f"{name}, {clips} clips"
                 errors.setdefault(label, []).append(private)
-                errors.setdefault(f"{label}: to exact", []).append(private / exact)
+                errors.setdefault(f"{label}: to exact", []).append(private / plain)
         errors.setdefault("each user alone", []).append(local_rmse(data))
     references = {
         "fixed weights, exact": 0.0847,
@@ -285,21 +293,21 @@ def table_starved(repeats):
     reference = {1: 0.03, 2: 0.07}
     for rank in (1, 2):
         for delta in (1e-5, 1e-6):
-            for n_releases in (3, 4, 6):
+            for n_rounds in (3, 4, 6):
                 sines = [
-                    _starved(t, m, d, rank, k, delta, n_releases, seed)
+                    _starved(t, m, d, rank, k, delta, n_rounds, seed)
                     for seed in range(repeats)
                 ]
-                label = f"r={rank}, delta={delta:g}, L={n_releases}"
+                label = f"r={rank}, delta={delta:g}, L={n_rounds}"
                 print_result(label, sines, reference[rank])
 
 
-def _starved(t, m, d, rank, k, delta, n_releases, seed):
+def _starved(t, m, d, rank, k, delta, n_rounds, seed):
     X, y, users, truth = make_low_rank_sparse_tasks(
         t, m, d, rank=rank, sparsity=k, return_coef=True, random_state=seed
     )
     model = LRSRegressor(
-        rank, k, epsilon=1.0, delta=delta, n_releases=n_releases, **PLAIN
+        rank, k, epsilon=1.0, delta=delta, n_rounds=n_rounds, **PLAIN
     ).fit(X, y, users=users)
     found, wanted = model.components_, truth.components
     return np.linalg.norm(found - (found @ wanted.T) @ wanted) / np.sqrt(rank)

@@ -162,7 +162,7 @@ def _fit_federated(accountant):
 
 def _fit_regression(accountant):
     model = LRSRegressor(
-        rank=1, sparsity=0, n_releases=1, epsilon=0.2, fit_intercept=False,
+        sparsity=0, n_rounds=1, epsilon=0.2, fit_intercept=False,
         accountant=accountant,
     )  # fmt: skip
     model.fit(ROWS, np.ones(len(ROWS)), users=np.arange(len(ROWS)))

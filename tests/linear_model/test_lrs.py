@@ -142,10 +142,7 @@ def test_capped_ranks_and_sparsities_are_those_of_the_features(data):
     for name, rank in (("n_components", 50), ("sparsity", 1)):
         wide = fitted(
             data,
-            **{
-                name: 50,
-                "init": np.eye(N_FEATURES)[: 50 if name == "n_components" else 1],
-            },
+            **{name: 50, "init": np.eye(N_FEATURES)[:rank]},
         )
         capped = fitted(data, **{name: N_FEATURES, "init": wide.init})
         assert_same_public(wide, capped)
@@ -390,6 +387,7 @@ def test_what_a_fit_does_not_use_is_refused(data, parameters, says, right):
 
 
 @quiet
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_grid_over_budgets_may_hold_none(table):
     """Where strategies are at their defaults, and otherwise with a grid of its own."""
     T, y = table
@@ -846,7 +844,7 @@ def test_routed_pipeline(data, routing):
 def test_routed_search(data, routing, n_jobs):
     X, y, users = data
     accountant = PrivacyAccountant()
-    model = requesting(epsilon=1.0, accountant=accountant)
+    model = requesting(epsilon=1.0, solver="auto", accountant=accountant)
     pipeline = make_pipeline(FunctionTransformer(), model)
     grid = {"lrsregressor__sparsity": [0, 1]}
     search = GridSearchCV(pipeline, grid, cv=3, n_jobs=n_jobs, error_score="raise")
