@@ -80,7 +80,7 @@ def test_eigenvalues_that_are_alike():
     rows /= np.linalg.norm(rows, axis=1)[:, None]
     failing = np.tril(rows.T @ rows / 3000)
     task = make_task(
-        19, 20, bounds=(-1.0, 2.0), clip_norm=1.0, center="none", scale_by_bounds=True
+        19, 20, bounds=(-1.0, 2.0), clip_norm=1.0, center="none", scale="bounds"
     )
     axes = np.eye(20)[np.arange(3000) % 20]
     for matrix in (failing, second_moment(task.rows, axes, None)):
