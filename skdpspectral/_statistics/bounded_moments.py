@@ -10,7 +10,8 @@ from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
 from .._tables.masks import refuse_masked
 from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Exact, shown
+from ..mechanisms import Exact
+from ..mechanisms._numbers import shown
 from .private_mean import private_center
 
 # Share of mu**2 for a private mean.

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..mechanisms import ParallelPlan, PrivacyPlan, Unit, check_count, shown
+from ..mechanisms import ParallelPlan, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_count, shown
 from ._ambient import close_block, open_block
 from ._arguments import (
     check_budget,

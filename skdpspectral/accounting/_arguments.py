@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_real, shown
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_real, shown
 from ._budget import Budget
 from ._composition import allowed_mu
 from ._gaussian import gaussian_mu

@@ -10,7 +10,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import CorrelatedGaussian, Gaussian, check_real
+from ..mechanisms import CorrelatedGaussian, Gaussian
+from ..mechanisms._numbers import check_real
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.

@@ -26,7 +26,8 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from ..mechanisms import PrivacyPlan, shown
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._numbers import shown
 from ._arguments import check_plans
 from ._composition import Total
 from ._planned_shapes import Rows, handed_on, reads_clients

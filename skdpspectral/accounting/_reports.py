@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..mechanisms import check_count
+from ..mechanisms._numbers import check_count
 from ._arguments import DEFAULT_DELTA
 from ._budget import Budget
 from ._composition import Total

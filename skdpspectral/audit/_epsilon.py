@@ -13,7 +13,8 @@ from scipy.special import betaincinv, ndtri
 from sklearn.base import clone
 
 from .._release.release import record_releases
-from ..accounting import PrivacyLeakWarning, gaussian_epsilon, without_accountant
+from ..accounting import PrivacyLeakWarning, gaussian_epsilon
+from ..accounting._ambient import without_accountant
 from ..mechanisms import PrivacyPlan
 from ._neighbors import check_neighbors
 

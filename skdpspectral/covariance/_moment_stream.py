@@ -12,14 +12,14 @@ from .._base.strategies import is_strategy, snapshot
 from .._linalg import MomentRows
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
-from ..mechanisms import GRID_BITS, Exact
+from ..mechanisms import Exact
+from ..mechanisms._gaussian import GRID_BITS
 from .factorizations import (
     Average,
     Custom,
     Factorization,
     Prefix,
     Workload,
-    check_triangular,
     factorize,
     needs_steps,
 )

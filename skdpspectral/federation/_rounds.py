@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import _linalg
-from ..mechanisms import check_count
+from ..mechanisms._numbers import check_count
 from ._messages import MessageError, Reply, Request, Topic
 from ._server import Server
 

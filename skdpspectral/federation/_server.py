@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .. import _linalg
-from ..mechanisms import check_count, check_real
+from ..mechanisms._numbers import check_count, check_real
 from ._limits import ReplyLimits
 from ._messages import SESSION_BYTES, MessageError, Reply, Request, Topic, check_name
 from ._tasks import SpectralTask

@@ -22,7 +22,8 @@ from .._statistics.components.releases import squared_error
 from .._statistics.components.scales import LEAST_SIGNAL
 from .._statistics.components.spiked_projector import WHOLE_ORDER
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
-from ..mechanisms import Exact, PrivacyPlan, check_count, check_real, shown
+from ..mechanisms import Exact, PrivacyPlan
+from ..mechanisms._numbers import check_count, check_real, shown
 from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
 from ._task_form import pack, unpack
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..._tables.masks import refuse_masked
-from ...mechanisms import check_real
+from ...mechanisms._numbers import check_real
 from .strategies import DEFAULT_RANGE
 
 # Variances whose ratios and products float64 arithmetic can handle.
