@@ -332,7 +332,7 @@ class PrivateEstimator(BaseEstimator):
         }
         text = json.dumps(header, default=json_default)
         with open(path, "wb") as file:
-            np.savez(file, header=np.array(text), **arrays)
+            np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path):

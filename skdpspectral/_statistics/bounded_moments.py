@@ -228,7 +228,8 @@ def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
     """Split mu into the cost of a private mean, 0 without one, and the rest."""
     if not rows.centered or not math.isfinite(mu):
         return (mu if rows.centered else 0.0), mu
-    return split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
+    mean, rest = split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
+    return mean, rest
 
 
 def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:

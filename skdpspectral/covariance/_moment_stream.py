@@ -23,7 +23,7 @@ from .factorizations import (
     factorize,
     needs_steps,
 )
-from .factorizations._factorizations import is_given
+from .factorizations._factorizations import check_triangular, is_given
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256

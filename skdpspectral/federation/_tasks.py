@@ -334,7 +334,8 @@ class SpectralTask:
         """Split mu into the cost of a covariance, 0 without one, and the rest."""
         if self.projection_norm is None or not math.isfinite(mu):
             return (0.0 if self.projection_norm is None else mu), mu
-        return split_mu(mu, (_COVARIANCE_SHARE, 1.0 - _COVARIANCE_SHARE))
+        covariance, rest = split_mu(mu, (_COVARIANCE_SHARE, 1.0 - _COVARIANCE_SHARE))
+        return covariance, rest
 
     def _plan_product(self, name: str, n_samples: int, mu: float):
         shape = self.shape(Topic.POWER)
