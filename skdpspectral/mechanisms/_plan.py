@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from ._alternatives import Alternatives
 from ._correlated import CorrelatedGaussian
@@ -174,9 +174,8 @@ def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
             [_mechanism_to_dict(m) for m in branch] for branch in mechanism.branches
         ]
         return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
-    assert isinstance(mechanism, Gaussian | Exact)
     shape = list(mechanism.shape)
-    return {"kind": mechanism.kind, **asdict(mechanism), "shape": shape}
+    return {"kind": mechanism.kind, **asdict(cast(Any, mechanism)), "shape": shape}
 
 
 def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:
