@@ -4,8 +4,9 @@
     python .ci/house.py fits [NAME ...]  # functions, files and changes of file of a fit
 
 A room is a folder or a file of the package; its floor is one above the highest room
-that it imports. A change of file is a call whose function lies in another file than the
-function called before it.
+that it imports. ``imports`` fails where rooms import each other. A change of file is a
+call whose function lies in another file than the function called before it; calls in
+other threads are not counted.
 """
 
 from __future__ import annotations
@@ -16,19 +17,7 @@ import sys
 import warnings
 from pathlib import Path
 
-import numpy as np
-
-import skdpspectral
-from skdpspectral import (
-    DPPCA,
-    DPItemEmbedding,
-    FederatedDPPCA,
-    JMECovariance,
-    LRSRegressor,
-    SparseDPPCA,
-)
-
-ROOT = Path(skdpspectral.__file__).parent
+ROOT = Path(__file__).resolve().parents[1] / "skdpspectral"
 
 
 def room_of(path: Path) -> str:
@@ -36,36 +25,58 @@ def room_of(path: Path) -> str:
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """Return the rooms that a module imports by relative imports."""
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if not isinstance(node, ast.ImportFrom) or not node.level:
-            continue
-        base = parts[: len(parts) - node.level]
-        names = node.module.split(".") if node.module else []
-        if base or names:
-            found.add((*base, *names)[0])
-        else:
-            found |= {alias.name for alias in node.names}
-    return found
+def imported_paths(node: ast.AST, package: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return what a statement imports, as dotted names in parts.
+
+    Parameters
+    ----------
+    node : ast.AST
+        Any statement.
+    package : tuple of str
+        Package of the module that it stands in.
+    """
+    if isinstance(node, ast.Import):
+        return [tuple(alias.name.split(".")) for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = package[: len(package) - node.level + 1] if node.level else ()
+    named = (*base, *(node.module.split(".") if node.module else ()))
+    return [(*named, alias.name) for alias in node.names]
+
+
+def imported_rooms(source: str, package: tuple[str, ...], rooms: set[str]) -> set[str]:
+    """Return the rooms that a module imports.
+
+    Parameters
+    ----------
+    source : str
+        Code of the module.
+    package : tuple of str
+        Package that it stands in, from the outermost on.
+    rooms : set of str
+        Names of all rooms. Any other name of the package is one of its ``__init__``.
+    """
+    nodes = ast.walk(ast.parse(source))
+    paths = [path for node in nodes for path in imported_paths(node, package)]
+    inside = [(*path, "__init__")[1] for path in paths if path[0] == ROOT.name]
+    return {name if name in rooms else "__init__" for name in inside}
 
 
 def import_graph() -> dict[str, set[str]]:
     """Return what each room imports, itself apart."""
-    graph: dict[str, set[str]] = {}
-    for path in sorted(ROOT.rglob("*.py")):
-        room = room_of(path)
-        graph.setdefault(room, set()).update(imported_rooms(path) - {room})
-    return {room: {r for r in below if r in graph} for room, below in graph.items()}
+    paths = sorted(ROOT.rglob("*.py"))
+    graph: dict[str, set[str]] = {room_of(path): set() for path in paths}
+    for path in paths:
+        room, package = room_of(path), path.relative_to(ROOT.parent).parent.parts
+        graph[room] |= imported_rooms(path.read_text(), package, set(graph)) - {room}
+    return graph
 
 
 def floors(graph: dict[str, set[str]]) -> dict[str, int]:
     """Return the floor of each room; fails where rooms import each other."""
     found: dict[str, int] = {}
 
-    def floor(room: str, above: tuple = ()) -> int:
+    def floor(room: str, above: tuple[str, ...] = ()) -> int:
         if room in above:
             raise SystemExit("rooms import each other: " + " -> ".join((*above, room)))
         if room not in found:
@@ -97,7 +108,7 @@ class Trace:
         if event != "call":
             return
         name = frame.f_code.co_filename
-        if name.startswith(str(ROOT)):
+        if ROOT in Path(name).parents:
             self.calls.append(name)
             self.functions.add(frame.f_code)
 
@@ -121,6 +132,18 @@ class Trace:
 
 def default_fits() -> dict:
     """Return a fit of each estimator by its defaults."""
+    sys.path.insert(0, str(ROOT.parent))  # the package beside this file
+    import numpy as np
+
+    from skdpspectral import (
+        DPPCA,
+        DPItemEmbedding,
+        FederatedDPPCA,
+        JMECovariance,
+        LRSRegressor,
+        SparseDPPCA,
+    )
+
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 6))
     users = np.repeat(np.arange(50), 10)

@@ -18,15 +18,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._release.release import Release
 from .._tables.rows import table_shape
-from ..accounting import (
-    MIN_DELTA,
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-    ambient_accountant,
-    gaussian_mu,
-)
-from ..accounting._ambient import accountant_to_send, block_at_hand
-from ..mechanisms import PrivacyPlan, read_plan
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
+from ..accounting._ambient import accountant_to_send, ambient_accountant, block_at_hand
+from ..accounting._gaussian import MIN_DELTA
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._parallel_plan import read_plan
 from .sklearn_compat import Interval
 from .strategies import check_values, json_default, read_plain
 
@@ -336,7 +332,7 @@ class PrivateEstimator(BaseEstimator):
         }
         text = json.dumps(header, default=json_default)
         with open(path, "wb") as file:
-            np.savez(file, header=np.array(text), **arrays)
+            np.savez(file, header=np.array(text), **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path):

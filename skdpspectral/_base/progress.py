@@ -30,7 +30,8 @@ class FitProgress:
     def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
         self._private, self._verbose = private, verbose
         self._name, self._max_steps = type(estimator).__name__, max_steps
-        self._data, self._cleanup = {}, contextlib.ExitStack()
+        self._data: dict[str, object] = {}
+        self._cleanup = contextlib.ExitStack()
         self._shown, self._context = estimator, None
         if not hasattr(estimator, "_init_callback_context"):
             return

@@ -16,7 +16,7 @@ try:  # scikit-learn >= 1.9
 except ImportError:
     CALLBACK_LEVELS = 0
 
-    class CallbackSupportMixin:
+    class CallbackSupportMixin:  # type: ignore[no-redef]
         """Stand-in for versions of scikit-learn without callbacks."""
 
     def callback_management_context(estimator):

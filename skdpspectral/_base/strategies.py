@@ -21,11 +21,11 @@ import json
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
-_CLASSES: dict[str, type] = {}
+_CLASSES: dict[str, type[BaseEstimator]] = {}
 _KEYS = {"strategy", "parameters"}
 
 
-def register(cls: type) -> type:
+def register(cls: type[BaseEstimator]) -> type[BaseEstimator]:
     """Let objects of a class be written and read by its name; a class decorator.
 
     Parameters

@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from typing import NoReturn, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import randomgen
 
 from ..accounting import PrivacyAccountant
-from ..mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
+from ..mechanisms import Alternatives, Exact, Gaussian, Mechanism, PrivacyPlan
+from .grid import Array, mirror_lower, release_entries, release_symmetric
 
-# Draws in chunks that stay in the cache.
-_CHUNK = 1 << 13
-# Columns of a symmetric matrix that are released together.
-_PANEL = 64
-# Integers up to here leave room for the noise below 2**52.
-_LARGEST_INTEGER = 2.0**51
+NoiseSeed: TypeAlias = int | Sequence[int] | np.random.RandomState | None
 
 
 @functools.cache
@@ -35,14 +32,17 @@ def _has_hardware_aes() -> bool:
     return bool(randomgen.AESCounter(key=0).use_aesni)
 
 
-def _bit_generator(key: int):
+def _bit_generator(key: int) -> np.random.BitGenerator:
     """AES-128 in counter mode by hardware, ChaCha20 without it."""
-    if _has_hardware_aes():
-        return randomgen.AESCounter(key=key)
-    return randomgen.ChaCha(key=key, rounds=20)
+    bits: np.random.BitGenerator = (
+        randomgen.AESCounter(key=key)
+        if _has_hardware_aes()
+        else randomgen.ChaCha(key=key, rounds=20)
+    )
+    return bits
 
 
-def noise_generator(noise_seed=None) -> np.random.Generator:
+def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
     """Generator of noise over a cryptographic bit generator.
 
     Parameters
@@ -59,12 +59,15 @@ def noise_generator(noise_seed=None) -> np.random.Generator:
     if noise_seed is None:
         return np.random.Generator(_bit_generator(secrets.randbits(128)))
     if isinstance(noise_seed, np.random.RandomState):
-        noise_seed = noise_seed.randint(0, 2**32, size=4, dtype=np.uint32).tolist()
+        drawn = noise_seed.randint(0, 2**32, size=4, dtype=np.uint32)
+        noise_seed = [int(word) for word in drawn]
     words = np.random.SeedSequence(noise_seed).generate_state(2, np.uint64)
     return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
 
 
-def charge(plan: PrivacyPlan, accountant, noise_seed) -> None:
+def charge(
+    plan: PrivacyPlan, accountant: PrivacyAccountant | None, noise_seed: NoiseSeed
+) -> None:
     """Charge a plan, before anything else is done."""
     if plan.seeded != (noise_seed is not None):
         raise ValueError("the plan must say whether its noise is seeded")
@@ -88,7 +91,7 @@ if hasattr(os, "register_at_fork"):
 class NoiseOwner:
     """What holds noise: in the process that made it, one thread at a time."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._settle()
 
     def _settle(self) -> None:
@@ -148,8 +151,8 @@ class Release(NoiseOwner):
         self,
         plan: PrivacyPlan,
         accountant: PrivacyAccountant | None = None,
-        noise_seed=None,
-    ):
+        noise_seed: NoiseSeed = None,
+    ) -> None:
         charge(plan, accountant, noise_seed)
         self.plan = plan
         super().__init__()
@@ -158,18 +161,20 @@ class Release(NoiseOwner):
         self._forgone = dict(_forgone_names(plan))
         self._generator = noise_generator(noise_seed)
 
-    def public_normals(self, shape) -> np.ndarray:
+    def public_normals(self, shape: int | tuple[int, ...]) -> Array:
         """Return normals that owe nothing to the data, as for a random start."""
         with self._drawing():
             return self._generator.standard_normal(shape)
 
-    def __getstate__(self):
+    def __getstate__(self) -> NoReturn:
         raise TypeError(
             "a release is not copied or pickled: two copies would draw the same noise, "
             "whose difference shows the data"
         )
 
-    def __call__(self, name: str, value, *, overwrite: bool = False) -> np.ndarray:
+    def __call__(
+        self, name: str, value: npt.ArrayLike, *, overwrite: bool = False
+    ) -> Array:
         """Return a planned statistic with its noise.
 
         Parameters
@@ -198,18 +203,27 @@ class Release(NoiseOwner):
             If the shape is not the planned one.
         """
         mechanism = self._planned(name)
-        value = np.array(
+        statistic = np.array(
             value, dtype=np.float64, order="F", copy=None if overwrite else True
         )
-        if value.shape != tuple(mechanism.shape):
-            raise ValueError(f"{name!r} has shape {value.shape}, not {mechanism.shape}")
+        if statistic.shape != tuple(mechanism.shape):
+            raise ValueError(
+                f"{name!r} has shape {statistic.shape}, not {mechanism.shape}"
+            )
         with self._drawing():
             self._close(name)
-            released = _add_noise(mechanism, value, self._generator)
+            released = _add_noise(mechanism, statistic, self._generator)
         record_release(name, released)
         return released
 
-    def sample(self, name: str, kernel, *, normals=(), chi_degrees=()) -> np.ndarray:
+    def sample(
+        self,
+        name: str,
+        kernel: Callable[[float, list[Array], Array], Array],
+        *,
+        normals: Sequence[tuple[int, ...]] = (),
+        chi_degrees: npt.ArrayLike = (),
+    ) -> Array:
         """Return what a kernel makes of a release whose noise it never forms.
 
         For statistics of a noisy matrix that is too large to be held: `kernel` must
@@ -233,7 +247,7 @@ class Release(NoiseOwner):
             What the kernel returns.
         """
         mechanism = self._planned(name)
-        noise_std = 0.0 if isinstance(mechanism, Exact) else mechanism.noise_std
+        noise_std = _noise_std(mechanism)
         degrees = np.asarray(chi_degrees, dtype=float)
         with self._drawing():
             self._close(name)
@@ -243,7 +257,7 @@ class Release(NoiseOwner):
         record_release(name, released)
         return released
 
-    def _planned(self, name: str):
+    def _planned(self, name: str) -> Mechanism:
         self.check_process()
         mechanism = self._pending.get(name)
         if mechanism is None:
@@ -258,6 +272,15 @@ class Release(NoiseOwner):
             self._pending.pop(other, None)
 
 
+def _noise_std(mechanism: Mechanism) -> float:
+    """Return the deviation of a mechanism's noise; only `Exact` has none."""
+    if isinstance(mechanism, Exact):
+        return 0.0
+    if not isinstance(mechanism, Gaussian):
+        raise TypeError(f"no noise is known for {type(mechanism).__name__}")
+    return mechanism.noise_std
+
+
 def _forgone_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
     """Yield each name of a branch with the names of the other branches."""
     for mechanism in plan.mechanisms:
@@ -268,103 +291,29 @@ def _forgone_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
             yield from ((m.name, others) for m in branch)
 
 
-def _add_noise(mechanism, value: np.ndarray, generator) -> np.ndarray:
+def _add_noise(
+    mechanism: Mechanism, value: Array, generator: np.random.Generator
+) -> Array:
     """Turn `value`, in place, into what leaves the house."""
     if isinstance(mechanism, Exact):
-        return _mirror_lower(value) if mechanism.symmetric else value
+        return mirror_lower(value) if mechanism.symmetric else value
     if type(mechanism) is not Gaussian:
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     if mechanism.symmetric:
-        _release_symmetric(mechanism, value, generator)
+        release_symmetric(mechanism, value, generator)
     else:
-        _release_entries(mechanism, value.ravel(order="K"), generator)
+        release_entries(mechanism, value.ravel(order="K"), generator)
     return value
 
 
-def grid_noise(out: np.ndarray, steps: float, generator) -> None:
-    """Fill a contiguous array with rounded normals of a deviation in grid steps."""
-    flat = out.reshape(-1)
-    for start in range(0, flat.size, _CHUNK):
-        chunk = flat[start : start + _CHUNK]
-        generator.standard_normal(out=chunk)
-        chunk *= steps
-        np.rint(chunk, out=chunk)
-
-
-def scaled_normals(shape, scale: float, generator) -> np.ndarray:
-    """Return normals of a deviation, not rounded: what is to be shaped."""
-    normals = generator.standard_normal(shape)
-    normals *= scale
-    return normals
-
-
-def round_to_integers(value: np.ndarray, grid: float) -> None:
-    """Replace values by their grid numbers, clamped: a 1-Lipschitz rounding."""
-    value /= grid
-    np.rint(value, out=value)
-    np.clip(value, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=value)
-    # -0.0 would tell the sign of what was rounded away.
-    value += 0.0
-
-
-def _release_entries(mechanism: Gaussian, flat: np.ndarray, generator) -> None:
-    """Release independent entries, in place."""
-    noise = np.empty(min(flat.size, _CHUNK))
-    for start in range(0, flat.size, _CHUNK):
-        value = flat[start : start + _CHUNK]
-        draws = noise[: value.size]
-        grid_noise(draws, mechanism.noise_std / mechanism.grid, generator)
-        round_to_integers(value, mechanism.grid)
-        value += draws
-        value *= mechanism.grid
-
-
-def _release_symmetric(mechanism: Gaussian, matrix: np.ndarray, generator) -> None:
-    """Release a symmetric matrix from its lower triangle, panel by panel.
-
-    Off-diagonal entries get noise of std / sqrt(2), which is the isotropic noise
-    of the isometry (diagonal, sqrt(2) x off-diagonal).
-    """
-    steps = mechanism.noise_std / mechanism.grid
-    columns = matrix.T  # row j: column j of the lower triangle, contiguous
-    for start in range(0, len(matrix), _PANEL):
-        panel = columns[start : start + _PANEL, start:]
-        width = len(panel)
-        noise = np.empty(panel.shape)
-        grid_noise(noise, steps / math.sqrt(2.0), generator)
-        diagonal = np.empty(width)
-        grid_noise(diagonal, steps, generator)
-        np.fill_diagonal(noise, diagonal)
-        round_to_integers(panel, mechanism.grid)
-        panel += noise
-        panel *= mechanism.grid
-        _mirror_panel(columns, start, width)
-
-
-def _mirror_panel(columns: np.ndarray, start: int, width: int) -> None:
-    """Copy columns start..start+width of a lower triangle above the diagonal."""
-    stop = start + width
-    square = columns[start:stop, start:stop]
-    lower = np.tril_indices(width, -1)
-    square[lower] = square.T[lower]
-    columns[stop:, start:stop] = columns[start:stop, stop:].T
-
-
-def _mirror_lower(matrix: np.ndarray) -> np.ndarray:
-    """Return the symmetric matrix whose lower triangle is given, in place."""
-    for start in range(0, len(matrix), _PANEL):
-        _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
-    return matrix
-
-
 # Of this context alone: other threads and tasks release meanwhile.
-_transcripts: ContextVar[tuple[dict[str, np.ndarray], ...]] = ContextVar(
+_transcripts: ContextVar[tuple[dict[str, Array], ...]] = ContextVar(
     "skdpspectral_transcripts", default=()
 )
 
 
 @contextlib.contextmanager
-def record_releases() -> Iterator[dict[str, np.ndarray]]:
+def record_releases() -> Iterator[dict[str, Array]]:
     """Collect what is released in this context, after its noise, for audits.
 
     Yields
@@ -372,7 +321,7 @@ def record_releases() -> Iterator[dict[str, np.ndarray]]:
     dict of str to ndarray
         Filled as releases happen; a later release of a name replaces an earlier.
     """
-    transcript: dict[str, np.ndarray] = {}
+    transcript: dict[str, Array] = {}
     _transcripts.set((*_transcripts.get(), transcript))
     try:
         yield transcript
@@ -381,13 +330,13 @@ def record_releases() -> Iterator[dict[str, np.ndarray]]:
         _transcripts.set(tuple(others))
 
 
-def record_release(name: str, released: np.ndarray) -> None:
+def record_release(name: str, released: Array) -> None:
     """Tell audits of a release."""
     for transcript in _transcripts.get():
         transcript[name] = released.copy()
 
 
-def record_rows(name: str, before: int, rows: np.ndarray) -> None:
+def record_rows(name: str, before: int, rows: Array) -> None:
     """Tell audits of rows of a stream, which follow after `before` others."""
     for transcript in _transcripts.get():
         earlier = transcript.get(name, rows[:0])[:before]

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..accounting import LedgerError, PrivacyAccountant
-from ..mechanisms import CorrelatedGaussian, Exact, PrivacyPlan
+from ..mechanisms import CorrelatedGaussian, Exact, Mechanism, PrivacyPlan
+from .grid import Array, round_to_integers, scaled_normals
 from .release import (
     NoiseOwner,
+    NoiseSeed,
     charge,
     noise_generator,
     record_rows,
-    round_to_integers,
-    scaled_normals,
 )
 
 _ENDED = (
@@ -27,6 +28,40 @@ _ENDED = (
     "another thread is in the middle of one; clone the estimator to begin a new "
     "stream, or load the last pickle of a stream with an accountant and resume() it"
 )
+
+
+class Shaping(Protocol):
+    """A filter of rows, in blocks of steps.
+
+    Attributes
+    ----------
+    block : int
+        Rows that it takes at a time, the last time before a reset apart.
+    width : int
+        Entries of a row.
+    """
+
+    block: int
+    width: int
+
+    def push(self, rows: Array) -> Array:
+        """Return the shaped rows."""
+
+    def reset(self) -> None:
+        """Begin anew, as with fresh noise."""
+
+
+class Factorization(Protocol):
+    """What a stream asks of the matrix that shapes its noise."""
+
+    max_steps: int | None
+    column_norm: float
+
+    def filter(self, width: int) -> Shaping:
+        """Return a filter of rows of a width."""
+
+    def check_precision(self, steps: float) -> None:
+        """Refuse a matrix whose noise float64 can't hold on its grid."""
 
 
 class StreamRelease(NoiseOwner):
@@ -60,21 +95,21 @@ class StreamRelease(NoiseOwner):
         self,
         plan: PrivacyPlan,
         accountant: PrivacyAccountant | None = None,
-        noise_seed=None,
+        noise_seed: NoiseSeed = None,
         *,
-        factorization,
-    ):
-        (self._mechanism,) = plan.mechanisms
-        check_shaping(self._mechanism, factorization)
+        factorization: Factorization,
+    ) -> None:
+        (mechanism,) = plan.mechanisms
+        self._mechanism = check_shaping(mechanism, factorization)
         charge(plan, accountant, noise_seed)
         super().__init__()
         self.plan = plan
         self.position = 0
         self._accountant = accountant
-        self._id = None if accountant is None else accountant.open_stream()
+        self._id = "" if accountant is None else accountant.open_stream()
         # Steps that were claimed and not yet released; whether noise is in the making.
         self._claimed, self._drawn_from, self._closed = 0, False, False
-        self._noise = None
+        self._noise: _ShapedNoise | None = None
         if not isinstance(self._mechanism, Exact):
             shaping = factorization.filter(self._mechanism.shape[0])
             generator = noise_generator(noise_seed)
@@ -82,7 +117,7 @@ class StreamRelease(NoiseOwner):
 
     # -- copies ----------------------------------------------------------------------
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         with self._drawing():
             if self._noise is not None and self._accountant is None:
                 raise TypeError(
@@ -102,11 +137,11 @@ class StreamRelease(NoiseOwner):
         del state["_lock"], state["_home"]
         return state
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._settle()
 
-    def __copy__(self):
+    def __copy__(self) -> StreamRelease:
         return copy.deepcopy(self)
 
     # -- steps -----------------------------------------------------------------------
@@ -114,8 +149,10 @@ class StreamRelease(NoiseOwner):
     @property
     def _last(self) -> float:
         """Step after which there is no noise."""
-        last = getattr(self._mechanism, "max_steps", None)
-        return math.inf if last is None or self._mechanism.renewed else last
+        planned = self._mechanism
+        if isinstance(planned, Exact) or planned.max_steps is None or planned.renewed:
+            return math.inf
+        return planned.max_steps
 
     def close(self) -> None:
         """End the stream: nothing leaves it any more."""
@@ -164,7 +201,7 @@ class StreamRelease(NoiseOwner):
             self._claimed = steps
             self.position += steps
 
-    def __call__(self, rows: np.ndarray) -> np.ndarray:
+    def __call__(self, rows: Array) -> Array:
         """Return the next rows, of steps that were claimed, with their noise.
 
         Parameters
@@ -194,6 +231,8 @@ class StreamRelease(NoiseOwner):
                 raise ValueError(f"{len(rows)} steps, but {self._claimed} were claimed")
             before = self.position - self._claimed
             if not isinstance(self._mechanism, Exact):
+                if self._noise is None:
+                    raise RuntimeError(_ENDED)
                 self._drawn_from = True
                 self._noise.add_to(rows, before)
                 self._drawn_from = False
@@ -248,7 +287,9 @@ class StreamRelease(NoiseOwner):
             return position
 
 
-def check_shaping(mechanism, factorization) -> None:
+def check_shaping(
+    mechanism: Mechanism, factorization: Factorization
+) -> Exact | CorrelatedGaussian:
     """Refuse a matrix that does not fit its plan, or whose noise leaves the grid.
 
     Parameters
@@ -258,13 +299,18 @@ def check_shaping(mechanism, factorization) -> None:
     factorization : Factorization
         The matrix.
 
+    Returns
+    -------
+    Exact or CorrelatedGaussian
+        The mechanism, of a type that streams know.
+
     Raises
     ------
     ValueError
         If its columns are longer than was planned, or float64 can't hold its noise.
     """
     if isinstance(mechanism, Exact):
-        return
+        return mechanism
     if not isinstance(mechanism, CorrelatedGaussian):
         raise TypeError(f"{type(mechanism).__name__} is no mechanism of a stream")
     limit = factorization.max_steps
@@ -272,6 +318,7 @@ def check_shaping(mechanism, factorization) -> None:
     if not (factorization.column_norm <= mechanism.column_norm and enough):
         raise ValueError("the plan must state the column norm of the factorization")
     factorization.check_precision(mechanism.noise_std / mechanism.grid)
+    return mechanism
 
 
 class _ShapedNoise:
@@ -292,7 +339,12 @@ class _ShapedNoise:
         Number of steps whose noise was used, or thrown away.
     """
 
-    def __init__(self, mechanism: CorrelatedGaussian, shaping, generator):
+    def __init__(
+        self,
+        mechanism: CorrelatedGaussian,
+        shaping: Shaping,
+        generator: np.random.Generator,
+    ) -> None:
         self._grid = mechanism.grid
         self._steps = mechanism.noise_std / mechanism.grid
         self._max_steps = mechanism.max_steps
@@ -301,7 +353,7 @@ class _ShapedNoise:
         self._drawn = 0
         self.position = 0
 
-    def add_to(self, rows: np.ndarray, position: int) -> None:
+    def add_to(self, rows: Array, position: int) -> None:
         """Add the noise of the steps after `position`, in place."""
         if position != self.position:
             raise RuntimeError(_ENDED)
@@ -318,7 +370,7 @@ class _ShapedNoise:
         while steps:
             steps -= len(self._take(steps))
 
-    def _take(self, most: int) -> np.ndarray:
+    def _take(self, most: int) -> Array:
         """Return noise of the next steps, at least one of them."""
         if not len(self._ready):
             self._draw()

@@ -10,7 +10,8 @@ from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
 from .._tables.masks import refuse_masked
 from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Exact, shown
+from ..mechanisms import Exact
+from ..mechanisms._numbers import shown
 from .private_mean import private_center
 
 # Share of mu**2 for a private mean.
@@ -227,7 +228,8 @@ def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
     """Split mu into the cost of a private mean, 0 without one, and the rest."""
     if not rows.centered or not math.isfinite(mu):
         return (mu if rows.centered else 0.0), mu
-    return split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
+    mean, rest = split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
+    return mean, rest
 
 
 def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from sklearn.base import BaseEstimator
 
-from ..mechanisms import check_real, shown
+from ..mechanisms._numbers import check_real, shown
 
 CENTERS = ("auto", "none", "private")
 # Radii in units of the data.

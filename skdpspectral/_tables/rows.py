@@ -14,6 +14,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
@@ -22,7 +23,7 @@ from .._linalg import row_blocks, rows_per_block
 from .masks import refuse_masked
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
 
-_DTYPES = (np.float64, np.float32)
+_DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
 # Where rows are read block by block, whole numbers are converted block by block too.
 _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
 # First lines of scikit-learn's messages about the form of a table.
@@ -183,7 +184,7 @@ def table_shape(X) -> tuple[int, int]:
 
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
     """Check a shape as scikit-learn checks that of an array."""
-    stand_in = np.broadcast_to(np.zeros((), kind), shape)
+    stand_in: np.ndarray = np.broadcast_to(np.zeros((), kind), shape)
     _form_checked(
         lambda: check_array(
             stand_in, dtype=None, ensure_all_finite=False, input_name="X"
@@ -316,6 +317,7 @@ def check_scores(X, n_components: int) -> np.ndarray:
 
 def _form_checked(validate) -> None:
     """Check a form; scikit-learn's words are kept where they are about that alone."""
+    kind: type[Exception]
     try:
         validate()
         return

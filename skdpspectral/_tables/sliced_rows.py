@@ -117,7 +117,8 @@ class MappedPages:
     def __init__(self, mapping: mmap.mmap):
         self._mapping = mapping
         self._first_byte = np.frombuffer(mapping, np.uint8).ctypes.data
-        self._start, self._stop, self._touched = None, 0, 0
+        self._start: int | None = None
+        self._stop, self._touched = 0, 0
 
     def note(self, block: np.ndarray) -> None:
         """Note that a block is about to be read, and give back earlier ones."""

@@ -119,8 +119,10 @@ def unread_users(
     if user_feature is None:
         rows = unread_rows(estimator, X, reset=reset)
         _check_length(users, rows.shape[0], names.ids)
+        n_rows, n_features = rows.shape
         return UnreadTable(
-            *rows.shape,
+            n_rows,
+            n_features,
             users is not None,
             lambda: _checked_ids(users, names.ids),
             lambda: UserTable(rows.read(), slice(None), _checked_ids(users, names.ids)),
@@ -190,8 +192,10 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Unread
         check_exact(column, parameter)
         return column
 
+    n_rows, n_features = features.shape
     return UnreadTable(
-        *features.shape,
+        n_rows,
+        n_features,
         True,
         ids,
         lambda: UserTable(features.read(), slice(None), ids()),

@@ -1,12 +1,11 @@
 """What releases cost: exact calibration, exact composition, one ledger."""
 
 from ._accountant import PrivacyAccountant
-from ._ambient import ambient_accountant, default_accountant, without_accountant
+from ._ambient import default_accountant
 from ._composition import compose_mu, parallel_mu, relation_factor, split_mu
 from ._entries import LedgerEntry
 from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
 from ._gaussian import (
-    MIN_DELTA,
     calibrate_gaussian,
     gaussian_delta,
     gaussian_epsilon,
@@ -15,14 +14,12 @@ from ._gaussian import (
 from ._summary import Spent
 
 __all__ = [
-    "MIN_DELTA",
     "LedgerEntry",
     "LedgerError",
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
     "Spent",
-    "ambient_accountant",
     "calibrate_gaussian",
     "compose_mu",
     "default_accountant",
@@ -32,5 +29,4 @@ __all__ = [
     "parallel_mu",
     "relation_factor",
     "split_mu",
-    "without_accountant",
 ]

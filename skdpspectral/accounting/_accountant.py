@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ..mechanisms import ParallelPlan, PrivacyPlan, Unit, check_count, shown
+from ..mechanisms import ParallelPlan, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_count, shown
 from ._ambient import close_block, open_block
 from ._arguments import (
     check_budget,
@@ -98,54 +100,57 @@ class PrivacyAccountant(LedgerReports):
 
     def __init__(
         self,
-        epsilon=None,
-        delta=None,
+        epsilon: float | None = None,
+        delta: float | None = None,
         *,
-        path=None,
-        unit=None,
-        neighbors=None,
-        allow_seeded=False,
-    ):
+        path: str | os.PathLike[str] | None = None,
+        unit: str | None = None,
+        neighbors: str | None = None,
+        allow_seeded: bool = False,
+    ) -> None:
         budget = check_budget(epsilon, delta)
         relation = check_relation(unit, neighbors)
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
-        self._keeper = None if path is not None else TemporaryFolder()
-        file = Path(self._keeper.name) / "ledger.db" if path is None else Path(path)
+        self._keeper: TemporaryFolder | None = None
+        if path is None:
+            self._keeper = TemporaryFolder()
+            path = Path(self._keeper.name) / "ledger.db"
+        file = Path(path)
         self._path = str(file.absolute())
         if not file.exists():
             create_ledger(file, budget, relation)
         meta = Ledger(self._path).meta()
         self._id = meta["ledger_id"]
         self._budget = agreed_budget(self._path, meta, budget, relation)
-        self._label = None
+        self._label: str | None = None
         self._division: tuple[str, Unit] | None = None
 
     # -- identity: every copy is the same ledger ------------------------------
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
         state["_keeper"] = None
         return state
 
-    def __copy__(self):
+    def __copy__(self) -> PrivacyAccountant:
         return self
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrivacyAccountant:
         return self
 
-    def __sklearn_clone__(self):
+    def __sklearn_clone__(self) -> PrivacyAccountant:
         return self
 
-    def __enter__(self):
+    def __enter__(self) -> PrivacyAccountant:
         open_block(self)
         return self
 
-    def __exit__(self, *exc_info):
+    def __exit__(self, *exc_info: object) -> None:
         close_block(self)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         budget = "" if self.epsilon is None else f"{self.epsilon:g}, {self.delta:g}"
         return f"PrivacyAccountant({budget})"
 
@@ -177,7 +182,7 @@ class PrivacyAccountant(LedgerReports):
         *,
         disjoint_within: str | None = None,
         disjoint_unit: str | None = None,
-    ):
+    ) -> PrivacyAccountant:
         """Return a handle of the same ledger whose entries carry a label.
 
         A label is only a label: entries under different labels compose one after
@@ -214,7 +219,7 @@ class PrivacyAccountant(LedgerReports):
         handle._division = check_division(disjoint_within, disjoint_unit)
         return handle
 
-    def backup(self, path) -> None:
+    def backup(self, path: str | os.PathLike[str]) -> None:
         """Copy the ledger to a new file, whole, while it is in use.
 
         Never copy the file of a ledger by other means while a process uses it: the
@@ -289,7 +294,9 @@ class PrivacyAccountant(LedgerReports):
                 # An error here rolls the transaction back.
                 self._budget.refuse_excess(name, before, transaction.total())
 
-    def check(self, what, X=None, n_fits: int = 1, *, groups=None) -> Spent:
+    def check(
+        self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
+    ) -> Spent:
         """Say whether so many fits are affordable; fit nothing, charge nothing.
 
         A search over parameters turns errors of single fits into missing scores:
@@ -386,7 +393,7 @@ class PrivacyAccountant(LedgerReports):
         return stream_position(self._ledger(), name)
 
     def _own_part(self) -> Part:
-        if self._division is None:
+        if self._division is None or self._label is None:
             return whole()
         division, unit = self._division
         return asserted_block(division, self._label, unit)

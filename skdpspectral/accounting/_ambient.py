@@ -29,9 +29,19 @@ import sys
 import threading
 import uuid
 import weakref
+from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, TypeAlias
 
 from ._errors import LedgerError
+
+if TYPE_CHECKING:
+    from ._accountant import PrivacyAccountant
+
+# A handle, or None where nothing is charged, and the process that it is from; or why
+# none can be named.
+Governing: TypeAlias = "tuple[PrivacyAccountant | None, str]"
+Doubt: TypeAlias = tuple[LedgerError, str]
 
 _names: dict[int, str] = {}
 if hasattr(os, "register_at_fork"):
@@ -44,7 +54,7 @@ def process_name() -> str:
     return name or _names.setdefault(os.getpid(), uuid.uuid4().hex)
 
 
-def _flow() -> tuple:
+def _flow() -> tuple[int, object]:
     """Return what opens blocks in an order of its own: a thread, and a task in it."""
     task = None
     if "asyncio" in sys.modules:
@@ -62,7 +72,7 @@ class _Block:
         What it charges; None charges nothing.
     """
 
-    def __init__(self, handle):
+    def __init__(self, handle: PrivacyAccountant | None) -> None:
         self.handle, self.process, self.flow = handle, process_name(), _flow()
         self.open = True
 
@@ -79,14 +89,14 @@ _blocks: ContextVar[tuple[_Block, ...]] = ContextVar("skdpspectral_blocks", defa
 _everywhere: dict[_Block, None] = {}
 
 
-def open_block(handle) -> None:
+def open_block(handle: PrivacyAccountant) -> None:
     """Make a handle the default of this context, and of copies that are made of it."""
     block = _Block(handle)
     _everywhere[block] = None
     _blocks.set((*_blocks.get(), block))
 
 
-def close_block(handle) -> None:
+def close_block(handle: PrivacyAccountant) -> None:
     """End the innermost block of this very handle.
 
     Another context may do so than the one that opened it: a generator or a fixture may
@@ -106,7 +116,7 @@ def _end(block: _Block) -> None:
 
 
 @contextlib.contextmanager
-def without_accountant():
+def without_accountant() -> Iterator[None]:
     """Charge no ledger of a ``with`` block in this context, for made-up data.
 
     It ends for copies of the context, too. Threads that are started inside, and bring
@@ -131,7 +141,7 @@ def _block_elsewhere(ours: bool) -> _Block | None:
     ended = [b for b in _blocks.get() if b.handle is not None and b.ours is ours]
     opened = [b for b in list(_everywhere) if b.ours is ours]
     candidates = ended[-1:] + opened
-    ledgers = {block.handle._id for block in candidates}
+    ledgers = {block.handle._id for block in candidates if block.handle is not None}
     flows = {block.flow for block in candidates}
     if len(ledgers) > 1 and (ended or len(flows) > 1):
         raise LedgerError(
@@ -141,24 +151,28 @@ def _block_elsewhere(ours: bool) -> _Block | None:
         )
     if len(flows) > 1:
         # What is charged to a guess of a handle may not be let in by one.
-        strict = [block for block in candidates if not block.handle.allow_seeded]
+        handles = ((b, b.handle) for b in candidates)
+        strict = [b for b, h in handles if h is not None and not h.allow_seeded]
         candidates = strict or candidates
     return candidates[-1] if candidates else None
 
 
-def default_accountant():
+def default_accountant() -> PrivacyAccountant | None:
     """Return the accountant of the ``with`` block that governs here, or None."""
     governing = ambient_accountant()
     return None if governing is None else governing[0]
 
 
-def block_at_hand():
+def block_at_hand() -> weakref.ref[_Block] | None:
     """Return a weak reference to the open block of this context, or None."""
     block = _own_block(ours=True)
     return None if block is None else weakref.ref(block)
 
 
-def accountant_to_send(sent=None, cloned_in=None) -> tuple[object, str] | None:
+def accountant_to_send(
+    sent: Governing | Doubt | None = None,
+    cloned_in: weakref.ref[_Block] | None = None,
+) -> Governing | Doubt | None:
     """Find what an estimator takes along into another process.
 
     As :func:`ambient_accountant`, but where that raises, the error goes along: being
@@ -173,7 +187,10 @@ def accountant_to_send(sent=None, cloned_in=None) -> tuple[object, str] | None:
         return error.with_traceback(None), process_name()
 
 
-def ambient_accountant(sent=None, cloned_in=None) -> tuple[object, str] | None:
+def ambient_accountant(
+    sent: Governing | Doubt | None = None,
+    cloned_in: weakref.ref[_Block] | None = None,
+) -> Governing | None:
     """Find the block that governs an estimator.
 
     Parameters
@@ -199,9 +216,10 @@ def ambient_accountant(sent=None, cloned_in=None) -> tuple[object, str] | None:
         block = cloned_in()
         block = block if block is not None and block.open and block.ours else None
     if block is None and sent is not None and sent[1] != process_name():
-        if isinstance(sent[0], LedgerError):
-            raise sent[0]
-        return sent
+        found, process = sent
+        if isinstance(found, LedgerError):
+            raise found
+        return found, process
     for find, ours in (
         (_own_block, False),
         (_block_elsewhere, True),

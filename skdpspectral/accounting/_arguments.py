@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
-from ..mechanisms import Neighbors, PrivacyPlan, Unit, check_real, shown
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_real, shown
 from ._budget import Budget
 from ._composition import allowed_mu
 from ._gaussian import gaussian_mu
@@ -13,7 +15,7 @@ from ._gaussian import gaussian_mu
 DEFAULT_DELTA = 1e-6
 
 
-def check_budget(epsilon, delta) -> Budget | None:
+def check_budget(epsilon: object, delta: object) -> Budget | None:
     """Return a valid budget, or None for none."""
     if epsilon is None:
         if delta is not None:
@@ -25,25 +27,29 @@ def check_budget(epsilon, delta) -> Budget | None:
             f"epsilon of a budget must be a number, got {epsilon!r}; the file of a "
             "ledger is given as path="
         )
-    epsilon = check_real("epsilon of a budget", epsilon)
-    delta = check_real("delta of a budget", delta)
-    if not 0.0 < epsilon < math.inf:
+    budget = Budget(
+        check_real("epsilon of a budget", epsilon),
+        check_real("delta of a budget", delta),
+    )
+    if not 0.0 < budget.epsilon < math.inf:
         raise ValueError(
-            f"epsilon of a budget must be positive and finite, got {epsilon}; leave it "
-            "None to record without a limit"
+            "epsilon of a budget must be positive and finite, got "
+            f"{budget.epsilon}; leave it None to record without a limit"
         )
-    gaussian_mu(epsilon, delta)  # refuses a delta out of range
-    return Budget(epsilon, delta)
+    gaussian_mu(budget.epsilon, budget.delta)  # refuses a delta out of range
+    return budget
 
 
-def check_flag(name: str, value) -> bool:
+def check_flag(name: str, value: object) -> bool:
     """Return a flag; nothing that merely counts as true may open a budget."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, got {shown(value)}")
     return value
 
 
-def check_relation(unit, neighbors) -> tuple[Unit, Neighbors] | None:
+def check_relation(
+    unit: str | None, neighbors: str | None
+) -> tuple[Unit, Neighbors] | None:
     """Return a relation, or None where the first entry fixes it."""
     if (unit is None) != (neighbors is None):
         raise ValueError("unit and neighbors fix a ledger's relation together")
@@ -56,7 +62,7 @@ def check_relation(unit, neighbors) -> tuple[Unit, Neighbors] | None:
         raise ValueError(f"unit or neighbors: {error}; known: {choices}") from None
 
 
-def check_division(division: str | None, unit) -> tuple[str, Unit] | None:
+def check_division(division: str | None, unit: object) -> tuple[str, Unit] | None:
     """Return a division and what it divides; None for none."""
     if division is None:
         if unit is not None:
@@ -69,9 +75,9 @@ def check_division(division: str | None, unit) -> tuple[str, Unit] | None:
     return division, Unit(unit)
 
 
-def check_plans(plan) -> list[PrivacyPlan]:
+def check_plans(plan: object) -> list[PrivacyPlan]:
     """Return one or several plans as a list."""
-    plans = [plan]
+    plans: list[Any] = [plan]
     if not isinstance(plan, PrivacyPlan) and isinstance(plan, Iterable):
         plans = list(plan)
     if not plans:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..mechanisms import Assumption, Neighbors, Unit
 
@@ -65,7 +65,7 @@ class LedgerEntry(NamedTuple):
     plan: str
 
 
-def read_entry(row: dict) -> LedgerEntry:
+def read_entry(row: dict[str, Any]) -> LedgerEntry:
     """Return an entry of a row of the file."""
     return LedgerEntry(**row)._replace(
         time=datetime.fromtimestamp(row["time"], timezone.utc),

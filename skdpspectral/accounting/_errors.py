@@ -16,13 +16,18 @@ class PrivacyBudgetError(RuntimeError):
         The epsilon that is left, at the ledger's delta.
     """
 
-    def __init__(self, message, requested=None, remaining=None):
+    def __init__(
+        self,
+        message: str,
+        requested: float | None = None,
+        remaining: float | None = None,
+    ) -> None:
         super().__init__(message, requested, remaining)
         self.requested = requested
         self.remaining = remaining
 
-    def __str__(self):
-        return self.args[0]
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class LedgerError(RuntimeError):

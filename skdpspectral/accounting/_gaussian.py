@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import CorrelatedGaussian, Gaussian, check_real
+from ..mechanisms import CorrelatedGaussian, Gaussian
+from ..mechanisms._numbers import check_real
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
@@ -28,24 +32,24 @@ _LARGEST_EPSILON = 1e9
 _LARGEST_MU = 1e5
 
 
-def _at_least_zero(name: str, value) -> float:
-    value = check_real(name, value)
-    if not value >= 0.0:
-        raise ValueError(f"{name} must be at least 0, got {value}")
-    return value
+def _at_least_zero(name: str, value: object) -> float:
+    number = check_real(name, value)
+    if not number >= 0.0:
+        raise ValueError(f"{name} must be at least 0, got {number}")
+    return number
 
 
-def _check_delta(delta) -> float:
-    delta = check_real("delta", delta)
-    if not MIN_DELTA <= delta < 1.0:
+def _check_delta(delta: object) -> float:
+    number = check_real("delta", delta)
+    if not MIN_DELTA <= number < 1.0:
         raise ValueError(
-            f"delta must be in [{MIN_DELTA:g}, 1), got {delta}: below {MIN_DELTA:g} "
+            f"delta must be in [{MIN_DELTA:g}, 1), got {number}: below {MIN_DELTA:g} "
             "the noise of float64 arithmetic cannot honor it"
         )
-    return delta
+    return number
 
 
-def _erfcx_slope(x: np.ndarray) -> np.ndarray:
+def _erfcx_slope(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """-erfcx'(x) = 2/sqrt(pi) - 2 x erfcx(x) > 0, by its series where it cancels."""
     inverse = 1.0 / np.maximum(x, 1.0) ** 2
     series = inverse * (1 - 1.5 * inverse * (1 - 2.5 * inverse * (1 - 3.5 * inverse)))
@@ -110,7 +114,9 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return min(1.0, math.exp(_log_gaussian_delta(mu, epsilon)))
 
 
-def _bracket_root(excess, low: float, high: float) -> tuple[float, float]:
+def _bracket_root(
+    excess: Callable[[float], float], low: float, high: float
+) -> tuple[float, float]:
     """Return a tight bracket (a, b) of the sign change of an increasing function."""
     root = float(brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
     a = b = root
@@ -230,7 +236,7 @@ def calibrate_gaussian(
     symmetric: bool = False,
     summation_error: float = 0.0,
     magnitude: float = 1.0,
-    correlation: dict | None = None,
+    correlation: dict[str, Any] | None = None,
 ) -> Gaussian:
     """Gaussian mechanism with the least noise whose charged mu is at most `mu`.
 
@@ -259,7 +265,8 @@ def calibrate_gaussian(
         if not 0.0 < value < math.inf:
             raise ValueError(f"{argument} must be positive and finite, got {value}")
     allowed = mu * (1.0 - _SLACK)
-    make, column_norm = Gaussian, 1.0
+    make: Callable[..., Gaussian] = Gaussian
+    column_norm = 1.0
     if correlation is not None:
         make = functools.partial(CorrelatedGaussian, **correlation)
         column_norm = correlation["column_norm"]

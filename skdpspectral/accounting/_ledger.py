@@ -13,6 +13,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from . import _ledger_file as _file
@@ -54,7 +55,9 @@ class Ledger:
         Identity that the file must have; None accepts any.
     """
 
-    def __init__(self, path, ledger_id: str | None = None):
+    def __init__(
+        self, path: str | os.PathLike[str], ledger_id: str | None = None
+    ) -> None:
         self.path = Path(path)
         self.ledger_id = ledger_id
 
@@ -96,7 +99,7 @@ class Ledger:
                 "local disk of this host, be writable, and be whole"
             ) from error
 
-    def meta(self) -> dict:
+    def meta(self) -> dict[str, Any]:
         """Return identity, budget, unit and neighbors, after a check of the file."""
         with self._connect() as connection:
             verdict = connection.execute("PRAGMA quick_check").fetchone()[0]
@@ -104,7 +107,7 @@ class Ledger:
                 raise LedgerError(f"the ledger {self.path} is damaged: {verdict}")
             return _file.read_meta(connection.database, self.path)
 
-    def entries(self) -> list[dict]:
+    def entries(self) -> list[dict[str, Any]]:
         """Return all entries, oldest first."""
         with self._connect() as connection:
             return _all_entries(connection)
@@ -159,7 +162,7 @@ class _Connection:
         _file.remember(self.ledger_id, mark)
         self._changes = database.total_changes
 
-    def execute(self, statement: str, values: tuple = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         """Run a statement, unless a fork took the connection over."""
         self._used.check()
         return self.database.execute(statement, values)
@@ -190,7 +193,7 @@ def _keep_for_ever(database: sqlite3.Connection) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
 
 
-def _all_entries(connection: _Connection) -> list[dict]:
+def _all_entries(connection: _Connection) -> list[dict[str, Any]]:
     rows = connection.execute("SELECT * FROM entries ORDER BY id")
     names = [column[0] for column in rows.description]
     return [dict(zip(names, row, strict=True)) for row in rows]
@@ -203,7 +206,7 @@ class Transaction:
         self._ledger = ledger
         self._connection = connection
 
-    def execute(self, statement: str, values: tuple = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
         """Run a statement in the transaction."""
         return self._connection.execute(statement, values)
 
@@ -235,14 +238,15 @@ class Transaction:
             return math.inf
         return math.sqrt(self._connection.execute(_TOTAL).fetchone()[0])
 
-    def entries(self) -> list[dict]:
+    def entries(self) -> list[dict[str, Any]]:
         """Return all entries, oldest first."""
         return _all_entries(self._connection)
 
     def smallest_delta(self) -> float | None:
         """Return the smallest delta of the entries; None if there is none."""
         query = "SELECT MIN(delta) FROM entries"
-        return self._connection.execute(query).fetchone()[0]
+        smallest: float | None = self._connection.execute(query).fetchone()[0]
+        return smallest
 
     def any_seeded(self) -> bool:
         """Return whether any entry's noise came from a seed."""
@@ -250,7 +254,12 @@ class Transaction:
         return bool(self._connection.execute(query).fetchone()[0])
 
     def append(
-        self, plan: PrivacyPlan, factor: float, part: Part, label, times: int = 1
+        self,
+        plan: PrivacyPlan,
+        factor: float,
+        part: Part,
+        label: str | None,
+        times: int = 1,
     ) -> None:
         """Write an entry, for so many fits; it counts from the commit on."""
         self._connection.execute(

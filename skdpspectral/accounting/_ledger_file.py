@@ -11,7 +11,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._errors import LedgerError
 from ._locks import locked, turn
@@ -50,7 +50,7 @@ _META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbors"})
 class TemporaryFolder:
     """A folder that its creating process deletes when nobody holds it any more."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.name = tempfile.mkdtemp(prefix="skdpspectral-")
         weakref.finalize(self, self._remove, self.name, os.getpid())
 
@@ -63,7 +63,7 @@ class TemporaryFolder:
 # -- making and copying ----------------------------------------------------------------
 
 
-def create(path: Path, meta: dict) -> None:
+def create(path: Path, meta: dict[str, Any]) -> None:
     """Make a new ledger file at `path`, atomically; keep one that is there."""
     if path.is_symlink():
         raise LedgerError(f"there is no ledger at {path}, a link that leads nowhere")
@@ -151,13 +151,13 @@ def check_header(path: Path) -> None:
             f"the ledger {path} has schema version {struct.unpack('>I', version)[0]}, "
             f"this release reads version {SCHEMA_VERSION}; it was left as is"
         )
-    page = struct.unpack(">H", page)[0]
-    page = 65536 if page == 1 else page
+    (page_size,) = struct.unpack(">H", page)
+    page_size = 65536 if page_size == 1 else page_size
     # A write-ahead log may hold pages that the header already counts. The order
     # matters: once the log is gone, the file has what an earlier header counted.
     if os.path.exists(f"{path}-wal"):
         return
-    if stat_of(path).st_size < page * struct.unpack(">I", pages)[0]:
+    if stat_of(path).st_size < page_size * struct.unpack(">I", pages)[0]:
         raise LedgerError(f"the ledger {path} is truncated; it was left as is")
 
 
@@ -208,7 +208,7 @@ def check_in_place(path: Path, opened: os.stat_result) -> None:
         )
 
 
-def read_meta(connection: sqlite3.Connection, path: Path) -> dict:
+def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """Return the terms of a ledger, all of them."""
     meta = dict(connection.execute("SELECT key, value FROM meta"))
     if not meta.keys() >= _META_KEYS:
@@ -225,7 +225,7 @@ class Mark(NamedTuple):
     """How far a ledger has come: writes so far, and the last entry."""
 
     generation: int
-    entry: tuple | None
+    entry: tuple[Any, ...] | None
 
 
 _LAST_ENTRY = "SELECT id, partition, time FROM entries ORDER BY id DESC LIMIT 1"

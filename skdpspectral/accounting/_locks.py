@@ -26,7 +26,7 @@ from ._errors import LedgerError
 try:
     import fcntl
 except ImportError:  # Windows, where closing a file ends no other handle's locks
-    fcntl = None
+    fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 120.0  # seconds
 _SUFFIX = "-lock"
@@ -41,7 +41,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
 class Use:
     """A stretch of time in which this process has a ledger open."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._process = os.getpid()
         self.thread = threading.get_ident()
         self.lock: int | None = None
@@ -60,7 +60,7 @@ class Use:
 class _State:
     """What the threads of this process do with ledgers; guarded by `changed`."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.process = os.getpid()
         # Reentrant: a signal may be handled, and its handler fork, inside of it.
         self.changed = threading.Condition(threading.RLock())

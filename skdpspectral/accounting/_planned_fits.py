@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
@@ -26,10 +27,14 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import FeatureUnion, Pipeline
 
-from ..mechanisms import PrivacyPlan, shown
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._numbers import shown
 from ._arguments import check_plans
 from ._composition import Total
 from ._planned_shapes import Rows, handed_on, reads_clients
+
+if TYPE_CHECKING:
+    from ._accountant import PrivacyAccountant
 
 
 @dataclass(frozen=True)
@@ -47,11 +52,11 @@ class PlannedFit:
     """
 
     plan: PrivacyPlan
-    accountant: object | None = None
+    accountant: PrivacyAccountant | None = None
     times: int = 1
 
 
-def planned_fits(what, X, groups=None) -> list[PlannedFit]:
+def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
     """Return the fits that a plan, several, or a fit of an estimator ask for.
 
     Parameters
@@ -91,7 +96,7 @@ def planned_fits(what, X, groups=None) -> list[PlannedFit]:
     return fits
 
 
-def _walk(name: str, estimator, rows: Rows, groups) -> Iterator[PlannedFit]:
+def _walk(name: str, estimator: Any, rows: Rows, groups: Any) -> Iterator[PlannedFit]:
     """Yield the fits of private estimators that one fit asks for."""
     if not _has_private(estimator) or isinstance(estimator, FrozenEstimator):
         return
@@ -113,7 +118,7 @@ def _walk(name: str, estimator, rows: Rows, groups) -> Iterator[PlannedFit]:
         )
 
 
-def _has_private(estimator) -> bool:
+def _has_private(estimator: Any) -> bool:
     """Whether an estimator is private, or holds one that is."""
     if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
         return False
@@ -123,7 +128,9 @@ def _has_private(estimator) -> bool:
     )
 
 
-def _of_pipeline(name, pipeline, rows, groups) -> Iterator[PlannedFit]:
+def _of_pipeline(
+    name: str, pipeline: Pipeline, rows: Rows, groups: Any
+) -> Iterator[PlannedFit]:
     steps = [(f"{name}: {step}", child) for step, child in pipeline.steps]
     private = [number for number, (_, child) in enumerate(steps) if _has_private(child)]
     # What follows the last private step may have any shape.
@@ -133,7 +140,7 @@ def _of_pipeline(name, pipeline, rows, groups) -> Iterator[PlannedFit]:
             rows = handed_on(step, child, rows)
 
 
-def _of_search(name, search, rows, groups) -> Iterator[PlannedFit]:
+def _of_search(name: str, search: Any, rows: Rows, groups: Any) -> Iterator[PlannedFit]:
     """Yield every candidate's fits, once a fold, and the dearest once more."""
     folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
     dearest: list[PlannedFit] = []
@@ -143,12 +150,12 @@ def _of_search(name, search, rows, groups) -> Iterator[PlannedFit]:
             fits = _walk(inside, estimator, fold, groups)
             yield from (replace(fit, times=fit.times * times) for fit in fits)
         if search.refit:
-            fits = list(_walk(inside, estimator, rows, groups))
-            dearest = max(dearest, fits, key=_cost)
+            again = list(_walk(inside, estimator, rows, groups))
+            dearest = max(dearest, again, key=_cost)
     yield from dearest
 
 
-def _folds(name: str, search, rows: Rows, groups) -> list[tuple[Rows, int]]:
+def _folds(name: str, search: Any, rows: Rows, groups: Any) -> list[tuple[Rows, int]]:
     """Return the training rows of a search, and how often there are so many.
 
     What a fit costs may depend on how many there are, as by the papers' calibration.
@@ -180,7 +187,7 @@ def _cost(fits: list[PlannedFit]) -> float:
     return Total(mu, failure).epsilon(min(fit.plan.delta for fit in fits))
 
 
-def _candidates(name: str, search) -> list[dict]:
+def _candidates(name: str, search: Any) -> list[dict[str, Any]]:
     """Return what a search will try, in full."""
     if isinstance(search, GridSearchCV):
         return list(ParameterGrid(search.param_grid))

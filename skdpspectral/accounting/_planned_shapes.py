@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin, clone
@@ -27,7 +28,7 @@ class Rows:
         Positions of the rows that are fitted on; None for all.
     """
 
-    X: object
+    X: Any
     changed_by: str | None = None
     train: np.ndarray | None = None
 
@@ -40,7 +41,7 @@ class Rows:
         n_rows = shape[0] if self.train is None else len(self.train)
         return int(n_rows), int(shape[1])
 
-    def of(self, name: str, estimator):
+    def of(self, name: str, estimator: Any) -> Any:
         """Return what a private estimator plans a fit of."""
         if not reads_clients(estimator):
             return self.X if self.train is None else _zeros(self.shape(name))
@@ -58,7 +59,7 @@ class Rows:
         return replace(self, train=within)
 
 
-def reads_clients(estimator) -> bool:
+def reads_clients(estimator: Any) -> bool:
     """Whether it or one within reads from rows which client they belong to."""
     inside = (estimator, *estimator.get_params(deep=True).values())
     return any(getattr(part, "client_feature", None) is not None for part in inside)
@@ -69,13 +70,13 @@ def _zeros(shape: tuple[int, int]) -> np.ndarray:
     return np.broadcast_to(np.float64(0.0), shape)
 
 
-def _taken(X, train: np.ndarray):
+def _taken(X: Any, train: np.ndarray) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[train]
     return X[train] if hasattr(X, "shape") else [X[row] for row in train]
 
 
-def handed_on(name: str, step, rows: Rows) -> Rows:
+def handed_on(name: str, step: Any, rows: Rows) -> Rows:
     """Return rows behind a step.
 
     Parameters
@@ -110,7 +111,7 @@ def handed_on(name: str, step, rows: Rows) -> Rows:
     return Rows(_zeros((n_rows, width)), changed_by=name)
 
 
-def _keeps_columns(step) -> bool:
+def _keeps_columns(step: Any) -> bool:
     """Whether a column comes out for each that goes in."""
     if isinstance(step, SimpleImputer):
         return bool(step.keep_empty_features and not step.add_indicator)
@@ -119,10 +120,11 @@ def _keeps_columns(step) -> bool:
     return isinstance(step, OneToOneFeatureMixin)
 
 
-def _width(name, step, rows: Rows, n_rows: int, n_columns: int) -> int | None:
+def _width(name: str, step: Any, rows: Rows, n_rows: int, n_columns: int) -> int | None:
     """Return the number of columns that come out; None if it is not public."""
     if hasattr(step, "_n_columns_out"):
-        return step._n_columns_out(rows.X)
+        width: int | None = step._n_columns_out(rows.X)
+        return width
     if isinstance(step, Pipeline):
         for inner, child in step.steps:
             rows = handed_on(f"{name}: {inner}", child, rows)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
-from ..mechanisms import check_count
+from ..mechanisms._numbers import check_count
 from ._arguments import DEFAULT_DELTA
 from ._budget import Budget
 from ._composition import Total
@@ -28,7 +29,7 @@ class LedgerReports:
     def _ledger(self) -> Ledger:
         return Ledger(self._path, self._id)
 
-    def _standing(self, transaction: Transaction, delta=None) -> Spent:
+    def _standing(self, transaction: Transaction, delta: float | None = None) -> Spent:
         """Return the cost of everything that the ledger holds in a transaction."""
         total = _secret_total(transaction)
         if delta is None and self._budget:
@@ -95,7 +96,7 @@ class LedgerReports:
             left = self._budget.remaining(transaction.total(), k)
         return Spent(left, self._budget.delta)
 
-    def privacy_curve(self, epsilons) -> np.ndarray:
+    def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return delta(epsilon) of everything so far, for plots.
 
         Parameters
@@ -109,13 +110,13 @@ class LedgerReports:
             Of the same shape as `epsilons`.
         """
         try:
-            epsilons = np.asarray(epsilons, dtype=np.float64)
+            points = np.asarray(epsilons, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError("epsilons must be numbers") from None
         with self._ledger().transaction() as transaction:
             total = _secret_total(transaction)
-        deltas = [total.delta(float(epsilon)) for epsilon in epsilons.ravel()]
-        return np.array(deltas).reshape(epsilons.shape)
+        deltas = [total.delta(float(epsilon)) for epsilon in points.ravel()]
+        return np.array(deltas).reshape(points.shape)
 
     @property
     def ledger(self) -> tuple[LedgerEntry, ...]:
@@ -141,10 +142,10 @@ class LedgerReports:
                 entries=tuple(map(read_entry, transaction.entries())),
             )
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self._summary())
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return as_html(self._summary())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..mechanisms import Assumption, Neighbors, Unit
 from ._budget import Budget
@@ -116,7 +116,7 @@ def as_html(summary: Summary) -> str:
     )
 
 
-def _table(rows: list, heads: int) -> str:
+def _table(rows: list[Any], heads: int) -> str:
     """Return rows as a table whose first ones are heads."""
     lines = []
     for number, row in enumerate(rows):

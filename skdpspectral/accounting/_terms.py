@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ..mechanisms import Neighbors, Unit
 from ._budget import Budget
@@ -23,7 +24,7 @@ def create_ledger(file: Path, budget: Budget | None, relation: Relation | None) 
 
 
 def agreed_budget(
-    path: str, meta: dict, budget: Budget | None, relation: Relation | None
+    path: str, meta: dict[str, Any], budget: Budget | None, relation: Relation | None
 ) -> Budget | None:
     """Return a ledger's budget; refuse to reopen it under other terms."""
     own = None

@@ -13,8 +13,9 @@ from scipy.special import betaincinv, ndtri
 from sklearn.base import clone
 
 from .._release.release import record_releases
-from ..accounting import PrivacyLeakWarning, gaussian_epsilon, without_accountant
-from ..mechanisms import PrivacyPlan
+from ..accounting import PrivacyLeakWarning, gaussian_epsilon
+from ..accounting._ambient import without_accountant
+from ..mechanisms import Gaussian, PrivacyPlan
 from ._neighbors import check_neighbors
 
 _BATCHES_PER_WORKER = 8
@@ -149,6 +150,14 @@ def _require_same_releases(estimator, plan: PrivacyPlan, X) -> None:
         )
 
 
+def _noise_variance(plan: PrivacyPlan, name: str) -> float:
+    """Return the variance of the noise of a planned Gaussian mechanism."""
+    mechanism = plan[name]
+    if not isinstance(mechanism, Gaussian):
+        raise TypeError(f"{name!r} is released by no Gaussian mechanism")
+    return mechanism.noise_std**2
+
+
 class _LikelihoodRatio:
     """Log likelihood ratio of Gaussian releases, and the midpoint as threshold."""
 
@@ -159,7 +168,7 @@ class _LikelihoodRatio:
         # <M, D> over all entries weighs each off-diagonal twice, which is right:
         # its variance is half of the diagonal's.
         self.directions = {
-            name: (neighbor[name] - exact[name]) / plan[name].noise_std ** 2
+            name: (neighbor[name] - exact[name]) / _noise_variance(plan, name)
             for name in exact
         }
         middles = {name: 0.5 * (neighbor[name] + exact[name]) for name in exact}

@@ -102,10 +102,10 @@ def _check_users(estimator, plan: PrivacyPlan, data: tuple, other: tuple) -> Non
         )
 
 
-def _by_user(data: tuple, feature) -> dict:
+def _by_user(data: tuple, feature) -> dict[object, list]:
     """The rows of each user, in their order."""
     users = np.asarray(read_column(data[0], feature, "user_feature")).tolist()
-    table = {}
+    table: dict[object, list] = {}
     for user, row in zip(users, _as_lists(data), strict=True):
         table.setdefault(user, []).append(row)
     return table

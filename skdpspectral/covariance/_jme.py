@@ -26,7 +26,8 @@ from .._base.strategies import same_value, snapshot
 from .._linalg import project_covariance
 from .._release.streams import StreamRelease, check_shaping
 from .._tables.rows import Unread, unread_rows
-from ..mechanisms import PrivacyPlan, check_count
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._numbers import check_count
 from ._covariance_model import CovarianceModel
 from ._moment_run import MomentRun
 from ._moment_stream import (
@@ -37,14 +38,8 @@ from ._moment_stream import (
     make_workload,
 )
 from ._moment_sums import Moments
-from .factorizations import (
-    BISR,
-    NAMES,
-    Average,
-    Exponential,
-    Prefix,
-    Window,
-)
+from .factorizations import BISR, Average, Exponential, Prefix, Window
+from .factorizations._factorizations import NAMES
 from .factorizations._workloads import MOST_STEPS
 
 # What may change while a stream runs: it shapes what is made of releases.

@@ -12,18 +12,18 @@ from .._base.strategies import is_strategy, snapshot
 from .._linalg import MomentRows
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
-from ..mechanisms import GRID_BITS, Exact
+from ..mechanisms import Exact
+from ..mechanisms._gaussian import GRID_BITS
 from .factorizations import (
     Average,
     Custom,
     Factorization,
     Prefix,
     Workload,
-    check_triangular,
     factorize,
     needs_steps,
 )
-from .factorizations._factorizations import is_given
+from .factorizations._factorizations import check_triangular, is_given
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256

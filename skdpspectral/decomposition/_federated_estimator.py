@@ -17,7 +17,7 @@ from .._statistics.bounded_moments import RowBounds
 from .._tables.ids import encode_ids
 from .._tables.rows import check_scores
 from .._tables.users import CLIENTS, read_users, unread_users
-from ..accounting import MIN_DELTA
+from ..accounting._gaussian import MIN_DELTA
 from ..federation import (
     FederatedResult,
     InProcessSession,
@@ -27,7 +27,8 @@ from ..federation import (
     Rounds,
     Server,
 )
-from ..mechanisms import ParallelPlan, check_count, check_real
+from ..mechanisms import ParallelPlan
+from ..mechanisms._numbers import check_count, check_real
 from ._constraints import CENTERS, CLIP_RANGE
 
 # The client of all rows, where no clients are told apart.

@@ -20,7 +20,8 @@ from .._statistics.components.spiked_projector import release_spiked
 from .._statistics.components.strategies import SpikedModel
 from .._statistics.private_mean import PrivateMean
 from .._tables.rows import check_rows, check_scores, map_rows, unread_rows
-from ..mechanisms import PrivacyPlan, check_count
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._numbers import check_count
 from ._constraints import CENTERS, CLIP_RANGE, MECHANISMS
 from ._spiked_covariance import SpikedCovarianceMixin
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ..mechanisms import check_count
+from ..mechanisms._numbers import check_count
 from ._messages import MessageError, Reply, Topic
 from ._registration import check_budget
 from ._tasks import SpectralTask

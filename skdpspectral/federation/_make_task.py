@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .._statistics.components.mechanism import ComponentMechanism, design_components
-from ..mechanisms import check_count, check_real
+from ..mechanisms._numbers import check_count, check_real
 from ._tasks import SpectralTask
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..accounting import MIN_DELTA
-from ..mechanisms import check_real
+from ..accounting._gaussian import MIN_DELTA
+from ..mechanisms._numbers import check_real
 
 
 class Registration(NamedTuple):

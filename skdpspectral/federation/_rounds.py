@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .. import _linalg
-from ..mechanisms import check_count
+from ..mechanisms._numbers import check_count
 from ._messages import MessageError, Reply, Request, Topic
 from ._server import Server
 
@@ -109,7 +109,8 @@ class Rounds:
         self._n_kept = kept_features(task, n_nonzero_features)
         self._basis = None if task.start else public_start(task, init)
         self._present: Request | None = None
-        self._n_done, self._first, self._used = 0, [], ()
+        self._n_done, self._used = 0, ()
+        self._first: list[object] = []
         self._mean = self._weights = self._values = self._support = None
 
     @property

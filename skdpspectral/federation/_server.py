@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from .. import _linalg
-from ..mechanisms import check_count, check_real
+from ..mechanisms._numbers import check_count, check_real
 from ._limits import ReplyLimits
 from ._messages import SESSION_BYTES, MessageError, Reply, Request, Topic, check_name
 from ._tasks import SpectralTask
@@ -113,7 +113,8 @@ class Server:
                 "variances, public or released; leave it None"
             )
         self.task, self.weights, self.eigengap = task, weights, eigengap
-        self.clients, self.rejected = tuple(names), {}
+        self.clients = tuple(names)
+        self.rejected: dict[str, str] = {}
         self._session, self._step = session, -1
         self._request: Request | None = None
         # What each client can send, by its registration or its first answer.
@@ -328,7 +329,8 @@ class Server:
         with np.errstate(over="ignore"):
             weights = n / (1.0 + (_VOTES / mu) ** 2 / n)
         numbers = np.array([reply.numbers for reply in replies])
-        return tuple(_linalg.weighted_median(column, weights) for column in numbers.T)
+        signal, noise = (_linalg.weighted_median(c, weights) for c in numbers.T)
+        return signal, noise
 
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
         """Average products, each by the inverse of its variance.

@@ -22,7 +22,8 @@ from .._statistics.components.releases import squared_error
 from .._statistics.components.scales import LEAST_SIGNAL
 from .._statistics.components.spiked_projector import WHOLE_ORDER
 from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
-from ..mechanisms import Exact, PrivacyPlan, check_count, check_real, shown
+from ..mechanisms import Exact, PrivacyPlan
+from ..mechanisms._numbers import check_count, check_real, shown
 from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
 from ._task_form import pack, unpack
 
@@ -333,7 +334,8 @@ class SpectralTask:
         """Split mu into the cost of a covariance, 0 without one, and the rest."""
         if self.projection_norm is None or not math.isfinite(mu):
             return (0.0 if self.projection_norm is None else mu), mu
-        return split_mu(mu, (_COVARIANCE_SHARE, 1.0 - _COVARIANCE_SHARE))
+        covariance, rest = split_mu(mu, (_COVARIANCE_SHARE, 1.0 - _COVARIANCE_SHARE))
+        return covariance, rest
 
     def _plan_product(self, name: str, n_samples: int, mu: float):
         shape = self.shape(Topic.POWER)

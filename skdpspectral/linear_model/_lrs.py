@@ -28,7 +28,8 @@ from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
 from ..accounting import PrivacyLeakWarning
-from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit, check_count
+from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_count
 from ._predictions import PersonalPredictions
 from ._strategies import Alternation, Clip
 

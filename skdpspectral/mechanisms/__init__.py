@@ -6,14 +6,12 @@ release. It holds no data, draws no noise and derives no sensitivity.
 
 from ._alternatives import Alternatives
 from ._correlated import CorrelatedGaussian
-from ._gaussian import GRID_BITS, Exact, Gaussian, Mechanism
-from ._numbers import check_count, check_real, shown
+from ._gaussian import Exact, Gaussian, Mechanism
 from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbors, Unit
 
 __all__ = [
-    "GRID_BITS",
     "Alternatives",
     "Assumption",
     "CorrelatedGaussian",
@@ -24,8 +22,5 @@ __all__ = [
     "ParallelPlan",
     "PrivacyPlan",
     "Unit",
-    "check_count",
-    "check_real",
     "read_plan",
-    "shown",
 ]

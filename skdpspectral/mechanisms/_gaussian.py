@@ -25,12 +25,21 @@ class Mechanism(Protocol):
     """What the ledger asks of a mechanism: a name, a shape and its cost ``mu``."""
 
     kind: ClassVar[str]
-    name: str
-    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of what is released, unique within a plan."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what is released."""
 
     @property
     def mu(self) -> float:
         """Cost in Gaussian differential privacy."""
+
+    def describe(self) -> str:
+        """Phrase for a report."""
 
 
 def _floor_power_of_two(x: float) -> float:

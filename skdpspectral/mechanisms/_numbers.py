@@ -5,14 +5,14 @@ from __future__ import annotations
 from numbers import Integral, Number, Real
 
 
-def shown(value) -> str:
+def shown(value: object) -> str:
     """Return a value as an error may quote it: of anything but a scalar, its type."""
     if value is None or isinstance(value, (str, Number)):
         return repr(value)
     return f"an object of type {type(value).__name__}"
 
 
-def check_real(name: str, value) -> float:
+def check_real(name: str, value: object) -> float:
     """Return a number as a Python float, or an error that names it.
 
     Parameters
@@ -37,7 +37,7 @@ def check_real(name: str, value) -> float:
     return float(value)
 
 
-def check_count(name: str, value) -> int:
+def check_count(name: str, value: object) -> int:
     """Return a positive whole number as an int, or an error that names it."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {shown(value)}")

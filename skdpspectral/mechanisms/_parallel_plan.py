@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 from ._plan import PrivacyPlan
 
@@ -59,7 +61,7 @@ remarks, failure
     def __str__(self) -> str:
         return " ".join((super().__str__(), *self._blocks_sentences()))
 
-    def _blocks_sentences(self):
+    def _blocks_sentences(self) -> Iterator[str]:
         """Say who the blocks are, those of one budget together."""
         if len(self.blocks) == 1:
             return
@@ -70,7 +72,7 @@ remarks, failure
             "clients has less."
         )
 
-        def budget(block):
+        def budget(block: tuple[str, PrivacyPlan]) -> tuple[float, float]:
             return block[1].epsilon, block[1].delta
 
         groups = itertools.groupby(sorted(self.blocks, key=budget), key=budget)
@@ -80,7 +82,7 @@ remarks, failure
             count = "1 client" if len(names) == 1 else f"{len(names)} clients"
             yield f"({epsilon:g}, {delta:g}): {count} ({shown})."
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
         blocks = [{"name": name, **plan.to_dict()} for name, plan in self.blocks]
         return {**super().to_dict(), "blocks": blocks}

@@ -6,8 +6,9 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
 
 from ._alternatives import Alternatives
 from ._correlated import CorrelatedGaussian
@@ -15,7 +16,7 @@ from ._gaussian import Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbors, Unit
 
 _KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives)
-_MECHANISMS = {cls.kind: cls for cls in _KINDS}
+_MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,9 @@ class PrivacyPlan:
             return ""
         return f" but for a probability of {self.failure:g}, which delta includes"
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
-        out = {
+        out: dict[str, Any] = {
             "estimator": self.estimator,
             "epsilon": self.epsilon if math.isfinite(self.epsilon) else None,
             "delta": self.delta,
@@ -167,23 +168,25 @@ class PrivacyPlan:
         return cls(**fields)
 
 
-def _mechanism_to_dict(mechanism: Mechanism) -> dict:
+def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
     if isinstance(mechanism, Alternatives):
         branches = [
             [_mechanism_to_dict(m) for m in branch] for branch in mechanism.branches
         ]
         return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
     shape = list(mechanism.shape)
-    return {"kind": mechanism.kind, **asdict(mechanism), "shape": shape}
+    return {"kind": mechanism.kind, **asdict(cast(Any, mechanism)), "shape": shape}
 
 
-def _mechanism_from_dict(entry: dict) -> Mechanism:
+def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:
     fields = dict(entry)
     kind = fields.pop("kind")
     if kind not in _MECHANISMS:
         raise ValueError(f"unknown kind of mechanism {kind!r}")
     if kind == Alternatives.kind:
-        branches = [[_mechanism_from_dict(m) for m in b] for b in fields["branches"]]
+        branches = tuple(
+            tuple(_mechanism_from_dict(m) for m in b) for b in fields["branches"]
+        )
         return Alternatives(fields["name"], branches)
     fields["shape"] = tuple(fields["shape"])
     return _MECHANISMS[kind](**fields)

@@ -9,7 +9,7 @@ class _Word(str, Enum):
     """A closed vocabulary whose members compare, print and pickle as strings."""
 
     def __str__(self) -> str:
-        return self.value
+        return str(self.value)
 
 
 class Unit(_Word):

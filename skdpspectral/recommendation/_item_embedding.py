@@ -24,7 +24,8 @@ from .._tables.masks import refuse_masked
 from .._tables.rows import Unread, table_shape
 from .._tables.targets import unread_targets
 from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit, check_count
+from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_count
 from ._catalog import (
     N_BUCKETS,
     catalog_of_data,

@@ -7,8 +7,6 @@ documentation, whose index ties each lemma to its function and its test.
 
 from ._arithmetic import box_radius, summation_error
 from ._joint_moments import (
-    FREE_WEIGHT,
-    FREE_WEIGHT_1D,
     concatenated_moments_ratio,
     free_moment_weight,
     free_trace_weight,
@@ -33,8 +31,6 @@ from ._spiked import (
 from ._users import projector_sum_sensitivity, sum_sensitivity, vote_sensitivity
 
 __all__ = [
-    "FREE_WEIGHT",
-    "FREE_WEIGHT_1D",
     "box_radius",
     "concatenated_moments_ratio",
     "cross_moment_sensitivity",

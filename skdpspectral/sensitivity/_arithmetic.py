@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 
 def _check_rows(n_samples: int) -> None:
@@ -12,7 +13,7 @@ def _check_rows(n_samples: int) -> None:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
 
 
-def box_radius(half_widths) -> float:
+def box_radius(half_widths: npt.ArrayLike) -> float:
     r"""Radius of the smallest ball about a box's midpoint that holds the box.
 
     Parameters

@@ -8,9 +8,11 @@ is open; nothing is charged by them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, gammaincinv
 
@@ -35,7 +37,7 @@ def _check_shape(n_samples: int, n_features: int, rank: int) -> None:
 
 
 def _extremes(
-    signal_variance, n_samples: int, n_features: int
+    signal_variance: npt.ArrayLike, n_samples: int, n_features: int
 ) -> tuple[int, float, float]:
     """Return how many signal variances there are, the largest and the smallest."""
     signal = np.asarray(signal_variance, dtype=np.float64)
@@ -44,7 +46,7 @@ def _extremes(
 
 
 def spiked_projector_sensitivity(
-    signal_variance,
+    signal_variance: npt.ArrayLike,
     noise_variance: float,
     n_samples: int,
     n_features: int,
@@ -89,7 +91,7 @@ def spiked_projector_sensitivity(
 
 
 def spiked_moment_sensitivity(
-    signal_variance,
+    signal_variance: npt.ArrayLike,
     noise_variance: float,
     n_samples: int,
     n_features: int,
@@ -154,7 +156,9 @@ def _projector_bound(
     return _smallest_bound(excess, most)
 
 
-def _sampling_levels(smallest: float, rank: int, n: int, p: int, failure: float):
+def _sampling_levels(
+    smallest: float, rank: int, n: int, p: int, failure: float
+) -> tuple[npt.NDArray[np.float64], ...]:
     """Bound angle and gap of PCA of all rows but one, at levels of probability.
 
     Returns
@@ -184,7 +188,9 @@ def _sampling_levels(smallest: float, rank: int, n: int, p: int, failure: float)
     return -np.diff(np.r_[1.0, survival]), angles, gaps
 
 
-def _chi_square_steps(degrees: int, failure: float):
+def _chi_square_steps(
+    degrees: int, failure: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Bound a chi-square variable from above by finitely many values.
 
     Returns
@@ -218,7 +224,7 @@ def _largest_square(ratio: float, rank: int, p: int, failure: float) -> float:
     return min(bound_sum(2, failure), _SQRT2 * bound_sum(1, 0.5 * failure))
 
 
-def _smallest_bound(excess, log_most: float) -> float:
+def _smallest_bound(excess: Callable[[float], float], log_most: float) -> float:
     """Return exp of where a falling function becomes negative; infinity if nowhere."""
     if excess(log_most) > 0.0:
         return math.inf
@@ -234,7 +240,11 @@ def _smallest_bound(excess, log_most: float) -> float:
 
 
 def paper_projector_sensitivity(
-    signal_variance, noise_variance: float, n_samples: int, n_features: int, constant
+    signal_variance: npt.ArrayLike,
+    noise_variance: float,
+    n_samples: int,
+    n_features: int,
+    constant: float,
 ) -> float:
     r"""Return what the papers print for the change of PCA's projector.
 
@@ -272,7 +282,11 @@ def paper_projector_sensitivity(
 
 
 def paper_moment_sensitivity(
-    signal_variance, noise_variance: float, n_samples: int, n_features: int, constant
+    signal_variance: npt.ArrayLike,
+    noise_variance: float,
+    n_samples: int,
+    n_features: int,
+    constant: float,
 ) -> float:
     r"""Return what the papers print for the change of the second moment.
 

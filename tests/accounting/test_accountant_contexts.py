@@ -26,7 +26,8 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._release.release import record_releases
-from skdpspectral.accounting import default_accountant, without_accountant
+from skdpspectral.accounting import default_accountant
+from skdpspectral.accounting._ambient import without_accountant
 from skdpspectral.audit import audit_epsilon
 
 WAIT = 60.0

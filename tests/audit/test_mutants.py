@@ -56,7 +56,7 @@ class Mutant:
 
 AUDITED = {
     "noise ten per cent low": Mutant(
-        "_release/release.py", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
+        "_release/grid.py", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
     ),
     "sqrt 2 forgotten": Mutant(
         "sensitivity/_moments.py",
@@ -77,7 +77,7 @@ AUDITED = {
         "pca-canary",
     ),
     "off-diagonal scaling forgotten": Mutant(
-        "_release/release.py",
+        "_release/grid.py",
         "steps / math.sqrt(2.0)",
         "steps / 2.0",
         "pca-off-diagonal",
@@ -180,7 +180,7 @@ AUDITED = {
     ),
     # On the isometry's coordinates noise is what its projection is: no factor more.
     "noise projected twice": Mutant(
-        "_release/release.py",
+        "_release/grid.py",
         "        value += draws\n        value *= mechanism.grid",
         "        if mechanism.name.startswith('moments'):\n"
         "            i, j = np.triu_indices(3)\n"
@@ -253,7 +253,7 @@ EXACT = {
         "theory/test_floating_point.py::test_grid_and_summation_terms_are_charged",
     ),
     "sign of zero let out": Mutant(
-        "_release/release.py",
+        "_release/grid.py",
         "value += 0.0",
         "pass",
         "theory/test_floating_point.py::test_no_zero_tells_its_sign",

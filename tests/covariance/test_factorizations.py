@@ -13,7 +13,6 @@ from skdpspectral.covariance.factorizations import (
     NoiseGain,
     Prefix,
     Window,
-    check_triangular,
     factorize,
     needs_steps,
     optimize_buffers,
@@ -21,6 +20,7 @@ from skdpspectral.covariance.factorizations import (
     run_filter,
     workload_error,
 )
+from skdpspectral.covariance.factorizations._factorizations import check_triangular
 
 N = 300
 # Means in which rows count differently.

@@ -3,12 +3,15 @@
 Every test of a law states its false-alarm rate; seeds are fixed.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.stats import chi2, kstest, norm
 
 import skdpspectral._release.release as release_module
-from skdpspectral._release.release import Release, grid_noise, noise_generator
+from skdpspectral._release.grid import grid_noise
+from skdpspectral._release.release import Release, noise_generator
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Exact, Gaussian, PrivacyPlan
 
@@ -146,3 +149,29 @@ def test_unknown_mechanisms_are_refused():
     plan = PrivacyPlan(1.0, 1e-6, (Other(),), "test")
     with pytest.raises(TypeError, match="Other"):
         Release(plan)("m", np.zeros(2))
+
+
+@dataclasses.dataclass(frozen=True)
+class UnknownMechanism:
+    kind = "unknown"
+    name: str = "m"
+    shape: tuple = (2,)
+    mu: float = 1.0
+
+    def describe(self):
+        return "an unknown mechanism"
+
+
+WAYS = {
+    "call": lambda release: release("m", np.zeros(2)),
+    "sample": lambda release: release.sample("m", lambda *draws: np.zeros(2)),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_unknown_mechanism_leaves_without_noise(way):
+    plan = PrivacyPlan(4.0, 1e-6, (UnknownMechanism(),), "test")
+    assert "unknown" in plan.to_json()
+    release = Release(plan)
+    with pytest.raises(TypeError, match="no noise is known for UnknownMechanism"):
+        WAYS[way](release)

@@ -5,12 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from skdpspectral.sensitivity import (
-    FREE_WEIGHT,
-    FREE_WEIGHT_1D,
-    joint_moment_ratio,
-    joint_moments_sensitivity,
-)
+from skdpspectral.sensitivity import joint_moment_ratio, joint_moments_sensitivity
+from skdpspectral.sensitivity._joint_moments import FREE_WEIGHT, FREE_WEIGHT_1D
 
 
 def brute_force(nu, d):

@@ -39,7 +39,8 @@ def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
         wide = n_features > n_rows
         X = row_map(X[:]) if wide else X
         gram = X @ X.T if wide else blocked_second_moment(X, row_map)
-        gram = gram.toarray() if sparse.issparse(gram) else gram
+        if sparse.issparse(gram):
+            gram = gram.toarray()  # type: ignore[union-attr]
         vectors = eigh(gram, subset_by_index=(small - rank, small - 1))[1].T[::-1]
         vectors = vectors @ X if wide else vectors
     else:

@@ -147,7 +147,8 @@ class SharedStep:
             small = rows.n_users * self._n_packed <= _KEPT_GRAM_NUMBERS
             solver = "cached" if small and d <= _GRAM_FEATURES else "cg"
         self.solver = solver
-        self._grams = self._factor = None
+        self._grams: np.ndarray | None = None
+        self._factor = None
 
     def __call__(self, weights: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return the change of U.

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...mechanisms import Assumption, PrivacyPlan, check_real, shown
+from ...mechanisms import Assumption, PrivacyPlan
+from ...mechanisms._numbers import check_real, shown
 from ..bounded_moments import RowBounds
 from .parameters import LARGEST, SMALLEST, read_numbers, within
 from .releases import ComponentReleases

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from ..._tables.masks import refuse_masked
-from ...mechanisms import check_real
+from ...mechanisms._numbers import check_real
 from .strategies import DEFAULT_RANGE
 
 # Variances whose ratios and products float64 arithmetic can handle.
@@ -136,6 +136,7 @@ def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
         float(within(name, _numbers(name, value, None) / unit / unit))
         for name, value in pair
     )
+    return signal_guess, noise_guess
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:

@@ -96,8 +96,8 @@ class ScaleReleases:
         if self.signal is None:
             most = high / chi_square_median(rank)
         least = 0.0 if self.signal is None else self.signal
-        limits = zip((least, most), noise, strict=True)
-        return tuple(max(s, LEAST_SIGNAL * n) for s, n in limits), noise
+        least = max(least, LEAST_SIGNAL * noise[0])
+        return (least, max(most, LEAST_SIGNAL * noise[1])), noise
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""

@@ -15,13 +15,8 @@ from scipy import sparse
 
 from ... import _linalg, sensitivity
 from ..._tables.clipping import clip_rows
-from ...accounting import (
-    MIN_DELTA,
-    calibrate_gaussian,
-    gaussian_epsilon,
-    gaussian_mu,
-    split_mu,
-)
+from ...accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, split_mu
+from ...accounting._gaussian import MIN_DELTA
 from ...mechanisms import Exact, Gaussian
 from .results import Components
 

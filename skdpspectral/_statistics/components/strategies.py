@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ...mechanisms import Assumption, shown
+from ...mechanisms import Assumption
+from ...mechanisms._numbers import shown
 from ..private_mean import is_private
 
 DEFAULT_RANGE = (1e-6, 1e6)

@@ -4,9 +4,7 @@ from ._buffers import Buffers, optimize_buffers, prefix_buffers
 from ._errors import NoiseGain, workload_error
 from ._factorizations import (
     BISR,
-    NAMES,
     Factorization,
-    check_triangular,
     factorize,
     needs_steps,
     run_filter,
@@ -24,7 +22,6 @@ from ._workloads import (
 
 __all__ = [
     "BISR",
-    "NAMES",
     "Average",
     "Buffers",
     "Custom",
@@ -35,7 +32,6 @@ __all__ = [
     "Prefix",
     "Window",
     "Workload",
-    "check_triangular",
     "factorize",
     "needs_steps",
     "optimal_matrix",

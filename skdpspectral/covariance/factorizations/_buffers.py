@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from ._series import multiply_series
-from ._workloads import Exponential, Window
+from ._workloads import Exponential, Window, Workload
 
 # Optimized for prefix sums over 10**3, 10**4, ... steps by `optimize_buffers`:
 # logits of the decays, then logarithms of the weights.
@@ -200,6 +200,7 @@ def faded_buffers(kind: str, size: float, n: int | None) -> Buffers:
     Buffers
         Four of them.
     """
+    workload: Workload
     if kind == "exponential":
         workload, ratios = Exponential(size), [size]
         span = 1.0 / (1.0 - size)

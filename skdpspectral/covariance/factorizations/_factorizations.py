@@ -8,6 +8,7 @@ is arbitrary: here it is such that noise of single steps is not smaller than Z.
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
 from typing import ClassVar
 
@@ -207,8 +208,11 @@ def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:
         inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
         sums = np.abs(matrix) @ np.abs(inverse).sum(axis=1)
         norms = _ROUND_UP * np.linalg.norm(inverse, axis=1)
-    largest = [float(values.max()) for values in (sums, norms)]
-    return tuple(value if np.isfinite(value) else np.inf for value in largest)
+    sums_most, norms_most = (
+        largest if np.isfinite(largest) else math.inf
+        for largest in (float(sums.max()), float(norms.max()))
+    )
+    return sums_most, norms_most
 
 
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")

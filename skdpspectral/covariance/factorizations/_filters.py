@@ -73,10 +73,12 @@ class Buffered:
 
 
 @functools.lru_cache(maxsize=256)
-def _block_step(decay: tuple, weight: tuple, n_rows: int) -> np.ndarray:
+def _block_step(
+    decays: tuple[float, ...], weights: tuple[float, ...], n_rows: int
+) -> np.ndarray:
     """Return the matrix that maps (rows, buffers) to (shaped rows, buffers)."""
-    n_buffers = len(decay)
-    decay, weight = np.array(decay), np.array(weight)
+    n_buffers = len(decays)
+    decay, weight = np.array(decays), np.array(weights)
     state = np.zeros((n_buffers, n_rows + n_buffers))
     state[:, n_rows:] = np.eye(n_buffers)
     out = np.empty((n_rows, n_rows + n_buffers))

@@ -49,7 +49,7 @@ class GappedGain:
         self._resumed = step
         endless = isinstance(factorization, BufferedToeplitz)
         endless |= type(factorization) is Factorization
-        kind = _Weighed
+        kind: type[_Weighed] | type[_Recursion] = _Weighed
         if endless and not isinstance(workload, Custom):
             kind = _Recursion
         self._variance = kind(workload, factorization, block_steps)
