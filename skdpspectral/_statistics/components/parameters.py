@@ -136,7 +136,6 @@ def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
         float(within(name, _numbers(name, value, None) / unit / unit))
         for name, value in pair
     )
-    return signal_guess, noise_guess
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
