@@ -5,7 +5,7 @@ measured from; what is released is in ``_statistics.components``, and other room
 import the public classes only.
 """
 
-from .._base.strategies import register
+from .._base.strategies import register as _register
 from .._statistics.components.strategies import Auto, Gaussian, SpikedModel, TwoStage
 from .._statistics.private_mean import PrivateMean
 from ._federated_pca import FederatedDPPCA
@@ -13,7 +13,7 @@ from ._pca import DPPCA
 from ._sparse_pca import SparseDPPCA
 
 for _strategy in (Auto, Gaussian, PrivateMean, SpikedModel, TwoStage):
-    register(_strategy)
+    _register(_strategy)
 
 __all__ = [
     "DPPCA",

@@ -132,10 +132,11 @@ def public_variances(strategy, n_components, unit: float):
 def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
     """Return guessed variances in squared units of the bounded rows."""
     pair = (("signal_variance", signal), ("noise_variance", noise))
-    return tuple(
+    signal_guess, noise_guess = (
         float(within(name, _numbers(name, value, None) / unit / unit))
         for name, value in pair
     )
+    return signal_guess, noise_guess
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
