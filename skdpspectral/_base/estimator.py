@@ -27,6 +27,8 @@ from .sklearn_compat import Interval
 from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
+# Parameters that may be dictionaries, of clients' budgets.
+_BUDGETS = {"epsilon", "delta"}
 # How an estimator knows of a `with` block that its context does not know.
 _BROUGHT_ALONG = ("_sent_accountant", "_cloned_in")
 # What a file that is damaged, or no published estimator at all, may raise.
@@ -373,8 +375,10 @@ class PrivateEstimator(BaseEstimator):
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
         """Rebuild an estimator from what :meth:`save` wrote."""
-        parameters = header["parameters"].items()
-        estimator = cls(**{name: read_plain(value) for name, value in parameters})
+        parameters = header["parameters"]
+        for name in parameters.keys() - _BUDGETS:
+            parameters[name] = read_plain(parameters[name])
+        estimator = cls(**parameters)
         for name, value in arrays.items():
             arrays[name] = value.astype(object) if value.dtype.kind == "U" else value
         estimator.__dict__.update(arrays, **header["attributes"])

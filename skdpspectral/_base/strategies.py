@@ -201,11 +201,5 @@ def from_plain(written: dict):
 
 
 def read_plain(value):
-    """Return a parameter as JSON gave it, with strategies made of dictionaries.
-
-    Other dictionaries are budgets of clients, whose values are numbers.
-    """
-    written = isinstance(value, dict) and set(value) == _KEYS
-    if written and isinstance(value["strategy"], str):
-        return from_plain(value)
-    return value
+    """Return a parameter as JSON gave it, with strategies made of dictionaries."""
+    return from_plain(value) if isinstance(value, dict) else value

@@ -269,10 +269,10 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
 
 PACKAGE = Path(skdpspectral.__file__).parent
 MODULES = (
-    "_ratings_tables",
-    "_linalg.user_item",
-    "_item_catalog",
-    "_item_embedding",
+    "recommendation._ratings_tables",
+    "_linalg.recommendation",
+    "recommendation._catalog",
+    "recommendation._item_embedding",
 )
 
 
@@ -298,37 +298,37 @@ def mutated(monkeypatch, module, *edits):
 MUTANTS = {
     "division by the number of users": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         ("out *= STEP * STEP", "out *= STEP * STEP / steps.shape[0]"),
     ),
     "normalization skipped": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         ("values / np.repeat(lengths, counts) / STEP", "values / STEP"),
     ),
     "rounded to the nearest step": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         ("np.trunc(", "np.ceil("),
     ),
     "squares that underflow": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         ("    values = np.ldexp(values, -np.repeat(exponents, counts))\n", ""),
     ),
     "users truncated by rows of the table": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         ("np.arange(len(users)) - starts < most", "rows[order] < most"),
     ),
     "users truncated together": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         ("np.arange(len(users)) - starts < most", "np.arange(len(users)) < most"),
     ),
     "duplicates added up": (
         check_sums,
-        "_linalg.user_item",
+        "_linalg.recommendation",
         (
             "    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])\n",
             "",
@@ -336,7 +336,7 @@ MUTANTS = {
     ),
     "rating range from the data": (
         check_sums,
-        "_item_embedding",
+        "recommendation._item_embedding",
         (
             "low, high = self._range()\n        known",
             "low, high = y.min(), y.max()\n        known",
@@ -344,12 +344,12 @@ MUTANTS = {
     ),
     "middle from the data": (
         check_sums,
-        "_item_embedding",
+        "recommendation._item_embedding",
         ("(0.5 * low + 0.5 * high)", "np.mean(np.clip(y, low, high))"),
     ),
     "catalog from the data under a budget": (
         check_public,
-        "_item_embedding",
+        "recommendation._item_embedding",
         (
             "if self.items is None and not self._is_private():",
             "if self.items is None:",
@@ -357,12 +357,12 @@ MUTANTS = {
     ),
     "buckets by the first of equal ids": (
         check_sums,
-        "_item_catalog",
+        "recommendation._catalog",
         ('f"number:{hash(key)}"', 'f"{type(key).__name__}:{key}"'),
     ),
     "items compared as floats": (
         check_sums,
-        "_item_catalog",
+        "recommendation._catalog",
         (
             'catalog.find(ids, "item_feature")',
             'catalog.find(np.asarray(list(ids)), "item_feature")',
@@ -370,7 +370,7 @@ MUTANTS = {
     ),
     "unknown items counted in the norm": (
         check_rows_of_unknown_items,
-        "_item_embedding",
+        "recommendation._item_embedding",
         (
             "known = np.flatnonzero(items >= 0)",
             "known, items = np.arange(len(items)), np.where(items < 0, n_items, items)",
@@ -384,7 +384,7 @@ MUTANTS = {
     ),
     "number of users shown": (
         check_public,
-        "_item_embedding",
+        "recommendation._item_embedding",
         (
             "            self.privacy_ = plan\n",
             "            self.privacy_, self.n_users_ = plan, len(users)\n",
@@ -392,7 +392,7 @@ MUTANTS = {
     ),
     "a warning that depends on ratings": (
         check_public,
-        "_item_embedding",
+        "recommendation._item_embedding",
         (
             "            items = item_codes(catalog, table.items)\n",
             "            items = item_codes(catalog, table.items)\n"

@@ -53,10 +53,9 @@ def model_of(parameters, epsilon=3.0, **more):
 
 def paths(model, X):
     """First and second moments and unprojected covariances of all steps."""
-    model._begin(*X.shape)
-    (moments,) = list(model._advance(X))
+    (run,) = model._begin(len(X), {"n_features_in_": X.shape[1]})
+    (moments,) = list(run.path(X))
     first, second, _, covariance = moments.at(np.arange(len(X)))
-    model._end()
     return first, second, covariance
 
 
