@@ -25,6 +25,7 @@ from ._reports import LedgerReports
 from ._streams import advance_stream, open_stream, stream_position
 from ._summary import Spent
 from ._terms import agreed_budget, create_ledger
+from ._uninterrupted import uninterrupted
 
 
 class PrivacyAccountant(LedgerReports):
@@ -281,6 +282,7 @@ class PrivacyAccountant(LedgerReports):
         entries = [(parts[block], plan) for block, plan in plans.items()]
         self._enter(name, entries)
 
+    @uninterrupted
     def _enter(self, name: str, entries: Sequence[tuple[Part, PrivacyPlan]]) -> None:
         for _, plan in entries:
             check_plans(plan)
@@ -335,6 +337,11 @@ class PrivacyAccountant(LedgerReports):
         n_fits = check_count("n_fits", n_fits)
         fits = planned_fits(what, X, groups)
         fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
+        return self._afford(fits, n_fits)
+
+    @uninterrupted
+    def _afford(self, fits: Sequence[PlannedFit], n_fits: int) -> Spent:
+        """Say what so many fits would come to, or refuse them; charge nothing."""
         if self._budget is not None:
             for fit in fits:
                 allowed = self._handle_of(fit)._allow_seeded

@@ -21,6 +21,7 @@ from ._composition import Total, relation_factor
 from ._errors import LedgerError
 from ._locks import PATIENCE, Use, locked, turn
 from ._parts import Part
+from ._uninterrupted import uninterrupted
 
 # A partition costs its dearest block; partitions compose.
 _TOTAL = """
@@ -99,6 +100,7 @@ class Ledger:
                 "local disk of this host, be writable, and be whole"
             ) from error
 
+    @uninterrupted
     def meta(self) -> dict[str, Any]:
         """Return identity, budget, unit and neighbors, after a check of the file."""
         with self._connect() as connection:
@@ -107,11 +109,13 @@ class Ledger:
                 raise LedgerError(f"the ledger {self.path} is damaged: {verdict}")
             return _file.read_meta(connection.database, self.path)
 
+    @uninterrupted
     def entries(self) -> list[dict[str, Any]]:
         """Return all entries, oldest first."""
         with self._connect() as connection:
             return _all_entries(connection)
 
+    @uninterrupted
     def back_up(self, path: Path) -> None:
         """Copy the ledger to a new file, as it stands."""
         with self._connect() as connection:

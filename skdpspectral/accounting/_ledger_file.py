@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ._errors import LedgerError
 from ._locks import locked, turn
 from ._parts import new_name
+from ._uninterrupted import uninterrupted
 
 APPLICATION_ID = 0x534B4450  # "SKDP"
 SCHEMA_VERSION = 2  # 1 did not know of failures
@@ -63,6 +64,7 @@ class TemporaryFolder:
 # -- making and copying ----------------------------------------------------------------
 
 
+@uninterrupted
 def create(path: Path, meta: dict[str, Any]) -> None:
     """Make a new ledger file at `path`, atomically; keep one that is there."""
     if path.is_symlink():

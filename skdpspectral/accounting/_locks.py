@@ -10,7 +10,8 @@ Locks are taken in this order, and given back in the other one:
    and closes it again.
 
 A thread that waits for another process holds the first alone, so that nobody's fork
-waits for another process.
+waits for another process. No handler of signals interrupts who holds any of them
+(`_uninterrupted.py`), but for hooks of forks, which run in the thread that forks.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Iterator
 
 from ._errors import LedgerError
+from ._uninterrupted import check_wanted, threads_here
 
 try:
     import fcntl
@@ -36,6 +38,7 @@ _FORKED = (
     "more"
 )
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
+_LONGEST_WAIT = 0.1
 
 
 class Use:
@@ -44,6 +47,7 @@ class Use:
     def __init__(self) -> None:
         self._process = os.getpid()
         self.thread = threading.get_ident()
+        self.threads = threads_here()
         self.lock: int | None = None
 
     def check(self) -> None:
@@ -62,11 +66,13 @@ class _State:
 
     def __init__(self) -> None:
         self.process = os.getpid()
-        # Reentrant: a signal may be handled, and its handler fork, inside of it.
-        self.changed = threading.Condition(threading.RLock())
+        # Reentrant: a signal may be handled, and its handler fork, inside of it. To be
+        # taken as it is: the methods of a condition are interrupted, these are not.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self.turns: dict[str, Use] = {}
         self.uses: set[Use] = set()
-        self.waiting_forks = 0
+        self.forking: set[int] = set()  # threads that are about to
         # Ledgers that SQLite takes to be open for ever in this process.
         self.lost: set[str] = set()
 
@@ -74,10 +80,30 @@ class _State:
         here = threading.get_ident()
         return any(used.thread != here for used in self.uses)
 
+    def wait_until(self, condition) -> None:
+        """Wait, with `lock`; also if nobody says that something has changed."""
+        while not condition():
+            self.changed.wait(_LONGEST_WAIT)
+
     def may_begin(self) -> bool:
         """Whether a use need not let a fork go first, or is inside another use."""
-        here = threading.get_ident()
-        return not self.waiting_forks or any(u.thread == here for u in self.uses)
+        here = threads_here()
+        return not self.forking or any(u.thread in here for u in self.uses)
+
+    def begun_anew(self) -> _State:
+        """Return the state of a child, in which this thread is the only one.
+
+        What others were in the middle of is lost there: SQLite takes it to be open.
+        """
+        child = _State()
+        child.lost |= self.lost
+        users = {used.thread for used in self.uses}
+        child.lost |= {path for path, t in self.turns.items() if t.thread in users}
+        for used in self.uses:
+            if used.lock is not None:  # closing leaves the parent's lock alone
+                os.close(used.lock)
+                used.lock = None
+        return child
 
 
 _state = _State()
@@ -87,7 +113,7 @@ def _current() -> _State:
     """Return this process's state, also after a fork that Python did not see."""
     global _state
     if _state.process != os.getpid():
-        _state = _State()
+        _state = _state.begun_anew()
     return _state
 
 
@@ -109,19 +135,20 @@ def turn(path: str) -> Iterator[None]:
     if path in state.lost:
         raise LedgerError(_FORKED)
     try:
-        with state.changed:
+        with state.lock:
             holder = state.turns.get(path)
-            if holder is not None and holder.thread == mine.thread:
+            if holder is not None and holder.thread in mine.threads:
                 raise LedgerError(
                     f"the ledger {path} is in the middle of a charge by this very "
                     "thread, which a signal or a finalizer has interrupted: charge it "
                     "from elsewhere"
                 )
-            state.changed.wait_for(lambda: path not in state.turns)
+            state.wait_until(lambda: path not in state.turns)
+            check_wanted()
             state.turns[path] = mine
         yield
     finally:
-        with state.changed:
+        with state.lock:
             if state.turns.get(path) is mine:
                 del state.turns[path]
             state.changed.notify_all()
@@ -132,12 +159,13 @@ def use() -> Iterator[Use]:
     """Keep forks of this process waiting, while SQLite is at work."""
     state, used = _current(), Use()
     try:
-        with state.changed:
-            state.changed.wait_for(state.may_begin)
+        with state.lock:
+            state.wait_until(state.may_begin)
             state.uses.add(used)
         yield used
     finally:
-        with state.changed:
+        _give_back(used)
+        with state.lock:
             state.uses.discard(used)
             state.changed.notify_all()
 
@@ -161,11 +189,9 @@ def locked(path: str, mode: int = 0o600) -> Iterator[Use]:
     deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
     while True:
         with use() as used:
+            check_wanted()
             if fcntl is None or _take(used, path, mode):
-                try:
-                    yield used
-                finally:
-                    _give_back(used)
+                yield used
                 return
         if time.monotonic() > deadline:
             raise LedgerError(
@@ -190,13 +216,11 @@ def _take(used: Use, path: str, mode: int) -> bool:
     except OSError as error:
         gone = isinstance(error, FileNotFoundError)
         if not (gone and os.path.isdir(os.path.dirname(path))):
-            _give_back(used)
             raise LedgerError(
                 f"the ledger {path} can't be locked ({error}): it must lie on a local "
                 f"disk of this host, and {name} must be a file that this user may "
                 "read, or make"
             ) from error
-    _give_back(used)
     return False
 
 
@@ -228,35 +252,30 @@ def _give_back(used: Use) -> None:
 def _before_fork() -> None:
     """Wait until no other thread has a ledger open, and let none begin.
 
-    A thread that forks in the middle of its own charge, as a handler of signals may,
-    cannot wait for itself: its child is refused (:meth:`Use.check`).
+    A thread that forks in the middle of its own charge, as a finalizer may, cannot wait
+    for itself: its child is refused (:meth:`Use.check`).
     """
-    _state.changed.acquire()
-    _state.waiting_forks += 1
-    _state.changed.wait_for(lambda: not _state.used_by_others())
+    state = _current()
+    state.forking.add(threading.get_ident())
+    with state.lock:
+        state.wait_until(lambda: not state.used_by_others())
 
 
 def _after_in_parent() -> None:
-    _state.waiting_forks -= 1
-    _state.changed.notify_all()
-    _state.changed.release()
+    state = _current()
+    state.forking.discard(threading.get_ident())
+    with state.lock:
+        state.changed.notify_all()
 
 
 def _after_in_child() -> None:
     """Begin anew: no other thread came along, and nothing is held."""
     global _state
-    before, _state = _state, _State()
-    _state.lost |= before.lost
-    for used in before.uses:  # this very thread's
-        _state.lost |= {
-            path for path, t in before.turns.items() if t.thread == used.thread
-        }
-        if used.lock is not None:  # closing leaves the parent's lock alone
-            os.close(used.lock)
-            used.lock = None
+    _state = _state.begun_anew()
 
 
-if hasattr(os, "register_at_fork"):
+# Twice: Ctrl-C ends a hook, wherever it is, and Python goes on with the next one.
+for _ in range(2 if hasattr(os, "register_at_fork") else 0):
     os.register_at_fork(
         before=_before_fork,
         after_in_parent=_after_in_parent,

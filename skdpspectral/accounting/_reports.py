@@ -14,6 +14,7 @@ from ._composition import Total
 from ._entries import LedgerEntry, read_entry
 from ._ledger import Ledger, Transaction
 from ._summary import Spent, Summary, as_html
+from ._uninterrupted import uninterrupted
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
@@ -40,6 +41,7 @@ class LedgerReports:
             delta = min(max(delta, 2.0 * total.failure), _LARGEST_DELTA)
         return Spent(total.epsilon(delta), delta)
 
+    @uninterrupted
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight privacy cost of everything so far.
 
@@ -60,6 +62,7 @@ class LedgerReports:
         with self._ledger().transaction() as transaction:
             return self._standing(transaction, delta)
 
+    @uninterrupted
     def remaining(self, k: int = 1) -> Spent:
         """Return what each of `k` further equal fits may ask for.
 
@@ -113,8 +116,7 @@ class LedgerReports:
             points = np.asarray(epsilons, dtype=np.float64)
         except (TypeError, ValueError):
             raise ValueError("epsilons must be numbers") from None
-        with self._ledger().transaction() as transaction:
-            total = _secret_total(transaction)
+        total = self._total()
         deltas = [total.delta(float(epsilon)) for epsilon in points.ravel()]
         return np.array(deltas).reshape(points.shape)
 
@@ -127,6 +129,12 @@ class LedgerReports:
         """
         return tuple(map(read_entry, self._ledger().entries()))
 
+    @uninterrupted
+    def _total(self) -> Total:
+        with self._ledger().transaction(keep=False) as transaction:
+            return _secret_total(transaction)
+
+    @uninterrupted
     def _summary(self) -> Summary:
         """Return totals and entries of one moment."""
         with self._ledger().transaction(keep=False) as transaction:

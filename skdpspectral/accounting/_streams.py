@@ -11,6 +11,7 @@ from __future__ import annotations
 from ._errors import LedgerError
 from ._ledger import Ledger
 from ._parts import new_name
+from ._uninterrupted import uninterrupted
 
 _TABLE = (
     "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
@@ -18,6 +19,7 @@ _TABLE = (
 )
 
 
+@uninterrupted
 def open_stream(ledger: Ledger) -> str:
     """Enter a stream at position 0 and return its id."""
     name = new_name()
@@ -27,6 +29,7 @@ def open_stream(ledger: Ledger) -> str:
     return name
 
 
+@uninterrupted
 def advance_stream(ledger: Ledger, name: str, position: int, steps: int) -> None:
     """Move a stream on, if it is where the caller believes it to be.
 
@@ -62,6 +65,7 @@ def advance_stream(ledger: Ledger, name: str, position: int, steps: int) -> None
             )
 
 
+@uninterrupted
 def stream_position(ledger: Ledger, name: str) -> int:
     """Return how many steps a stream has made, in whichever copy.
 

@@ -172,7 +172,7 @@ def test_a_fork_that_python_does_not_see():
     accountant = PrivacyAccountant()
     before = _locks._state
     stale = _locks._State()
-    stale.process, stale.waiting_forks = -1, 1
+    stale.process, stale.forking = -1, {1}
     stale.turns[accountant.path] = _locks.Use()
     try:
         _locks._state = stale
