@@ -11,7 +11,6 @@ import contextlib
 import functools
 import os
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import NoReturn, TypeAlias
@@ -23,6 +22,7 @@ import randomgen
 from ..accounting import PrivacyAccountant
 from ..mechanisms import Alternatives, Exact, Gaussian, Mechanism, PrivacyPlan
 from .grid import Array, mirror_lower, release_entries, release_symmetric
+from .turns import Turns
 
 NoiseSeed: TypeAlias = int | Sequence[int] | np.random.RandomState | None
 
@@ -96,7 +96,7 @@ class NoiseOwner:
 
     def _settle(self) -> None:
         """Belong to this process from now on."""
-        self._home, self._lock = (os.getpid(), _process_mark), threading.Lock()
+        self._home, self._turns = (os.getpid(), _process_mark), Turns()
 
     def is_forked(self) -> bool:
         """Whether another process made this object, and may use its noise."""
@@ -121,7 +121,7 @@ class NoiseOwner:
     def _drawing(self) -> Iterator[None]:
         """Hold the noise; whatever draws does it in here."""
         self.check_process()
-        with self._lock:
+        with self._turns.take():
             self.check_process()
             yield
 

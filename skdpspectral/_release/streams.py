@@ -134,7 +134,7 @@ class StreamRelease(NoiseOwner):
             state = self.__dict__.copy()
             # The pickler comes later, when the noise may be further than `position`.
             state["_noise"] = copy.deepcopy(self._noise)
-        del state["_lock"], state["_home"]
+        del state["_turns"], state["_home"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -156,10 +156,11 @@ class StreamRelease(NoiseOwner):
 
     def close(self) -> None:
         """End the stream: nothing leaves it any more."""
-        if self.is_forked():  # its lock may be held by a thread that is not here
-            self._noise, self._closed = None, True
+        # A turn may be of a thread that is not here, or of what this one interrupts.
+        if self.is_forked() or self._turns.is_mine:
+            self._close()
             return
-        with self._lock:
+        with self._turns.take():
             self._close()
 
     def _close(self) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Iterator
 
 from .._linalg import row_blocks
+from .._release.turns import Turns
 from ..mechanisms import PrivacyPlan
 from ._moment_stream import BLOCK_STEPS, MomentStream
 from ._moment_sums import Moments, MomentSums
@@ -36,21 +36,21 @@ class MomentRun:
         self._moments, self._release = moments, release
         self._sums = MomentSums(moments, getattr(mechanism, "noise_std", 0.0))
         self.features, self.parameters = features, parameters
-        self._lock = threading.Lock()
+        self._turns = Turns()
 
     def __getstate__(self):
         self._release.check_process()
-        with self._lock:
+        with self._turns.take():
             state = self.__dict__.copy()
             # The pickler comes later, when another batch may be under way.
             for part in ("_release", "_sums"):
                 state[part] = copy.deepcopy(state[part])
-        del state["_lock"]
+        del state["_turns"]
         return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._turns = Turns()
 
     @property
     def plan(self) -> PrivacyPlan:
@@ -82,15 +82,15 @@ class MomentRun:
     def push(self, X) -> tuple[Moments, int]:
         """Release rows; return the moments of the last of them, and what was lost."""
         self._release.check_process()
-        with self._lock:
+        with self._turns.take():
             for moments in self.path(X):
                 last = moments
-            return last, self.n_lost
+            return last.of_last_step(), self.n_lost
 
     def resume(self) -> None:
         """Go to where the ledger has the stream, without the rows up to there."""
         self._release.check_process()
-        with self._lock:
+        with self._turns.take():
             self._sums.skip(self._release.resume() - self._sums.step)
 
     def close(self) -> None:

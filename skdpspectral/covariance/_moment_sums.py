@@ -129,6 +129,22 @@ class Moments:
         self.sums, self.steps, self._totals = sums, steps, totals
         self._vectors, self._squares, self._gain = vectors, squares, gain
 
+    def of_last_step(self) -> Moments:
+        """Return those of the last step, which the sums no longer have a part in.
+
+        Variances of sums with gaps are worked out where they are asked for; what is
+        asked for later, the sums may have passed.
+        """
+        core, squares = (np.atleast_1d(part[[-1]]) for part in self._gain)
+        return Moments(
+            self.sums,
+            self.steps[-1:],
+            self._vectors[-1:],
+            None if self._squares is None else self._squares[-1:],
+            (core, squares),
+            self._totals[-1:],
+        )
+
     def at(self, places) -> tuple[np.ndarray, ...]:
         """Return the moments of chosen steps.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import warnings
 
 from .._release.release import Release
+from .._release.turns import Turns
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from ._messages import MessageError, Reply, Request, check_name
@@ -126,7 +126,7 @@ class LocalClient:
         self._session = self._releases = None
         self._begun: dict[int, Request] = {}
         self._answers: dict[int, Reply] = {}
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._turns, self._process = Turns(), os.getpid()
 
     def _warn(self, n_samples: int) -> None:
         if not math.isfinite(self.plan.mu):
@@ -201,7 +201,7 @@ class LocalClient:
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
-        with self._lock:
+        with self._turns.take():
             return self._respond(request)
 
     def _respond(self, request: Request) -> Reply:

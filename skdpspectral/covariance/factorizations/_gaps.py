@@ -146,6 +146,8 @@ class _Recursion:
         return float(self._covariance[0, 0])
 
     def _move(self, n_steps: int, counted: float) -> None:
+        if n_steps < 0:
+            raise ValueError("steps are asked for in order")
         self._step += n_steps
         while n_steps:
             if self._place == self._block_steps:
