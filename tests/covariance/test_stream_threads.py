@@ -348,7 +348,7 @@ def test_a_child_waits_for_no_lock_of_a_thread_that_is_not_there():
         release.close()
         return said
 
-    locks = (release._lock, single._lock, stream._stream._lock)
+    locks = (release._turns._lock, single._turns._lock, stream._stream._turns._lock)
     for lock in locks:
         lock.acquire()
     said = in_child(child)
