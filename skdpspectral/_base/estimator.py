@@ -30,7 +30,7 @@ _FORMAT = 1
 # Parameters that may be dictionaries, of clients' budgets.
 _BUDGETS = {"epsilon", "delta"}
 # How an estimator knows of a `with` block that its context does not know.
-_BROUGHT_ALONG = ("_sent_accountant", "_cloned_in")
+_BROUGHT_ALONG = ("_sent_accountant", "_made_in")
 # What a file that is damaged, or no published estimator at all, may raise.
 _UNREADABLE = (
     AttributeError,
@@ -91,6 +91,14 @@ class PrivateEstimator(BaseEstimator):
                     f"{name} to an object that has them first"
                 )
         return super().set_params(**params)
+
+    def __new__(cls, *args, **kwargs):
+        """Note the open ``with`` block, for a thread that will know of none."""
+        estimator = super().__new__(cls)
+        block = block_at_hand()
+        if block is not None:
+            estimator._made_in = block
+        return estimator
 
     # -- the way of a fit --------------------------------------------------------
 
@@ -233,8 +241,8 @@ class PrivateEstimator(BaseEstimator):
 
     def _ambient(self):
         """Return (accountant, process) of the governing ``with`` block, or None."""
-        sent, cloned_in = (getattr(self, name, None) for name in _BROUGHT_ALONG)
-        return ambient_accountant(sent, cloned_in)
+        sent, made_in = (getattr(self, name, None) for name in _BROUGHT_ALONG)
+        return ambient_accountant(sent, made_in)
 
     def __getstate__(self):
         state = dict(super().__getstate__())
@@ -255,8 +263,8 @@ class PrivateEstimator(BaseEstimator):
             if hasattr(self, name):
                 setattr(clone, name, getattr(self, name))
         block = block_at_hand()
-        if block is not None:  # for a thread that knows of no block
-            clone._cloned_in = block
+        if block is not None:
+            clone._made_in = block
         return clone
 
     # -- what may be handed on ---------------------------------------------------
@@ -303,6 +311,7 @@ class PrivateEstimator(BaseEstimator):
         parameters.update(accountant=None, noise_seed=None)
         published = type(self)(**copy.deepcopy(parameters))
         published.__dict__.update(copy.deepcopy(self._public_state()))
+        published.__dict__.pop("_made_in", None)
         if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
             published._sklearn_output_config = dict(self._sklearn_output_config)
         return published

@@ -11,14 +11,17 @@ that. So where a context has no block, those of others count, if they leave no d
 otherwise the fit is refused. The rules, in this order:
 
 1. the innermost open block of this context, opened here or before it was copied;
-2. the block in which the estimator was cloned, while that is open;
+2. the block in which the estimator was made or cloned, while that is open;
 3. what the estimator brought along from another process, where it was pickled;
 4. a block of this context that a fork has inherited;
 5. a block in which this context was copied and that has ended since (what began inside
    is charged to it), and the open blocks of other contexts: the innermost, if all are
    of one ledger, or if one flow of control has opened them; otherwise an error. Of
    handles of one ledger that several flows have opened, one that lets no seeds in;
-6. the same for blocks of other contexts that a fork has inherited.
+6. the same for blocks of other contexts that a fork has inherited;
+7. the block in which the estimator was made or cloned and that has ended since, unless
+   it was this thread or task that opened it, and knows: an executor may come to a fit
+   when the block that it was asked for in is over.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import uuid
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ._errors import LedgerError
 
@@ -54,13 +57,18 @@ def process_name() -> str:
     return name or _names.setdefault(os.getpid(), uuid.uuid4().hex)
 
 
-def _flow() -> tuple[int, object]:
-    """Return what opens blocks in an order of its own: a thread, and a task in it."""
-    task = None
+def _flow() -> tuple[weakref.ref[Any], ...]:
+    """Return what opens blocks in an order of its own: a thread, and a task in it.
+
+    Nothing is kept alive by it, and no later thread of the same number is the same.
+    """
+    parts: list[weakref.ref[Any]] = [weakref.ref(threading.current_thread())]
     if "asyncio" in sys.modules:
-        with contextlib.suppress(AttributeError, RuntimeError):
-            task = sys.modules["asyncio"].current_task()
-    return threading.get_ident(), task
+        with contextlib.suppress(AttributeError, RuntimeError, TypeError):
+            parts.append(weakref.ref(sys.modules["asyncio"].current_task()))
+    for part in parts:
+        hash(part)  # which it keeps, and could not find later
+    return tuple(parts)
 
 
 class _Block:
@@ -163,15 +171,14 @@ def default_accountant() -> PrivacyAccountant | None:
     return None if governing is None else governing[0]
 
 
-def block_at_hand() -> weakref.ref[_Block] | None:
-    """Return a weak reference to the open block of this context, or None."""
-    block = _own_block(ours=True)
-    return None if block is None else weakref.ref(block)
+def block_at_hand() -> _Block | None:
+    """Return the open block of this context, which an estimator may remember."""
+    return _own_block(ours=True)
 
 
 def accountant_to_send(
     sent: Governing | Doubt | None = None,
-    cloned_in: weakref.ref[_Block] | None = None,
+    made_in: _Block | None = None,
 ) -> Governing | Doubt | None:
     """Find what an estimator takes along into another process.
 
@@ -180,7 +187,7 @@ def accountant_to_send(
     such an estimator is refused wherever it comes to.
     """
     try:
-        return ambient_accountant(sent, cloned_in)
+        return ambient_accountant(sent, made_in)
     except LedgerError as error:
         if sent is not None and error is sent[0]:
             return sent  # a doubt of the process that it came from
@@ -189,7 +196,7 @@ def accountant_to_send(
 
 def ambient_accountant(
     sent: Governing | Doubt | None = None,
-    cloned_in: weakref.ref[_Block] | None = None,
+    made_in: _Block | None = None,
 ) -> Governing | None:
     """Find the block that governs an estimator.
 
@@ -197,8 +204,8 @@ def ambient_accountant(
     ----------
     sent : tuple (handle or None, process name) or None, default=None
         What the estimator brought along when it was unpickled.
-    cloned_in : weakref or None, default=None
-        What :func:`block_at_hand` returned where the estimator was cloned.
+    made_in : block or None, default=None
+        What :func:`block_at_hand` returned where the estimator was made or cloned.
 
     Returns
     -------
@@ -212,9 +219,9 @@ def ambient_accountant(
         If blocks of several ledgers are in question, and none is this context's.
     """
     block = _own_block(ours=True)
-    if block is None and cloned_in is not None:
-        block = cloned_in()
-        block = block if block is not None and block.open and block.ours else None
+    made_here = made_in is not None and made_in.ours
+    if block is None and made_here and made_in.open:
+        block = made_in
     if block is None and sent is not None and sent[1] != process_name():
         found, process = sent
         if isinstance(found, LedgerError):
@@ -226,4 +233,6 @@ def ambient_accountant(
         (_block_elsewhere, False),
     ):
         block = find(ours) if block is None else block
+    if block is None and made_here and made_in.flow != _flow():
+        block = made_in
     return None if block is None else (block.handle, block.process)

@@ -73,11 +73,7 @@ def create(path: Path, meta: dict[str, Any]) -> None:
     with turn(real), locked(real):
         if os.path.exists(real):
             return
-        if os.path.exists(f"{real}-wal"):
-            raise LedgerError(
-                f"{path}-wal is what is left of another ledger at {path}: put that "
-                "ledger back, or move the rest of it away too"
-            )
+        _refuse_remains(path, real)
         with _published(Path(real), "ledger") as connection:
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -90,8 +86,18 @@ def create(path: Path, meta: dict[str, Any]) -> None:
 
 def back_up(connection: sqlite3.Connection, path: Path) -> None:
     """Copy the ledger of a connection to a new file, whole or not at all."""
+    _refuse_remains(path, os.path.realpath(path))
     with _published(path, "backup") as copy:
         connection.backup(copy)
+
+
+def _refuse_remains(path: Path, real: str) -> None:
+    """Refuse a place where SQLite would find the log of a ledger that was there."""
+    if os.path.exists(f"{real}-wal"):
+        raise LedgerError(
+            f"{path}-wal is what is left of another ledger at {path}: put that "
+            "ledger back, or move the rest of it away too"
+        )
 
 
 @contextlib.contextmanager

@@ -2,10 +2,12 @@
 
 import asyncio
 import contextvars
+import gc
 import os
 import pickle
 import sys
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import joblib
@@ -198,14 +200,15 @@ def test_a_search_in_a_block_is_sure_of_it_beside_those_of_others(name):
 def test_threads_are_refused_where_there_is_doubt():
     """Charged to the wrong ledger, or to none, would be worse."""
     outer, inner, given = (PrivacyAccountant() for _ in range(3))
+    made_before = DPPCA(1)
 
     async def task():
         with inner:
             with pytest.raises(LedgerError, match="several threads or tasks"):
                 in_thread(fit)
-            sent = in_thread(pickle.dumps, DPPCA(1))  # which charges nothing
+            sent = in_thread(pickle.dumps, made_before)  # which charges nothing
             with pytest.raises(LedgerError, match="several threads or tasks"):
-                in_thread(pickle.loads(sent).fit, X)
+                in_thread(lambda: pickle.loads(sent).fit(X))
             assert in_processes(refusal_of, 1, sent) == ["several threads or tasks"]
             # What has its accountant is in no doubt.
             pca = DPPCA(1, accountant=given)
@@ -284,7 +287,60 @@ def test_a_clone_forgets_a_block_that_has_ended():
         in_thread(clone(pca).fit, X)
     pca.fit(X)
     assert counts(mine, other) == [1, 2]
-    assert not {"_cloned_in", "_sent_accountant"} & set(pca.__getstate__())
+    assert not {"_made_in", "_sent_accountant"} & set(pca.__getstate__())
+
+
+def test_a_fit_that_an_executor_comes_to_when_its_block_is_over():
+    """It was asked for in the block, with an estimator that was made there."""
+    mine, other, gate = PrivacyAccountant(), PrivacyAccountant(), threading.Event()
+    outside = DPPCA(1)
+    with ThreadPoolExecutor(1) as pool:
+        with mine:
+            pool.submit(gate.wait, WAIT)
+            late = [pool.submit(p.fit, X) for p in (DPPCA(1), clone(outside))]
+        gate.set()
+        fits = [future.result(WAIT) for future in late]
+        assert counts(mine) == [2]
+        pool.submit(clone(fits[0]).fit, X).result(WAIT)
+        pool.submit(outside.fit, X).result(WAIT)
+        pool.submit(fits[0].publish().fit, X).result(WAIT)
+        fits[0].fit(X)  # where it is known that the block has ended
+        assert counts(mine) == [3]
+        with other:
+            fits[0].fit(X)
+            pool.submit(clone(fits[0]).fit, X).result(WAIT)
+    assert counts(mine, other) == [3, 2]
+
+
+def test_a_fit_in_a_thread_belongs_to_the_block_of_its_estimator():
+    """Not to one that is opened meanwhile, which the thread might find first."""
+    mine, inner = PrivacyAccountant(), PrivacyAccountant()
+    with mine:
+        pca = DPPCA(1)
+        with inner:
+            in_thread(pca.fit, X)
+            pca.fit(X)
+    assert counts(mine, inner) == [1, 1]
+
+
+def test_an_estimator_that_remembers_a_block_keeps_its_ledger_and_no_task():
+    kept = []
+
+    class Witness:
+        pass
+
+    async def task():
+        witness = Witness()
+        kept.append(weakref.ref(witness))
+        with PrivacyAccountant():
+            return DPPCA(1)
+
+    pca = asyncio.run(task())
+    gc.collect()
+    assert kept[0]() is None
+    assert len(entries(pca._made_in.handle)) == 0
+    in_thread(pca.fit, X)
+    assert len(entries(pca._made_in.handle)) == 1
 
 
 # -- the end of blocks -----------------------------------------------------------------

@@ -35,11 +35,13 @@ def test_a_plan_is_immutable_all_through():
         listed.epsilon = 2.0
 
 
-def test_a_log_that_was_left_behind_is_no_place_for_a_new_ledger(tmp_path):
+def test_a_log_that_was_left_behind_is_no_place_for_a_ledger_or_a_backup(tmp_path):
     path = tmp_path / "ledger.db"
     (tmp_path / "ledger.db-wal").write_bytes(b"what is left")
     with pytest.raises(LedgerError, match="left of another ledger"):
         PrivacyAccountant(path=path)
+    with pytest.raises(LedgerError, match="left of another ledger"):
+        PrivacyAccountant().backup(path)
     assert not path.exists()
 
 
@@ -83,7 +85,7 @@ def test_check_may_allow_seeds_as_charge_does():
 def test_a_thread_is_charged_to_its_own_block():
     """A block that another thread opens later must not take its fits over."""
     mine, other = PrivacyAccountant(5.0, 1e-6), PrivacyAccountant()
-    opened, done = threading.Event(), threading.Event()
+    opened, done, made_before = threading.Event(), threading.Event(), DPPCA(1)
 
     def elsewhere():
         with other:
@@ -96,14 +98,15 @@ def test_a_thread_is_charged_to_its_own_block():
         assert opened.wait(60)
         DPPCA(1).fit(np.eye(4, 2))
         with ThreadPoolExecutor(1) as pool:
-            lost = pool.submit(DPPCA(1).fit, np.eye(4, 2))
+            pool.submit(DPPCA(1).fit, np.eye(4, 2)).result()
+            lost = pool.submit(made_before.fit, np.eye(4, 2))
             with pytest.raises(LedgerError, match="several threads"):
                 lost.result()
         done.set()
         thread.join()
         with ThreadPoolExecutor(1) as pool:
             pool.submit(DPPCA(1).fit, np.eye(4, 2)).result()
-    assert (len(entries(mine)), len(entries(other))) == (2, 0)
+    assert (len(entries(mine)), len(entries(other))) == (3, 0)
 
 
 def test_blas_threads_come_back_after_fits_in_threads():
