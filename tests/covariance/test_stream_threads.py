@@ -95,8 +95,8 @@ def test_overlapping_fits_leave_with_their_noise(repeat):
 def test_a_fit_in_a_thread_beside_a_path(repeat):
     """No increment of the path is a true row; all of its noise is as planned.
 
-    4000 draws or more: their law fails by chance once in 1e8 runs of a repeat, and their
-    variance, 6 deviations off, less often; noise 10 % low is 8 deviations off.
+    4000 draws or more: their law fails by chance once in 1e8 runs of a repeat, and
+    their variance, 6 deviations off, less often; noise 10 % low is 8 deviations off.
     """
     accountant = PrivacyAccountant()
     parameters = {"workload": "prefix", "factorization": "trivial"}
@@ -122,8 +122,8 @@ def test_a_fit_in_a_thread_beside_a_path(repeat):
 def test_batches_from_threads_take_turns(with_ledger):
     """Every batch has its steps, and no noise is used twice.
 
-    20 000 draws: their law fails by chance once in 1e8 runs; noise 10 % low would have a
-    variance 19 % low, which is some 1 % off by chance.
+    20 000 draws: their law fails by chance once in 1e8 runs; noise 10 % low would have
+    a variance 19 % low, which is some 1 % off by chance.
     """
     accountant = PrivacyAccountant() if with_ledger else None
     stream = JMECovariance(horizon=10_000, workload="prefix", accountant=accountant)
