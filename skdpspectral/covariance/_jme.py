@@ -107,14 +107,13 @@ class JMECovariance(
         Number of steps that the noise is made for. None takes the number of rows in
         :meth:`fit`; streams by :meth:`partial_fit` need it unless
         ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
-    workload : {"average", "prefix"}, Window, Exponential or array of shape \
-            (steps, steps), default="average"
+    workload : {"average", "prefix"}, Window, Exponential or array, default="average"
         Weights of rows i at step t: 1/t for "average", 1 for "prefix",
         ``decay**(t - i)`` for :class:`~skdpspectral.covariance.Exponential`, and for
         :class:`~skdpspectral.covariance.Window` 1 over the number of rows in it. An
-        array gives any weights of at least 0, with zeros above the diagonal.
-    factorization : {"blt", "trivial", "sqrt", "optimal", "bisr"}, BISR or array of \
-            shape (steps, steps), default="blt"
+        array of shape (steps, steps) gives any weights of at least 0, with zeros above
+        the diagonal.
+    factorization : str, BISR or array of shape (steps, steps), default="blt"
         How noise is correlated: "blt" in constant memory, "trivial" independent,
         "bisr" for :class:`~skdpspectral.covariance.BISR`, or any lower-triangular C;
         see :func:`~skdpspectral.covariance.factorizations.factorize`.
