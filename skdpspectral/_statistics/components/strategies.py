@@ -166,7 +166,7 @@ class SpikedModel(BaseEstimator):
     >>> from skdpspectral.decomposition import SpikedModel
     >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
     >>> print(pca.privacy_plan(10_000, 20).assumption)
-    Assumption.SPIKED_GAUSSIAN
+    spiked-gaussian
     """
 
     assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
