@@ -474,12 +474,6 @@ EXACT |= {
         "np.rint((contributions / grid).sum(axis=0))",
         f"{_OWN_VECTOR}[usual]",
     ),
-    "norms that depend on the company": Mutant(
-        "_linalg/linear_model/shared.py",
-        'factors, order="C")',
-        'factors, order="K")',
-        "linear_model/test_lrs_bits.py::test_a_user_has_the_same_bits_in_any_company[usual-0]",
-    ),
     "number of users printed": Mutant(
         "_statistics/shared_directions.py",
         "    rows.map(part, n_jobs)\n    low",

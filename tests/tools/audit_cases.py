@@ -625,7 +625,7 @@ CASES |= {
     # A start and three rounds that an honest server makes of what it got.
     "sparse-honest": ClientCase(
         federated_tools.RecordedSparse,
-        {"n_iter": 3},
+        {"n_rounds": 3},
         _AXES[0],
         _AXES[1],
         tight=False,
@@ -634,14 +634,14 @@ CASES |= {
     # A server that sends in every round what reveals most, ten times too long.
     "sparse-malicious": ClientCase(
         federated_tools.MaliciousSparse,
-        {"n_iter": 2},
+        {"n_rounds": 2},
         20 * _AXES[0],
         _AXES[1] / 20,
         n_trials=4_000,
     ),
     "sparse-two-columns": ClientCase(
         federated_tools.MaliciousSparse,
-        {"n_components": 2, "n_iter": 2, "init": _AXES[:2].tolist()},
+        {"n_components": 2, "n_rounds": 2, "init": _AXES[:2].tolist()},
         _AXES[0],
         _AXES[1],
     ),

@@ -58,7 +58,8 @@ class LRSScene:
     def fit(self, X=GIVEN, y=GIVEN, users=GIVEN, **parameters):
         """Refit with the budgeted accountant; check that nothing is changed."""
         kept = self.model.get_params(deep=False)
-        if parameters.get("epsilon", 1.0) is None:
+        epsilon = parameters.get("epsilon", 1.0)
+        if epsilon is None or epsilon is INF:
             parameters = {"n_rounds": 6, **parameters}
         self.model.set_params(**{"accountant": self.accountant, **parameters})
         try:

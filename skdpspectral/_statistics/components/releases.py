@@ -6,7 +6,6 @@ between them and runs them one after another.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
@@ -89,7 +88,7 @@ class ComponentReleases:
         """Whether there is a second stage."""
         return self.mechanism != "gaussian"
 
-    @functools.cached_property
+    @property
     def scales(self) -> ScaleReleases:
         """The private scales along and across the first components."""
         needed = self.staged or self._unclipped
@@ -103,7 +102,7 @@ class ComponentReleases:
             self._unclipped and not self.staged,
         )
 
-    @functools.cached_property
+    @property
     def reach(self) -> ScaleReleases:
         """The clip of projections on components that a second stage makes.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -63,7 +62,7 @@ class ScaleReleases:
     with_radius: bool
     name: str = "quantile"
 
-    @functools.cached_property
+    @property
     def wanted(self) -> tuple[int, ...]:
         """Quantiles that are bisected: 0, 2 of projections, 1 of residuals."""
         missing = (self.signal is None, self.noise is None, self.with_radius)
