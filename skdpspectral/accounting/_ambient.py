@@ -219,8 +219,9 @@ def ambient_accountant(
         If blocks of several ledgers are in question, and none is this context's.
     """
     block = _own_block(ours=True)
-    made_here = made_in is not None and made_in.ours
-    if block is None and made_here and made_in.open:
+    if made_in is not None and not made_in.ours:
+        made_in = None
+    if block is None and made_in is not None and made_in.open:
         block = made_in
     if block is None and sent is not None and sent[1] != process_name():
         found, process = sent
@@ -233,6 +234,6 @@ def ambient_accountant(
         (_block_elsewhere, False),
     ):
         block = find(ours) if block is None else block
-    if block is None and made_here and made_in.flow != _flow():
+    if block is None and made_in is not None and made_in.flow != _flow():
         block = made_in
     return None if block is None else (block.handle, block.process)

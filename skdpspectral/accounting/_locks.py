@@ -20,7 +20,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ._errors import LedgerError
 from ._uninterrupted import check_wanted, threads_here
@@ -80,7 +80,7 @@ class _State:
         here = threading.get_ident()
         return any(used.thread != here for used in self.uses)
 
-    def wait_until(self, condition) -> None:
+    def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait, with `lock`; also if nobody says that something has changed."""
         while not condition():
             self.changed.wait(_LONGEST_WAIT)

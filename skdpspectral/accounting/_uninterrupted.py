@@ -83,7 +83,8 @@ def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
         except BaseException:
             call.wanted = False
             raise
-        return call.outcome()
+        outcome: T = call.outcome()
+        return outcome
 
     return call_it
 
