@@ -86,6 +86,8 @@ def create(path: Path, meta: dict[str, Any]) -> None:
 
 def back_up(connection: sqlite3.Connection, path: Path) -> None:
     """Copy the ledger of a connection to a new file, whole or not at all."""
+    if os.path.lexists(path):  # first: beside a ledger in use lies its log
+        raise _taken(path, "backup")
     _refuse_remains(path, os.path.realpath(path))
     with _published(path, "backup") as copy:
         connection.backup(copy)
@@ -114,10 +116,7 @@ def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
             yield connection
         os.link(draft, path)  # unlike a rename, this replaces nothing
     except FileExistsError:
-        raise LedgerError(
-            f"no {what} can be made at {path}: there is a file of that name, which was "
-            "left as it is; choose another name"
-        ) from None
+        raise _taken(path, what) from None
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(
             f"no {what} can be made at {path}: {error}; it needs a local disk"
@@ -126,6 +125,14 @@ def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
         for left in (draft, f"{draft}-journal", f"{draft}-wal", f"{draft}-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(left)
+
+
+def _taken(path: Path, what: str) -> LedgerError:
+    """Say that a file would have to be replaced."""
+    return LedgerError(
+        f"no {what} can be made at {path}: there is a file of that name, which was "
+        "left as it is; choose another name"
+    )
 
 
 def _draft_suffix(path: Path) -> str:

@@ -191,6 +191,7 @@ def locked(path: str, mode: int = 0o600) -> Iterator[Use]:
         with use() as used:
             check_wanted()
             if fcntl is None or _take(used, path, mode):
+                check_wanted()  # again: whoever kept it may have given it up since
                 yield used
                 return
         if time.monotonic() > deadline:
