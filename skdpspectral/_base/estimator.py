@@ -154,6 +154,15 @@ class PrivateEstimator(BaseEstimator):
             return math.inf, math.inf
         return float(self.epsilon), gaussian_mu(float(self.epsilon), float(self.delta))
 
+    def _planned(self, statistic) -> PrivacyPlan:
+        """Return the plan of a statistic within the budget of one fit."""
+        return statistic.plan(
+            float(self.epsilon) if self._is_private() else math.inf,
+            float(self.delta),
+            estimator=type(self).__name__,
+            seeded=self.noise_seed is not None,
+        )
+
     def _start_release(
         self,
         plan: PrivacyPlan,
@@ -173,7 +182,10 @@ class PrivateEstimator(BaseEstimator):
         self._warn_beforehand(n_public, self.delta, levels)
         self._warn_of_weaker(plan, self.epsilon, levels)
         release = kind(plan, self._governing_accountant(), self.noise_seed)
-        return release, *(table.read() for table in unread)
+        read = [release]
+        for table in unread:
+            read.append(table.read())
+        return tuple(read)
 
     def _warn_beforehand(
         self, n_public: int | None, delta: float, levels: int = 0

@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from ..accounting import split_mu
-from ..mechanisms import Alternatives, Mechanism
+from ..accounting import gaussian_mu, split_mu
+from ..mechanisms import Alternatives, Mechanism, PrivacyPlan
 
 
 class Statistic(abc.ABC):
@@ -31,7 +31,8 @@ class Statistic(abc.ABC):
         release : Release
             Charged with the plan.
         rows : object
-            The private rows: the only place where they are touched.
+            The private rows, or a function that yields blocks of them: the only place
+            where they are touched.
         *given : object
             What was released before, or is public.
 
@@ -44,6 +45,27 @@ class Statistic(abc.ABC):
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
         return ()
+
+    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
+        """Plan all that is released within a budget.
+
+        Statistics whose guarantee rests on a model of the rows make a plan of their
+        own, which says so.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget; an infinite epsilon for no noise.
+        **named : object
+            `estimator` and `seeded` of the plan.
+
+        Raises
+        ------
+        ValueError
+            If there is no noise for such a budget.
+        """
+        mechanisms = self.mechanisms(gaussian_mu(epsilon, delta))
+        return PrivacyPlan(epsilon, delta, mechanisms, remarks=self.remarks(), **named)
 
 
 class Combination(Statistic):
@@ -64,20 +86,53 @@ class Combination(Statistic):
     def costs(self, mu: float) -> dict[str, float]:
         """Return what each part costs at a total of mu."""
         shares = self.shares()
-        if not math.isfinite(mu):
+        if len(shares) == 1 or not math.isfinite(mu):
             return dict.fromkeys(shares, mu)
         return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all parts at a total cost of mu; infinite for no noise."""
-        costs, planned = self.costs(mu), self.parts()
-        return tuple(
-            m for name, part in planned.items() for m in part.mechanisms(costs[name])
-        )
+        costs, planned = self.costs(mu), []
+        for name, part in self.parts().items():
+            planned.extend(part.mechanisms(costs[name]))
+        return tuple(planned)
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences of all parts."""
-        return tuple(said for part in self.parts().values() for said in part.remarks())
+        said = []
+        for part in self.parts().values():
+            said.extend(part.remarks())
+        return tuple(said)
+
+
+class AsAsked(Combination):
+    """Statistics with given shares of one budget, each of which is run by its name.
+
+    Parameters
+    ----------
+    parts : mapping of str to Statistic
+        The statistics, in the order of their releases.
+    shares : mapping of str to float
+        Positive shares of mu**2 which add up to 1.
+    """
+
+    def __init__(
+        self, parts: Mapping[str, Statistic], shares: Mapping[str, float]
+    ) -> None:
+        self._parts, self._shares = dict(parts), dict(shares)
+
+    def parts(self) -> Mapping[str, Statistic]:
+        """Return the statistics, in the order of their releases."""
+        return self._parts
+
+    def shares(self) -> Mapping[str, float]:
+        """Return shares of mu**2, by the names of parts."""
+        return self._shares
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Run the part of a given name, with what else is given."""
+        name, *rest = given
+        return self._parts[name].run(release, rows, *rest)
 
 
 class Choice(Statistic):

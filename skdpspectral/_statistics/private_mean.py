@@ -1,83 +1,92 @@
-"""What rows are measured from: a public point, or a private mean."""
+"""A private mean that rows are measured from, and statistics of rows about it."""
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import ClassVar
+import math
+from typing import Any
 
-from sklearn.base import BaseEstimator
+from .. import _linalg, sensitivity
+from ..accounting import calibrate_gaussian
+from ..mechanisms import Exact
+from .combination import Combination, Statistic
+from .row_bounds import RowBounds
 
-from ..mechanisms._numbers import check_real, shown
-
-CENTERS = ("auto", "none", "private")
-# Radii in units of the data.
-_SMALLEST, _LARGEST = 1e-60, 1e60
-
-
-class PrivateMean(BaseEstimator):
-    """A private mean as the center of the rows: ``center=PrivateMean(radius)``.
-
-    Parameters
-    ----------
-    radius : float or None, default=None
-        Public radius in [1e-60, 1e60], in units of the data (of the scaled features
-        with ``scale="bounds"``), about the midpoint of the bounds or the origin, that
-        rows are clipped to for the mean. None takes that of the box, or ``clip_norm``
-        without bounds; one of the three is needed.
-
-    See Also
-    --------
-    skdpspectral.DPPCA : Which takes it as `center`.
-
-    Examples
-    --------
-    >>> from skdpspectral import DPPCA
-    >>> from skdpspectral.decomposition import PrivateMean
-    >>> DPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
-    5.0
-    """
-
-    _parameter_constraints: ClassVar[dict] = {"radius": [Real, None]}
-
-    def __init__(self, radius=None):
-        self.radius = radius
+# Shares of mu**2 of a private mean, and of what is made of rows about it.
+_SHARES = {"mean": 0.15, "rest": 1.0 - 0.15}
 
 
-def is_private(center) -> bool:
-    """Whether a center is a private mean whatever the bounds are."""
-    named = isinstance(center, str) and center == "private"
-    return named or isinstance(center, PrivateMean)
-
-
-def private_center(center, boxed: bool) -> tuple[bool, float | None]:
-    """Return whether rows are centered at a private mean, and its public radius.
+class Mean(Statistic):
+    """The private mean of bounded rows.
 
     Parameters
     ----------
-    center : {"auto", "none", "private"} or PrivateMean
-        As in :class:`~skdpspectral.DPPCA`.
-    boxed : bool
-        Whether there are bounds.
-
-    Raises
-    ------
-    ValueError
-        Naming center, or the radius.
+    bounds : RowBounds
+        How rows are bounded, with a `mean_radius`.
+    n_samples : int
+        Public number of rows.
     """
-    if isinstance(center, PrivateMean):
-        if center.radius is None:
-            return True, None
-        # As a Python float: a float32 radius would round sensitivity and noise.
-        radius = check_real("radius of PrivateMean", center.radius)
-        if not _SMALLEST <= radius <= _LARGEST:
-            raise ValueError(
-                f"radius of PrivateMean must be in [{_SMALLEST:g}, {_LARGEST:g}], got "
-                f"{radius}"
-            )
-        return True, radius
-    if not isinstance(center, str) or center not in CENTERS:
-        raise ValueError(
-            f"center must be one of {CENTERS} or a PrivateMean(radius), got "
-            f"{shown(center)}"
+
+    def __init__(self, bounds: RowBounds, n_samples: int) -> None:
+        self.bounds, self.n_samples = bounds, n_samples
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        n, p, radius = self.n_samples, self.bounds.n_features, self.bounds.mean_radius
+        if not math.isfinite(mu):
+            return (Exact("mean", (p,)),)
+        mean = calibrate_gaussian(
+            "mean",
+            sensitivity.mean_sensitivity(radius, n),
+            mu,
+            (p,),
+            summation_error=sensitivity.summation_error(
+                radius, n, _linalg.rows_per_block(p)
+            ),
+            magnitude=2.0 * radius,
         )
-    return center == "private" or (center == "auto" and boxed), None
+        return (mean,)
+
+    def run(self, release: Any, rows: Any, *given: Any):
+        """Release the mean of rows, in units of the box, where a mean can be."""
+        mean = release("mean", _linalg.blocked_mean(rows, self.bounds.for_mean))
+        return self.bounds.project_mean(mean)
+
+
+class Centered(Combination):
+    """A statistic of rows about a private mean, if there is one.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        How rows are bounded, and whether they are centered.
+    n_samples : int
+        Public number of rows.
+    rest : Statistic
+        Its ``run`` is given the mean in units of the box, None without one.
+    """
+
+    def __init__(self, bounds: RowBounds, n_samples: int, rest: Statistic) -> None:
+        self.bounds, self.rest = bounds, rest
+        self.mean = Mean(bounds, n_samples) if bounds.centered else None
+
+    def parts(self) -> dict[str, Statistic]:
+        """The mean, and the rest."""
+        rest = {"rest": self.rest}
+        return rest if self.mean is None else {"mean": self.mean, **rest}
+
+    def shares(self) -> dict[str, float]:
+        """Shares of mu**2."""
+        return {"rest": 1.0} if self.mean is None else _SHARES
+
+    def center(self, release: Any, rows: Any):
+        """Release the mean; None without one."""
+        return None if self.mean is None else self.mean.run(release, rows)
+
+    def run(self, release: Any, rows: Any, *given: Any):
+        """Release the mean and the rest; return what the rest returns."""
+        mean = self.center(release, rows)
+        return self.rest.run(release, rows, mean, *given)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about what rows are measured from."""
+        return (*self.bounds.remarks(), *self.rest.remarks())

@@ -6,8 +6,8 @@ import the public classes only.
 """
 
 from .._base.strategies import register as _register
+from .._statistics.centers import PrivateMean
 from .._statistics.components.strategies import Auto, Gaussian, SpikedModel, TwoStage
-from .._statistics.private_mean import PrivateMean
 from ._federated_pca import FederatedDPPCA
 from ._pca import DPPCA
 from ._sparse_pca import SparseDPPCA

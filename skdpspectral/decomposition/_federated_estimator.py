@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._statistics.bounded_moments import RowBounds
+from .._statistics.row_bounds import RowBounds
 from .._tables.ids import encode_ids
 from .._tables.rows import check_scores
 from .._tables.users import CLIENTS, read_users, unread_users

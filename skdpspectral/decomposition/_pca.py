@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._statistics.bounded_moments import RowBounds
-from .._statistics.components.mechanism import ComponentMechanism, design_components
-from .._statistics.components.parameters import public_guesses
-from .._statistics.components.releases import release_components, squared_error
-from .._statistics.components.spiked_projector import release_spiked
+from .._statistics.centers import PrivateMean
+from .._statistics.components.parameters import design_components, public_guesses
 from .._statistics.components.strategies import SpikedModel
-from .._statistics.private_mean import PrivateMean
-from .._tables.rows import check_rows, check_scores, map_rows, unread_rows
-from ..mechanisms import PrivacyPlan
+from .._tables.rows import unread_rows
 from ..mechanisms._numbers import check_count
 from ._constraints import CENTERS, CLIP_RANGE, MECHANISMS
+from ._projection import ProjectionMixin
 from ._spiked_covariance import SpikedCovarianceMixin
 
 
-class _Design(NamedTuple):
-    """Public description of a fit, made once: bounds, mechanism, releases, cost."""
-
-    rows: RowBounds
-    mechanism: ComponentMechanism
-    releases: object
-    plan: PrivacyPlan
-
-
-class DPPCA(
-    SpikedCovarianceMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    PrivateEstimator,
-):
+class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     r"""Differentially private principal component analysis.
 
     By default the second moment of bounded rows is released with symmetric Gaussian
@@ -254,10 +233,11 @@ class DPPCA(
             If a parameter is invalid, or does not fit the shape.
         """
         self._check_parameters()
-        return self._design(
+        shape = (
             check_count("n_samples", n_samples),
             check_count("n_features", n_features),
-        ).plan
+        )
+        return self._planned(self._statistic(*shape))
 
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0
@@ -296,21 +276,21 @@ class DPPCA(
         """
         self._check_parameters()
         n_features = check_count("n_features", n_features)
-        design = self._design(check_count("n_samples", n_samples), n_features)
+        statistic = self._statistic(check_count("n_samples", n_samples), n_features)
+        plan = self._planned(statistic)
         if self.n_components == "auto" or self.n_components >= n_features:
             raise ValueError(
                 "expected_error needs n_components to be a number below n_features"
             )
-        guesses = public_guesses(signal_variance, noise_variance, design.rows.unit)
-        if design.mechanism.spiked:
-            return design.releases.expected_error(design.plan, *guesses)
-        return math.sqrt(squared_error(design.releases, design.plan.mu, *guesses))
+        unit = statistic.bounds.unit
+        guesses = public_guesses(signal_variance, noise_variance, unit)
+        return statistic.expected_error(plan, *guesses)
 
-    def _design(self, n_samples: int, n_features: int) -> _Design:
-        """Return all that a fit of that shape does, from public numbers alone."""
+    def _statistic(self, n_samples: int, n_features: int):
+        """Return what a fit of that shape releases, from public numbers alone."""
         self._check_shape(n_samples, n_features)
         covariance = self.release == "covariance"
-        rows, mechanism = design_components(
+        bounds, mechanism = design_components(
             self.mechanism,
             self.n_components,
             n_features,
@@ -321,17 +301,7 @@ class DPPCA(
             scale=self.scale,
         )
         rank = None if self.n_components == "auto" else int(self.n_components)
-        releases = mechanism.releases(rows, n_samples, rank, covariance)
-        epsilon, mu = self._budget()
-        plan = mechanism.plan(
-            releases,
-            epsilon,
-            float(self.delta),
-            mu,
-            estimator=type(self).__name__,
-            seeded=self.noise_seed is not None,
-        )
-        return _Design(rows, mechanism, releases, plan)
+        return mechanism.statistic(bounds, n_samples, rank, covariance)
 
     def _check_shape(self, n_samples: int, n_features: int) -> None:
         """Refuse more components than there can be, and whitening by no variances."""
@@ -361,8 +331,8 @@ class DPPCA(
         return self.bounds is None and not is_private
 
     def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self._takes_sparse_rows()
+        sparse, tags = self._takes_sparse_rows(), super().__sklearn_tags__()
+        tags.input_tags.sparse = sparse
         return tags
 
     # -- the estimator -----------------------------------------------------------------
@@ -399,86 +369,22 @@ class DPPCA(
             unread = unread_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
-            n_samples, n_features = unread.shape
-            design = self._design(n_samples, n_features)
+            statistic = self._statistic(*unread.shape)
+            plan = self._planned(statistic)
             # It is charged here, and values are read from here on.
-            release, X = self._start_release(design.plan, unread, n_public=n_samples)
-            run = release_spiked if design.mechanism.spiked else release_components
-            self._set_components(design.rows, run(release, design.releases, X))
-            self.n_samples_ = n_samples
-            self.privacy_ = design.plan
+            release, X = self._start_release(plan, unread, n_public=unread.shape[0])
+            self._set_components(statistic.bounds, statistic.run(release, X))
+            self.n_samples_, self.privacy_ = unread.shape[0], plan
         return self
 
-    def _set_components(self, rows, found) -> None:
+    def _set_components(self, bounds, found) -> None:
         """Turn released components into public attributes, in units of the data."""
         self.components_ = found.vectors
         self.explained_variance_ = found.values * found.unit**2
         self.explained_variance_ratio_ = found.values / found.total
-        self.mean_ = rows.to_data_units(found.mean)
-        self.scale_ = None if self.scale is None else rows.box.unit.copy()
+        self.mean_ = bounds.to_data_units(found.mean)
+        self.scale_ = None if self.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
         vars(self).pop("noise_variance_", None)
         if found.noise is not None:
             self.noise_variance_ = float(found.noise * found.unit**2)
-
-    def _score_units(self) -> np.ndarray:
-        """What scores are divided by, one for each component."""
-        if not self.whiten:
-            return np.ones(self.n_components_)
-        variances = self.explained_variance_
-        least = np.finfo(float).eps * max(variances.max(), np.finfo(float).tiny)
-        return np.sqrt(np.maximum(variances, least))
-
-    def transform(self, X):
-        """Project rows on the components.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; they are neither clipped nor scaled to unit norm. What
-            :meth:`fit` reads block by block is read so here too.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
-        """
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
-        precision = np.float32 if X.dtype == np.float32 else np.float64
-        components = self.components_
-        if self.scale_ is not None:
-            components = components / self.scale_
-        components = components / self._score_units()[:, None]
-        offset = (components @ self.mean_).astype(precision)
-        axes = components.T.astype(precision)
-
-        def scores(block):
-            return np.asarray(block.astype(precision, copy=False) @ axes) - offset
-
-        return map_rows(scores, X)
-
-    def inverse_transform(self, X):
-        """Map scores back to the space of the data.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Scores, as :meth:`transform` gives them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The nearest points on the affine space of the components.
-        """
-        check_is_fitted(self)
-        X = check_scores(X, self.n_components_)
-        components = self.components_
-        if self.scale_ is not None:
-            components = components * self.scale_
-        components = components * self._score_units()[:, None]
-        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]

@@ -119,12 +119,12 @@ class ReplyLimits:
     def _check_variances(self, numbers) -> None:
         """Refuse variances out of the public range, or not those that are public."""
         task = self._task
-        releases = task.component_releases(self.n_samples)
+        statistic = task.statistic(self.n_samples)
         if task.mechanism.spiked:
-            signal = float(np.mean(releases.signal))
-            ranges = (signal, signal), (releases.noise, releases.noise)
+            signal = float(np.mean(statistic.signal))
+            ranges = (signal, signal), (statistic.noise, statistic.noise)
         else:
-            ranges = releases.scales.ranges(task.n_components)
+            ranges = statistic.rest.scales.ranges(task.n_components)
         for number, (low, high) in zip(numbers, ranges, strict=True):
             if not low * (1.0 - _ROUNDING) <= number <= high * (1.0 + _ROUNDING):
                 raise MessageError(

@@ -5,15 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from .. import _linalg
-from .._statistics.bounded_moments import release_mean, second_moment
-from .._statistics.components.projected_moment import NAME as projected_moment
-from .._statistics.components.projected_moment import release_projected_moment
-from .._statistics.components.releases import release_directions
-from .._statistics.components.spiked_projector import (
-    release_model_moment,
-    release_noisy_projector,
-    release_projector,
-)
 from ._messages import Topic
 from ._tasks import SpectralTask
 
@@ -33,8 +24,9 @@ class Releases:
 
     def __init__(self, task: SpectralTask, X, release):
         self._task, self._X, self._release = task, X, release
+        self._statistic = task.statistic(len(X))
         if task.second_moment:
-            self._mean = release_mean(release, task.rows, X)
+            self._mean = self._statistic.center(release, X)
         else:
             self._mean, self._found = self._run_mechanism()
 
@@ -53,21 +45,24 @@ class Releases:
     def _run_mechanism(self):
         """Release the components, all of them at once; no request has a say in it."""
         task, X = self._task, self._X
-        spec = task.component_releases(len(X))
+        statistic = self._statistic
         if not task.mechanism.spiked:
-            found = release_directions(self._release, spec, X)
+            found = statistic.directions(self._release, X)
             signal, noise, _ = found.scales
             return found.mean, ((signal, noise), found.vectors)
-        numbers = (float(np.mean(spec.signal)), spec.noise)
+        numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":
-            noisy = release_noisy_projector(self._release, spec, X)
+            noisy = statistic.noisy_projector(self._release, X)
             return None, (numbers, _linalg.pack_lower(noisy))
-        return None, (numbers, release_projector(self._release, spec, X))
+        return None, (numbers, statistic.projector(self._release, X))
+
+    def _run(self, name: str, rows, *given) -> np.ndarray:
+        """Release one of the steps that follow the mean."""
+        return self._statistic.rest.run(self._release, rows, name, *given)
 
     def _second_moment(self, topic: Topic):
         rank, rows = self._task.n_components, self._task.rows
-        exact = second_moment(rows, self._X, self._mean)
-        moment = self._release("second_moment", exact, overwrite=True)
+        moment = self._run("second_moment", self._X, self._mean)
         values, vectors = _linalg.top_eigh(moment, rank)
         others = max(rows.n_features - rank, 1)
         bulk = (float(np.trace(moment)) - float(values.sum())) / others
@@ -78,23 +73,19 @@ class Releases:
         return numbers, vectors
 
     def _product(self, step: int, basis):
-        rows = self._task.rows
         before = self._task.topics.index(Topic.POWER)
         name = f"power_{step - before + 1}"
-        product = _linalg.blocked_product(
-            self._X, lambda block: rows.for_second_moment(block, self._mean), basis
-        )
-        return (self._noise_std(name),), self._release(name, product)
+        return (self._noise_std(name),), self._run(name, self._X, self._mean, basis)
 
     def _covariance(self, basis):
         task = self._task
         if task.model_covariance:
-            released = release_model_moment(self._release, self._X, basis.T)
+            released = self._statistic.moment_within(self._release, self._X, basis.T)
             return (self._noise_std("model_moment"),), released
         blocks = task.rows.blocks(self._X, self._mean)
-        radius = task.projection_norm
-        released = release_projected_moment(self._release, blocks, basis.T, radius)
-        return (self._noise_std(projected_moment) * radius**2,), released
+        radius, within = task.projection_norm, self._statistic.rest.within
+        released = within.run(self._release, blocks, basis.T, radius)
+        return (self._noise_std(within.name) * radius**2,), released
 
     def _noise_std(self, name: str) -> float:
         return getattr(self._release.plan[name], "noise_std", 0.0)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._statistics.bounded_moments import RowBounds
+from .._statistics.centers import PrivateMean
 from .._statistics.components.mechanism import ComponentMechanism
-from .._statistics.private_mean import PrivateMean
+from .._statistics.row_bounds import RowBounds
 from ._messages import CHECKSUM_BYTES, MessageError, checksum
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget

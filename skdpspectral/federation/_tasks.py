@@ -9,28 +9,20 @@ from numbers import Integral
 
 import numpy as np
 
-from .. import _linalg, sensitivity
-from .._statistics.bounded_moments import (
-    RowBounds,
-    mean_budget,
-    plan_mean,
-    plan_second_moment,
-)
+from .. import _linalg
+from .._statistics.combination import Statistic
 from .._statistics.components.mechanism import ComponentMechanism
-from .._statistics.components.projected_moment import plan_projected_moment
-from .._statistics.components.releases import squared_error
+from .._statistics.components.power_iteration import LARGEST_DEFECT, PowerIteration
 from .._statistics.components.scales import LEAST_SIGNAL
 from .._statistics.components.spiked_projector import WHOLE_ORDER
-from ..accounting import calibrate_gaussian, gaussian_mu, split_mu
-from ..mechanisms import Exact, PrivacyPlan
+from .._statistics.private_mean import Centered
+from .._statistics.row_bounds import RowBounds
+from .._statistics.second_moment import SecondMoment
+from ..mechanisms import PrivacyPlan
 from ..mechanisms._numbers import check_count, check_real, shown
 from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
 from ._task_form import pack, unpack
 
-# Largest ||Q'Q - I|| of a basis, after a client has made it orthonormal.
-_DEFECT = 2.0**-40
-# Share of mu**2 of a covariance, once a mean is paid.
-_COVARIANCE_SHARE = 0.15
 _LENGTH, _SHORTEST = "projection_norm", 1e-60
 _MOST_ROUNDS = 1000
 # What is asked for first, of a second moment and of any other mechanism.
@@ -126,6 +118,10 @@ class SpectralTask:
             )
         # Made at once: the arrays that bounds were given by may change later.
         object.__setattr__(self, "_form", pack(self))
+        object.__setattr__(self, "_topics", self._in_order())
+        # Made once for all clients of so many rows, and of such a budget.
+        object.__setattr__(self, "_statistics", {})
+        object.__setattr__(self, "_plans", {})
 
     def _check_flags(self) -> None:
         """Refuse flags that are none: a 2 would count as two starts in the shares."""
@@ -271,6 +267,9 @@ class SpectralTask:
     @property
     def topics(self) -> tuple[Topic, ...]:
         """What is asked for, request by request."""
+        return self._topics
+
+    def _in_order(self) -> tuple[Topic, ...]:
         choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
         first = (choice,) if self.start else ()
         mean = (Topic.MEAN,) if self.rows.centered else ()
@@ -294,9 +293,22 @@ class SpectralTask:
         """Largest size in bytes of a reply to a topic; without one, of a request."""
         return 8 * math.prod(self.shape(topic or Topic.POWER)) + OVERHEAD
 
-    def component_releases(self, n_samples: int):
-        """Describe what a mechanism other than "gaussian" releases of so many rows."""
-        return self.mechanism.releases(
+    def statistic(self, n_samples: int) -> Statistic:
+        """Return what a client of so many rows releases, from public numbers alone."""
+        if n_samples not in self._statistics:
+            self._statistics[n_samples] = self._statistic_of(n_samples)
+        return self._statistics[n_samples]
+
+    def _statistic_of(self, n_samples: int) -> Statistic:
+        if not self.second_moment:
+            return self._components(n_samples)
+        rows, rank = self.rows, self.n_components
+        more = self.start, self.n_rounds, self.with_covariance
+        steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
+        return Centered(rows, n_samples, steps)
+
+    def _components(self, n_samples: int) -> Statistic:
+        return self.mechanism.statistic(
             self.rows,
             n_samples,
             self.n_components,
@@ -309,70 +321,18 @@ class SpectralTask:
 
         Not for a model, whose noise depends on delta too: use :meth:`plan`.
         """
-        if self.mechanism.spiked:
-            raise ValueError("a SpikedModel is planned with its delta, by plan")
-        if not self.second_moment:
-            return self.component_releases(n_samples).mechanisms(mu)
-        mean_mu, rest = mean_budget(self.rows, mu)
-        inner, rest = self._covariance_budget(rest)
-        n_parts = int(self.start) + self.n_rounds
-        shares = [1.0 / n_parts] * n_parts
-        costs = (rest,) * len(shares)
-        if math.isfinite(mu):
-            costs = split_mu(rest, shares)
-        planned = list(plan_mean(self.rows, n_samples, mean_mu))
-        if self.start:
-            planned.append(plan_second_moment(self.rows, n_samples, costs[0]))
-        for t, cost in enumerate(costs[int(self.start) :], 1):
-            planned.append(self._plan_product(f"power_{t}", n_samples, cost))
-        if self.projection_norm is not None:
-            size = (n_samples, *self.shape(Topic.POWER))
-            planned.append(plan_projected_moment(*size, inner))
-        return tuple(planned)
-
-    def _covariance_budget(self, mu: float) -> tuple[float, float]:
-        """Split mu into the cost of a covariance, 0 without one, and the rest."""
-        if self.projection_norm is None or not math.isfinite(mu):
-            return (0.0 if self.projection_norm is None else mu), mu
-        covariance, rest = split_mu(mu, (_COVARIANCE_SHARE, 1.0 - _COVARIANCE_SHARE))
-        return covariance, rest
-
-    def _plan_product(self, name: str, n_samples: int, mu: float):
-        shape = self.shape(Topic.POWER)
-        if not math.isfinite(mu):
-            return Exact(name, shape)
-        radius = self.rows.second_radius
-        error = sensitivity.power_product_error(
-            radius, n_samples, _linalg.rows_per_block(shape[0]), *shape, _DEFECT
-        )
-        return calibrate_gaussian(
-            name,
-            sensitivity.power_product_sensitivity(radius, n_samples, shape[1]),
-            mu,
-            shape,
-            summation_error=error,
-            magnitude=2.0 * radius**2,
-        )
+        return self.statistic(n_samples).mechanisms(mu)
 
     def plan(
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
         """Return the plan of a client of so many rows."""
-        mu = math.inf
-        if math.isfinite(epsilon):
-            mu = gaussian_mu(float(epsilon), float(delta))
-        common = {"estimator": estimator, "seeded": seeded}
-        if not self.second_moment:
-            releases = self.component_releases(n_samples)
-            budget = (float(epsilon), float(delta), mu)
-            return self.mechanism.plan(releases, *budget, **common)
-        return PrivacyPlan(
-            epsilon=float(epsilon),
-            delta=float(delta),
-            mechanisms=self.mechanisms(n_samples, mu),
-            remarks=self.rows.remarks(),
-            **common,
-        )
+        key = n_samples, float(epsilon), float(delta), estimator, seeded
+        if key not in self._plans:
+            self._plans[key] = self.statistic(n_samples).plan(
+                *key[1:3], estimator=estimator, seeded=seeded
+            )
+        return self._plans[key]
 
     def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
         """Return :meth:`plan`, with errors that name the client."""
@@ -402,10 +362,7 @@ class SpectralTask:
         mu = min(max(mu, _COSTS[0]), _COSTS[1])
         noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
         signal = min(max(signal, LEAST_SIGNAL * noise), _MOST_SIGNAL * noise)
-        releases = self.component_releases(n_samples)
-        if not self.mechanism.spiked:
-            return squared_error(releases, mu, signal, noise)
-        error = releases.squared_error(mu)
+        error = self._components(n_samples).squared_error(mu, signal, noise)
         if self.aggregation == "matrix":
             return error
         rank, p = self.n_components, self.rows.n_features
@@ -425,6 +382,6 @@ class SpectralTask:
         if not with_basis:
             return None
         basis, defect = _linalg.orthonormal_columns(request.basis)
-        if not defect < _DEFECT:
+        if not defect < LARGEST_DEFECT:
             raise MessageError("the basis could not be made orthonormal")
         return basis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from numbers import Integral, Number, Real
 
 
@@ -35,6 +36,11 @@ def check_real(name: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"{name} must be a real number, got {shown(value)}")
     return float(value)
+
+
+def check_reals(name: str, values: Iterable[object]) -> tuple[float, ...]:
+    """Return several numbers as :func:`check_real` does each."""
+    return tuple([check_real(name, value) for value in values])
 
 
 def check_count(name: str, value: object) -> int:

@@ -120,8 +120,8 @@ AUDITED = {
     ),
     "projections of the covariance not clipped": Mutant(
         "_statistics/components/projected_moment.py",
-        "clip_rows(np.asarray(rows @ components.T) / radius, 1.0)",
-        "np.asarray(rows @ components.T) / radius",
+        "clip_rows(np.asarray(block @ components.T) / radius, 1.0)",
+        "np.asarray(block @ components.T) / radius",
         "pca-covariance",
     ),
     "users' vectors not clipped": Mutant(
@@ -199,10 +199,9 @@ AUDITED |= {
         "sparse-malicious",
     ),
     "a round sent without noise but for its rounding": Mutant(
-        "federation/_releases.py",
-        "return (self._noise_std(name),), self._release(name, product)",
-        "released = self._release(name, product)\n"
-        "        return (self._noise_std(name),), 0.5 * (released + product)",
+        "_statistics/components/power_iteration.py",
+        "        return release(self.name, product)",
+        "        return 0.5 * (release(self.name, product) + product)",
         "sparse-two-columns",
     ),
     "several columns charged as one": Mutant(
@@ -214,8 +213,8 @@ AUDITED |= {
     # Of six mechanisms, all have half of the noise.
     "a mechanism planned for twice the client's rows": Mutant(
         "federation/_tasks.py",
-        "releases = self.component_releases(n_samples)\n            budget",
-        "releases = self.component_releases(2 * n_samples)\n            budget",
+        "            return self._components(n_samples)",
+        "            return self._components(2 * n_samples)",
         "federated-stages",
     ),
     "noise that shrinks with another client's rows": Mutant(
@@ -265,9 +264,9 @@ EXACT = {
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "charged after the data are read": Mutant(
-        "_statistics/bounded_moments.py",
-        "    mean = None\n    if rows.centered:",
-        "    X.sum()\n    mean = None\n    release = release()\n    if rows.centered:",
+        "decomposition/_pca.py",
+        "            release, X = self._start_release(",
+        "            unread.read()[:1]\n            release, X = self._start_release(",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "budget not split": Mutant(
@@ -277,10 +276,10 @@ EXACT = {
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "directions from private rows": Mutant(
-        "_statistics/components/releases.py",
-        "    values, vectors = _linalg.top_eigh(matrix, rank)\n",
-        "    exact = second_moment(rows, X, mean)\n"
-        "    values, vectors = _linalg.top_eigh(exact, rank)\n",
+        "_statistics/components/principal_components.py",
+        "        values, vectors = _linalg.top_eigh(matrix, rank)\n",
+        "        exact = self.moment.kernel(X, mean)\n"
+        "        values, vectors = _linalg.top_eigh(exact, rank)\n",
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
@@ -290,15 +289,15 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
-        "_statistics/components/releases.py",
-        "_step_is_better(spec, plan, rank, scales)",
+        "_statistics/components/principal_components.py",
+        "self._step_is_better(plan, rank, scales)",
         "max(map(np.max, blocks())) > 9",
         f"{_FIT}[a choice]",
     ),
     "rank from private rows": Mutant(
-        "_statistics/components/releases.py",
-        "rank = spec.rank or _released_rank(spec, plan, matrix)",
-        "rank = spec.rank or 1 + int(np.abs(X).max() > 9)",
+        "_statistics/components/principal_components.py",
+        "rank = self.rank or self._released_rank(release.plan, matrix)",
+        "rank = self.rank or 1 + int(np.abs(X).max() > 9)",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -314,9 +313,9 @@ EXACT = {
         "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
     ),
     "assumption not said": Mutant(
-        "_statistics/components/mechanism.py",
-        "Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE",
-        "Assumption.NONE",
+        "_statistics/components/spiked_projector.py",
+        "assumption=Assumption.SPIKED_GAUSSIAN",
+        "assumption=Assumption.NONE",
         "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
     ),
     "rows beyond a model's bound not counted": Mutant(
@@ -641,8 +640,8 @@ EXACT |= {
     ),
     "components of the model without noise": Mutant(
         "_statistics/components/spiked_projector.py",
-        "_linalg.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]",
-        "(release_noisy_projector(release, spiked, X), _exact_directions(X, rank))[1]",
+        "_linalg.top_eigh(self.noisy_projector(release, X), rank)[1]",
+        "(self.noisy_projector(release, X), _exact_directions(X, rank))[1]",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
@@ -652,15 +651,15 @@ EXACT |= {
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
     ),
     "a step that depends on exact rows": Mutant(
-        "federation/_releases.py",
-        "self._release(name, product)",
-        "self._release(name, product) / np.linalg.norm(product)",
+        "_statistics/components/power_iteration.py",
+        "release(self.name, product)",
+        "release(self.name, product) / np.linalg.norm(product)",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "a round forgotten in the composition": Mutant(
-        "federation/_tasks.py",
-        "costs = split_mu(rest, shares)",
-        "costs = (*split_mu(rest, shares)[:-1], rest)",
+        "_statistics/components/power_iteration.py",
+        "dict.fromkeys(steps, 1.0 / len(steps))",
+        "{**dict.fromkeys(steps, 1.0 / len(steps)), name: 1.0}",
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(

@@ -88,13 +88,13 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
 
 
 def test_a_refused_fit_reads_nothing(monkeypatch):
-    import skdpspectral.decomposition._pca as pca_module
+    from skdpspectral._statistics.private_mean import Centered
 
     def explode(*args, **kwargs):
         raise AssertionError("the data were read")
 
     accountant = PrivacyAccountant(0.5, 1e-6)
-    monkeypatch.setattr(pca_module, "release_components", explode)
+    monkeypatch.setattr(Centered, "run", explode)
     with pytest.raises(PrivacyBudgetError):
         DPPCA(1, accountant=accountant).fit(np.eye(4, 3))
     assert len(accountant.ledger) == 0

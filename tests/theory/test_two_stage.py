@@ -12,7 +12,7 @@ from skdpspectral._statistics.components.power_step import (
     _clipped_parts,
     _moments,
 )
-from skdpspectral._statistics.components.scales import ScaleReleases, release_scales
+from skdpspectral._statistics.components.scales import PrivateScales
 from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Auto, SpikedModel
@@ -135,7 +135,7 @@ class Answers:
 def test_no_replacement_moves_the_votes_further():
     rng = np.random.default_rng(3)
     components = np.eye(1, 3)
-    scales = ScaleReleases(20, 3, (1e-6, 1e6), None, None, True)
+    scales = PrivateScales(20, 3, (1e-6, 1e6), None, None, True)
     plan = scales.mechanisms(1.0)
     assert plan[0].sensitivity == vote_sensitivity(3, "replace-one") == math.sqrt(3)
     assert [m.mu for m in plan] == pytest.approx(split_mu(1.0, [1 / 12] * 12))
@@ -155,7 +155,7 @@ def test_no_replacement_moves_the_votes_further():
                 return a[len(release.values) - 1]
 
             fixed.plan = release.plan
-            release_scales(fixed, scales, lambda rows=rows: [rows], components)
+            scales.run(fixed, lambda rows=rows: [rows], components)
             votes.append(np.array(release.values))
         moved = np.linalg.norm(votes[0] - votes[1], axis=1)
         worst = max(worst, moved.max())
@@ -167,11 +167,9 @@ def test_scales_of_normal_rows_without_noise():
     p, rank, signal, noise = 12, 2, 8.0, 0.5
     sizes = np.r_[np.full(rank, signal + noise), np.full(p - rank, noise)]
     X = rng.standard_normal((200_000, p)) * np.sqrt(sizes)
-    scales = ScaleReleases(len(X), p, (1e-6, 1e6), None, None, True)
+    scales = PrivateScales(len(X), p, (1e-6, 1e6), None, None, True)
     release = Answers(Exact(m.name, m.shape) for m in scales.mechanisms(1.0))
-    found = release_scales(
-        release, scales, lambda: [X[:70_000], X[70_000:]], np.eye(2, p)
-    )
+    found = scales.run(release, lambda: [X[:70_000], X[70_000:]], np.eye(2, p))
     assert found.signal == pytest.approx(signal, rel=0.03)
     assert found.noise == pytest.approx(noise, rel=0.02)
     # One row in a thousand is longer, for two normal directions.
@@ -183,9 +181,9 @@ def test_the_bisection_is_that_of_sorted_lengths():
     """Counts on a dyadic grid answer as counting anew at every step would."""
     rng = np.random.default_rng(5)
     X = rows_of_all_lengths(rng, 501, 3)
-    scales = ScaleReleases(501, 3, (1e-4, 1e4), None, 1.0, False)
+    scales = PrivateScales(501, 3, (1e-4, 1e4), None, 1.0, False)
     release = Answers(scales.mechanisms(1.0))
-    release_scales(release, scales, lambda: [X], np.eye(1, 3))
+    scales.run(release, lambda: [X], np.eye(1, 3))
     logs = np.log(X[:, 0] ** 2, where=X[:, 0] != 0, out=np.full(501, -np.inf))
     low, high = 2 * math.log(1e-4), 2 * math.log(1e4)
     for votes in release.values:
@@ -238,22 +236,18 @@ def test_both_branches_of_auto_cost_the_same():
 
 
 def test_projected_moment_is_planned_and_clipped_by_its_radius():
-    from skdpspectral._statistics.components.projected_moment import (
-        plan_projected_moment,
-        release_projected_moment,
-    )
+    from skdpspectral._statistics.components.projected_moment import ProjectedMoment
 
     rng = np.random.default_rng(6)
-    planned = plan_projected_moment(1, 4, 2, 1.0)
+    moment = ProjectedMoment(1, 4, 2)
+    (planned,) = moment.mechanisms(1.0)
     assert planned.sensitivity == second_moment_sensitivity(1.0, 1)
     components = orthonormal_rows(rng.standard_normal((2, 4)))
     worst = 0.0
     for _ in range(500):
         pair = rows_of_all_lengths(rng, 2, 4)
         moments = [
-            release_projected_moment(
-                Answers([planned]), lambda row=row: [row[None]], components, 0.7
-            )
+            moment.run(Answers([planned]), lambda row=row: [row[None]], components, 0.7)
             for row in pair
         ]
         worst = max(worst, np.linalg.norm(moments[0] - moments[1]) / 0.7**2)
@@ -266,12 +260,8 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     Rows have their projections, and one coordinate as long as all that lies across.
     """
     from skdpspectral._release.release import Release
-    from skdpspectral._statistics.components.projected_moment import (
-        release_projected_moment,
-    )
-    from skdpspectral._statistics.components.spiked_projector import (
-        release_model_moment,
-    )
+    from skdpspectral._statistics.components.projected_moment import ProjectedMoment
+    from skdpspectral._statistics.components.spiked_projector import SpikedProjector
 
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
@@ -291,11 +281,11 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
         X = np.sqrt(signal + 1.0) * rng.standard_normal((n, rank + 1))
         X[:, -1] = np.sqrt(rng.chisquare(p - rank, n))
         ours, theirs = (Release(plan, None, k) for plan in plans)
-        scales = ScaleReleases(n, p, (1e-6, 1e6), 0.0, None, True)
-        radius = release_scales(ours, scales, lambda X=X: [X], components).radius
+        scales = PrivateScales(n, p, (1e-6, 1e6), 0.0, None, True)
+        radius = scales.run(ours, lambda X=X: [X], components).radius
         within = [
-            release_projected_moment(ours, lambda X=X: [X], components, radius),
-            release_model_moment(theirs, X, components),
+            ProjectedMoment(n, p, rank).run(ours, lambda X=X: [X], components, radius),
+            SpikedProjector.moment_within(theirs, X, components),
         ]
         errors[k] = [np.linalg.norm(one - truth) for one in within]
     return errors / np.linalg.norm(truth)

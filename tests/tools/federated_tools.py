@@ -5,7 +5,6 @@ from pca_tools import Replay, transcript_ratio
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral._linalg import orthonormal_columns
-from skdpspectral._statistics.components.releases import release_directions
 from skdpspectral.federation import Reply, Server, Topic
 
 # The first column names clients: the one that is audited comes last.
@@ -79,7 +78,7 @@ class StageRatio:
     def __init__(self, model, X, X_neighbor):
         self.sides = [rows[rows[:, 0] == AUDITED][:, 1:] for rows in (X, X_neighbor)]
         task = model._task(X.shape[1] - 1)
-        self.spec = task.component_releases(len(self.sides[0]))
+        self.spec = task.statistic(len(self.sides[0]))
         budget = model.epsilon, model.delta, "audit", True
         self.plan = task.plan(len(self.sides[0]), *budget)
 
@@ -87,7 +86,7 @@ class StageRatio:
         means = []
         for rows in self.sides:
             replay = Replay(self.plan, released)
-            release_directions(replay, self.spec, rows)
+            self.spec.directions(replay, rows)
             means.append(replay.exact)
         return transcript_ratio(self.plan, means, released)
 

@@ -28,9 +28,7 @@ class Replay:
 
 def run_releases(model, release, X):
     """Make the releases of a fit, and nothing else."""
-    from skdpspectral._statistics.components.releases import release_components
-
-    return release_components(release, model._design(*X.shape).releases, X)
+    return model._statistic(*X.shape).run(release, X)
 
 
 class ReleaseRatio:

@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...mechanisms import Assumption, PrivacyPlan
-from ...mechanisms._numbers import check_real, shown
-from ..bounded_moments import RowBounds
-from .parameters import LARGEST, SMALLEST, read_numbers, within
-from .releases import ComponentReleases
-from .spiked_projector import SpikedReleases
-from .strategies import STRATEGIES, check_unbounded, resolve_mechanism
+from ...mechanisms._numbers import check_real, check_reals, shown
+from ..combination import Statistic
+from ..row_bounds import RowBounds
+from ..second_moment import SecondMoment
+from .principal_components import CenteredComponents
+from .spiked_projector import SpikedProjector
+from .strategies import DEFAULT_RANGE, STRATEGIES
 
 _NAMES = tuple(STRATEGIES)
 _WAYS = ("exact", "paper")
 _CONSTANT = "sensitivity_constant"
+# Variances whose ratios and products float64 arithmetic can handle.
+SMALLEST, LARGEST = 1e-60, 1e60
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class ComponentMechanism:
     name: str = "gaussian"
     signal: tuple[float, ...] | None = None
     noise: float | None = None
-    norm_range: tuple[float, float] = (1e-6, 1e6)
+    norm_range: tuple[float, float] = DEFAULT_RANGE
     calibration: str = "exact"
     constant: float = 1.0
 
@@ -73,11 +75,12 @@ class ComponentMechanism:
 
         What is released, and the byte form of a task, would no longer be the same.
         """
-        own = {
-            "signal": _floats("signal_variance", self.signal),
-            "norm_range": _floats("norm_range", self.norm_range),
+        own: dict = {
+            "norm_range": check_reals("norm_range", self.norm_range),
             "constant": check_real(_CONSTANT, self.constant),
         }
+        if self.signal is not None:
+            own["signal"] = check_reals("signal_variance", self.signal)
         if self.noise is not None:
             own["noise"] = check_real("noise_variance", self.noise)
         for name, value in own.items():
@@ -88,12 +91,19 @@ class ComponentMechanism:
         """Whether the guarantee rests on a model of the rows."""
         return self.name == "spiked"
 
-    def releases(self, rows, n_samples: int, rank, covariance: bool, radius=None):
-        """Describe what is released of so many rows.
+    def statistic(
+        self,
+        bounds: RowBounds,
+        n_samples: int,
+        rank: int | None,
+        covariance: bool,
+        radius: float | None = None,
+    ) -> Statistic:
+        """Return what is released of so many rows: public, as all of its arguments.
 
         Parameters
         ----------
-        rows : RowBounds
+        bounds : RowBounds
             How rows are bounded.
         n_samples : int
             Public number of rows.
@@ -106,113 +116,37 @@ class ComponentMechanism:
 
         Returns
         -------
-        ComponentReleases or SpikedReleases
-            Public, as all of its arguments.
+        CenteredComponents or SpikedProjector
+            Whose ``run`` gives :class:`Components`.
         """
         if self.spiked:
-            return SpikedReleases(
+            return SpikedProjector(
+                bounds,
                 n_samples,
-                rows.n_features,
                 self.signal,
                 self.noise,
                 covariance,
                 self.calibration,
                 self.constant,
             )
-        return ComponentReleases(
-            rows=rows,
-            n_samples=n_samples,
-            rank=rank,
-            mechanism=self.name,
-            covariance=covariance,
-            signal=None if self.signal is None else sum(self.signal) / len(self.signal),
-            noise=self.noise,
-            norm_range=self.norm_range,
-            radius=radius,
-        )
-
-    def plan(
-        self, releases, epsilon: float, delta: float, mu: float, **more
-    ) -> PrivacyPlan:
-        """Plan what :meth:`releases` describes.
-
-        Parameters
-        ----------
-        releases : ComponentReleases or SpikedReleases
-            What is released.
-        epsilon, delta : float
-            The budget that was asked for.
-        mu : float
-            What it allows; both are infinite where privacy is opted out.
-        **more : dict
-            Further fields of the plan: `estimator` and `seeded`.
-
-        Returns
-        -------
-        PrivacyPlan
-            Which says what the guarantee rests on. Its epsilon may be larger than the
-            one that was asked for with the noise of the papers alone.
-
-        Raises
-        ------
-        ValueError
-            If the model has no bound for so many rows.
-        """
-        if not self.spiked:
-            mechanisms, remarks = releases.mechanisms(mu), releases.remarks()
-            failure = 0.0
-        else:
-            asked = epsilon
-            mechanisms, epsilon = releases.plan(asked, delta)
-            remarks = releases.remarks(asked, delta, epsilon)
-            failure = releases.failure(asked, delta)
-        return PrivacyPlan(
-            epsilon=epsilon,
-            delta=delta,
-            mechanisms=mechanisms,
-            assumption=Assumption.SPIKED_GAUSSIAN if self.spiked else Assumption.NONE,
-            remarks=remarks,
-            failure=failure,
-            **more,
+        signal = self.signal
+        return CenteredComponents(
+            SecondMoment(bounds, n_samples),
+            rank,
+            self.name,
+            covariance,
+            None if signal is None else sum(signal) / len(signal),
+            self.noise,
+            self.norm_range,
+            radius,
         )
 
 
-def _floats(name: str, values) -> tuple[float, ...] | None:
-    return None if values is None else tuple(check_real(name, v) for v in values)
-
-
-def design_components(
-    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
-) -> tuple[RowBounds, ComponentMechanism]:
-    """Return how rows are bounded, and how components of them are released.
-
-    Parameters
-    ----------
-    mechanism : str or object
-        As in :class:`~skdpspectral.DPPCA`.
-    n_components : int or "auto"
-        As in :class:`~skdpspectral.DPPCA`.
-    n_features : int
-        Public length of a row.
-    covariance : bool
-        Whether the covariance within the components is released too.
-    radius : float or None, default=None
-        Public length that projections are clipped to for it.
-    **bounded : dict
-        `bounds`, `clip_norm`, `center` and `scale` of :class:`RowBounds`.
-
-    Raises
-    ------
-    ValueError
-        Naming a parameter that is invalid, contradicts another or is of no use.
-    """
-    name, strategy = resolve_mechanism(mechanism, n_components, n_features)
-    if name == "spiked":
-        check_unbounded(**bounded)
-    rows = RowBounds(n_features, **bounded)
-    clipped = rows.clip is not None or radius is not None
-    numbers = read_numbers(name, strategy, n_components, rows.unit, covariance, clipped)
-    return rows, ComponentMechanism(name, **numbers)
+def within(name: str, array: np.ndarray) -> np.ndarray:
+    """Refuse variances that the units of the bounds carry out of range."""
+    if not np.all((array >= SMALLEST**2) & (array <= LARGEST**2)):
+        raise ValueError(f"{name} is out of range in units of the bounds")
+    return array
 
 
 def _check_scaled(signal, noise, norm_range) -> None:

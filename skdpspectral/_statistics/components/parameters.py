@@ -1,20 +1,132 @@
-"""Public numbers of mechanisms: checked together, in units of the bounded rows."""
+"""From the parameters of an estimator to bounds of rows and a mechanism."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..._tables.masks import refuse_masked
-from ...mechanisms._numbers import check_real
-from .strategies import DEFAULT_RANGE
+from ...mechanisms._numbers import check_real, shown
+from ..centers import is_private
+from ..row_bounds import RowBounds
+from .mechanism import LARGEST, SMALLEST, ComponentMechanism, within
+from .strategies import DEFAULT_RANGE, NAMED, STRATEGIES
 
-# Variances whose ratios and products float64 arithmetic can handle.
-SMALLEST, LARGEST = 1e-60, 1e60
+
+def design_components(
+    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+) -> tuple[RowBounds, ComponentMechanism]:
+    """Return how rows are bounded, and how components of them are released.
+
+    Parameters
+    ----------
+    mechanism : str or object
+        As in :class:`~skdpspectral.DPPCA`.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    n_features : int
+        Public length of a row.
+    covariance : bool
+        Whether the covariance within the components is released too.
+    radius : float or None, default=None
+        Public length that projections are clipped to for it.
+    **bounded : dict
+        `bounds`, `clip_norm`, `center` and `scale` of :class:`RowBounds`.
+
+    Raises
+    ------
+    ValueError
+        Naming a parameter that is invalid, contradicts another or is of no use.
+    """
+    name, strategy = name_of(mechanism)
+    _check_rank(name, strategy, n_components, n_features)
+    if name == "spiked":
+        _check_unbounded(**bounded)
+    rows = RowBounds(n_features, **bounded)
+    clipped = rows.clip is not None or radius is not None
+    numbers = _read_numbers(
+        name, strategy, n_components, rows.unit, covariance, clipped
+    )
+    return rows, ComponentMechanism(name, **numbers)
 
 
-def read_numbers(
+def name_of(mechanism) -> tuple[str, BaseEstimator]:
+    """Return the name of a choice, and the object that holds its numbers.
+
+    Parameters
+    ----------
+    mechanism : {"gaussian", "two-stage", "auto"} or object
+        As in :class:`~skdpspectral.DPPCA`.
+
+    Raises
+    ------
+    ValueError
+        Naming mechanism.
+    """
+    if isinstance(mechanism, str) and mechanism in NAMED:
+        return mechanism, NAMED[mechanism]()
+    for name, kind in STRATEGIES.items():
+        if type(mechanism) is kind:
+            return name, mechanism
+    raise ValueError(
+        f"mechanism must be one of {tuple(NAMED)}, or Gaussian(), TwoStage(), Auto() "
+        "or SpikedModel(signal_variance, noise_variance) of "
+        f"skdpspectral.decomposition, got {shown(mechanism)}"
+    )
+
+
+def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
+    """Refuse what contradicts the mechanism, whatever the number of rows."""
+    kind, counted = type(strategy).__name__, n_components != "auto"
+    if name == "spiked":
+        if not counted:
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        _check_model(strategy)
+    least = n_components if counted else 1
+    if name in ("two-stage", "spiked") and least >= n_features:
+        raise ValueError(
+            f"mechanism={kind}(...) needs n_components below n_features, got "
+            f"n_components={n_components!r} for n_features={n_features}; use "
+            'mechanism="gaussian"'
+        )
+
+
+def _check_model(strategy) -> None:
+    """Refuse a model without its numbers, and a constant that nothing uses."""
+    for name in ("signal_variance", "noise_variance"):
+        if getattr(strategy, name) is None:
+            raise ValueError(
+                f"SpikedModel needs a public {name}: its noise is computed from the "
+                "model, which must be known without looking at the data"
+            )
+    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
+    if strategy.sensitivity_constant is not None and not paper:
+        raise ValueError(
+            'sensitivity_constant is for calibration="paper" alone: other noise needs '
+            "no constant; leave it None"
+        )
+
+
+def _check_unbounded(*, bounds, clip_norm, center, scale) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
+            )
+    if is_private(center):
+        raise ValueError(
+            "a private center has no use with mechanism=SpikedModel(...), whose model "
+            'has mean zero; leave center="auto"'
+        )
+
+
+def _read_numbers(
     name: str, strategy, n_components, unit: float, covariance: bool, clipped: bool
 ) -> dict:
     """Return the public numbers of a mechanism, in units of the bounded rows.
@@ -22,7 +134,7 @@ def read_numbers(
     Parameters
     ----------
     name, strategy : str, object
-        As :func:`resolve_mechanism` gives them.
+        As :func:`name_of` gives them.
     n_components : int or "auto"
         As in :class:`~skdpspectral.DPPCA`.
     unit : float
@@ -42,7 +154,7 @@ def read_numbers(
     ValueError
         If a number is invalid or of no use.
     """
-    signal, noise = public_variances(strategy, n_components, unit)
+    signal, noise = _public_variances(strategy, n_components, unit)
     numbers = {"signal": signal, "noise": noise}
     if name == "spiked":  # whose model has no private lengths
         numbers["calibration"] = strategy.calibration
@@ -50,7 +162,7 @@ def read_numbers(
             constant = check_real("sensitivity_constant", strategy.sensitivity_constant)
             numbers["constant"] = constant
         return numbers
-    numbers["norm_range"] = public_range(strategy.norm_range, unit)
+    numbers["norm_range"] = _public_range(strategy.norm_range, unit)
     _check_use(name, strategy, covariance, clipped)
     return numbers
 
@@ -93,7 +205,7 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
     return array
 
 
-def public_variances(strategy, n_components, unit: float):
+def _public_variances(strategy, n_components, unit: float):
     """Return public variances in squared units of the bounded rows.
 
     Parameters
@@ -122,10 +234,9 @@ def public_variances(strategy, n_components, unit: float):
         size = None if n_components == "auto" else int(n_components)
         array = _numbers("signal_variance", signal, size)
         array = np.sort(np.broadcast_to(array, size or 1))[::-1] / unit / unit
-        signal = tuple(within("signal_variance", array).tolist())
+        signal = tuple(array.tolist())
     if noise is not None:
-        array = _numbers("noise_variance", noise, None) / unit / unit
-        noise = float(within("noise_variance", array))
+        noise = float(_numbers("noise_variance", noise, None) / unit / unit)
     return signal, noise
 
 
@@ -139,21 +250,11 @@ def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
     return signal_guess, noise_guess
 
 
-def within(name: str, array: np.ndarray) -> np.ndarray:
-    """Refuse variances that the units of the bounds carry out of range."""
-    if not np.all((array >= SMALLEST**2) & (array <= LARGEST**2)):
-        raise ValueError(f"{name} is out of range in units of the bounds")
-    return array
-
-
-def public_range(value, unit: float) -> tuple[float, float]:
+def _public_range(value, unit: float) -> tuple[float, float]:
     """Return the public range of lengths in units of the bounded rows."""
     if np.ndim(value) != 1 or len(value) != 2:
         raise ValueError("norm_range must be a pair (low, high) of lengths")
-    low, high = (float(side) for side in _numbers("norm_range", value, 2))
+    low, high = _numbers("norm_range", value, 2).tolist()
     if not low < high:
         raise ValueError("norm_range is reversed: low must be below high")
-    low, high = low / unit, high / unit
-    if not (low >= SMALLEST**1.5 and high <= LARGEST**1.5 and math.isfinite(high)):
-        raise ValueError("norm_range is out of range in units of the bounds")
-    return low, high
+    return low / unit, high / unit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -13,6 +14,7 @@ from ... import _linalg, sensitivity
 from ..._tables.clipping import clip_rows
 from ...accounting import calibrate_gaussian, split_mu
 from ...mechanisms import Exact
+from ..combination import Statistic
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _SHARES = (0.95, 0.03, 0.02)
@@ -24,8 +26,8 @@ _LOWEST_FLOOR, _HIGHEST_FLOOR = 0.05, 0.5
 
 
 @dataclass(frozen=True)
-class PowerStep:
-    """Public description of the releases of one shifted power step.
+class PowerStep(Statistic):
+    """The releases of one shifted power step, and the better components of them.
 
     With projections a, narrow clip alpha, wide clip abar, and clipped residuals beta
     of a row, all over their clip radii, the means of beta alpha', abar alpha' and
@@ -85,6 +87,48 @@ class PowerStep:
             )
         )
 
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the moments, and return better components.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : callable
+            ``rows()`` yields blocks of rows, of which the bounds are made here.
+        *given : components, signal, noise
+            Released orthonormal rows of shape (r, p) to start from; released or public
+            variances along them beyond the noise, and across them.
+
+        Returns
+        -------
+        ndarray of shape (r, p)
+            Orthonormal rows.
+        """
+        components, signal, noise = given
+        rank = len(components)
+        inner, outer = self.radii(rank, signal, noise)
+        cross, weighted, wide = _moments(self, rows, components, inner, outer)
+        cross = _padded(release, "cross_moment", cross)[:, :rank] * (inner * outer)
+        weighted = (
+            _padded(release, "weighted_moment", weighted)[:rank, :rank] * inner**2
+        )
+        wide = _padded(release, "wide_moment", wide)[:rank, :rank] * inner**2
+        sizes = (_clipped_moments(rank)[1] * (signal + noise), signal)
+        floors = [
+            _floor(release.plan[name], size, rank, inner)
+            for name, size in zip(
+                ("weighted_moment", "wide_moment"), sizes, strict=True
+            )
+        ]
+        return _linalg.shifted_power_step(
+            components,
+            cross,
+            _linalg.floor_eigenvalues(weighted, floors[0]),
+            _linalg.floor_eigenvalues(wide, noise + floors[1]),
+            noise,
+        )
+
     def radii(self, rank: int, signal: float, noise: float) -> tuple[float, float]:
         """Clip radii of projections and residuals, from released variances."""
         degrees = max(self.n_features - rank, 1)
@@ -138,48 +182,6 @@ def _clipped_moments(rank: int) -> tuple[float, float]:
     narrow = np.minimum(squares, rank)
     weighted = np.sqrt(np.minimum(squares, _WIDE**2 * rank) * narrow)
     return float(narrow.mean()) / rank, float(weighted.mean()) / rank
-
-
-def release_power_step(release, step: PowerStep, blocks, components, signal, noise):
-    """Release what :class:`PowerStep` planned, and return better components.
-
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    step : PowerStep
-        What is released.
-    blocks : callable
-        ``blocks()`` yields blocks of rows, of which the bounds are made here.
-    components : ndarray of shape (r, p)
-        Released orthonormal rows to start from.
-    signal, noise : float
-        Released or public variances along the components beyond the noise, and
-        across them.
-
-    Returns
-    -------
-    ndarray of shape (r, p)
-        Orthonormal rows.
-    """
-    rank = len(components)
-    inner, outer = step.radii(rank, signal, noise)
-    cross, weighted, wide = _moments(step, blocks, components, inner, outer)
-    cross = _padded(release, "cross_moment", cross)[:, :rank] * (inner * outer)
-    weighted = _padded(release, "weighted_moment", weighted)[:rank, :rank] * inner**2
-    wide = _padded(release, "wide_moment", wide)[:rank, :rank] * inner**2
-    sizes = (_clipped_moments(rank)[1] * (signal + noise), signal)
-    floors = [
-        _floor(release.plan[name], size, rank, inner)
-        for name, size in zip(("weighted_moment", "wide_moment"), sizes, strict=True)
-    ]
-    return _linalg.shifted_power_step(
-        components,
-        cross,
-        _linalg.floor_eigenvalues(weighted, floors[0]),
-        _linalg.floor_eigenvalues(wide, noise + floors[1]),
-        noise,
-    )
 
 
 def _floor(mechanism, size: float, rank: int, inner: float) -> float:

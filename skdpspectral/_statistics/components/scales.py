@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv
@@ -11,7 +12,7 @@ from scipy.special import gammaincinv
 from ... import _linalg, sensitivity
 from ...accounting import calibrate_gaussian, split_mu
 from ...mechanisms import Exact, Neighbors
-from .results import Scales
+from ..combination import Statistic
 
 # Steps of the bisections, on a logarithmic scale.
 _STEPS = 12
@@ -29,9 +30,27 @@ def chi_square_median(degrees: float) -> float:
 _HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
 
 
+class Scales(NamedTuple):
+    """Released or public variances, and a clip of projections.
+
+    Parameters
+    ----------
+    signal : float
+        Mean variance along the components beyond the noise; positive.
+    noise : float
+        Mean variance across them; positive.
+    radius : float or None
+        Length that few projections exceed; None if it was not asked for.
+    """
+
+    signal: float
+    noise: float
+    radius: float | None
+
+
 @dataclass(frozen=True)
-class ScaleReleases:
-    """Public description of the releases that two variances and a clip are made from.
+class PrivateScales(Statistic):
+    """Two variances and a clip, from noisy quantiles of lengths.
 
     Every step releases how many rows more than wanted lie below a tried length, for
     projections on released directions and for residuals at once. Their medians over
@@ -113,42 +132,40 @@ class ScaleReleases:
         )
         return tuple(replace(first, name=name) for name in names)
 
+    def run(self, release: Any, rows: Any, *given: Any) -> Scales:
+        """Release the votes, and return what they make.
 
-def release_scales(release, scales: ScaleReleases, blocks, components) -> Scales:
-    """Release what :class:`ScaleReleases` planned.
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : callable
+            ``rows()`` yields blocks of rows.
+        *given : components
+            Orthonormal rows of shape (r, p): public, or released.
 
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    scales : ScaleReleases
-        What is released.
-    blocks : callable
-        ``blocks()`` yields blocks of rows.
-    components : ndarray of shape (r, p)
-        Orthonormal rows: public, or released.
-
-    Returns
-    -------
-    Scales
-        Made from releases and public numbers alone.
-    """
-    rank = len(components)
-    signal, noise, radius = scales.signal, scales.noise, None
-    low, high = (2.0 * math.log(length) for length in scales.norm_range)
-    if scales.wanted:
-        counts = _counts(blocks, components, low, high)
-        level = _upper_level(release.plan[f"{scales.name}_1"], scales.n_samples)
-        squares = _bisect(release, scales, counts, (0.5, 0.5, level), low, high)
-        if noise is None:
-            degrees = max(scales.n_features - rank, 1)
-            noise = squares[1] / chi_square_median(degrees)
-        if signal is None:
-            signal = squares[0] / chi_square_median(rank) - noise
-        if scales.with_radius:
-            laws = [gammaincinv(0.5 * rank, q) for q in (1 - _CLIPPED_SHARE, level)]
-            radius = math.sqrt(squares[2] * laws[0] / laws[1])
-    return Scales(max(signal, LEAST_SIGNAL * noise), noise, radius)
+        Returns
+        -------
+        Scales
+            Made from releases and public numbers alone.
+        """
+        (components,) = given
+        rank = len(components)
+        signal, noise, radius = self.signal, self.noise, None
+        low, high = (2.0 * math.log(length) for length in self.norm_range)
+        if self.wanted:
+            counts = _counts(rows, components, low, high)
+            level = _upper_level(release.plan[f"{self.name}_1"], self.n_samples)
+            squares = _bisect(release, self, counts, (0.5, 0.5, level), low, high)
+            if noise is None:
+                degrees = max(self.n_features - rank, 1)
+                noise = squares[1] / chi_square_median(degrees)
+            if signal is None:
+                signal = squares[0] / chi_square_median(rank) - noise
+            if self.with_radius:
+                laws = [gammaincinv(0.5 * rank, q) for q in (1 - _CLIPPED_SHARE, level)]
+                radius = math.sqrt(squares[2] * laws[0] / laws[1])
+        return Scales(max(signal, LEAST_SIGNAL * noise), noise, radius)
 
 
 def _counts(blocks, components, low: float, high: float) -> np.ndarray:
@@ -173,7 +190,7 @@ def _upper_level(mechanism, n_samples: int) -> float:
     return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / n_samples), _HIGHEST)
 
 
-def _bisect(release, scales: ScaleReleases, counts, levels, low: float, high: float):
+def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: float):
     """Squared quantiles from noisy votes; of the noisy answers only signs are used."""
     wanted = np.array(scales.wanted)
     parts = np.array([0, 1, 0])[wanted]

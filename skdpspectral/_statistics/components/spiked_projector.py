@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -17,8 +18,10 @@ from ... import _linalg, sensitivity
 from ..._tables.clipping import clip_rows
 from ...accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, split_mu
 from ...accounting._gaussian import MIN_DELTA
-from ...mechanisms import Exact, Gaussian
-from .results import Components
+from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
+from ..combination import Statistic
+from ..row_bounds import RowBounds
+from .principal_components import Components
 
 # From so many features on, the noisy projector is never formed.
 WHOLE_ORDER = 2000
@@ -39,13 +42,15 @@ _LARGEST_MU = 1e3
 
 
 @dataclass(frozen=True)
-class SpikedReleases:
-    """Public description of the releases of a spiked model.
+class SpikedProjector(Statistic):
+    """Components from a noisy projector, whose noise rests on a spiked model.
 
     Parameters
     ----------
-    n_samples, n_features : int
-        Public shape of the rows.
+    bounds : RowBounds
+        Of rows that are not bounded.
+    n_samples : int
+        Public number of rows.
     signal : tuple of float
         Variances along the components beyond the noise, largest first.
     noise : float
@@ -58,13 +63,18 @@ class SpikedReleases:
         Constant of these formulas.
     """
 
+    bounds: RowBounds
     n_samples: int
-    n_features: int
     signal: tuple[float, ...]
     noise: float
     covariance: bool
     calibration: str = "exact"
     constant: float = 1.0
+
+    @property
+    def n_features(self) -> int:
+        """Length of a row."""
+        return self.bounds.n_features
 
     @property
     def _model(self) -> tuple:
@@ -109,21 +119,25 @@ class SpikedReleases:
         size = 2.0**10 * (max(self.signal) + self.noise)
         return (len(self.signal),) * 2, {"magnitude": size}
 
-    def plan(self, epsilon: float, delta: float) -> tuple[tuple, float]:
-        """Plan the releases within a budget.
+    def mechanisms(self, mu: float) -> tuple:
+        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
+        raise ValueError("a SpikedModel is planned with its delta, by plan")
+
+    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
+        """Plan the releases within a budget, for rows of the model alone.
 
         Parameters
         ----------
         epsilon, delta : float
             The budget; an infinite epsilon for no noise.
+        **named : object
+            `estimator` and `seeded` of the plan.
 
         Returns
         -------
-        mechanisms : tuple
-            What is released.
-        epsilon : float
-            What holds of it at this delta: the budget, or more where the noise is the
-            papers' and the theorem does not show as much as they claim.
+        PrivacyPlan
+            Its epsilon is that of the budget, or larger where the noise is the papers'
+            and the theorem does not show as much as they claim.
 
         Raises
         ------
@@ -131,6 +145,20 @@ class SpikedReleases:
             If the model has no bound for so few rows or so little signal, or the
             papers' noise hides nothing.
         """
+        mechanisms, holds = self._priced(epsilon, delta)
+        failure = self.failure(epsilon, delta)
+        return PrivacyPlan(
+            holds,
+            delta,
+            mechanisms,
+            assumption=Assumption.SPIKED_GAUSSIAN,
+            remarks=self._remarks(epsilon, failure, holds),
+            failure=failure,
+            **named,
+        )
+
+    def _priced(self, epsilon: float, delta: float) -> tuple[tuple, float]:
+        """Return what is released, and the epsilon that holds of it."""
         if not math.isfinite(epsilon):
             if self.calibration == "paper":
                 raise ValueError('calibration="paper" needs a finite epsilon')
@@ -160,7 +188,7 @@ class SpikedReleases:
         return tuple(mechanisms), epsilon
 
     def failure(self, epsilon: float, delta: float) -> float:
-        """Probability of rows and replacements beyond the bounds of a :meth:`plan`."""
+        """Probability of rows and replacements beyond the bounds of a plan."""
         return _FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
 
     def _check_bound(self, failure: float) -> None:
@@ -212,13 +240,15 @@ class SpikedReleases:
         squared = 2.0 * rank * (self.n_features - rank) * (statistical + private)
         return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
 
-    def squared_error(self, mu: float) -> float:
+    def squared_error(self, mu: float, *given: float) -> float:
         """Expected squared distance from the model's subspace, to first order.
 
         Parameters
         ----------
         mu : float
             Cost of all releases together, by either calibration.
+        *given : float
+            Unused: variances are those of the model.
 
         Returns
         -------
@@ -238,16 +268,8 @@ class SpikedReleases:
             2.0 * sampling / self.n_samples + rank * private * private
         )
 
-    def remarks(self, epsilon: float, delta: float, claimed: float) -> tuple[str, ...]:
-        """Sentences about what the guarantee rests on.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget that was asked for.
-        claimed : float
-            The epsilon that :meth:`plan` returned.
-        """
+    def _remarks(self, epsilon: float, failure: float, holds: float):
+        """Sentences about what the guarantee rests on."""
         sentences = (
             "The noise suffices for independent Gaussian rows of mean zero with the "
             "stated spiked covariance, of which one is replaced by another such row; "
@@ -257,10 +279,10 @@ class SpikedReleases:
         if math.isfinite(epsilon):
             sentences += (
                 "The sensitivities are those of a theorem, for rows and replacements "
-                f"outside an event of probability {self.failure(epsilon, delta):g}, "
+                f"outside an event of probability {failure:g}, "
                 "which delta includes and ledgers add up.",
             )
-        if claimed > epsilon:
+        if holds > epsilon:
             sentences += (
                 f"The papers' formulas claim epsilon = {epsilon:g} for this noise; "
                 "what the theorem shows of it is the weaker guarantee above.",
@@ -272,68 +294,63 @@ class SpikedReleases:
             )
         return sentences
 
+    # -- what is released --------------------------------------------------------------
 
-def release_spiked(release, spiked: SpikedReleases, X) -> Components:
-    """Release what :class:`SpikedReleases` planned.
+    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+        """Release components of rows, of mean zero under the model.
 
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    spiked : SpikedReleases
-        What is released.
-    X : array or sparse CSR matrix of shape (n, p)
-        Rows, of mean zero under the model.
-
-    Returns
-    -------
-    Components
         Without a released covariance, variances are those that the model states.
-    """
-    vectors = release_projector(release, spiked, X)
-    values = np.array(spiked.signal) + spiked.noise
-    if spiked.covariance:
-        within = release_model_moment(release, X, vectors)
-        values, vectors = _linalg.leading_first(within, vectors)
-        values = np.maximum(values, spiked.noise)
-    total = float(values.sum()) + (X.shape[1] - len(values)) * spiked.noise
-    return Components(None, vectors, values, total, spiked.noise, 1.0)
+        """
+        vectors = self.projector(release, rows)
+        values = np.array(self.signal) + self.noise
+        if self.covariance:
+            within = self.moment_within(release, rows, vectors)
+            values, vectors = _linalg.leading_first(within, vectors)
+            values = np.maximum(values, self.noise)
+        total = float(values.sum()) + (self.n_features - len(values)) * self.noise
+        return Components(None, vectors, values, total, self.noise, 1.0)
 
+    def projector(self, release: Any, X: Any) -> np.ndarray:
+        """Release the leading eigenvectors of PCA's projector plus noise.
 
-def release_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
-    """Release the leading eigenvectors of PCA's projector plus noise.
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        X : array or sparse matrix of shape (n, p)
+            Rows, of mean zero under the model.
 
-    Parameters
-    ----------
-    release : Release
-        Charged with the plan.
-    spiked : SpikedReleases
-        What is released.
-    X : array or sparse matrix of shape (n, p)
-        Rows, of mean zero under the model.
+        Returns
+        -------
+        ndarray of shape (r, p)
+            Orthonormal rows, leading first.
+        """
+        rank, n_features = len(self.signal), self.n_features
+        if n_features <= WHOLE_ORDER:
+            return _linalg.top_eigh(self.noisy_projector(release, X), rank)[1]
+        exact = _exact_directions(X, rank)
+        normals, degrees = _linalg.band_shapes(n_features, rank)
+        return release.sample(
+            "projector",
+            lambda std, *draws: _linalg.noisy_projector_vectors(exact, std, *draws),
+            normals=normals,
+            chi_degrees=degrees,
+        )
 
-    Returns
-    -------
-    ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    """
-    rank, n_features = len(spiked.signal), X.shape[1]
-    if n_features <= WHOLE_ORDER:
-        return _linalg.top_eigh(release_noisy_projector(release, spiked, X), rank)[1]
-    exact = _exact_directions(X, rank)
-    normals, degrees = _linalg.band_shapes(n_features, rank)
-    return release.sample(
-        "projector",
-        lambda std, *draws: _linalg.noisy_projector_vectors(exact, std, *draws),
-        normals=normals,
-        chi_degrees=degrees,
-    )
+    def noisy_projector(self, release: Any, X: Any) -> np.ndarray:
+        """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
+        exact = _exact_directions(X, len(self.signal))
+        return release("projector", exact.T @ exact, overwrite=True)
 
-
-def release_noisy_projector(release, spiked: SpikedReleases, X) -> np.ndarray:
-    """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
-    exact = _exact_directions(X, len(spiked.signal))
-    return release("projector", exact.T @ exact, overwrite=True)
+    @staticmethod
+    def moment_within(release: Any, X: Any, components: np.ndarray) -> np.ndarray:
+        """Release the second moment of projections, whose rows are not clipped."""
+        total = np.zeros((len(components),) * 2, order="F")
+        n_rows = _linalg.rows_per_block(X.shape[1])
+        for rows in _linalg.row_blocks(X.shape[0], n_rows):
+            scores = np.asarray(_finite(X[rows]) @ components.T)
+            total += scores.T @ scores
+        return release("model_moment", total / X.shape[0])
 
 
 def _exact_directions(X, rank: int) -> np.ndarray:
@@ -346,16 +363,6 @@ def _exact_directions(X, rank: int) -> np.ndarray:
         # What is in memory anyway is cut once, and not in every product.
         return _linalg.top_right_vectors(_finite(X), rank)
     return _linalg.top_right_vectors(X, rank, _finite)
-
-
-def release_model_moment(release, X, components) -> np.ndarray:
-    """Release the second moment of projections, whose rows are not clipped."""
-    total = np.zeros((len(components),) * 2, order="F")
-    n_rows = _linalg.rows_per_block(X.shape[1])
-    for rows in _linalg.row_blocks(X.shape[0], n_rows):
-        scores = np.asarray(_finite(X[rows]) @ components.T)
-        total += scores.T @ scores
-    return release("model_moment", total / X.shape[0])
 
 
 def _finite(block):

@@ -1,4 +1,4 @@
-"""Private first and second moments of bounded rows: what to release, and how."""
+"""How rows are bounded, and what they are measured from, by public parameters."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import numpy as np
 from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
 from .._tables.masks import refuse_masked
-from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Exact
-from ..mechanisms._numbers import shown
-from .private_mean import private_center
+from ..mechanisms._numbers import check_real, shown
+from .centers import CENTERS, PrivateMean
 
-# Share of mu**2 for a private mean.
-_MEAN_SHARE = 0.15
+# Radii in units of the data.
+_SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 _SMALLEST_EXTENT = 1e-100
@@ -44,6 +42,8 @@ class RowBounds:
     clip : float or None
         Bound of the rows of the second moment, in units of the box; None for unit
         rows.
+    second_radius : float
+        Bound on the norm of the rows of the second moment.
     mean_radius : float or None
         Bound of the rows of the private mean, in units of the box; None without.
     unit : float
@@ -74,7 +74,7 @@ class RowBounds:
         if self.box is not None:
             self.box_radius = sensitivity.box_radius(self.box.half_widths)
             self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
-        found = private_center(center, boxed=self.box is not None)
+        found = _private_center(center, boxed=self.box is not None)
         self.centered, self.center_radius = found
         public = (self.box, clip_norm, self.center_radius)
         if self.centered and all(radius is None for radius in public):
@@ -91,14 +91,10 @@ class RowBounds:
             radius = clip_norm if self.box is None else math.inf
             radius = radius if self.center_radius is None else self.center_radius
             self.mean_radius = min(radius / unit, self.box_radius)
+        self.second_radius = 1.0 if self.clip is None else self.clip
         self.variance_unit = 1.0 if self.clip is None else unit
         for name in ("clip", "mean_radius"):
             _check_radius(name, getattr(self, name))
-
-    @property
-    def second_radius(self) -> float:
-        """Bound on the norm of the rows of the second moment."""
-        return 1.0 if self.clip is None else self.clip
 
     def for_mean(self, block):
         """Rows of the private mean."""
@@ -165,6 +161,40 @@ class RowBounds:
         return tuple(sentences)
 
 
+def _private_center(center, boxed: bool) -> tuple[bool, float | None]:
+    """Return whether rows are centered at a private mean, and its public radius.
+
+    Parameters
+    ----------
+    center : {"auto", "none", "private"} or PrivateMean
+        As in :class:`~skdpspectral.DPPCA`.
+    boxed : bool
+        Whether there are bounds.
+
+    Raises
+    ------
+    ValueError
+        Naming center, or the radius.
+    """
+    if isinstance(center, PrivateMean):
+        if center.radius is None:
+            return True, None
+        # As a Python float: a float32 radius would round sensitivity and noise.
+        radius = check_real("radius of PrivateMean", center.radius)
+        if not _SHORTEST_RADIUS <= radius <= _LONGEST_RADIUS:
+            raise ValueError(
+                f"radius of PrivateMean must be in [{_SHORTEST_RADIUS:g}, "
+                f"{_LONGEST_RADIUS:g}], got {radius}"
+            )
+        return True, radius
+    if not isinstance(center, str) or center not in CENTERS:
+        raise ValueError(
+            f"center must be one of {CENTERS} or a PrivateMean(radius), got "
+            f"{shown(center)}"
+        )
+    return center == "private" or (center == "auto" and boxed), None
+
+
 def _check_radius(name: str, radius: float | None) -> None:
     """Refuse a radius whose square float64 arithmetic cannot handle."""
     if radius is None or _SMALLEST <= radius <= _LARGEST:
@@ -222,69 +252,3 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
             f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
         )
     return Box(low, high, n_features, per_feature=per_feature)
-
-
-def mean_budget(rows: RowBounds, mu: float) -> tuple[float, float]:
-    """Split mu into the cost of a private mean, 0 without one, and the rest."""
-    if not rows.centered or not math.isfinite(mu):
-        return (mu if rows.centered else 0.0), mu
-    mean, rest = split_mu(mu, (_MEAN_SHARE, 1.0 - _MEAN_SHARE))
-    return mean, rest
-
-
-def plan_mean(rows: RowBounds, n_samples: int, mu: float) -> tuple:
-    """Plan the release of a mean; empty without one."""
-    shape = (rows.n_features,)
-    if not rows.centered:
-        return ()
-    if not math.isfinite(mu):
-        return (Exact("mean", shape),)
-    mean = calibrate_gaussian(
-        "mean",
-        sensitivity.mean_sensitivity(rows.mean_radius, n_samples),
-        mu,
-        shape,
-        summation_error=_summation_error(rows.mean_radius, n_samples, shape[0]),
-        magnitude=2.0 * rows.mean_radius,
-    )
-    return (mean,)
-
-
-def plan_second_moment(
-    rows: RowBounds, n_samples: int, mu: float, name: str = "second_moment"
-):
-    """Plan one release of the second moment of bounded rows."""
-    square = (rows.n_features, rows.n_features)
-    if not math.isfinite(mu):
-        return Exact(name, square, symmetric=True)
-    radius = rows.second_radius
-    return calibrate_gaussian(
-        name,
-        sensitivity.second_moment_sensitivity(radius, n_samples),
-        mu,
-        square,
-        symmetric=True,
-        summation_error=_summation_error(radius**2, n_samples, square[0]),
-        magnitude=2.0 * radius**2,
-    )
-
-
-def _summation_error(bound: float, n_samples: int, n_features: int) -> float:
-    rows = _linalg.rows_per_block(n_features)
-    return sensitivity.summation_error(bound, n_samples, rows)
-
-
-def second_moment(rows: RowBounds, X, mean):
-    """Exact second moment of bounded rows about a mean; the lower triangle counts."""
-    return _linalg.blocked_second_moment(
-        X, lambda block: rows.for_second_moment(block, mean)
-    )
-
-
-def release_mean(release, rows: RowBounds, X):
-    """Release a planned mean, in units of the box; None without one."""
-    mean = None
-    if rows.centered:
-        mean = release("mean", _linalg.blocked_mean(X, rows.for_mean))
-        mean = rows.project_mean(mean)
-    return mean

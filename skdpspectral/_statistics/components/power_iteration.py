@@ -1,0 +1,122 @@
+"""Private power iterations with bases that others send, one step at a time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ... import _linalg, sensitivity
+from ...accounting import calibrate_gaussian
+from ...mechanisms import Exact
+from ..combination import AsAsked, Combination, Statistic
+from ..row_bounds import RowBounds
+from ..second_moment import SecondMoment
+from .projected_moment import ProjectedMoment
+
+# Largest ||Q'Q - I|| of a basis of orthonormal columns.
+LARGEST_DEFECT = 2.0**-40
+# Shares of mu**2 of the rounds and of a covariance, once a mean is paid.
+_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
+
+
+@dataclass(frozen=True)
+class PowerProduct(Statistic):
+    """The second moment of bounded rows about a mean, times orthonormal columns.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        How rows are bounded.
+    n_samples : int
+        Public number of rows.
+    width : int
+        Number of columns.
+    name : str
+        Name of the release.
+    """
+
+    bounds: RowBounds
+    n_samples: int
+    width: int
+    name: str
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        n, shape = self.n_samples, (self.bounds.n_features, self.width)
+        if not math.isfinite(mu):
+            return (Exact(self.name, shape),)
+        radius = self.bounds.second_radius
+        block = _linalg.rows_per_block(shape[0])
+        product = calibrate_gaussian(
+            self.name,
+            sensitivity.power_product_sensitivity(radius, n, self.width),
+            mu,
+            shape,
+            summation_error=sensitivity.power_product_error(
+                radius, n, block, *shape, LARGEST_DEFECT
+            ),
+            magnitude=2.0 * radius**2,
+        )
+        return (product,)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the product, of a given mean (or None) and basis."""
+        mean, basis = given
+        bounded = self.bounds.for_second_moment
+        product = _linalg.blocked_product(
+            rows, lambda block: bounded(block, mean), basis
+        )
+        return release(self.name, product)
+
+
+class PowerIteration(Combination):
+    """A second moment to start from, rounds of products, and a covariance.
+
+    The start and the rounds cost the same.
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        The start.
+    rank : int
+        Number of components.
+    start : bool
+        Whether the start is released at all.
+    n_rounds : int
+        Number of products, ``"power_1"`` and so on.
+    covariance : bool
+        Whether a covariance within a basis is released last.
+    """
+
+    def __init__(
+        self,
+        moment: SecondMoment,
+        rank: int,
+        start: bool,
+        n_rounds: int,
+        covariance: bool,
+    ) -> None:
+        bounds, n = moment.bounds, moment.n_samples
+        steps: dict[str, Statistic] = {moment.name: moment} if start else {}
+        for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
+            steps[name] = PowerProduct(bounds, n, rank, name)
+        self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / len(steps)))
+        self.within = (
+            ProjectedMoment(n, bounds.n_features, rank) if covariance else None
+        )
+
+    def parts(self) -> dict[str, Statistic]:
+        """The rounds, the start among them, and the covariance."""
+        rounds: dict[str, Statistic] = {"rounds": self.rounds}
+        return rounds if self.within is None else {**rounds, "within": self.within}
+
+    def shares(self) -> dict[str, float]:
+        """Shares of mu**2."""
+        return {"rounds": 1.0} if self.within is None else _SHARES
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release a round of a given name, with what else is given."""
+        return self.rounds.run(release, rows, *given)

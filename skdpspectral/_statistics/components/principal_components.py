@@ -1,0 +1,368 @@
+"""Private principal components of bounded rows: several statistics with one budget."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ... import _linalg
+from ..combination import Choice, Combination, Statistic
+from ..private_mean import Centered
+from ..second_moment import SecondMoment
+from .power_step import PowerStep
+from .projected_moment import ProjectedMoment
+from .scales import LEAST_SIGNAL, PrivateScales, Scales
+
+# Shares of mu**2, once a private mean is paid: of the covariance within the
+# components, of private scales, and of the first of two stages in what the
+# covariance leaves.
+_COVARIANCE_SHARE, _SCALE_SHARE, _FIRST_SHARE = 0.15, 0.04, 0.4
+# Noise of votes, as a share of the rows, beyond which no choice rests on them.
+_LOUDEST_VOTES = 0.15
+# Most components that are planned for where their number is released first.
+_MOST_COMPONENTS = 50
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Released components, and what else was released to find them.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (p,) or None
+        Released mean, in units of the bounded rows.
+    vectors : ndarray of shape (r, p)
+        Orthonormal rows, leading first.
+    values : ndarray of shape (r,)
+        What the released second moment has along them.
+    matrix : ndarray of shape (p, p)
+        The released second moment.
+    scales : Scales or None
+        Variances that the mechanism needed; None where it needs none.
+    """
+
+    mean: np.ndarray | None
+    vectors: np.ndarray
+    values: np.ndarray
+    matrix: np.ndarray
+    scales: Scales | None
+
+
+@dataclass(frozen=True)
+class Components:
+    """Released components, in units of the bounded rows.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (p,) or None
+        Released mean.
+    vectors : ndarray of shape (r, p)
+        Orthonormal rows, leading first.
+    values : ndarray of shape (r,)
+        Released variances along them.
+    total : float
+        Released variance in all directions.
+    noise : float or None
+        Variance of a direction across them; None where only unit rows are known.
+    unit : float
+        Data units per unit of the variances' rows.
+    """
+
+    mean: np.ndarray | None
+    vectors: np.ndarray
+    values: np.ndarray
+    total: float
+    noise: float | None
+    unit: float
+
+
+class PrincipalComponents(Combination):
+    """Components of rows about a given mean: a second moment, and what refines it.
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        What components are made from first, or another statistic with its methods.
+    rank : int or None
+        Number of components; None for as many as stand out of the noise.
+    mechanism : {"gaussian", "two-stage", "auto"}
+        How components are released: from the moment alone, with a power step after
+        it, or with a choice between that and the moment once more.
+    covariance : bool
+        Whether the covariance within them is released too.
+    signal, noise : float or None
+        Public variances in units of the bounded rows; None for private ones.
+    norm_range : tuple (low, high)
+        Public range of private lengths, in units of the bounded rows.
+    radius : float or None, default=None
+        Public length that projections are clipped to for the covariance; None for
+        the clip of the rows, or for a private one.
+    """
+
+    def __init__(
+        self,
+        moment: SecondMoment,
+        rank: int | None,
+        mechanism: str,
+        covariance: bool,
+        signal: float | None,
+        noise: float | None,
+        norm_range: tuple[float, float],
+        radius: float | None = None,
+    ) -> None:
+        bounds, n, p = moment.bounds, moment.n_samples, moment.bounds.n_features
+        self.bounds, self.rank, self.mechanism, self.noise = (
+            bounds,
+            rank,
+            mechanism,
+            noise,
+        )
+        self.moment, self.covariance = moment, covariance
+        self.radius = bounds.clip if radius is None else radius
+        # Number of components that is planned for.
+        self.width = min(n, p, _MOST_COMPONENTS) if rank is None else rank
+        unclipped = covariance and self.radius is None
+        staged = mechanism != "gaussian"
+        # With a public clip, of rows or projections, the matrix tells the noise.
+        self.scales = PrivateScales(
+            n,
+            p,
+            norm_range,
+            signal if staged else 0.0,
+            noise if staged or unclipped else 0.0,
+            unclipped and not staged,
+        )
+        # The clip of projections on components that a second stage makes: rows may
+        # reach much further along them than along those of the first.
+        self.reach = PrivateScales(
+            n, p, norm_range, 0.0, 0.0, unclipped and staged, "reach"
+        )
+        self.second = self.step = None
+        if staged:
+            self.second = self.step = PowerStep(n, p, self.width)
+        if mechanism == "auto":
+            again = replace(moment, name="second_moment_again")
+            self.second = Choice("second_stage", self.step, again)
+        self.within = ProjectedMoment(n, p, self.width) if covariance else None
+        self._shares = self._shared()
+
+    def _shared(self) -> dict[str, float]:
+        """Work out the shares of mu**2, by what they pay for."""
+        shares = {"covariance": _COVARIANCE_SHARE if self.covariance else 0.0}
+        # All quantiles get the same noise.
+        votes = len(self.scales.wanted), len(self.reach.wanted)
+        for name, count in zip(("scales", "reach"), votes, strict=True):
+            shares[name] = _SCALE_SHARE * count / max(sum(votes), 1)
+        left = 1.0 - math.fsum(shares.values())
+        shares["first"] = left
+        if self.second is not None:
+            shares["first"] = _FIRST_SHARE * (1.0 - shares["covariance"])
+        shares["second"] = left - shares["first"]
+        return {name: share for name, share in shares.items() if share > 0.0}
+
+    def shares(self) -> dict[str, float]:
+        """Shares of mu**2, by the names of parts."""
+        return self._shares
+
+    def parts(self) -> dict[str, Statistic]:
+        """What is released, in this order."""
+        parts = {
+            "first": self.moment,
+            "scales": self.scales,
+            "second": self.second,
+            "reach": self.reach,
+            "covariance": self.within,
+        }
+        return {name: part for name, part in parts.items() if name in self._shares}
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+        """Release components of rows about a given mean, None for none."""
+        (mean,) = given
+        found = self.directions(release, rows, mean)
+        if self.within is not None:
+            blocks = self.bounds.blocks(rows, mean)
+            return self._with_covariance(release, blocks, found)
+        vectors, values = found.vectors, np.maximum(found.values, 0.0)
+        # The other eigenvalues of a variance are not negative either.
+        kept = float(values.sum())
+        total = max(float(np.trace(found.matrix)), kept, np.finfo(float).tiny)
+        noise = None
+        if self.bounds.clip is not None:
+            noise = (total - kept) / max(self.bounds.n_features - len(vectors), 1)
+        unit = self.bounds.variance_unit
+        return Components(mean, vectors, values, total, noise, unit)
+
+    def directions(self, release: Any, X: Any, mean: Any) -> Directions:
+        """Release all but the covariance.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        X : array or sparse CSR matrix of shape (n, p)
+            The rows.
+        mean : ndarray of shape (p,) or None
+            Released mean of them.
+
+        Returns
+        -------
+        Directions
+            Made from releases and public numbers alone.
+        """
+        exact = self.moment.kernel(X, mean)
+        # Kept where it may be released once more: sums of the same bits are cheap.
+        kept = exact.copy(order="F") if self.mechanism == "auto" else None
+        matrix = release(self.moment.name, exact, overwrite=True)
+        rank = self.rank or self._released_rank(release.plan, matrix)
+        values, vectors = _linalg.top_eigh(matrix, rank)
+        scales = None
+        if self.second is not None or self.scales.wanted:
+            blocks = self.bounds.blocks(X, mean)
+            scales = self.scales.run(release, blocks, vectors)
+        if self.second is not None:
+            matrix, values, vectors = self._second_stage(
+                release, blocks, (matrix, kept), vectors, scales
+            )
+        return Directions(mean, vectors, values, matrix, scales)
+
+    def _released_rank(self, plan, matrix) -> int:
+        """Number of components that stand out of a released matrix."""
+        noise_std = getattr(plan[self.moment.name], "noise_std", 0.0) / math.sqrt(2.0)
+        rank = _linalg.select_rank(matrix, noise_std, self.moment.n_samples)
+        most = self.width
+        if self.mechanism == "two-stage":
+            most = max(1, min(most, self.bounds.n_features - 1))
+        return min(rank, most)
+
+    def _second_stage(self, release, blocks, matrices, vectors, scales):
+        """Refine components, and return the matrix that their variances come from."""
+        (matrix, kept), plan = matrices, release.plan
+        signal, noise, _ = scales
+        rank = len(vectors)
+        if self.mechanism == "two-stage" or self._step_is_better(plan, rank, scales):
+            vectors = self.step.run(release, blocks, vectors, signal, noise)
+            return matrix, *_linalg.leading_first(vectors @ matrix @ vectors.T, vectors)
+        again = release("second_moment_again", kept, overwrite=True)
+        costs = [
+            plan[name].mu ** 2 for name in (self.moment.name, "second_moment_again")
+        ]
+        share = 0.5 if math.isinf(costs[0]) else costs[0] / (costs[0] + costs[1])
+        matrix = share * matrix + (1.0 - share) * again
+        return matrix, *_linalg.top_eigh(matrix, rank)
+
+    def _step_is_better(self, plan, rank: int, scales: Scales) -> bool:
+        """Whether a power step promises less error than a second release of the moment.
+
+        Both cost the same; the choice is made from released and public numbers.
+        """
+        signal, noise, _ = scales
+        if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
+            return False
+        if self.scales.wanted:
+            votes = getattr(plan["quantile_1"], "noise_std", 0.0)
+            if votes > _LOUDEST_VOTES * self.moment.n_samples:
+                return False
+        costs = [plan[name].mu for name in (self.moment.name, "second_moment_again")]
+        twice, staged = self._squared_errors(*costs, rank, signal, noise)
+        return staged < twice
+
+    def _with_covariance(self, release, blocks, found: Directions) -> Components:
+        """Components with the released covariance within them."""
+        vectors, scales = found.vectors, found.scales
+        degrees = self.bounds.n_features - len(vectors)
+        if scales is not None:
+            noise = scales.noise
+        elif self.noise is not None:
+            noise = self.noise
+        else:
+            along = float(np.sum((vectors @ found.matrix) * vectors))
+            noise = max(float(np.trace(found.matrix)) - along, 0.0) / max(degrees, 1)
+        radius = self.radius
+        if self.reach.wanted:
+            radius = self.reach.run(release, blocks, vectors).radius
+        elif radius is None:
+            radius = scales.radius
+        within = self.within.run(release, blocks, vectors, radius)
+        values, vectors = _linalg.leading_first(within, vectors)
+        # A variance along a component is at least that across them.
+        values = np.maximum(values, noise)
+        total = float(values.sum()) + degrees * noise
+        total = max(total, np.finfo(float).tiny)
+        return Components(found.mean, vectors, values, total, noise, self.bounds.unit)
+
+    # -- what errors to expect ---------------------------------------------------------
+
+    def squared_error(self, mu: float, signal: float, noise: float) -> float:
+        """Expected squared projection distance for Gaussian rows, to first order.
+
+        Parameters
+        ----------
+        mu : float
+            Cost of all releases together; their number of components is known.
+        signal, noise : float
+            Variances along the components beyond the noise, and across them, in units
+            of the bounded rows.
+
+        Returns
+        -------
+        float
+            Of statistical and private error; at most the largest distance there is.
+        """
+        most = 2.0 * min(self.rank, self.bounds.n_features - self.rank)
+        if most == 0.0:
+            return 0.0
+        costs = self.costs(mu)
+        moment, staged = self._squared_errors(
+            costs["first"], costs.get("second", 0.0), self.rank, signal, noise
+        )
+        errors = {
+            "gaussian": (moment,),
+            "two-stage": (staged,),
+            "auto": (moment, staged),
+        }
+        return min(*errors[self.mechanism], most)
+
+    def _squared_errors(self, first, second, rank, signal, noise):
+        """Squared distances of two releases of the moment, and of a power step.
+
+        From the costs of what comes first and of what comes second.
+        """
+        law = rank, signal, noise
+        both = self.moment.squared_error(math.hypot(first, second), *law)
+        if self.step is None:
+            return both, math.inf
+        start = min(self.moment.squared_error(first, *law), 2.0 * rank)
+        return both, self.step.squared_error(second, *law, start)
+
+
+class CenteredComponents(Centered):
+    """Components of rows about a private mean, if there is one.
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        What components are made from first.
+    *chosen, **more
+        As for :class:`PrincipalComponents`.
+    """
+
+    rest: PrincipalComponents
+
+    def __init__(self, moment: SecondMoment, *chosen: Any, **more: Any) -> None:
+        components = PrincipalComponents(moment, *chosen, **more)
+        super().__init__(moment.bounds, moment.n_samples, components)
+
+    def directions(self, release: Any, X: Any) -> Directions:
+        """Release all but a covariance within the components."""
+        return self.rest.directions(release, X, self.center(release, X))
+
+    def squared_error(self, mu: float, signal: float, noise: float) -> float:
+        """As that of :class:`PrincipalComponents`, at the cost of the mean too."""
+        return self.rest.squared_error(self.costs(mu)["rest"], signal, noise)
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Expected projection distance under a plan, to first order."""
+        return math.sqrt(self.squared_error(plan.mu, signal, noise))
