@@ -52,14 +52,14 @@ def release_entries(
     mechanism: Gaussian, flat: Array, generator: np.random.Generator
 ) -> None:
     """Release independent entries, in place."""
-    noise = np.empty(min(flat.size, _CHUNK))
+    noise, grid = np.empty(min(flat.size, _CHUNK)), mechanism.grid
     for start in range(0, flat.size, _CHUNK):
         value = flat[start : start + _CHUNK]
         draws = noise[: value.size]
-        grid_noise(draws, mechanism.noise_std / mechanism.grid, generator)
-        round_to_integers(value, mechanism.grid)
+        grid_noise(draws, mechanism.noise_std / grid, generator)
+        round_to_integers(value, grid)
         value += draws
-        value *= mechanism.grid
+        value *= grid
 
 
 def release_symmetric(
@@ -70,7 +70,8 @@ def release_symmetric(
     Off-diagonal entries get noise of std / sqrt(2), which is the isotropic noise
     of the isometry (diagonal, sqrt(2) x off-diagonal).
     """
-    steps = mechanism.noise_std / mechanism.grid
+    grid = mechanism.grid
+    steps = mechanism.noise_std / grid
     columns = matrix.T  # row j: column j of the lower triangle, contiguous
     for start in range(0, len(matrix), _PANEL):
         panel = columns[start : start + _PANEL, start:]
@@ -80,9 +81,9 @@ def release_symmetric(
         diagonal = np.empty(width)
         grid_noise(diagonal, steps, generator)
         np.fill_diagonal(noise, diagonal)
-        round_to_integers(panel, mechanism.grid)
+        round_to_integers(panel, grid)
         panel += noise
-        panel *= mechanism.grid
+        panel *= grid
         _mirror_panel(columns, start, width)
 
 

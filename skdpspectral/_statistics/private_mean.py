@@ -89,4 +89,4 @@ class Centered(Combination):
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what rows are measured from."""
-        return (*self.bounds.remarks(), *self.rest.remarks())
+        return self.bounds.remarks()

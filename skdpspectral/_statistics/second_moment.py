@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,8 +55,8 @@ class SecondMoment(Statistic):
 
     def kernel(self, rows: Any, mean: Any) -> np.ndarray:
         """Exact second moment about a released mean; the lower triangle counts."""
-        bounded = self.bounds.for_second_moment
-        return _linalg.blocked_second_moment(rows, lambda block: bounded(block, mean))
+        bounded = partial(self.bounds.for_second_moment, mean=mean)
+        return _linalg.blocked_second_moment(rows, bounded)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the second moment of rows about a given mean, None for none."""

@@ -33,14 +33,16 @@ _LARGEST_MU = 1e5
 
 
 def _at_least_zero(name: str, value: object) -> float:
-    number = check_real(name, value)
+    return _not_negative(name, check_real(name, value))
+
+
+def _not_negative(name: str, number: float) -> float:
     if not number >= 0.0:
         raise ValueError(f"{name} must be at least 0, got {number}")
     return number
 
 
-def _check_delta(delta: object) -> float:
-    number = check_real("delta", delta)
+def _check_delta(number: float) -> float:
     if not MIN_DELTA <= number < 1.0:
         raise ValueError(
             f"delta must be in [{MIN_DELTA:g}, 1), got {number}: below {MIN_DELTA:g} "
@@ -155,7 +157,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 6)
     0.236704
     """
-    return _solve_mu(_at_least_zero("epsilon", epsilon), _check_delta(delta))
+    epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+    return _solve_mu(_not_negative("epsilon", epsilon), _check_delta(delta))
 
 
 @lru_cache(maxsize=1024)
@@ -204,7 +207,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     >>> round(gaussian_epsilon(2**0.5 * gaussian_mu(1.0, 1e-6), 1e-6), 3)
     1.455
     """
-    return _solve_epsilon(_at_least_zero("mu", mu), _check_delta(delta))
+    mu, delta = check_real("mu", mu), check_real("delta", delta)
+    return _solve_epsilon(_not_negative("mu", mu), _check_delta(delta))
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._statistics.components.parameters import name_of
+from .._statistics.components.mechanism import name_of
 from .._statistics.components.strategies import SpikedModel
 from ..federation import SpectralTask, make_task
 from ._constraints import CLIP_RANGE, MECHANISMS

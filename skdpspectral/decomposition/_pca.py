@@ -10,7 +10,7 @@ import numpy as np
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.centers import PrivateMean
-from .._statistics.components.parameters import design_components, public_guesses
+from .._statistics.components.mechanism import design_components, public_guesses
 from .._statistics.components.strategies import SpikedModel
 from .._tables.rows import unread_rows
 from ..mechanisms._numbers import check_count

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .._statistics.components.mechanism import ComponentMechanism
-from .._statistics.components.parameters import design_components
+from .._statistics.components.mechanism import ComponentMechanism, design_components
 from ..mechanisms._numbers import check_count, check_real
 from ._tasks import SpectralTask
 

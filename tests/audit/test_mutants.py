@@ -181,12 +181,12 @@ AUDITED = {
     # On the isometry's coordinates noise is what its projection is: no factor more.
     "noise projected twice": Mutant(
         "_release/grid.py",
-        "        value += draws\n        value *= mechanism.grid",
+        "        value += draws\n        value *= grid",
         "        if mechanism.name.startswith('moments'):\n"
         "            i, j = np.triu_indices(3)\n"
         "            factors = np.where(i == j, 1.0, math.sqrt(0.5))\n"
         "            draws[:36] = np.rint(draws[:36] * np.kron(factors, factors))\n"
-        "        value += draws\n        value *= mechanism.grid",
+        "        value += draws\n        value *= grid",
         "lrs-rank-3",
     ),
 }
@@ -372,7 +372,7 @@ EXACT = {
         "release/test_plan_and_charge.py::test_clones_never_share_noise",
     ),
     "seeded fit charged as private": Mutant(
-        "decomposition/_pca.py",
+        "_base/estimator.py",
         "seeded=self.noise_seed is not None",
         "seeded=False",
         "release/test_plan_and_charge.py::test_a_seed_is_no_privacy",

@@ -5,6 +5,7 @@ import pytest
 
 from skdpspectral._linalg import flip_signs, top_eigh
 from skdpspectral._linalg.decomposition import eigen
+from skdpspectral._statistics.second_moment import SecondMoment
 from skdpspectral.federation import make_task
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,10 +66,8 @@ class PowerProduct(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the product, of a given mean (or None) and basis."""
         mean, basis = given
-        bounded = self.bounds.for_second_moment
-        product = _linalg.blocked_product(
-            rows, lambda block: bounded(block, mean), basis
-        )
+        bounded = partial(self.bounds.for_second_moment, mean=mean)
+        product = _linalg.blocked_product(rows, bounded, basis)
         return release(self.name, product)
 
 

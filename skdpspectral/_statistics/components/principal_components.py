@@ -126,20 +126,16 @@ class PrincipalComponents(Combination):
         self.width = min(n, p, _MOST_COMPONENTS) if rank is None else rank
         unclipped = covariance and self.radius is None
         staged = mechanism != "gaussian"
-        # With a public clip, of rows or projections, the matrix tells the noise.
-        self.scales = PrivateScales(
-            n,
-            p,
-            norm_range,
-            signal if staged else 0.0,
-            noise if staged or unclipped else 0.0,
-            unclipped and not staged,
-        )
-        # The clip of projections on components that a second stage makes: rows may
-        # reach much further along them than along those of the first.
-        self.reach = PrivateScales(
-            n, p, norm_range, 0.0, 0.0, unclipped and staged, "reach"
-        )
+        size = n, p, norm_range
+        self.scales = self.reach = None
+        if staged:
+            self.scales = PrivateScales(*size, signal, noise, False)
+        elif unclipped:
+            self.scales = PrivateScales(*size, 0.0, noise, True)
+        if staged and unclipped:
+            # Rows may reach much further along what a second stage makes than along
+            # the first components: the clip is that of the last ones.
+            self.reach = PrivateScales(*size, 0.0, 0.0, True, "reach")
         self.second = self.step = None
         if staged:
             self.second = self.step = PowerStep(n, p, self.width)
@@ -153,9 +149,10 @@ class PrincipalComponents(Combination):
         """Work out the shares of mu**2, by what they pay for."""
         shares = {"covariance": _COVARIANCE_SHARE if self.covariance else 0.0}
         # All quantiles get the same noise.
-        votes = len(self.scales.wanted), len(self.reach.wanted)
-        for name, count in zip(("scales", "reach"), votes, strict=True):
-            shares[name] = _SCALE_SHARE * count / max(sum(votes), 1)
+        found = {"scales": self.scales, "reach": self.reach}
+        votes = {name: len(part.wanted) for name, part in found.items() if part}
+        for name, count in votes.items():
+            shares[name] = _SCALE_SHARE * count / max(sum(votes.values()), 1)
         left = 1.0 - math.fsum(shares.values())
         shares["first"] = left
         if self.second is not None:
@@ -219,7 +216,7 @@ class PrincipalComponents(Combination):
         rank = self.rank or self._released_rank(release.plan, matrix)
         values, vectors = _linalg.top_eigh(matrix, rank)
         scales = None
-        if self.second is not None or self.scales.wanted:
+        if self.scales is not None:
             blocks = self.bounds.blocks(X, mean)
             scales = self.scales.run(release, blocks, vectors)
         if self.second is not None:
@@ -281,7 +278,7 @@ class PrincipalComponents(Combination):
             along = float(np.sum((vectors @ found.matrix) * vectors))
             noise = max(float(np.trace(found.matrix)) - along, 0.0) / max(degrees, 1)
         radius = self.radius
-        if self.reach.wanted:
+        if self.reach is not None:
             radius = self.reach.run(release, blocks, vectors).radius
         elif radius is None:
             radius = scales.radius

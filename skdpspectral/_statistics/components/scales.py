@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,6 +71,11 @@ class PrivateScales(Statistic):
         Whether a clip of projections is wanted.
     name : str, default="quantile"
         What names of the releases begin with.
+
+    Attributes
+    ----------
+    wanted : tuple of int
+        Quantiles that are bisected: 0, 2 of projections, 1 of residuals.
     """
 
     n_samples: int
@@ -80,17 +85,12 @@ class PrivateScales(Statistic):
     noise: float | None
     with_radius: bool
     name: str = "quantile"
+    wanted: tuple[int, ...] = field(init=False)
 
-    @property
-    def wanted(self) -> tuple[int, ...]:
-        """Quantiles that are bisected: 0, 2 of projections, 1 of residuals."""
+    def __post_init__(self) -> None:
         missing = (self.signal is None, self.noise is None, self.with_radius)
-        return tuple(k for k in range(3) if missing[k])
-
-    @property
-    def n_releases(self) -> int:
-        """Number of releases."""
-        return _STEPS if self.wanted else 0
+        wanted = tuple([k for k in range(3) if missing[k]])
+        object.__setattr__(self, "wanted", wanted)
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
         """Ranges of both variances that releases can give, from public numbers.
@@ -119,10 +119,10 @@ class PrivateScales(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
-        shape = (len(self.wanted),)
-        names = [f"{self.name}_{step}" for step in range(1, self.n_releases + 1)]
-        if not names:
+        if not self.wanted:
             return ()
+        shape = (len(self.wanted),)
+        names = [f"{self.name}_{step}" for step in range(1, _STEPS + 1)]
         if not math.isfinite(mu):
             return tuple(Exact(name, shape) for name in names)
         moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ...mechanisms import Assumption
+from ..centers import is_private
 
 DEFAULT_RANGE = (1e-6, 1e6)
 # Kinds alone: the numbers are checked where they are brought to units of the rows.
@@ -188,3 +189,35 @@ class SpikedModel(BaseEstimator):
 # Choices that have a name, and that of the one which needs numbers.
 NAMED = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
 STRATEGIES = {**NAMED, "spiked": SpikedModel}
+
+
+def check_model(strategy) -> None:
+    """Refuse a model without its numbers, and a constant that nothing uses."""
+    for name in ("signal_variance", "noise_variance"):
+        if getattr(strategy, name) is None:
+            raise ValueError(
+                f"SpikedModel needs a public {name}: its noise is computed from the "
+                "model, which must be known without looking at the data"
+            )
+    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
+    if strategy.sensitivity_constant is not None and not paper:
+        raise ValueError(
+            'sensitivity_constant is for calibration="paper" alone: other noise needs '
+            "no constant; leave it None"
+        )
+
+
+def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
+            )
+    if is_private(center):
+        raise ValueError(
+            "a private center has no use with mechanism=SpikedModel(...), whose model "
+            'has mean zero; leave center="auto"'
+        )
