@@ -10,6 +10,7 @@ import warnings
 import zipfile
 import zlib
 from numbers import Real
+from operator import methodcaller
 from typing import ClassVar
 
 import numpy as np
@@ -32,22 +33,14 @@ _BUDGETS = {"epsilon", "delta"}
 # How an estimator knows of a `with` block that its context does not know.
 _BROUGHT_ALONG = ("_sent_accountant", "_made_in")
 # What a file that is damaged, or no published estimator at all, may raise.
-_UNREADABLE = (
-    AttributeError,
-    EOFError,
-    KeyError,
-    TypeError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+_WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
+_UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 
 
 class PrivateEstimator(BaseEstimator):
     """Base of every estimator whose fit spends a privacy budget.
 
-    A subclass offers ``privacy_plan`` from public arguments alone, ``plan_for`` from
-    the public shape of rows, and a ``fit`` in
+    A subclass offers ``privacy_plan`` from public arguments alone, and a ``fit`` in
     this order: parameters and the form of the data (shape, types, names), then
     :meth:`_start_release`, which charges the plan and only then reads values.
     """
@@ -156,12 +149,12 @@ class PrivateEstimator(BaseEstimator):
 
     def _planned(self, statistic) -> PrivacyPlan:
         """Return the plan of a statistic within the budget of one fit."""
-        return statistic.plan(
-            float(self.epsilon) if self._is_private() else math.inf,
-            float(self.delta),
-            estimator=type(self).__name__,
-            seeded=self.noise_seed is not None,
-        )
+        epsilon = float(self.epsilon) if self._is_private() else math.inf
+        named = {
+            "estimator": type(self).__name__,
+            "seeded": self.noise_seed is not None,
+        }
+        return statistic.plan(epsilon, float(self.delta), **named)
 
     def _start_release(
         self,
@@ -173,23 +166,17 @@ class PrivateEstimator(BaseEstimator):
     ) -> tuple:
         """Warn of what can be said beforehand, charge the plan, then read the data.
 
-        `unread` are tables of which the form was checked alone, as
-        :func:`skdpspectral._tables.rows.unread_rows` returns them: an error about one
-        of their values comes after the charge, so that a refusal tells of none. There
-        are `levels` further calls between this one and the user's. Returns the
+        `unread` are tables of which the form was checked alone, by ``unread_rows``: an
+        error about a value comes after the charge, so that a refusal tells of none.
+        There are `levels` further calls between this one and the user's. Returns the
         release and what was read.
         """
         self._warn_beforehand(n_public, self.delta, levels)
         self._warn_of_weaker(plan, self.epsilon, levels)
         release = kind(plan, self._governing_accountant(), self.noise_seed)
-        read = [release]
-        for table in unread:
-            read.append(table.read())
-        return tuple(read)
+        return release, *map(methodcaller("read"), unread)
 
-    def _warn_beforehand(
-        self, n_public: int | None, delta: float, levels: int = 0
-    ) -> None:
+    def _warn_beforehand(self, n_public: int | None, delta: float, levels=0) -> None:
         """Warn of a fit without privacy or from a seed, or of too large a delta."""
         level = 4 + self._levels_around_fit + levels
         if not self._is_private():

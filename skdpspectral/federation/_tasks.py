@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 
 import numpy as np
@@ -75,6 +75,10 @@ class SpectralTask:
         are centered, ``POWER`` for each round, ``COVARIANCE`` last. The last two bring
         a basis; the others depend on nothing.
         :class:`Rounds` goes through them.
+    second_moment : bool
+        Whether all is made of one noisy second moment.
+    with_covariance : bool
+        Whether a covariance within a basis is released last.
     digest : bytes
         16 bytes that differ wherever what clients release differs.
 
@@ -92,6 +96,11 @@ class SpectralTask:
     projection_norm: float | None = None
     mechanism: ComponentMechanism = _SECOND_MOMENT
     model_covariance: bool = False
+    # What follows from these.
+    second_moment: bool = field(init=False, repr=False)
+    with_covariance: bool = field(init=False, repr=False)
+    topics: tuple[Topic, ...] = field(init=False, repr=False)
+    digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.aggregation not in _AGGREGATIONS:
@@ -101,6 +110,9 @@ class SpectralTask:
             )
         self._check_flags()
         self._check_counts()
+        object.__setattr__(self, "second_moment", self.mechanism.name == "gaussian")
+        last = self.projection_norm is not None or self.model_covariance
+        object.__setattr__(self, "with_covariance", last)
         length = self.projection_norm
         if length is not None:
             length = check_real(_LENGTH, length)
@@ -117,11 +129,17 @@ class SpectralTask:
                 "model_covariance goes with mechanism=SpikedModel(...) alone"
             )
         # Made at once: the arrays that bounds were given by may change later.
-        object.__setattr__(self, "_form", pack(self))
-        object.__setattr__(self, "_topics", self._in_order())
-        # Made once for all clients of so many rows, and of such a budget.
-        object.__setattr__(self, "_statistics", {})
-        object.__setattr__(self, "_plans", {})
+        form = pack(self)
+        made = {
+            "_form": form,
+            "digest": hashlib.sha256(form).digest()[:TASK_BYTES],
+            "topics": self._in_order(),
+            # Made once for all clients of so many rows, and of such a budget.
+            "_statistics": {},
+            "_plans": {},
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
 
     def _check_flags(self) -> None:
         """Refuse flags that are none: a 2 would count as two starts in the shares."""
@@ -232,11 +250,6 @@ class SpectralTask:
             raise MessageError("these bytes are not the byte form of their task")
         return task
 
-    @property
-    def digest(self) -> bytes:
-        """First 16 bytes of the SHA-256 of the byte form."""
-        return hashlib.sha256(self._form).digest()[:TASK_BYTES]
-
     def __eq__(self, other):
         if not isinstance(other, SpectralTask):
             return NotImplemented
@@ -248,28 +261,14 @@ class SpectralTask:
     # -- what a client releases --------------------------------------------------------
 
     @property
-    def second_moment(self) -> bool:
-        """Whether all is made of one noisy second moment."""
-        return self.mechanism.name == "gaussian"
-
-    @property
-    def with_covariance(self) -> bool:
-        """Whether a covariance within a basis is released last."""
-        return self.projection_norm is not None or self.model_covariance
-
-    @property
     def largest_variance(self) -> float:
         """Public guess of the variances within a basis, from above."""
         if self.projection_norm is not None:
             return self.projection_norm**2
         return max(self.mechanism.signal) + self.mechanism.noise
 
-    @property
-    def topics(self) -> tuple[Topic, ...]:
-        """What is asked for, request by request."""
-        return self._topics
-
     def _in_order(self) -> tuple[Topic, ...]:
+        """Topics, request by request."""
         choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
         first = (choice,) if self.start else ()
         mean = (Topic.MEAN,) if self.rows.centered else ()
@@ -327,12 +326,13 @@ class SpectralTask:
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
         """Return the plan of a client of so many rows."""
-        key = n_samples, float(epsilon), float(delta), estimator, seeded
+        key = n_samples, float(epsilon), float(delta)
+        named = {"estimator": estimator, "seeded": seeded}
         if key not in self._plans:
-            self._plans[key] = self.statistic(n_samples).plan(
-                *key[1:3], estimator=estimator, seeded=seeded
-            )
-        return self._plans[key]
+            self._plans[key] = self.statistic(n_samples).plan(*key[1:], **named)
+        plan = self._plans[key]
+        same = (plan.estimator, plan.seeded) == (estimator, seeded)
+        return plan if same else replace(plan, **named)
 
     def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
         """Return :meth:`plan`, with errors that name the client."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -96,7 +97,9 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         for field in ("sensitivity", "noise_std", "magnitude", "summation_error"):
-            object.__setattr__(self, field, check_real(field, getattr(self, field)))
+            value = getattr(self, field)
+            if type(value) is not float:  # as calibrations give them
+                object.__setattr__(self, field, check_real(field, value))
         for field in ("sensitivity", "noise_std", "magnitude"):
             if not 0.0 < getattr(self, field) < math.inf:
                 raise ValueError(f"{field} of {self.name!r} must be positive, finite")
@@ -117,7 +120,7 @@ class Gaussian:
         """Logarithm of the finest grid below the noise."""
         return MAX_GRID_BITS
 
-    @property
+    @functools.cached_property
     def grid(self) -> float:
         """Spacing of the grid that every released number lies on."""
         finest = math.ldexp(self.noise_std, -self._most_grid_bits)

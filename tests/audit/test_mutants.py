@@ -373,8 +373,8 @@ EXACT = {
     ),
     "seeded fit charged as private": Mutant(
         "_base/estimator.py",
-        "seeded=self.noise_seed is not None",
-        "seeded=False",
+        '"seeded": self.noise_seed is not None',
+        '"seeded": False',
         "release/test_plan_and_charge.py::test_a_seed_is_no_privacy",
     ),
     "eigenvectors by modulus": Mutant(
