@@ -7,7 +7,6 @@ from numbers import Integral, Real
 from typing import ClassVar, NamedTuple
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,7 +14,6 @@ from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.row_bounds import RowBounds
 from .._tables.ids import encode_ids
-from .._tables.rows import check_scores
 from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA
 from ..federation import (
@@ -30,6 +28,7 @@ from ..federation import (
 from ..mechanisms import ParallelPlan
 from ..mechanisms._numbers import check_count, check_real
 from ._constraints import CENTERS, CLIP_RANGE
+from ._projection import ProjectionMixin
 
 # The client of all rows, where no clients are told apart.
 _ALL_ROWS = "all rows"
@@ -97,9 +96,7 @@ def _check_disjoint(blocks, n_rows: int) -> None:
         raise RuntimeError("rows of clients are not disjoint")
 
 
-class FederatedEstimator(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
-):
+class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     """Base of estimators whose rows lie with clients that release on their own.
 
     A subclass says by ``_task`` what every client releases, and makes its attributes
@@ -210,7 +207,8 @@ class FederatedEstimator(
             Group(client, str(client), slice(0), check_count("n_samples", n))
             for client, n in n_samples.items()
         ]
-        return self._parallel_plan(groups, self._task(n_features))
+        budgets = self._client_budgets(groups)
+        return self._parallel_plan(groups, budgets, self._task(n_features))
 
     def plan_for(self, X, *, clients=None) -> ParallelPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -238,9 +236,10 @@ class FederatedEstimator(
             type(self)(), X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         groups = group_rows(table.ids(), table.n_rows)
-        return self._parallel_plan(groups, self._task(table.n_features))
+        budgets = self._client_budgets(groups)
+        return self._parallel_plan(groups, budgets, self._task(table.n_features))
 
-    def _parallel_plan(self, groups, task) -> ParallelPlan:
+    def _parallel_plan(self, groups, budgets, task) -> ParallelPlan:
         plans, seeded = {}, self.noise_seed is not None
         if task.n_components > task.rows.n_features:
             raise ValueError(
@@ -252,7 +251,7 @@ class FederatedEstimator(
                 f"min_clients={self.min_clients} is more than there are clients: "
                 f"{len(groups)}"
             )
-        for group, budget in zip(groups, self._client_budgets(groups), strict=True):
+        for group, budget in zip(groups, budgets, strict=True):
             if group.n_rows < task.n_components:
                 raise ValueError(
                     f"client {group.name!r} has n_samples={group.n_rows}, fewer than "
@@ -278,8 +277,9 @@ class FederatedEstimator(
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
         groups = group_rows(unread.ids(), unread.n_rows)
-        plan = self._parallel_plan(groups, task)
-        plans, budgets = dict(plan.blocks), self._client_budgets(groups)
+        budgets = self._client_budgets(groups)
+        plan = self._parallel_plan(groups, budgets, task)
+        plans = dict(plan.blocks)
         try:
             rounds = self._rounds(self._server(_registered(groups, budgets), task))
         except MessageError as error:
@@ -368,31 +368,6 @@ class FederatedEstimator(
             components = components / self.scale_
         offset = components @ self.mean_
         return X @ components.T.astype(X.dtype) - offset.astype(X.dtype)
-
-    def inverse_transform(self, X):
-        """Map scores back to the space of the features.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Scores, as :meth:`transform` gives them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The nearest points on the affine space of the components; a column of
-            clients is not among them.
-        """
-        check_is_fitted(self)
-        X = check_scores(X, self.n_components_)
-        components = self.components_
-        if self.scale_ is not None:
-            components = components * self.scale_
-        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]
 
 
 def _registered(groups, budgets) -> dict[str, Registration]:

@@ -326,13 +326,16 @@ class SpectralTask:
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
         """Return the plan of a client of so many rows."""
-        key = n_samples, float(epsilon), float(delta)
-        named = {"estimator": estimator, "seeded": seeded}
-        if key not in self._plans:
-            self._plans[key] = self.statistic(n_samples).plan(*key[1:], **named)
-        plan = self._plans[key]
-        same = (plan.estimator, plan.seeded) == (estimator, seeded)
-        return plan if same else replace(plan, **named)
+        budget, named = (float(epsilon), float(delta)), (estimator, bool(seeded))
+        plans = self._plans.setdefault((n_samples, *budget), {})
+        if named not in plans:
+            more = {"estimator": estimator, "seeded": seeded}
+            known = next(iter(plans.values()), None)
+            if known is None:
+                plans[named] = self.statistic(n_samples).plan(*budget, **more)
+            else:
+                plans[named] = replace(known, **more)
+        return plans[named]
 
     def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
         """Return :meth:`plan`, with errors that name the client."""

@@ -145,7 +145,7 @@ class Gaussian:
         """Sensitivity of what is computed: lemma, summation errors and grid."""
         return self.sensitivity + 2.0 * self.summation_error + self.grid_term
 
-    @property
+    @functools.cached_property
     def mu(self) -> float:
         """Cost in Gaussian differential privacy, from the charged sensitivity."""
         return self.charged_sensitivity / self.noise_std
