@@ -20,6 +20,10 @@ from .row_bounds import RowBounds
 class SecondMoment(Statistic):
     """One release of the second moment of bounded rows.
 
+    Components are made of a moment by its `bounds`, `n_samples` and `name`, by
+    :meth:`kernel` and :meth:`squared_error`: a subclass may be another one, as of pairs
+    of rows, which need no center.
+
     Parameters
     ----------
     bounds : RowBounds

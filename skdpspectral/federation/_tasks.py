@@ -365,7 +365,8 @@ class SpectralTask:
         mu = min(max(mu, _COSTS[0]), _COSTS[1])
         noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
         signal = min(max(signal, LEAST_SIGNAL * noise), _MOST_SIGNAL * noise)
-        error = self._components(n_samples).squared_error(mu, signal, noise)
+        make = self._components if self.second_moment else self.statistic
+        error = make(n_samples).squared_error(mu, signal, noise)
         if self.aggregation == "matrix":
             return error
         rank, p = self.n_components, self.rows.n_features

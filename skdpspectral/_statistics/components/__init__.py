@@ -1,4 +1,5 @@
 """Statistics from which principal components follow.
 
-One file a mechanism, and the combination that shares a budget between them.
+Each in a file of its own; ``principal_components`` shares a budget between them,
+``mechanism`` chooses one by the parameters of an estimator (``strategies``).
 """
