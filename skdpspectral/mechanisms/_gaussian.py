@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, runtime_checkable
@@ -120,7 +119,7 @@ class Gaussian:
         """Logarithm of the finest grid below the noise."""
         return MAX_GRID_BITS
 
-    @functools.cached_property
+    @property
     def grid(self) -> float:
         """Spacing of the grid that every released number lies on."""
         finest = math.ldexp(self.noise_std, -self._most_grid_bits)
@@ -145,7 +144,7 @@ class Gaussian:
         """Sensitivity of what is computed: lemma, summation errors and grid."""
         return self.sensitivity + 2.0 * self.summation_error + self.grid_term
 
-    @functools.cached_property
+    @property
     def mu(self) -> float:
         """Cost in Gaussian differential privacy, from the charged sensitivity."""
         return self.charged_sensitivity / self.noise_std

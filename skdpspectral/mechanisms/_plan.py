@@ -72,7 +72,7 @@ class PrivacyPlan:
         if len(set(names)) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
 
-    @functools.cached_property
+    @property
     def mu(self) -> float:
         """Total cost in Gaussian differential privacy, noise taken as secret."""
         return math.sqrt(sum(mechanism.mu**2 for mechanism in self.mechanisms))
