@@ -92,14 +92,15 @@ class Combination(Statistic):
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan all parts at a total cost of mu; infinite for no noise."""
-        costs, planned = self.costs(mu), []
+        costs = self.costs(mu)
+        planned: list[Mechanism] = []
         for name, part in self.parts().items():
             planned.extend(part.mechanisms(costs[name]))
         return tuple(planned)
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences of all parts."""
-        said = []
+        said: list[str] = []
         for part in self.parts().values():
             said.extend(part.remarks())
         return tuple(said)
