@@ -11,6 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.bounded_moments import RowBounds
@@ -97,6 +98,7 @@ def _check_disjoint(blocks, n_rows: int) -> None:
         raise RuntimeError("rows of clients are not disjoint")
 
 
+@documented
 class FederatedEstimator(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
 ):
@@ -197,8 +199,7 @@ class FederatedEstimator(
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit the shape.
+        {invalid_shape}
         """
         self._check_parameters()
         n_features = check_count("n_features", n_features)
@@ -217,11 +218,10 @@ class FederatedEstimator(
 
         Parameters
         ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, as for :meth:`fit`; their number and that of columns is used, and
-            the column of clients, if `client_feature` names one. Both are public.
-        clients : array-like of shape (n_samples,) or None, default=None
-            Client of each row, as for :meth:`fit`.
+        {X_of_clients}
+            Their number and that of columns is used, and the column of clients. Both
+            are public.
+        {clients}
 
         Returns
         -------
@@ -230,8 +230,7 @@ class FederatedEstimator(
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit X or `clients`.
+        {invalid_shape}
         """
         self._check_parameters()
         table = unread_users(
@@ -355,8 +354,7 @@ class FederatedEstimator(
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
+        {scores_out}
         """
         check_is_fitted(self)
         table = read_users(
@@ -374,8 +372,7 @@ class FederatedEstimator(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_components)
-            Scores, as :meth:`transform` gives them.
+        {scores_in}
 
         Returns
         -------
