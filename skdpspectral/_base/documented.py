@@ -1,7 +1,7 @@
 r"""What estimators say alike in their docstrings, said once.
 
 A line of a docstring that holds ``{name}`` and nothing else stands for an entry of
-:data:`ENTRIES`, which :func:`documented` puts in its place when the class is made. What
+``ENTRIES``, which :func:`documented` puts in its place when the class is made. What
 one estimator has to add follows it, indented as the entry's own text is::
 
     {delta}
@@ -17,7 +17,7 @@ from textwrap import indent
 from typing import TypeVar
 
 _Class = TypeVar("_Class", bound=type)
-_PLACE = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
+_PLACE = re.compile(r"^([ \t]*)\{([A-Za-z]\w*)\}[ \t]*$", re.MULTILINE)
 # Where what wraps a function keeps it: decorators, class methods, properties, and
 # methods that are there under a condition.
 _WITHIN = ("__wrapped__", "__func__", "fget", "fn")
@@ -146,10 +146,6 @@ _TABLE = {
             Hashable ids, one a row. With neither `clients` nor `client_feature` all
             rows are those of one client.
         """,
-    "users": """
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids, of the type that was given to fit.
-        """,
     "fitted": """
         self : object
             The fitted estimator.
@@ -172,7 +168,7 @@ _TABLE = {
             If a parameter is invalid, or does not fit the shape.
         """,
     "invalid_data": """
-        ValueError
+        ValueError, TypeError
             If a parameter or the form of the data is invalid; nothing is charged. If a
             value is, as NaN; the fit is charged (:ref:`limits`).
         """,

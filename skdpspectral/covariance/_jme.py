@@ -290,8 +290,8 @@ class JMECovariance(
 
         Returns
         -------
-        PrivacyPlan
-            What a fit of that shape, or a stream, is charged with.
+        {plan_of_shape}
+            A stream is charged with it once.
 
         Raises
         ------

@@ -168,8 +168,8 @@ class LRSRegressor(
     is a release that nothing accounts for.
 
     In every release each user contributes one vector of norm at most one, scaled down
-    as a whole, which causes no bias; rows count by their mean, and the number of users
-    is never used (:ref:`lemma-user-sums`). As a rule, private directions need many more
+    as a whole, which causes no bias (:ref:`lemma-common-factor`); rows count by their
+    mean, and the number of users is never used. As a rule, private directions need many more
     than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases
     (:ref:`how_many_users`).
 
