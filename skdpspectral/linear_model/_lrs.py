@@ -169,8 +169,8 @@ class LRSRegressor(
 
     In every release each user contributes one vector of norm at most one, scaled down
     as a whole, which causes no bias (:ref:`lemma-common-factor`); rows count by their
-    mean, and the number of users is never used. As a rule, private directions need many more
-    than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases
+    mean, and the number of users is never used. As a rule, private directions need
+    many more than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases
     (:ref:`how_many_users`).
 
     **What a fit does not use** is refused where it is not at its default: `solver`
