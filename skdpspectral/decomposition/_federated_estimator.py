@@ -108,6 +108,7 @@ class FederatedEstimator(
     of what an :class:`~skdpspectral.federation.InProcessSession` brings.
     """
 
+    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.unweighted import unweighted
 from .._statistics.components.strategies import SpikedModel, name_of
 from ..federation import SpectralTask, make_task
 from ._constraints import CLIP_RANGE, MECHANISMS
@@ -221,6 +222,7 @@ class FederatedDPPCA(FederatedEstimator):
             model_covariance=covariance and spiked,
         )
 
+    @unweighted
     def fit(self, X, y=None, *, clients=None):
         """Release one subspace for the rows of all clients.
 

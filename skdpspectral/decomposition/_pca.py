@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.unweighted import unweighted
 from .._statistics.bounded_moments import RowBounds
 from .._statistics.components.mechanism import ComponentMechanism, design_components
 from .._statistics.components.parameters import public_guesses
@@ -142,6 +143,7 @@ class DPPCA(
     True
     """
 
+    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "n_components": [
@@ -320,6 +322,7 @@ class DPPCA(
 
     # -- the estimator -----------------------------------------------------------------
 
+    @unweighted
     def fit(self, X, y=None):
         """Release the leading components of X.
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.unweighted import unweighted
 from .._tables.masks import refuse_masked
 from ..federation import Rounds, Server, SpectralTask, make_task
 from ..federation._rounds import kept_features, public_start
@@ -195,6 +196,7 @@ class SparseDPPCA(FederatedEstimator):
         kept = self.n_nonzero_features
         return Rounds(server, n_nonzero_features=kept, init=self._given_start())
 
+    @unweighted
     def fit(self, X, y=None, *, clients=None):
         """Release sparse components for the rows of all clients.
 
