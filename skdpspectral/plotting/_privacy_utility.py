@@ -210,17 +210,12 @@ class PrivacyUtilityDisplay:
             Budgets of one fit: distinct, positive, finite.
         param_name : str or None, default=None
             Parameter to vary; None finds the one epsilon of a private estimator.
-        groups : array-like of shape (n_samples,) or None, default=None
-            Groups, for splitters that keep groups together.
-        cv : int, splitter, iterable or None, default=None
-            Folds, as in :func:`~sklearn.model_selection.cross_val_score`. The rows
-            are divided once: every epsilon sees the same folds.
+        groups, cv, n_jobs
+            As in :func:`~sklearn.model_selection.cross_val_score`. The rows are
+            divided once: every epsilon sees the same folds.
         scoring : str, callable or None, default=None
-            One score, as in :func:`~sklearn.model_selection.cross_val_score`; for
-            components, :func:`~skdpspectral.metrics.captured_variance`. None takes
-            the estimator's ``score``.
-        n_jobs : int or None, default=None
-            Number of fits at a time.
+            One score; for components, :func:`~skdpspectral.metrics.captured_variance`.
+            None takes the estimator's ``score``.
         baseline : bool, default=False
             Whether to fit **without privacy** too, n_folds times, with
             ``epsilon=None`` and without the
