@@ -146,10 +146,6 @@ _TABLE = {
             Hashable ids, one a row. With neither `clients` nor `client_feature` all
             rows are those of one client.
         """,
-    "fitted": """
-        self : object
-            The fitted estimator.
-        """,
     "plan_of_shape": """
         PrivacyPlan
             What a fit of that shape is charged with.
@@ -180,8 +176,20 @@ _TABLE = {
         FederationError
             If fewer than `min_clients` clients are left; budgets are spent.
         """,
+    # -- sections
+    "outcome_of_fit": """
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        {invalid_data}
+        {no_budget}
+        """,
 }
-ENTRIES = {name: cleandoc(text) for name, text in _TABLE.items()}
+ENTRIES: dict[str, str] = {}
 
 
 def documented(cls: _Class) -> _Class:
@@ -227,7 +235,12 @@ def _entry(place: re.Match, name: str) -> str:
     """Return the entry that a place stands for, indented like the place."""
     if place[2] not in ENTRIES:
         raise ValueError(
-            f"the docstring of {name} asks for {{{place[2]}}}, which is no entry of "
+            f"the text of {name} asks for {{{place[2]}}}, which is no entry of "
             f"{__name__}; there are {', '.join(ENTRIES)}"
         )
     return indent(ENTRIES[place[2]], place[1])
+
+
+# An entry may be made of those above it.
+for _name, _text in _TABLE.items():
+    ENTRIES[_name] = _PLACE.sub(lambda place: _entry(place, __name__), cleandoc(_text))

@@ -232,14 +232,7 @@ class FederatedDPPCA(FederatedEstimator):
         {y_ignored}
         {clients}
 
-        Returns
-        -------
-        {fitted}
-
-        Raises
-        ------
-        {invalid_data}
-        {no_budget}
+        {outcome_of_fit}
         {no_clients}
         """
         with self._unchanged_on_error():

@@ -336,14 +336,7 @@ class DPPCA(
             center, which would fill them.
         {y_ignored}
 
-        Returns
-        -------
-        {fitted}
-
-        Raises
-        ------
-        {invalid_data}
-        {no_budget}
+        {outcome_of_fit}
         """
         with self._unchanged_on_error():
             self._check_parameters()

@@ -206,14 +206,7 @@ class SparseDPPCA(FederatedEstimator):
         {y_ignored}
         {clients}
 
-        Returns
-        -------
-        {fitted}
-
-        Raises
-        ------
-        {invalid_data}
-        {no_budget}
+        {outcome_of_fit}
         {no_clients}
         """
         with self._unchanged_on_error():

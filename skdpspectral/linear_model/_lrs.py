@@ -445,14 +445,7 @@ class LRSRegressor(
             their type; never float16), strings, times, or others of one type. With
             neither `users` nor `user_feature` all rows are those of one user.
 
-        Returns
-        -------
-        {fitted}
-
-        Raises
-        ------
-        {invalid_data}
-        {no_budget}
+        {outcome_of_fit}
         """
         self._check_parameters()
         private, solver = self._is_private(), self._alternation()

@@ -314,10 +314,8 @@ class PrivacyUtilityDisplay:
             The parameter that is epsilon; None finds the one that was varied.
         metric : str or None, default=None
             Which of several metrics; None takes the one that the search refits by.
-        score_name : str or None, default=None
-            Label of the vertical axis; None derives it from the score.
-        **drawing : object
-            Arguments of :meth:`plot`, `ax` among them.
+        score_name, **drawing
+            As in :meth:`from_estimator`.
 
         Returns
         -------

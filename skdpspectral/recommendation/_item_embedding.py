@@ -291,15 +291,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 
-        Returns
-        -------
-        self : object
-            The fitted transformer.
-
-        Raises
-        ------
-        {invalid_data}
-        {no_budget}
+        {outcome_of_fit}
         """
         with self._unchanged_on_error():
             self._check_parameters()
