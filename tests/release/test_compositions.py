@@ -24,9 +24,10 @@ from sklearn.ensemble import (
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.frozen import FrozenEstimator
 from sklearn.inspection import permutation_importance
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.model_selection import HalvingGridSearchCV, KFold, cross_val_predict
 from sklearn.multioutput import MultiOutputClassifier, MultiOutputRegressor
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import has_fit_parameter
@@ -47,18 +48,17 @@ from skdpspectral.audit import privacy_report
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
 ]
 
 # Users (or clients) and items in front, so that one table serves every estimator.
-N_ROWS, N_CLIENTS = 120, 6
+N_ROWS, N_CLIENTS = 120, 4
 rng = np.random.default_rng(0)
 X = rng.normal(size=(N_ROWS, 5))
 X[:, 0], X[:, 1] = np.arange(N_ROWS) % N_CLIENTS, rng.integers(5, size=N_ROWS)
 Y = np.clip(3 + X[:, 2] + 0.3 * X[:, 1] + 0.1 * rng.normal(size=N_ROWS), 1, 6)
 # These are what ensembles make of labels, which an embedding takes for ratings.
 LABELS = (np.median(Y) < Y).astype(int)
-FOLDS = KFold(3, shuffle=True, random_state=0)
+FOLDS = KFold(2, shuffle=True, random_state=0)
 
 TRANSFORMERS = [
     DPPCA(1),
@@ -91,7 +91,7 @@ def classifier(estimator):
     """Return a classifier with a private step, or None where it makes no features."""
     if isinstance(estimator, LRSRegressor):
         return None
-    return Pipeline([("private", clone(estimator)), ("last", LogisticRegression())])
+    return Pipeline([("private", clone(estimator)), ("last", GaussianNB())])
 
 
 def seeded(model, seed):
@@ -304,7 +304,7 @@ COMPOSITIONS = {
     ),
     "StackingClassifier": Composition(
         lambda model, other: StackingClassifier(
-            pairs(model, other), LogisticRegression(), cv=FOLDS
+            pairs(model, other), GaussianNB(), cv=FOLDS
         ),
         lambda made: 2 * (1 + FOLDS.get_n_splits()),
         stacking_by_hand,
@@ -353,14 +353,14 @@ COMPOSITIONS = {
         regressor,
     ),
     "BaggingClassifier": Composition(
-        lambda model, other: BaggingClassifier(model, 3, random_state=0),
-        lambda made: 3,
+        lambda model, other: BaggingClassifier(model, 2, random_state=0),
+        lambda made: 2,
         bagging_by_hand,
         classifier,
     ),
     "BaggingRegressor": Composition(
-        lambda model, other: BaggingRegressor(model, 3, random_state=0),
-        lambda made: 3,
+        lambda model, other: BaggingRegressor(model, 2, random_state=0),
+        lambda made: 2,
         bagging_by_hand,
         regressor,
     ),
@@ -410,11 +410,10 @@ def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
         model, other = (seeded(composition.of(estimator), seed) for seed in (0, 1))
         made = composition.make(clone(model), clone(other)).fit(X, y)
         found = composition.output(made)
-        n_entries = len(accountant.ledger)
-        expected = composition.by_hand(made, model, other, y)
+    expected = composition.by_hand(made, model, other, y)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert np.ptp(expected) > 0
-    assert n_entries > 0
+    assert len(accountant.ledger) > 0
     assert all(entry.seeded for entry in accountant.ledger)
 
 
