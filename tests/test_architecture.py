@@ -46,6 +46,8 @@ NARROWER = {
     "_base/sklearn_compat.py": set(),
     "_base/progress.py": set(),
     "_base/strategies.py": set(),
+    "_base/documented.py": set(),
+    "_base/unweighted.py": set(),
     # No noise is drawn where rows are weighed.
     "covariance/_moment_stream.py": CORE - {"_release"} | _ROWS_ALONE | {"_base"},
     "covariance/_moment_sums.py": {"mechanisms", "_linalg"},

@@ -67,24 +67,17 @@ class PrivacyAccountant(LedgerReports):
 
     Notes
     -----
-    Gaussian mechanisms compose exactly, adaptively chosen ones too:
-    ``mu**2`` adds up. Refusing what would exceed a budget that was fixed
-    beforehand is sound even if each fit is chosen after seeing the earlier ones.
-    Where a plan has a `failure`, a probability that its costs do not hold, these add
-    up: totals are stated at what they leave of delta, and a budget's delta has to hold
-    them too. Fits of that kind are to be chosen before results are seen.
-    :meth:`spent` is a figure for one moment: stopping at a moment chosen by the
-    results, and quoting ``spent`` without a budget, is not covered by a theorem.
+    Gaussian mechanisms compose exactly, adaptively chosen ones too: ``mu**2`` adds up
+    (:ref:`composition`). Refusing what would exceed a budget that was fixed beforehand
+    is sound even if each fit is chosen after seeing the earlier ones; ``spent`` without
+    a budget, quoted at a moment that the results have chosen, is not.
 
     The object is a handle: copies, clones and pickles share one ledger, in worker
-    processes too. Unpickling never creates a ledger. SQLite's write-ahead log
-    works on one host only, not over a network file system.
-
-    A ``with`` block serves the estimators of its thread or asyncio task that have no
-    accountant of their own, and takes those that are sent to workers along. A thread
-    without a block is charged to the only ledger open in the process, or refused if
-    there are several. An estimator that is *made* in a worker process knows of no
-    block: give it the accountant as a parameter.
+    processes too. Unpickling never creates one. A ``with`` block serves the estimators
+    of its thread or asyncio task that have no accountant of their own, and takes those
+    that are sent to workers along. An estimator that is *made* in a worker process
+    knows of no block: give it the accountant as a parameter. Threads, backups, blocks
+    of rows and costs that may fail are in the :ref:`user guide <ledger>`.
 
     Examples
     --------

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -33,10 +34,11 @@ from sklearn.multioutput import (
     MultiOutputRegressor,
     RegressorChain,
 )
+from sklearn.preprocessing import FunctionTransformer
 
 from .._base.sklearn_compat import BaseSearchCV
 from ._columns import Before
-from ._stateless import is_known
+from ._stateless import is_known, stateless_reason
 
 _BAGGING = (BaggingClassifier, BaggingRegressor)
 _BOOSTING = (AdaBoostClassifier, AdaBoostRegressor)
@@ -58,9 +60,15 @@ _ROWS_AS_THEY_ARE = (
     VotingClassifier,
     VotingRegressor,
 )
+# These hand columns on as they are, whatever they do to rows.
+_COLUMNS_AS_THEY_ARE = (*_ROWS_AS_THEY_ARE, *_BOOSTING, TransformedTargetRegressor)
 # These take nothing from the rows beside what the estimators in them take.
 _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
 
+_TARGETS = (
+    "what it does to targets may look at several of them, or warn of some before "
+    "anything is charged: give functions of numpy, and check_inverse=False"
+)
 _NOTHING_KNOWN = (
     "holds estimators, and nothing is known of what it takes from private rows beside "
     "them"
@@ -104,13 +112,28 @@ def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
     if isinstance(estimator, _CHAINS) and estimator.cv is None:
         # Targets of a row follow its features.
         return before if before.moved else before.moved_by(name, at_end=True)
-    if not isinstance(estimator, _ROWS_AS_THEY_ARE):
+    kept = isinstance(estimator, _ROWS_AS_THEY_ARE)
+    if isinstance(estimator, TransformedTargetRegressor):
+        kept = _treats_targets_alone(estimator)
+    if not kept:
         before = replace(before, tainted=before.tainted or name)
-    if not isinstance(estimator, (*_ROWS_AS_THEY_ARE, *_BOOSTING)) or _takes_some(
-        estimator
-    ):
+    if not isinstance(estimator, _COLUMNS_AS_THEY_ARE) or _takes_some(estimator):
         before = before.moved_by(name)
     return before
+
+
+def _treats_targets_alone(estimator: TransformedTargetRegressor) -> bool:
+    """Whether the target of a row is made of that row's own, and no value warned of."""
+    transformer = estimator.transformer
+    if transformer is None:
+        transformer = FunctionTransformer(
+            estimator.func,
+            estimator.inverse_func,
+            check_inverse=estimator.check_inverse,
+        )
+    elif estimator.check_inverse:
+        return False
+    return stateless_reason(transformer) is not None
 
 
 def _takes_some(estimator) -> bool:
@@ -134,6 +157,8 @@ def reason_of_leak(estimator) -> str | None:
             "resamples rows, so that one may count several times and a user for "
             "others: what that costs is not in the ledger"
         )
+    if isinstance(estimator, TransformedTargetRegressor):
+        return None if _treats_targets_alone(estimator) else _TARGETS
     if isinstance(estimator, _NOTHING_ELSE):
         return None
     if isinstance(estimator, RegressorChain) and estimator.cv is None:

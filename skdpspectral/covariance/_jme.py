@@ -13,6 +13,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
@@ -78,6 +79,7 @@ def _can_stream(estimator) -> bool:
     return True
 
 
+@documented
 class JMECovariance(
     OneToOneFeatureMixin,
     CallbackSupportMixin,
@@ -91,16 +93,14 @@ class JMECovariance(
     that weighted sums of rows and of their outer products have little of it; and both
     moments are released together, for which the second one costs nothing beside the
     first. Whoever sees the releases of **all** steps learns no more of a row than the
-    budget allows.
+    budget allows. Read more in the :ref:`user guide <streams>`.
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of the whole stream, positive. None (or infinity) switches
-        privacy off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
-    delta : float, default=1e-6
-        Privacy budget in [1e-15, 1); it should be well below one over the number of
-        steps.
+    {epsilon}
+        A stream is one fit.
+    {delta}
+        Well below one over the number of steps.
     clip_norm : float, default=1.0
         Public bound in [1e-60, 1e60]: longer rows are scaled down to this norm.
     horizon : int or None, default=None
@@ -143,13 +143,9 @@ class JMECovariance(
         What happens to rows beyond `horizon`. "restart": fresh noise for as many
         steps again, at no further cost, for no row is in two blocks; sums then carry
         the noise of all blocks.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every stream is charged to, before it reads values. None takes
-        that of the enclosing ``with`` block, if any. A stream needs one to be copied
-        or pickled before it has ended.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone.
+    {accountant}
+        A stream needs one to be copied or pickled before it has ended.
+    {noise_seed}
 
     Attributes
     ----------
@@ -170,20 +166,9 @@ class JMECovariance(
     n_samples_lost_ : int
         Number of these steps that the moments leave out; 0 but for streams that were
         resumed by :meth:`resume`.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features, where all of them are strings.
-    privacy_ : PrivacyPlan
-        What the whole stream releases, at what cost; ``str(privacy_)`` is a sentence.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the form of X is invalid; nothing is charged. If a value of X
-        is, as NaN; the fit is charged (:ref:`limits`).
-    PrivacyBudgetError
-        If the accountant's budget does not suffice; nothing is charged.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
 
     See Also
     --------
@@ -204,10 +189,9 @@ class JMECovariance(
     :math:`2 \sqrt2 c^2 \sigma |C|` at the free weight (:ref:`lemma-joint-moments`),
     shaped by :math:`C^{-1}`.
 
-    **The state of a stream is secret.** Between two calls of :meth:`partial_fit` the
-    estimator holds the state of its noise; whoever reads a pickle of it can take the
-    noise off later releases. It never holds exact rows. :meth:`publish` gives a copy
-    without it.
+    **The state of a stream is secret** (:ref:`streams`): whoever reads a pickle of it
+    can take the noise off later releases. It never holds exact rows. :meth:`publish`
+    gives a copy without it.
 
     References
     ----------
@@ -306,13 +290,12 @@ class JMECovariance(
 
         Returns
         -------
-        PrivacyPlan
-            What a fit of that shape, or a stream, is charged with.
+        {plan_of_shape}
+            A stream is charged with it once.
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit the shape.
+        {invalid_shape}
         """
         self._check_parameters()
         if n_samples is not None:
@@ -393,8 +376,7 @@ class JMECovariance(
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows in order, all finite; never modified.
-        y : None
-            Ignored, present by convention.
+        {y_ignored}
 
         Returns
         -------
@@ -403,11 +385,8 @@ class JMECovariance(
 
         Raises
         ------
-        ValueError
-            If a parameter or the form of X is invalid; nothing is charged. If a value
-            of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {invalid_data}
+        {no_budget}
         """
         with self._unchanged_on_error():
             self._check_parameters()
@@ -443,8 +422,7 @@ class JMECovariance(
         ----------
         X : array-like of shape (n_samples, n_features)
             The next rows in order, all finite; never modified.
-        y : None
-            Ignored, present by convention.
+        {y_ignored}
 
         Returns
         -------
@@ -457,8 +435,7 @@ class JMECovariance(
             If a parameter or X is invalid, or the horizon is passed, or parameters
             were changed since the stream began, or if a value of X is, as NaN; the
             stream stays where it is, and what was charged for it stays charged.
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {no_budget}
         LedgerError
             If a copy of this stream has gone further; if that one is lost, see
             :meth:`resume`.
@@ -552,11 +529,8 @@ class JMECovariance(
 
         Raises
         ------
-        ValueError
-            If a parameter or the form of X is invalid; nothing is charged. If a value
-            of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {invalid_data}
+        {no_budget}
         """
         every = check_count("every", every)
         with self._unchanged_on_error():

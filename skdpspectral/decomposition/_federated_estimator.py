@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.row_bounds import RowBounds
@@ -96,6 +97,7 @@ def _check_disjoint(blocks, n_rows: int) -> None:
         raise RuntimeError("rows of clients are not disjoint")
 
 
+@documented
 class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     """Base of estimators whose rows lie with clients that release on their own.
 
@@ -103,6 +105,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     of what an :class:`~skdpspectral.federation.InProcessSession` brings.
     """
 
+    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
@@ -194,8 +197,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit the shape.
+        {invalid_shape}
         """
         self._check_parameters()
         n_features = check_count("n_features", n_features)
@@ -215,11 +217,10 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
 
         Parameters
         ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, as for :meth:`fit`; their number and that of columns is used, and
-            the column of clients, if `client_feature` names one. Both are public.
-        clients : array-like of shape (n_samples,) or None, default=None
-            Client of each row, as for :meth:`fit`.
+        {X_of_clients}
+            Their number and that of columns is used, and the column of clients. Both
+            are public.
+        {clients}
 
         Returns
         -------
@@ -228,8 +229,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit X or `clients`.
+        {invalid_shape}
         """
         self._check_parameters()
         table = unread_users(
@@ -355,8 +355,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
+        {scores_out}
         """
         check_is_fitted(self)
         table = read_users(

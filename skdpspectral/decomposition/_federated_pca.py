@@ -9,7 +9,9 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.unweighted import unweighted
 from .._statistics.components.mechanism import name_of
 from .._statistics.components.strategies import SpikedModel
 from ..federation import SpectralTask, make_task
@@ -25,25 +27,21 @@ def _has_covariance(estimator) -> bool:
     return name != "gaussian" or strategy.noise_variance is not None
 
 
+@documented
 class FederatedDPPCA(FederatedEstimator):
     r"""Differentially private principal components of rows of several clients.
 
     Every client releases components of its own rows, as :class:`~skdpspectral.DPPCA`
     does, under its own budget; a server that needs no trust makes one subspace of
-    them. The guarantee holds for any data, unless a model of them is asked for, by
-    ``mechanism=SpikedModel(...)``.
+    them. The guarantee holds for any data, unless ``mechanism=SpikedModel(...)`` is
+    asked for. Read more in the :ref:`user guide <guide_federated>`.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of components r, at most ``n_features`` and the rows of any client.
-    epsilon : float, mapping of client to float, or None, default=1.0
-        Privacy budget of each client, positive: one for all, or one for each by id.
-        None (or infinity) switches privacy off, with a
-        :class:`~skdpspectral.PrivacyLeakWarning`.
-    delta : float or mapping of client to float, default=1e-6
-        Privacy budget in [1e-15, 1); it should be well below one over the rows of a
-        client.
+    {epsilon_of_clients}
+    {delta_of_clients}
     mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
         How clients release components, each by itself, as in
         :class:`~skdpspectral.DPPCA`: a name or an object such as
@@ -54,9 +52,7 @@ class FederatedDPPCA(FederatedEstimator):
         whole noisy second moment, or the noisy projector of a model, p (p + 1) / 2
         numbers, which is better where many clients are each too weak to see a
         direction. "two-stage" and "auto" have no one matrix to send.
-    weights : {"optimal", "equal"}, default="optimal"
-        "optimal": one over the expected squared error of each client, from rows,
-        noise, and released or public variances. "equal" is for comparisons.
+    {weights}
     release : {"components", "covariance"}, default="components"
         "covariance" also releases the covariance within the components: clients
         answer once more, with 15 % of their :math:`\mu^2`, half of it with a model.
@@ -69,22 +65,18 @@ class FederatedDPPCA(FederatedEstimator):
         Public gap between the r-th and the next eigenvalue of the bounded rows' second
         moment, for the weights of "gaussian". None takes it from the released
         eigenvalues.
-    client_feature : int, str or None, default=None
-        Column of X that holds the client of every row; it is no feature. Without it,
-        and without `clients` in ``fit``, all rows are those of one client.
-    min_clients : int, default=1
-        How many clients must have answered validly for a result.
-    bounds, clip_norm, scale, center
-        As in :class:`~skdpspectral.DPPCA`, the same for all clients. A private mean is
-        each client's own, which removes offsets between clients.
-    n_jobs : int or None, default=None
-        Clients at a time, in threads, as in joblib: a gain for clients of many rows.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to before it reads values, one entry a
-        client. None takes that of the enclosing ``with`` block, if any.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone.
+    {client_feature}
+    {min_clients}
+    {bounds}
+    {clip_norm}
+    {scale}
+    {center}
+        Each client has a private mean of its own, which removes offsets between them.
+    {n_jobs}
+        They share the clients: a gain for clients of many rows.
+    {accountant}
+        A fit has one entry a client.
+    {noise_seed}
 
     Attributes
     ----------
@@ -101,34 +93,18 @@ class FederatedDPPCA(FederatedEstimator):
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data. (Clients with offsets should subtract their own from rows to transform.)
-    scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None unless ``scale="bounds"``.
-    clients_ : ndarray of str of shape (n_clients,)
-        Names of the clients that are in the result.
+    {scale_}
+    {clients_}
     client_weights_ : ndarray of shape (n_clients,)
         Their weights, with sum 1.
-    rejected_ : dict of str to str
-        Clients that failed, and why.
-    n_components_ : int
-        Number of components.
+    {rejected_}
+    {n_components_}
     n_samples_ : int
         Number of rows of all clients.
-    n_features_in_ : int
-        Number of columns seen during fit, a column of clients included.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns, where all of them are strings.
-    privacy_ : ParallelPlan
-        One plan a client; as a plan of its own, that of the dearest.
-
-    Raises
-    ------
-    ValueError
-        If a parameter, the form of X, or clients are invalid; nothing is charged. If a
-        value of X is, as NaN; the fit is charged (:ref:`limits`).
-    PrivacyBudgetError
-        If the accountant's budget does not suffice; nothing is charged.
-    FederationError
-        If fewer than `min_clients` clients are left; budgets are spent.
+    {n_features_in_}
+        A column of clients is one of them.
+    {feature_names_in_}
+    {privacy_of_clients}
 
     See Also
     --------
@@ -144,25 +120,15 @@ class FederatedDPPCA(FederatedEstimator):
     holds against the server and all other clients. Rows of different clients are
     disjoint, which is checked, so that one fit costs what its dearest client costs. A
     person with rows at two clients is protected by the root of the sum of both
-    squared :math:`\mu` alone.
-
-    With :class:`~skdpspectral.decomposition.SpikedModel` the guarantee is for rows of
-    the stated law alone; clients with too few rows for it are refused by name.
-    ``privacy_`` says so, as a whole and for every client, and so does the ledger.
+    squared :math:`\mu` alone. With :class:`~skdpspectral.decomposition.SpikedModel` the
+    guarantee is for rows of the stated law alone; clients with too few rows for it are
+    refused by name.
 
     Client j of the default sends the top r eigenvectors :math:`U_j` of its noisy
     second moment, by value; the server takes the top r of :math:`\sum w_j U_j U_j'`
-    with :math:`w_j` proportional to :math:`1 / v_j`, to first order
-
-    .. math:: v_j = r (p - r) \left( \frac{2 \lambda \beta}{n_j g^2}
-       + \frac{s_j^2}{g^2} \right)
-
-    for eigenvalues :math:`\lambda` along and :math:`\beta` across the components, gap
-    :math:`g`, and noise of standard deviation :math:`s_j`; but never more than
-    :math:`2 \min(r, p - r)`, the largest squared distance of two subspaces. The
-    error is then that of the harmonic mean of the :math:`v_j` over the number of
-    clients. With another mechanism clients send the variances that they released, or
-    the public ones, and :math:`v_j` is its own expected squared error at their median.
+    with :math:`w_j` one over the expected squared error of the client, from public
+    numbers and released variances (:ref:`lemma-weights`). The error is then that of the
+    harmonic mean of the clients' over their number.
 
     References
     ----------
@@ -178,11 +144,10 @@ class FederatedDPPCA(FederatedEstimator):
     >>> from skdpspectral.datasets import make_spiked_covariance
     >>> X, components = make_spiked_covariance(40_000, 10, random_state=0)
     >>> clients = np.repeat(["north", "east", "south", "west"], 10_000)
-    >>> pca = FederatedDPPCA(n_components=1, epsilon=1.0).fit(X, clients=clients)
-    >>> abs(components[0] @ pca.components_[0]) > 0.99
-    np.True_
     >>> budgets = {"north": 0.1, "east": 0.5, "south": 0.5, "west": 1.0}
     >>> pca = FederatedDPPCA(n_components=1, epsilon=budgets).fit(X, clients=clients)
+    >>> bool(abs(components[0] @ pca.components_[0]) > 0.99)
+    True
     >>> bool(pca.client_weights_[0] < pca.client_weights_[3])
     True
     """
@@ -258,34 +223,18 @@ class FederatedDPPCA(FederatedEstimator):
             model_covariance=covariance and spiked,
         )
 
+    @unweighted
     def fit(self, X, y=None, *, clients=None):
         """Release one subspace for the rows of all clients.
 
         Parameters
         ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows of all clients in any order, all finite, and the clients' column if
-            `client_feature` names one; never modified.
-        y : None
-            Ignored, present by convention.
-        clients : array-like of shape (n_samples,) or None, default=None
-            Hashable ids, one a row. With neither `clients` nor `client_feature` all
-            rows are those of one client.
+        {X_of_clients}
+        {y_ignored}
+        {clients}
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, the form of X, or clients are invalid; nothing is charged.
-            If a value of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
-        FederationError
-            If fewer than `min_clients` clients are left; budgets are spent.
+        {outcome_of_fit}
+        {no_clients}
         """
         with self._unchanged_on_error():
             result = self._hold_session(X, clients)

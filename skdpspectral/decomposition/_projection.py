@@ -6,9 +6,11 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._tables.rows import check_rows, check_scores, map_rows
 
 
+@documented
 class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of estimators with components, a center and units of features."""
 
@@ -31,8 +33,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
+        {scores_out}
         """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)

@@ -5,32 +5,32 @@ from __future__ import annotations
 from numbers import Integral
 from typing import ClassVar
 
+from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.unweighted import unweighted
 from .._tables.masks import refuse_masked
 from ..federation import Rounds, Server, SpectralTask, make_task
 from ..federation._rounds import kept_features, public_start
 from ._federated_estimator import FederatedEstimator
 
 
+@documented
 class SparseDPPCA(FederatedEstimator):
     r"""Differentially private principal components that share few features.
 
     A truncated power iteration: in every round each client releases its second moment
     times the present components, with noise on p r numbers and not on a p x p matrix;
     the server averages, keeps the features that count most, and sends the result back.
-    The guarantee holds for any data.
+    The guarantee holds for any data. Read more in the
+    :ref:`user guide <guide_federated>`.
 
     Parameters
     ----------
     n_components : int, default=1
         Number of components r, at most ``n_features`` and the rows of any client.
-    epsilon : float, mapping of client to float, or None, default=1.0
-        Privacy budget of each client, positive, for all rounds together: one for all,
-        or one for each by id. None (or infinity) switches privacy off, with a
-        :class:`~skdpspectral.PrivacyLeakWarning`.
-    delta : float or mapping of client to float, default=1e-6
-        Privacy budget in [1e-15, 1); it should be well below one over the rows of a
-        client.
+    {epsilon_of_clients}
+        It is for all rounds together.
+    {delta_of_clients}
     n_nonzero_features : int or None, default=None
         Features that components may use, the same for all of them; at least
         `n_components`. None keeps all features.
@@ -46,24 +46,18 @@ class SparseDPPCA(FederatedEstimator):
         p (p + 1) / 2 numbers, of which noise averages out over clients; "projector"
         its components, p r numbers, which a client that is too weak to see a
         direction sends in vain.
-    weights : {"optimal", "equal"}, default="optimal"
-        "optimal" averages by rows and noise of each client; "equal" is for
-        comparisons.
-    client_feature : int, str or None, default=None
-        Column of X that holds the client of every row; it is no feature. Without it,
-        and without `clients` in ``fit``, all rows are those of one client.
-    min_clients : int, default=1
-        How many clients must have answered validly for a result.
-    bounds, clip_norm, scale, center
-        As in :class:`~skdpspectral.DPPCA`, the same for all clients.
-    n_jobs : int or None, default=None
-        Clients at a time, in threads, as in joblib: a gain for clients of many rows.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to before it reads values, one entry a
-        client. None takes that of the enclosing ``with`` block, if any.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone.
+    {weights}
+    {client_feature}
+    {min_clients}
+    {bounds}
+    {clip_norm}
+    {scale}
+    {center}
+    {n_jobs}
+        They share the clients: a gain for clients of many rows.
+    {accountant}
+        A fit has one entry a client.
+    {noise_seed}
 
     Attributes
     ----------
@@ -78,30 +72,16 @@ class SparseDPPCA(FederatedEstimator):
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data.
-    scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None unless ``scale="bounds"``.
-    clients_ : ndarray of str of shape (n_clients,)
-        Names of the clients that answered to the end.
-    rejected_ : dict of str to str
-        Clients that failed, and why.
-    n_components_, n_rounds_, n_samples_ : int
-        Numbers of components, of rounds, and of rows of all clients.
-    n_features_in_ : int
-        Number of columns seen during fit, a column of clients included.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns, where all of them are strings.
-    privacy_ : ParallelPlan
-        One plan a client; as a plan of its own, that of the dearest.
-
-    Raises
-    ------
-    ValueError
-        If a parameter, the form of X, or clients are invalid; nothing is charged. If a
-        value of X is, as NaN; the fit is charged (:ref:`limits`).
-    PrivacyBudgetError
-        If the accountant's budget does not suffice; nothing is charged.
-    FederationError
-        If fewer than `min_clients` clients are left; budgets are spent.
+    {scale_}
+    {clients_}
+    {rejected_}
+    {n_components_}
+    n_rounds_, n_samples_ : int
+        Numbers of rounds, and of rows of all clients.
+    {n_features_in_}
+        A column of clients is one of them.
+    {feature_names_in_}
+    {privacy_of_clients}
 
     See Also
     --------
@@ -117,9 +97,8 @@ class SparseDPPCA(FederatedEstimator):
 
     Rows have norm at most c (1 for unit rows). For Q with orthonormal columns the
     product :math:`S Q` has sensitivity :math:`\sqrt2 c^2 / n`, and :math:`c^2 / n` for
-    one column. A client makes every basis that it is sent orthonormal itself. The
-    rounds, and the private start, share :math:`\mu^2` equally; Gaussian mechanisms
-    compose exactly.
+    one column (:ref:`lemma-power-product`); a client makes every basis that it is sent
+    orthonormal itself. The rounds, and the private start, share :math:`\mu^2` equally.
 
     References
     ----------
@@ -217,34 +196,18 @@ class SparseDPPCA(FederatedEstimator):
         kept = self.n_nonzero_features
         return Rounds(server, n_nonzero_features=kept, init=self._given_start())
 
+    @unweighted
     def fit(self, X, y=None, *, clients=None):
         """Release sparse components for the rows of all clients.
 
         Parameters
         ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows of all clients in any order, all finite, and the clients' column if
-            `client_feature` names one; never modified.
-        y : None
-            Ignored, present by convention.
-        clients : array-like of shape (n_samples,) or None, default=None
-            Hashable ids, one a row. With neither `clients` nor `client_feature` all
-            rows are those of one client.
+        {X_of_clients}
+        {y_ignored}
+        {clients}
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, the form of X, or clients are invalid; nothing is charged.
-            If a value of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
-        FederationError
-            If fewer than `min_clients` clients are left; budgets are spent.
+        {outcome_of_fit}
+        {no_clients}
         """
         with self._unchanged_on_error():
             result = self._hold_session(X, clients)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._tables.rows import check_rows, map_rows
 
 
@@ -21,6 +22,7 @@ def _has_variances(estimator) -> bool:
     )
 
 
+@documented
 class SpikedCovarianceMixin:
     """Methods of estimators with components, their variances and a noise variance."""
 
@@ -106,8 +108,7 @@ class SpikedCovarianceMixin:
         ----------
         X : array-like of shape (n_samples, n_features)
             Rows; a score of private rows is a release that nothing accounts for.
-        y : None
-            Ignored, present by convention.
+        {y_ignored}
 
         Returns
         -------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
@@ -164,6 +166,13 @@ class PrivacyUtilityDisplay:
         self.ax_.legend()
 
     @classmethod
+    def _check_drawing(cls, drawing: dict) -> None:
+        """Refuse what `plot` does not take, before anything is fitted."""
+        pyplot_or_error()
+        given = inspect.signature(cls.plot).bind(None, **drawing).arguments
+        check_style(given.get("std_display_style"))
+
+    @classmethod
     def from_estimator(
         cls,
         estimator,
@@ -179,12 +188,7 @@ class PrivacyUtilityDisplay:
         baseline=False,
         params=None,
         score_name=None,
-        ax=None,
-        std_display_style="fill_between",
-        line_kw=None,
-        fill_between_kw=None,
-        errorbar_kw=None,
-        baseline_kw=None,
+        **drawing,
     ):
         """Cross-validate at each epsilon, and draw the curve.
 
@@ -206,17 +210,12 @@ class PrivacyUtilityDisplay:
             Budgets of one fit: distinct, positive, finite.
         param_name : str or None, default=None
             Parameter to vary; None finds the one epsilon of a private estimator.
-        groups : array-like of shape (n_samples,) or None, default=None
-            Groups, for splitters that keep groups together.
-        cv : int, splitter, iterable or None, default=None
-            Folds, as in :func:`~sklearn.model_selection.cross_val_score`. The rows
-            are divided once: every epsilon sees the same folds.
+        groups, cv, n_jobs
+            As in :func:`~sklearn.model_selection.cross_val_score`. The rows are
+            divided once: every epsilon sees the same folds.
         scoring : str, callable or None, default=None
-            One score, as in :func:`~sklearn.model_selection.cross_val_score`; for
-            components, :func:`~skdpspectral.metrics.captured_variance`. None takes
-            the estimator's ``score``.
-        n_jobs : int or None, default=None
-            Number of fits at a time.
+            One score; for components, :func:`~skdpspectral.metrics.captured_variance`.
+            None takes the estimator's ``score``.
         baseline : bool, default=False
             Whether to fit **without privacy** too, n_folds times, with
             ``epsilon=None`` and without the
@@ -227,8 +226,8 @@ class PrivacyUtilityDisplay:
             Passed to ``fit``.
         score_name : str or None, default=None
             Label of the vertical axis; None derives it from `scoring`.
-        ax, std_display_style, line_kw, fill_between_kw, errorbar_kw, baseline_kw
-            As in :meth:`plot`.
+        **drawing : object
+            Arguments of :meth:`plot`, `ax` among them.
 
         Returns
         -------
@@ -241,6 +240,8 @@ class PrivacyUtilityDisplay:
             If an argument is invalid; no fit has run.
         PrivacyBudgetError
             If the accountant refuses a fit.
+        TypeError
+            If `plot` has no such argument; no fit has run.
         ImportError
             If matplotlib is not installed; no fit has run.
 
@@ -262,8 +263,7 @@ class PrivacyUtilityDisplay:
         >>> display.scores.shape
         (3, 5)
         """
-        pyplot_or_error()
-        check_style(std_display_style)
+        cls._check_drawing(drawing)
         epsilons = check_epsilons(epsilons, distinct=True)
         known = estimator.get_params(deep=True)
         validation = CrossValidation(
@@ -286,14 +286,7 @@ class PrivacyUtilityDisplay:
             scores=validation.scores(epsilons.tolist()),
             score_name=name_of_score(scoring) if score_name is None else score_name,
         )
-        return display.plot(
-            ax,
-            std_display_style=std_display_style,
-            line_kw=line_kw,
-            fill_between_kw=fill_between_kw,
-            errorbar_kw=errorbar_kw,
-            baseline_kw=baseline_kw,
-        )
+        return display.plot(**drawing)
 
     @classmethod
     def from_search(
@@ -303,12 +296,7 @@ class PrivacyUtilityDisplay:
         param_name=None,
         metric=None,
         score_name=None,
-        ax=None,
-        std_display_style="fill_between",
-        line_kw=None,
-        fill_between_kw=None,
-        errorbar_kw=None,
-        baseline_kw=None,
+        **drawing,
     ):
         """Draw the curve from a fitted search; nothing is fitted again.
 
@@ -326,10 +314,8 @@ class PrivacyUtilityDisplay:
             The parameter that is epsilon; None finds the one that was varied.
         metric : str or None, default=None
             Which of several metrics; None takes the one that the search refits by.
-        score_name : str or None, default=None
-            Label of the vertical axis; None derives it from the score.
-        ax, std_display_style, line_kw, fill_between_kw, errorbar_kw, baseline_kw
-            As in :meth:`plot`.
+        score_name, **drawing
+            As in :meth:`from_estimator`.
 
         Returns
         -------
@@ -349,6 +335,7 @@ class PrivacyUtilityDisplay:
         --------
         The scores are not private; see the warning of the class.
         """
+        cls._check_drawing(drawing)
         check_is_fitted(search, "cv_results_")
         results = search.cv_results_
         if "n_resources" in results:
@@ -374,11 +361,4 @@ class PrivacyUtilityDisplay:
             baseline_score=level,
             score_name=score_name,
         )
-        return display.plot(
-            ax,
-            std_display_style=std_display_style,
-            line_kw=line_kw,
-            fill_between_kw=fill_between_kw,
-            errorbar_kw=errorbar_kw,
-            baseline_kw=baseline_kw,
-        )
+        return display.plot(**drawing)

@@ -1,9 +1,14 @@
 """Reports about pipelines: private, stateless, or leaking."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, clone
-from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.compose import (
+    ColumnTransformer,
+    make_column_selector,
+)
 from sklearn.ensemble import BaggingRegressor, VotingRegressor
 from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import RFE
@@ -69,6 +74,11 @@ def test_a_private_pipeline():
         FunctionTransformer(np.log1p, inverse_func=lambda X: X),
         FunctionTransformer(np.frompyfunc(float, 1, 1)),
         FunctionTransformer(np.add, kw_args={"x2": np.ones(3)}),
+        FunctionTransformer(lambda X: X - X.mean(axis=0), validate=True),
+        FunctionTransformer(np.cumsum, validate=True),
+        FunctionTransformer(partial(np.subtract, 1.0)),
+        FunctionTransformer(np.vectorize(abs)),
+        FunctionTransformer(np.abs, inverse_func=np.sort, check_inverse=False),
         GaussianProcessRegressor(),
         # These fit nothing, and tell of values by errors and warnings.
         OneHotEncoder(categories=[[0, 1]]),
@@ -169,6 +179,7 @@ def test_a_leak_after_does_not_void_what_came_before():
         Normalizer(),
         Binarizer(),
         FunctionTransformer(np.log1p),
+        FunctionTransformer(np.log1p, validate=True),
         FunctionTransformer(),
         HashingVectorizer(),
         PolynomialFeatures(),

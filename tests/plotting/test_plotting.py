@@ -315,6 +315,15 @@ def test_mistakes_cost_nothing(X, kwargs, message):
     assert len(accountant.ledger) == 0
 
 
+def test_arguments_that_plot_does_not_take_cost_nothing(X):
+    accountant = PrivacyAccountant()
+    with pytest.raises(TypeError, match="line_kws"):
+        from_estimator(DPPCA(accountant=accountant), X, line_kws={})
+    assert len(accountant.ledger) == 0
+    with pytest.raises(TypeError, match="line_kws"):
+        PrivacyUtilityDisplay.from_search(DPPCA(), line_kws={})
+
+
 def test_estimator_without_a_score_costs_nothing(X):
     accountant = PrivacyAccountant()
     with pytest.raises(TypeError, match="score"):

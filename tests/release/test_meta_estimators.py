@@ -158,6 +158,7 @@ def test_noise_is_not_seeded_and_each_fit_is_counted(name, fitted):
         "FeatureUnion",
         "MultiOutputRegressor",
         "RegressorChain",
+        "TransformedTargetRegressor",
         "VotingRegressor",
     )
 

@@ -1,0 +1,138 @@
+"""Every estimator in scikit-learn's compositions: its cost, its output, its report.
+
+Each composition is fitted twice: with noise of its own, for the ledger, and with noise
+from seeds, where the same steps written out one by one give the same numbers.
+"""
+
+import math
+
+import numpy as np
+import pytest
+from compositions import (
+    CASES,
+    COMPOSITIONS,
+    ESTIMATORS,
+    N_CLIENTS,
+    N_ROWS,
+    X,
+    Y,
+    seeded,
+    target_of,
+)
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+import skdpspectral
+from skdpspectral import (
+    DPPCA,
+    FederatedDPPCA,
+    JMECovariance,
+    PrivacyAccountant,
+    SparseDPPCA,
+)
+from skdpspectral._base.estimator import PrivateEstimator
+from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
+from skdpspectral.audit import privacy_report
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
+]
+
+
+def test_every_estimator_is_composed():
+    public = [getattr(skdpspectral, name) for name in skdpspectral.__all__]
+    private = {c for c in public if isinstance(c, type)}
+    private = {c for c in private if issubclass(c, PrivateEstimator)}
+    assert {type(estimator) for estimator in ESTIMATORS} == private
+
+
+@pytest.mark.parametrize(("name", "estimator"), CASES)
+def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
+    composition = COMPOSITIONS[name]
+    model = composition.of(estimator)
+    with PrivacyAccountant() as accountant:
+        made = composition.make(model, clone(model))
+        made.fit(X, target_of(name))
+        composition.output(made)  # which costs nothing
+    ledger, n_fits = accountant.ledger, composition.n_fits(made)
+    assert {entry.estimator for entry in ledger} == {type(estimator).__name__}
+    assert not any(entry.seeded for entry in ledger)
+    fits = {}
+    for entry in ledger:
+        fits.setdefault(entry.partition, []).append(entry)
+    assert len(fits) == n_fits
+    per_client = getattr(estimator, "client_feature", None) is not None
+    for entries in fits.values():
+        assert len(entries) == (N_CLIENTS if per_client else 1)
+    mu = gaussian_mu(1.0, 1e-6)
+    assert [entry.mu for entry in ledger] == pytest.approx([mu] * len(ledger))
+    spent = gaussian_epsilon(math.sqrt(n_fits) * mu, 1e-6)
+    assert accountant.spent(1e-6).epsilon == pytest.approx(spent, rel=1e-9)
+
+
+@pytest.mark.parametrize(("name", "estimator"), CASES)
+def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
+    composition, y = COMPOSITIONS[name], target_of(name)
+    with PrivacyAccountant(1e6, 1e-6, allow_seeded=True) as accountant:
+        model, other = (seeded(composition.of(estimator), seed) for seed in (0, 1))
+        made = composition.make(clone(model), clone(other)).fit(X, y)
+        found = composition.output(made)
+    expected = composition.by_hand(made, model, other, y)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert np.ptp(expected) > 0
+    assert len(accountant.ledger) > 0
+    assert all(entry.seeded for entry in accountant.ledger)
+
+
+@pytest.mark.parametrize(("name", "estimator"), CASES)
+def test_the_report_sees_into_it(name, estimator):
+    composition = COMPOSITIONS[name]
+    model, leaking = (composition.of(estimator) for _ in range(2))
+    names = [n for n in leaking.get_params() if n.rpartition("__")[2] == "epsilon"]
+    leaking.set_params(**dict.fromkeys(names))
+    with PrivacyAccountant():
+        made = [composition.make(one, clone(one)) for one in (model, leaking)]
+    kind = type(estimator).__name__
+    whole, broken = (
+        [step for step in privacy_report(one) if step.estimator == kind] for one in made
+    )
+    assert len(whole) == len(broken) >= 1
+    assert all("noise is switched off" in step.reason for step in broken)
+    moved = [step for step in whole if "moves columns" in step.reason]
+    assert all(step.verdict == "private" or step in moved for step in whole)
+    # Positions of ids are other columns behind a choice of columns, and only there.
+    takes_ids = not isinstance(estimator, (DPPCA, JMECovariance))
+    assert bool(moved) == (name == "ColumnTransformer" and takes_ids)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_weights_of_rows_are_refused_by_name_at_no_cost(estimator):
+    """Rows or users that the noise hides all count alike."""
+    model, weights = clone(estimator), np.ones(N_ROWS)
+    # A parameter of that name would make ensembles send weights.
+    assert not has_fit_parameter(model, "sample_weight")
+    with PrivacyAccountant() as accountant:
+        with pytest.raises(TypeError, match="sample_weight"):
+            model.fit(X, Y, sample_weight=weights)
+        with pytest.raises(TypeError, match="sample_weight"):
+            Pipeline([("one", model)]).fit(X, Y, one__sample_weight=weights)
+        if hasattr(model, "transform"):
+            with pytest.raises(TypeError, match="sample_weight"):
+                model.fit_transform(X, Y, sample_weight=weights)
+    assert accountant.ledger == ()
+    assert not hasattr(model, "privacy_")
+
+
+@pytest.mark.parametrize("cls", [DPPCA, FederatedDPPCA, SparseDPPCA])
+def test_why_there_are_no_weights_is_said(cls):
+    with pytest.raises(TypeError, match=f"{cls.__name__}.fit takes no sample_weight: "):
+        cls(1).fit(X, sample_weight=np.ones(N_ROWS))
+    cls(1).fit(X, sample_weight=None)
+
+
+@pytest.mark.parametrize("cls", [DPPCA, FederatedDPPCA, SparseDPPCA])
+def test_warnings_name_the_line_that_fits(cls):
+    with pytest.warns(UserWarning, match="noise_seed is given") as caught:
+        cls(1, noise_seed=0).fit(X)
+    assert [warning.filename for warning in caught] == [__file__]
