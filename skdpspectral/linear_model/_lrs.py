@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base.estimator import PrivateEstimator
+from .._base.fit_parameters import refuse_fit_parameters
 from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -21,24 +22,32 @@ from .._base.sklearn_compat import (
 )
 from .._base.strategies import snapshot
 from .._linalg import linear_model as lrs
-from .._statistics.shared_directions import SharedReleases, release_directions
-from .._tables.id_index import IdIndex
-from .._tables.masks import refuse_masked
+from .._statistics.combination import Statistic
+from .._statistics.shared_directions import (
+    ExactDirections,
+    SharedDirections,
+    Users,
+    shared_components,
+)
 from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
 from ..accounting import PrivacyLeakWarning
-from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
+from ._parameters import (
+    N_ROUNDS,
+    RIDGE_SHARED,
+    STARTS,
+    check_together,
+    given_start,
+    public_scale,
+    public_start,
+)
 from ._predictions import PersonalPredictions
 from ._strategies import Alternation, Clip
 
 _PENALTY_RANGE = Interval(Real, 0, 1e60, closed="both")
-_STARTS = {"spectral", "random", "moments"}
-# Defaults that a fit without use for them knows them by.
-_N_ROUNDS = 6
-_RIDGE_SHARED = 10.0
-_IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
 
 
 class LRSRegressor(
@@ -227,7 +236,7 @@ class LRSRegressor(
         "unknown_user": [StrOptions({"shared", "raise"})],
         "fit_intercept": [StrOptions({"user"}), "boolean"],
         "shared_weights": [StrOptions({"user", "fixed"})],
-        "init": [StrOptions(_STARTS), "array-like"],
+        "init": [StrOptions(STARTS), "array-like"],
         "ridge_shared": [_PENALTY_RANGE],
         "ridge_sparse": [_PENALTY_RANGE],
         "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
@@ -251,9 +260,9 @@ class LRSRegressor(
         fit_intercept="user",
         shared_weights="user",
         init="spectral",
-        ridge_shared=_RIDGE_SHARED,
+        ridge_shared=RIDGE_SHARED,
         ridge_sparse=100.0,
-        n_rounds=_N_ROUNDS,
+        n_rounds=N_ROUNDS,
         clip="private",
         neighbors="add-remove-one",
         solver="auto",
@@ -305,7 +314,7 @@ class LRSRegressor(
             If a parameter is invalid.
         """
         self._check_parameters()
-        return self._plan(self._releases(check_count("n_features", n_features)))
+        return self._plan(self._shared(check_count("n_features", n_features)))
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -328,13 +337,12 @@ class LRSRegressor(
         n_columns = table_shape(X)[1]
         return self.privacy_plan(n_columns - (self.user_feature is not None))
 
-    def _plan(self, shared: SharedReleases) -> PrivacyPlan:
+    def _plan(self, shared: Statistic) -> PrivacyPlan:
         epsilon, mu = self._budget()
-        exact = Exact("components", (shared.rank, shared.n_features))
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=shared.mechanisms(mu) if self._is_private() else (exact,),
+            mechanisms=shared.mechanisms(mu),
             estimator=type(self).__name__,
             unit=Unit.USER,
             neighbors=Neighbors(self.neighbors),
@@ -346,19 +354,25 @@ class LRSRegressor(
             ),
         )
 
-    def _releases(self, n_features: int) -> SharedReleases:
-        rank = min(int(self.n_components), n_features)
+    def _shared(self, n_features: int) -> SharedDirections | ExactDirections:
+        """Return the statistic that the shared directions come from."""
+        rank, fixed = min(int(self.n_components), n_features), self._fixed()
+        rules = self._rules(n_features, self._public_prior(rank))
+        users = Users(rules, n_features, Neighbors(self.neighbors), self.n_jobs)
+        if not self._is_private():
+            solver = self._alternation()
+            shrink = solver.shrink_to_mean and not fixed
+            limits = (solver.max_iter, solver.tol)
+            return ExactDirections(users, *limits, shrink, solver.update)
         spectral = isinstance(self.init, str) and self.init == "spectral"
         clip = self._clip()
-        return SharedReleases(
-            rank=rank,
-            n_features=n_features,
+        return SharedDirections(
+            users,
             n_releases=int(self.n_rounds) if rank else 0,
-            release_start=bool(rank) and spectral and self.shared_weights == "user",
+            release_start=bool(rank) and spectral and not fixed,
             clip_curvature=_as_float(clip.curvature),
             clip_gradient=_as_float(clip.gradient),
             clip_share=float(clip.share),
-            neighbors=Neighbors(self.neighbors),
         )
 
     # Copies: another thread may change a strategy between a plan and its releases.
@@ -371,76 +385,12 @@ class LRSRegressor(
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.fit_intercept is not False and self.fit_intercept != "user":
-            raise ValueError(
-                f'fit_intercept must be "user" or False, got {self.fit_intercept!r}: '
-                "an intercept of all users would have to be released"
-            )
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs must be None or a number of threads, not 0")
-        if self.shared_weights == "fixed":
-            self._check_fixed_weights()
-        if self._is_private():
-            self._check_private_fit()
-        else:
-            self._check_exact_fit()
-
-    # What the chosen way does not use is refused, and not ignored: whoever sets it
-    # believes that it does something.
-
-    def _check_fixed_weights(self) -> None:
-        if self.n_components != 1:
-            raise ValueError(
-                'shared_weights="fixed" needs n_components=1, got '
-                f"n_components={self.n_components}: one central model has one direction"
-            )
-        if not isinstance(self.init, str) or self.init != "spectral":
-            raise ValueError(
-                'init is not used with shared_weights="fixed", which starts from '
-                'nothing: leave init="spectral"'
-            )
-        if self.ridge_shared not in (0.0, _RIDGE_SHARED):
-            raise ValueError(
-                f"ridge_shared={self.ridge_shared!r} is not used with "
-                'shared_weights="fixed", where there are no weights to penalize: leave '
-                f"ridge_shared={_RIDGE_SHARED}, or 0"
-            )
-
-    def _check_private_fit(self) -> None:
-        self._clip()._check_share()
-        if self.unknown_user == "raise":
-            raise ValueError(
-                'unknown_user="raise" needs epsilon=None: an error would tell who was '
-                'in the training set; use unknown_user="shared"'
-            )
-        if isinstance(self.init, str) and self.init == "moments":
-            raise ValueError(
-                'init="moments" needs epsilon=None: it is made from the data; use '
-                '"spectral", which is released with noise, "random" or a public array'
-            )
-        if not isinstance(self.solver, str):
-            raise ValueError(
-                f"solver={self.solver!r} needs epsilon=None: with a budget U comes "
-                f'from n_rounds releases; leave solver="auto"{_IN_A_GRID}'
-            )
-
-    def _check_exact_fit(self) -> None:
-        if self.n_rounds != _N_ROUNDS:
-            raise ValueError(
-                f"n_rounds={self.n_rounds!r} needs a budget: with epsilon=None see "
-                f"Alternation(max_iter=...) for solver; leave n_rounds={_N_ROUNDS}"
-                f"{_IN_A_GRID}"
-            )
-        if not isinstance(self.clip, str):
-            raise ValueError(
-                f"clip={self.clip!r} needs a budget: with epsilon=None nobody is "
-                f'scaled down; leave clip="private"{_IN_A_GRID}'
-            )
+        check_together(self)
 
     # -- the estimator ---------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X, y, *, users=None):
+    def fit(self, X, y, *, users=None, **unused):
         """Release shared directions, and fit every user beside them.
 
         Parameters
@@ -469,34 +419,24 @@ class LRSRegressor(
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """
+        refuse_fit_parameters(self, unused)
         self._check_parameters()
-        private, solver = self._is_private(), self._alternation()
-        progress = FitProgress(
-            self,
-            self.n_rounds if private else solver.max_iter,
-            private=private,
-            verbose=self.verbose,
-        )
-        with progress, self._unchanged_on_error():
+        with self._progress() as progress, self._unchanged_on_error():
             table = unread_users(self, X, users, self.user_feature, reset=True)
             targets = unread_targets(self, y, table.n_rows)
             d = table.n_features
-            scale, start = self._public_scale(d), self._given_start(d)
-            if private and not table.has_users:
-                self._warn_of_one_user()
-            shared = self._releases(d)
+            scale, given = public_scale(self, d), given_start(self, d)
+            self._warn_of_one_user(table)
+            shared = self._shared(d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
             index = self._index(read)
-            start = self._public_start(release, start, d)
+            start = public_start(self, release, given, d)
             rows = self._user_rows(read, targets, index, scale)
             progress.begin(X, targets)
-            given = (release, rows, scale, start, progress)
-            if private:
-                users_fit = self._fit_private(shared, *given)
-            else:
-                users_fit = self._fit_checked(solver, *given)
+            run = self._run_private if self._is_private() else self._run_exact
+            users_fit = run(shared, release, rows, start, scale, progress)
             # What belongs to users, apart from all public attributes.
             self._personal = self._personal_models(rows, users_fit, index)
             self._users_given = index is not None
@@ -504,7 +444,14 @@ class LRSRegressor(
             progress.end()
         return self
 
-    def _warn_of_one_user(self) -> None:
+    def _progress(self) -> FitProgress:
+        private = self._is_private()
+        most = self.n_rounds if private else self._alternation().max_iter
+        return FitProgress(self, most, private=private, verbose=self.verbose)
+
+    def _warn_of_one_user(self, table) -> None:
+        if table.has_users or not self._is_private():
+            return
         warnings.warn(
             "all rows are taken for those of one user, and predictions come from them "
             "without noise; pass users=... or name their column by user_feature",
@@ -512,116 +459,35 @@ class LRSRegressor(
             stacklevel=3 + self._levels_around_fit,
         )
 
-    def _index(self, table) -> IdIndex | None:
-        if table.users is None:
-            return None
-        return IdIndex(table.users, self._users_name())
-
-    def _public_scale(self, n_features: int) -> np.ndarray | None:
-        """Return public scales, or None where they would come from the data."""
-        if isinstance(self.scale, (bool, np.bool_)):
-            return np.ones(n_features) if self._is_private() or not self.scale else None
-        scale = _numbers(self.scale, "scale")
-        if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
-            raise ValueError(
-                f"scale must be a boolean, or hold a positive number for each of the "
-                f"{n_features} features"
-            )
-        return scale
-
-    def _given_start(self, n_features: int) -> np.ndarray | None:
-        """Return the start that `init` holds, of shape (d, r), or None."""
-        if isinstance(self.init, str):
-            return None
-        shape = (min(int(self.n_components), n_features), n_features)
-        start = _numbers(self.init, "init")
-        if start is None or start.shape != shape:
-            raise ValueError(
-                f"init must be one of {sorted(_STARTS)}, or finite numbers of shape "
-                f"(n_components, n_features) = {shape}"
-            )
-        return lrs.positive_qr(start.T)[0]
-
-    def _public_start(self, release, given, n_features: int) -> np.ndarray | None:
-        """Return a start that owes nothing to the data, of shape (d, r), or None."""
-        if self.shared_weights == "fixed":
-            return np.zeros((n_features, 1))
-        if isinstance(self.init, str) and self.init == "random":
-            shape = (n_features, min(int(self.n_components), n_features))
-            return lrs.positive_qr(release.public_normals(shape))[0]
-        return given
-
-    def _fit_private(self, shared, release, rows, scale, start, progress):
+    def _run_private(self, shared, release, rows, start, scale, progress):
         """Release U, and fit every user beside it."""
-        d = rows.n_features
-        rules = self._rules(d, self._public_prior(shared.rank))
-        U = np.zeros((d, 0))
-        if shared.rank:
-            U = release_directions(
-                release, shared, rows, rules, start, self.n_jobs, progress.step
-            )
+        U = shared.run(release, rows, start, progress.step)
+        self._set_shared(U, scale, shared.users.rules.prior, 0.0)
+        self.n_iter_ = max(shared.n_releases, 1)
         # Each user by their own rows and U: nothing of this leaves the user.
-        users = lrs.fit_users(rows, U, rules, self.n_jobs)
-        self._set_shared(U, scale, rules.prior, max(shared.n_releases, 1))
-        self.intercept_ = 0.0
-        return users
+        return lrs.fit_users(rows, U, shared.users.rules, self.n_jobs)
 
-    def _fit_checked(self, *arguments):
-        """Fit without privacy, or say why numbers were too large for that."""
-        try:
-            with np.errstate(all="ignore"):
-                users = self._fit_exact(*arguments)
-            if np.isfinite(self.components_).all() and np.isfinite(self.coef_).all():
-                return users
-        except np.linalg.LinAlgError:
-            pass
-        raise ValueError(
-            "X or y holds numbers, in units of scale, with squares beyond float64: "
-            "choose other units"
-        )
-
-    def _fit_exact(self, solver, release, rows, scale, start, progress):
+    def _run_exact(self, shared, release, rows, start, scale, progress):
         """Fit everything without privacy."""
-        if scale is None:
-            scale = lrs.column_scales(rows, self.n_jobs)
-            rows.rescale(scale)
-        d = rows.n_features
-        alternation = lrs.Alternation(
-            rows,
-            self._rules(d, self._public_prior(min(int(self.n_components), d))),
-            shrink=solver.shrink_to_mean and self.shared_weights == "user",
-            solver=solver.update,
-            n_jobs=self.n_jobs,
-        )
-        U = alternation.start(self.init if start is None else start)
-        U, n_iter, converged = alternation.fit(
-            U, solver.max_iter, solver.tol, progress.moved
-        )
-        if not converged:
+        start = self.init if start is None else start
+        found = shared.run(release, rows, start, scale, progress.moved)
+        if not found.converged:
             warnings.warn(
-                f"LRSRegressor did not converge in {n_iter} iterations; increase "
+                f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
                 "max_iter or tol of solver=Alternation(...)",
                 ConvergenceWarning,
-                stacklevel=4 + self._levels_around_fit,
+                stacklevel=3 + self._levels_around_fit,
             )
-        release("components", (U / scale[:, None]).T)
-        users = alternation.users
-        self._set_shared(U, scale, users.weights.mean(axis=0), n_iter)
-        self.intercept_ = self._mean_intercept(rows)
-        return users
+        self._set_shared(found.U, found.scale, found.weights, found.intercept)
+        self.n_iter_ = found.n_iter
+        return found.users
 
-    def _set_shared(self, U, scale, weights, n_iter) -> None:
-        self.components_ = np.ascontiguousarray((U / scale[:, None]).T)
+    def _set_shared(self, U, scale, weights, intercept) -> None:
+        self.components_ = shared_components(U, scale)
         self.weights_ = np.array(weights, dtype=np.float64)
         self.coef_ = self.weights_ @ self.components_
+        self.intercept_ = intercept
         self.scale_ = scale
-        self.n_iter_ = n_iter
-
-    def _mean_intercept(self, rows) -> float:
-        """Mean over users of the intercept that suits the shared coefficients."""
-        if rows.y_means is None:
-            return 0.0
-        return float((rows.y_means - rows.X_means @ self.coef_).mean())
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -630,19 +496,6 @@ class LRSRegressor(
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.user_feature is not None
         return tags
-
-
-def _numbers(values, name: str) -> np.ndarray | None:
-    """Return finite float64 numbers, or None."""
-    refuse_masked(values, name)
-    try:
-        values = np.asarray(values)
-        if values.dtype.kind not in "biufO":
-            return None
-        values = values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return values if np.isfinite(values).all() else None
 
 
 def _as_float(value) -> float | None:

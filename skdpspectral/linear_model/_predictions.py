@@ -20,6 +20,16 @@ from ._personal_models import PersonalModels
 class PersonalPredictions:
     """What an estimator of one model a user offers its users, once U is there."""
 
+    def _fixed(self) -> bool:
+        """Whether users have no weights of their own."""
+        return self.shared_weights == "fixed"
+
+    def _index(self, table: UserTable) -> IdIndex | None:
+        """Return the ids of a fit; None for a single user without one."""
+        if table.users is None:
+            return None
+        return IdIndex(table.users, self._users_name())
+
     def _user_rows(self, table: UserTable, y, index, scale) -> lrs.UserRows:
         n_rows = len(table.X)
         codes = np.zeros(n_rows, dtype=np.intp) if index is None else index.codes
@@ -39,11 +49,11 @@ class PersonalPredictions:
             ridge_shared=float(self.ridge_shared),
             ridge_sparse=float(self.ridge_sparse),
             prior=prior,
-            fixed=self.shared_weights == "fixed",
+            fixed=self._fixed(),
         )
 
     def _public_prior(self, rank: int) -> np.ndarray:
-        return np.full(rank, 1.0 if self.shared_weights == "fixed" else 0.0)
+        return np.full(rank, 1.0 if self._fixed() else 0.0)
 
     def _personal_models(self, rows, users, index) -> PersonalModels:
         """Models of the users of a fit, in units of the data."""
@@ -219,7 +229,7 @@ class PersonalPredictions:
         shrunk = (
             not self._was_private()
             and self._alternation().shrink_to_mean
-            and self.shared_weights == "user"
+            and not self._fixed()
         )
         return self.weights_ if shrunk else self._public_prior(rank)
 
