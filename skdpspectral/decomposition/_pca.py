@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.bounded_moments import RowBounds
@@ -35,6 +36,7 @@ class _Design(NamedTuple):
     plan: PrivacyPlan
 
 
+@documented
 class DPPCA(
     SpikedCovarianceMixin,
     ClassNamePrefixFeaturesOutMixin,
@@ -45,8 +47,8 @@ class DPPCA(
 
     By default the second moment of bounded rows is released with symmetric Gaussian
     noise; its leading eigenvectors, by value, are the components. The guarantee holds
-    for any data: nothing is assumed of their distribution, unless
-    ``mechanism=SpikedModel(...)`` is asked for.
+    for any data, unless ``mechanism=SpikedModel(...)`` is asked for.
+    Read more in the :ref:`user guide <pca>`.
 
     Parameters
     ----------
@@ -54,41 +56,24 @@ class DPPCA(
         Number of components r, at most ``min(n_samples, n_features)``. "auto": as
         many eigenvalues as stand out of noise and sampling error in the released
         second moment, at least 1 and at most 50, at no cost.
-    epsilon : float or None, default=1.0
-        Privacy budget of one fit, positive. None (or infinity) switches privacy
-        off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
-    delta : float, default=1e-6
-        Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
+    {epsilon}
+    {delta}
+        Well below ``1 / n_samples``.
     mechanism : {"gaussian", "two-stage", "auto"} or object, default="gaussian"
-        How the components are released. "gaussian": noise on the second moment.
-        "two-stage": that, and then a power step with rows clipped by private sizes.
-        "auto": either, by what the first release promises. Objects hold the public
-        numbers that they use: :class:`~skdpspectral.decomposition.Gaussian`,
+        How the components are released (:ref:`mechanisms`). "gaussian": noise on the
+        second moment. "two-stage": that, and then a power step with rows clipped by
+        private sizes. "auto": either, by what the first release promises. An object
+        holds public numbers: :class:`~skdpspectral.decomposition.Gaussian`,
         :class:`~skdpspectral.decomposition.TwoStage`,
-        :class:`~skdpspectral.decomposition.Auto`, and
+        :class:`~skdpspectral.decomposition.Auto`, or
         :class:`~skdpspectral.decomposition.SpikedModel`, whose guarantee is **for a
         model of the data**.
-    bounds : tuple (low, high) or None, default=None
-        Public bounds of the features, in the units of the data: numbers or arrays
-        of shape (n_features,), in the order of the columns. Rows are clipped into
-        this box, shifted to its midpoint and divided by its largest half-width, which
-        leaves the principal axes as they are. They must be known without looking at
-        the data: ``(X.min(0), X.max(0))`` would break the guarantee.
-    clip_norm : float or None, default=None
-        None scales every row, once centered, to unit norm, which is best for
-        directions whenever noise matters and needs no knowledge of scale. A number
-        in [1e-60, 1e60] only scales longer rows down to it, in the units of the
-        data (of the scaled features with ``scale="bounds"``); the square root
-        of the covariance's trace is a good choice where noise is negligible.
-    scale : {"bounds"} or None, default=None
-        "bounds" divides each feature by its own half-width, instead of all by the
-        largest.
-    center : {"auto", "none", "private"} or PrivateMean, default="auto"
-        What rows are measured from. "none": the midpoint of `bounds`, or the origin
-        without `bounds`. "private": a private mean, paid from the budget;
-        :class:`~skdpspectral.decomposition.PrivateMean` gives it a public radius, which
-        it needs without `bounds` and `clip_norm`. "auto": "private" with `bounds`;
-        without them the mean is **taken to be zero**.
+    {bounds}
+    {clip_norm}
+        The square root of the covariance's trace is a good choice where noise is
+        negligible.
+    {scale}
+    {center}
     release : {"components", "covariance"}, default="components"
         "covariance" also releases the second moment within the components, from rows
         whose projections are clipped, for 15 % of the budget: variances in units of
@@ -96,13 +81,8 @@ class DPPCA(
     whiten : bool, default=False
         Whether :meth:`transform` gives scores of unit variance. It needs variances
         of the data: ``release="covariance"`` or a `clip_norm`.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads values. None takes
-        that of the enclosing ``with`` block, if any.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone: known noise
-        can be subtracted, and repeated noise cancels.
+    {accountant}
+    {noise_seed}
 
     Attributes
     ----------
@@ -120,26 +100,13 @@ class DPPCA(
         Variance across the components, where variances are those of the data.
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
-    scale_ : ndarray of shape (n_features,) or None
-        What features are divided by; None unless ``scale="bounds"``.
-    n_components_ : int
-        Number of components.
+    {scale_}
+    {n_components_}
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features, where all of them are strings.
-    privacy_ : PrivacyPlan
-        What was released, at what cost; ``str(privacy_)`` is a sentence.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the form of X is invalid; nothing is charged. If a value of X
-        is, as NaN; the fit is charged (:ref:`limits`).
-    PrivacyBudgetError
-        If the accountant's budget does not suffice; nothing is charged.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
 
     See Also
     --------
@@ -154,20 +121,11 @@ class DPPCA(
     that row (`n_samples` is public), for any data. All fitted attributes are
     covered. What :meth:`transform` returns of a row is as private as that row.
 
-    The noise has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm at
-    most c (1 for unit rows), calibrated by the exact privacy curve of the Gaussian
-    mechanism. A private mean takes 15 % of the budget's :math:`\mu^2`, with
-    sensitivity :math:`2 R / n` for rows in a ball of radius R.
-    The releases of the other mechanisms, and their proofs, are in :ref:`theory`.
-
-    With :class:`~skdpspectral.decomposition.SpikedModel` the guarantee is for
-    independent Gaussian rows of the stated law, and for no others; ``privacy_`` says
-    so.
-
-    Without noise the distance of the components to the true ones would be the
-    statistical error; noise adds about
-    :math:`\sqrt{2 r (p - r)} / (n \mu g)`, with g the gap between the r-th and
-    next eigenvalue of the bounded rows.
+    The second moment has Frobenius-sensitivity :math:`\sqrt2 c^2 / n` for rows of norm
+    at most c (1 for unit rows; :ref:`lemma-second-moment`), and the noise is calibrated
+    by the exact privacy curve of the Gaussian mechanism. A private mean takes 15 % of
+    the budget's :math:`\mu^2`. Other mechanisms, and all proofs, are in :ref:`theory`.
+    :meth:`expected_error` tells beforehand what a budget is worth.
 
     References
     ----------
@@ -176,14 +134,11 @@ class DPPCA(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from skdpspectral import DPPCA
     >>> from skdpspectral.datasets import make_spiked_covariance
     >>> X, components = make_spiked_covariance(20_000, 10, random_state=0)
     >>> pca = DPPCA(n_components=1, epsilon=1.0).fit(X)
-    >>> abs(components[0] @ pca.components_[0]) > 0.99
-    np.True_
-    >>> print(DPPCA(epsilon=0.5).privacy_plan(n_samples=1000, n_features=20).mu < 0.13)
+    >>> bool(abs(components[0] @ pca.components_[0]) > 0.99)
     True
     """
 
@@ -245,13 +200,11 @@ class DPPCA(
 
         Returns
         -------
-        PrivacyPlan
-            What a fit of that shape is charged with.
+        {plan_of_shape}
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit the shape.
+        {invalid_shape}
         """
         self._check_parameters()
         return self._design(
@@ -378,21 +331,16 @@ class DPPCA(
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
             Sparse rows stay sparse; they must do without `bounds` and a private
             center, which would fill them.
-        y : None
-            Ignored, present by convention.
+        {y_ignored}
 
         Returns
         -------
-        self : object
-            The fitted estimator.
+        {fitted}
 
         Raises
         ------
-        ValueError
-            If a parameter or the form of X is invalid; nothing is charged. If a value
-            of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {invalid_data}
+        {no_budget}
         """
         with self._unchanged_on_error():
             self._check_parameters()
@@ -440,8 +388,7 @@ class DPPCA(
 
         Returns
         -------
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
+        {scores_out}
         """
         check_is_fitted(self)
         X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
@@ -463,8 +410,7 @@ class DPPCA(
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_components)
-            Scores, as :meth:`transform` gives them.
+        {scores_in}
 
         Returns
         -------

@@ -1,0 +1,237 @@
+r"""What estimators say alike in their docstrings, said once.
+
+A line of a docstring that holds ``{name}`` and nothing else stands for an entry of
+:data:`ENTRIES`, which :func:`documented` puts in its place when the class is made. What
+one estimator has to add follows it, indented as the entry's own text is::
+
+    {delta}
+        Well below ``1 / n_samples``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from inspect import cleandoc
+from textwrap import indent
+from typing import TypeVar
+
+_Class = TypeVar("_Class", bound=type)
+_PLACE = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
+# Where what wraps a function keeps it: decorators, class methods, properties, and
+# methods that are there under a condition.
+_WITHIN = ("__wrapped__", "__func__", "fget", "fn")
+
+_TABLE = {
+    # -- parameters of constructors
+    "epsilon": """
+        epsilon : float or None, default=1.0
+            Privacy budget of one fit, positive. None (or infinity) switches privacy
+            off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
+        """,
+    "epsilon_of_clients": """
+        epsilon : float, mapping of client to float, or None, default=1.0
+            Privacy budget of each client, positive: one for all, or one for each by
+            id. None (or infinity) switches privacy off, with a
+            :class:`~skdpspectral.PrivacyLeakWarning`.
+        """,
+    "delta": """
+        delta : float, default=1e-6
+            Privacy budget in [1e-15, 1).
+        """,
+    "delta_of_clients": """
+        delta : float or mapping of client to float, default=1e-6
+            Privacy budget in [1e-15, 1), well below one over the rows of a client.
+        """,
+    "bounds": """
+        bounds : tuple (low, high) or None, default=None
+            Public bounds of the features, in the units of the data: numbers or arrays
+            of shape (n_features,). Rows are clipped into this box and measured from
+            its midpoint (:ref:`bounds`). They must be known without looking at the
+            data: ``(X.min(0), X.max(0))`` would break the guarantee.
+        """,
+    "clip_norm": """
+        clip_norm : float or None, default=None
+            None scales every row, once centered, to unit norm, which is best for
+            directions whenever noise matters and needs no knowledge of scale. A
+            number in [1e-60, 1e60] only scales longer rows down to it, in the units
+            of the data (of the scaled features with ``scale="bounds"``).
+        """,
+    "scale": """
+        scale : {"bounds"} or None, default=None
+            "bounds" divides each feature by its own half-width, instead of all by the
+            largest.
+        """,
+    "center": """
+        center : {"auto", "none", "private"} or PrivateMean, default="auto"
+            What rows are measured from. "none": the midpoint of `bounds`, or the
+            origin without `bounds`. "private": a private mean, paid from the budget;
+            :class:`~skdpspectral.decomposition.PrivateMean` gives it a public radius,
+            which it needs without `bounds` and `clip_norm`. "auto": "private" with
+            `bounds`; without them the mean is **taken to be zero**.
+        """,
+    "weights": """
+        weights : {"optimal", "equal"}, default="optimal"
+            "optimal": by what each client's rows and noise are worth
+            (:ref:`guide_federated_weights`). "equal" is for comparisons.
+        """,
+    "client_feature": """
+        client_feature : int, str or None, default=None
+            Column of X that holds the client of every row; it is no feature. Without
+            it, and without `clients` in ``fit``, all rows are those of one client.
+        """,
+    "min_clients": """
+        min_clients : int, default=1
+            How many clients must have answered validly for a result.
+        """,
+    "n_jobs": """
+        n_jobs : int or None, default=None
+            Number of threads, as in joblib.
+        """,
+    "accountant": """
+        accountant : PrivacyAccountant or None, default=None
+            Ledger that every fit is charged to, before it reads values. None takes
+            that of the enclosing ``with`` block, if any.
+        """,
+    "noise_seed": """
+        noise_seed : int, RandomState instance or None, default=None
+            None draws noise from the operating system's entropy. **Anything else voids
+            the privacy of the fit**, and is for tests and figures alone (:ref:`seeds`).
+        """,
+    # -- attributes
+    "scale_": """
+        scale_ : ndarray of shape (n_features,) or None
+            What features are divided by; None unless ``scale="bounds"``.
+        """,
+    "clients_": """
+        clients_ : ndarray of str of shape (n_clients,)
+            Names of the clients that are in the result.
+        """,
+    "rejected_": """
+        rejected_ : dict of str to str
+            Clients that failed, and why.
+        """,
+    "n_components_": """
+        n_components_ : int
+            Number of components.
+        """,
+    "n_features_in_": """
+        n_features_in_ : int
+            Number of columns seen during fit.
+        """,
+    "feature_names_in_": """
+        feature_names_in_ : ndarray of shape (`n_features_in_`,)
+            Names of columns, where X has names that are all strings.
+        """,
+    "privacy_": """
+        privacy_ : PrivacyPlan
+            What was released, at what cost; ``str(privacy_)`` is a sentence.
+        """,
+    "privacy_of_clients": """
+        privacy_ : ParallelPlan
+            One plan a client; as a plan of its own, that of the dearest.
+        """,
+    # -- what methods take and return
+    "X_of_clients": """
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows of all clients in any order, all finite, and the clients' column if
+            `client_feature` names one; never modified.
+        """,
+    "y_ignored": """
+        y : None
+            Ignored, present by convention.
+        """,
+    "clients": """
+        clients : array-like of shape (n_samples,) or None, default=None
+            Hashable ids, one a row. With neither `clients` nor `client_feature` all
+            rows are those of one client.
+        """,
+    "users": """
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids, of the type that was given to fit.
+        """,
+    "fitted": """
+        self : object
+            The fitted estimator.
+        """,
+    "plan_of_shape": """
+        PrivacyPlan
+            What a fit of that shape is charged with.
+        """,
+    "scores_in": """
+        X : array-like of shape (n_samples, n_components)
+            Scores, as :meth:`transform` gives them.
+        """,
+    "scores_out": """
+        ndarray of shape (n_samples, n_components)
+            Scores, of the precision of X.
+        """,
+    # -- errors
+    "invalid_shape": """
+        ValueError
+            If a parameter is invalid, or does not fit the shape.
+        """,
+    "invalid_data": """
+        ValueError
+            If a parameter or the form of the data is invalid; nothing is charged. If a
+            value is, as NaN; the fit is charged (:ref:`limits`).
+        """,
+    "no_budget": """
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        """,
+    "no_clients": """
+        FederationError
+            If fewer than `min_clients` clients are left; budgets are spent.
+        """,
+}
+ENTRIES = {name: cleandoc(text) for name, text in _TABLE.items()}
+
+
+def documented(cls: _Class) -> _Class:
+    """Fill the places ``{name}`` in the docstrings of a class and its methods.
+
+    Parameters
+    ----------
+    cls : type
+        A class. Nothing happens where Python has dropped docstrings (``-OO``).
+
+    Returns
+    -------
+    type
+        The same class.
+
+    Raises
+    ------
+    ValueError
+        If no entry has the name.
+    """
+    _fill(cls, cls.__name__)
+    for name, member in vars(cls).items():
+        for layer in _layers(member):
+            _fill(layer, f"{cls.__name__}.{name}")
+    return cls
+
+
+def _layers(member) -> Iterator[object]:
+    """Yield what stands in a class by one name, and all functions within it."""
+    while member is not None and not isinstance(member, type):
+        yield member
+        inner = (getattr(member, name, None) for name in _WITHIN)
+        member = next((found for found in inner if found is not None), None)
+
+
+def _fill(thing, name: str) -> None:
+    text = getattr(thing, "__doc__", None)
+    if isinstance(text, str) and _PLACE.search(text):
+        thing.__doc__ = _PLACE.sub(lambda place: _entry(place, name), text)
+
+
+def _entry(place: re.Match, name: str) -> str:
+    """Return the entry that a place stands for, indented like the place."""
+    if place[2] not in ENTRIES:
+        raise ValueError(
+            f"the docstring of {name} asks for {{{place[2]}}}, which is no entry of "
+            f"{__name__}; there are {', '.join(ENTRIES)}"
+        )
+    return indent(ENTRIES[place[2]], place[1])
