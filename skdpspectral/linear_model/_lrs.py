@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.fit_parameters import refuse_fit_parameters
 from .._base.progress import FitProgress
@@ -50,6 +51,7 @@ from ._strategies import Alternation, Clip
 _PENALTY_RANGE = Interval(Real, 0, 1e60, closed="both")
 
 
+@documented
 class LRSRegressor(
     PersonalPredictions, CallbackSupportMixin, RegressorMixin, PrivateEstimator
 ):
@@ -63,7 +65,8 @@ class LRSRegressor(
 
     Only U is released, under user-level differential privacy. What belongs to a user
     (w, b, c) is computed from U and that user's rows, and stays with that user: the
-    billboard model.
+    :ref:`billboard model <billboard>`. Read more in the
+    :ref:`user guide <personal_models>`.
 
     Parameters
     ----------
@@ -74,20 +77,17 @@ class LRSRegressor(
         Largest number k of nonzeros of a user's sparse part, at least 0; capped at the
         number of features, and at half of the rows of a user that U leaves over. It
         costs no budget. With 0 this is representation learning.
-    epsilon : float or None, default=1.0
-        Privacy budget of one fit, positive. None (or infinity) switches privacy off,
-        with a :class:`~skdpspectral.PrivacyLeakWarning`, and fits with everything
-        that the data offer.
-    delta : float, default=1e-6
-        Privacy budget in [1e-15, 1); well below one over the number of users.
+    {epsilon}
+        Then it fits with everything that the data offer.
+    {delta}
+        Well below one over the number of users.
     user_feature : int, str or None, default=None
         Position or name of the column of X that says whose row it is. That column is
         no feature. It lets scorers, searches and pipelines predict each user by their
         own model, for which ``users=`` would have to be routed otherwise. Prefer the
-        name: a position is another column behind a step that moves columns, a name is
-        followed through ``set_output(transform="pandas")`` or ``"polars"``, also where
-        a :class:`~sklearn.compose.ColumnTransformer` has written
-        ``remainder__user_id`` for ``"user_id"``.
+        name, which is followed through ``set_output`` and a
+        :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``): a position
+        is another column behind a step that moves columns.
     unknown_user : {"shared", "raise"}, default="shared"
         What predictions do with users that were not in the fit. "shared": the model
         of all users (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone:
@@ -122,20 +122,15 @@ class LRSRegressor(
         What is hidden: that a user took part, or all that a user contributed, the
         number of users being public then. "replace-one" needs twice the noise.
     solver : "auto" or Alternation, default="auto"
-        How U is found with ``epsilon=None``; "auto" is
-        :class:`~skdpspectral.linear_model.Alternation` with its defaults. For
-        ``epsilon=None`` alone.
+        How U is found with ``epsilon=None``, and for that alone; "auto" is
+        :class:`~skdpspectral.linear_model.Alternation` with its defaults.
     scale : bool or array-like of shape (n_features,), default=True
         What features are divided by. An array holds public scales. True takes root
         mean squares of the data with ``epsilon=None``, and ones with a budget.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads values. None takes
-        that of the enclosing ``with`` block, if any.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone.
-    n_jobs : int or None, default=None
-        Threads that share the users, as in joblib.
+    {accountant}
+    {noise_seed}
+    {n_jobs}
+        They share the users.
     verbose : bool or int, default=0
         Whether to print a line a step.
 
@@ -155,12 +150,10 @@ class LRSRegressor(
         What features were divided by.
     n_iter_ : int
         Iterations made, or releases of U; 1 where there is nothing to release.
-    privacy_ : PrivacyPlan
-        What was released and what it costs; ``print`` gives a sentence.
-    n_features_in_ : int
-        Number of columns seen during fit, that of the users included.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns, where X has names that are all strings.
+    {n_features_in_}
+        A column of users is one of them.
+    {feature_names_in_}
+    {privacy_}
 
     Warns
     -----
@@ -183,19 +176,15 @@ class LRSRegressor(
     are for their eyes alone. A score pooled over users, and so a cross-validation,
     is a release that nothing accounts for.
 
-    In every release each user contributes one vector of norm at most one: at first
-    :math:`ss'` for :math:`s \propto X_i'y_i`, then curvature and gradient, scaled
-    **together**, so that a user who is scaled down counts for less in the same
-    least-squares problem and causes no bias. Rows count by their mean, so that users
-    with many rows count no more than others; the number of users is never used. All
-    releases compose exactly, and the noise is calibrated by the exact privacy curve.
-    As a rule, private directions need many more than
-    :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases.
+    In every release each user contributes one vector of norm at most one, scaled down
+    as a whole, which causes no bias; rows count by their mean, and the number of users
+    is never used (:ref:`lemma-user-sums`). As a rule, private directions need many more
+    than :math:`d r^{1.5} \sqrt{2 L} / \mu` users for L releases
+    (:ref:`how_many_users`).
 
     **What a fit does not use** is refused where it is not at its default: `solver`
     with a budget; `n_rounds` and `clip` with ``epsilon=None``; `init` and
-    `ridge_shared` with fixed weights. A search over `epsilon` that includes None
-    leaves them alone, or gives None a grid of its own (:ref:`lrs_modes`).
+    `ridge_shared` with fixed weights (:ref:`lrs_modes`).
 
     Supports are found by hard-thresholding pursuit and orthogonal least squares, in
     place of the paper's thresholds, whose constants nobody knows.
@@ -408,16 +397,12 @@ class LRSRegressor(
 
         Returns
         -------
-        self : object
-            The fitted estimator.
+        {fitted}
 
         Raises
         ------
-        ValueError
-            If a parameter or the form of X, y or users is invalid; nothing is charged.
-            If a value is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {invalid_data}
+        {no_budget}
         """
         refuse_fit_parameters(self, unused)
         self._check_parameters()
