@@ -15,6 +15,7 @@ from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from .. import _linalg, sensitivity
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, check_input_features, output_container
 from .._linalg import recommendation as user_item
@@ -46,6 +47,7 @@ from ._ratings_tables import (
 _MOST_USERS = 2.0**31
 
 
+@documented
 class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     r"""Replace items of a ratings table by private embeddings, and public features.
 
@@ -53,7 +55,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     their public range and scaled to unit norm. The second moment of these rows,
     summed over users, is released with noise; its leading eigenvectors embed the
     items. Rows of ratings become rows of features, with their user beside them, for
-    :class:`~skdpspectral.LRSRegressor` or any other regressor.
+    :class:`~skdpspectral.LRSRegressor` or any other regressor. Read more in the
+    :ref:`user guide <recommenders>`.
 
     Parameters
     ----------
@@ -76,22 +79,16 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
         embedding: genres, years, prices. Columns of a dataframe keep their names.
-    epsilon : float or None, default=1.0
-        Privacy budget of one fit, positive. None (or infinity) switches privacy off,
-        with a :class:`~skdpspectral.PrivacyLeakWarning`.
-    delta : float, default=1e-6
-        Privacy budget in [1e-15, 1); well below one over the number of users.
+    {epsilon}
+    {delta}
+        Well below one over the number of users.
     rating_range : tuple (low, high), default=(1, 5)
         Public range of ratings; others are clipped to it.
     max_ratings_per_user : int or None, default=None
         How many ratings of a user count, the last ones in the table; None for all.
         The norm of a user is one in any case: this bounds the work.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads values. None takes
-        that of the enclosing ``with`` block, if any.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone.
+    {accountant}
+    {noise_seed}
 
     Attributes
     ----------
@@ -108,12 +105,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Names of the public features; empty if they have none.
     hashed_ : bool
         Whether ids are hashed into buckets.
-    privacy_ : PrivacyPlan
-        What was released and what it costs; ``print`` gives a sentence.
-    n_features_in_ : int
-        Number of columns seen during fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of columns, where X has names that are all strings.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
 
     See Also
     --------
@@ -125,7 +119,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their
     ratings, under addition or removal of that user, for any data. The number of users
-    is used nowhere. A user moves the sum by a matrix of Frobenius norm at most one.
+    is used nowhere. A user moves the sum by a matrix of Frobenius norm at most one
+    (:ref:`lemma-projector-sums`).
 
     What to expect: the noise is a symmetric matrix of spectral norm about
     :math:`2 \sigma \sqrt{p / 2}` for p items, and a component survives it if its
@@ -303,11 +298,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
 
         Raises
         ------
-        ValueError, TypeError
-            If a parameter or the form of X or y is invalid; nothing is charged. If a
-            value is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {invalid_data}
+        {no_budget}
         """
         with self._unchanged_on_error():
             self._check_parameters()
