@@ -21,30 +21,14 @@ from .._base.sklearn_compat import (
     StrOptions,
     with_callbacks,
 )
-from .._base.strategies import snapshot
-from .._linalg import linear_model as lrs
 from .._statistics.combination import Statistic
-from .._statistics.shared_directions import (
-    ExactDirections,
-    SharedDirections,
-    Users,
-    shared_components,
-)
+from .._statistics.shared_directions import SharedModel
 from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
-from ..accounting import PrivacyLeakWarning
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
-from ._parameters import (
-    N_ROUNDS,
-    RIDGE_SHARED,
-    STARTS,
-    check_together,
-    given_start,
-    public_scale,
-    public_start,
-)
+from . import _parameters as parameters
 from ._predictions import PersonalPredictions
 from ._strategies import Alternation, Clip
 
@@ -60,8 +44,7 @@ class LRSRegressor(
     The targets of user i are modeled by
     :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
     share, weights :math:`w_i` of the user on them, a sparse vector :math:`b_i` and an
-    intercept of the user's own. Users with few rows lean on U; the sparse part is
-    what makes them different.
+    intercept of the user's own.
 
     Only U is released, under user-level differential privacy. What belongs to a user
     (w, b, c) is computed from U and that user's rows, and stays with that user: the
@@ -74,9 +57,9 @@ class LRSRegressor(
         Number r of shared directions, at least 0; capped at the number of features.
         With 0, every user has a sparse model alone and nothing is released.
     sparsity : int, default=3
-        Largest number k of nonzeros of a user's sparse part, at least 0; capped at the
-        number of features, and at half of the rows of a user that U leaves over. It
-        costs no budget. With 0 this is representation learning.
+        Largest number k of nonzeros of a user's sparse part, at least 0, at no cost;
+        capped at the number of features, and at half of the rows of a user that U
+        leaves over.
     {epsilon}
         Then it fits with everything that the data offer.
     {delta}
@@ -99,25 +82,22 @@ class LRSRegressor(
         "fixed": all weights are one, which makes U (not orthonormal then) a central
         model that users tune sparsely. It needs ``n_components=1``.
     init : {"spectral", "random", "moments"} or array-like, default="spectral"
-        Where the shared directions start. "spectral": the leading directions of the
-        users' correlations :math:`X_i'y_i`; with a budget these are the first of the
-        `n_rounds` releases. "random": orthonormal, and of no relation to the data.
-        "moments": leading directions of :math:`\sum y^2 xx'`, for ``epsilon=None``
-        alone. An array of shape (n_components, n_features) must not have been made
-        from private data. With ``shared_weights="fixed"`` it must stay "spectral": U
-        starts from nothing, or without a budget from one model for all.
+        Where U starts. "spectral": the leading directions of the users' correlations
+        :math:`X_i'y_i`; with a budget these are the first of the `n_rounds` releases.
+        "random": orthonormal. "moments": leading directions of :math:`\sum y^2 xx'`,
+        for ``epsilon=None`` alone. An array of shape (n_components, n_features) must
+        not have been made from private data.
     ridge_shared : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
         noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.
     ridge_sparse : float, default=100.0
         Penalty of :math:`|b_i|^2`, likewise.
     n_rounds : int, default=6
-        Number of releases that U comes from, at least 1: fixed beforehand, since
-        private data must not decide when to stop. For fits with a budget alone.
+        Number of releases that U comes from with a budget, at least 1: fixed
+        beforehand, since private data must not decide when to stop.
     clip : "private" or Clip, default="private"
-        Norms above which what a user contributes is scaled down: private medians over
-        the users, or those of a :class:`~skdpspectral.linear_model.Clip`. For fits
-        with a budget alone.
+        Norms above which what a user contributes is scaled down, with a budget:
+        private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         What is hidden: that a user took part, or all that a user contributed, the
         number of users being public then. "replace-one" needs twice the noise.
@@ -171,10 +151,9 @@ class LRSRegressor(
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
     under addition or removal of that user (or replacement, see `neighbors`), for
-    any data. It covers the public attributes and what :meth:`publish` gives. It does
-    not cover predictions for users of the fit: those are made from their own rows and
-    are for their eyes alone. A score pooled over users, and so a cross-validation,
-    is a release that nothing accounts for.
+    any data. It covers the public attributes and what :meth:`publish` gives, and
+    neither predictions for users of the fit, which are for their eyes alone, nor
+    scores pooled over users (:ref:`billboard`).
 
     In every release each user contributes one vector of norm at most one, scaled down
     as a whole, which causes no bias; rows count by their mean, and the number of users
@@ -185,9 +164,6 @@ class LRSRegressor(
     **What a fit does not use** is refused where it is not at its default: `solver`
     with a budget; `n_rounds` and `clip` with ``epsilon=None``; `init` and
     `ridge_shared` with fixed weights (:ref:`lrs_modes`).
-
-    Supports are found by hard-thresholding pursuit and orthogonal least squares, in
-    place of the paper's thresholds, whose constants nobody knows.
 
     References
     ----------
@@ -209,9 +185,6 @@ class LRSRegressor(
     >>> predictions = model.predict(X, users=users)
     >>> bool(abs(predictions - y).mean() < 0.5 * abs(y).mean())
     True
-    >>> everyone = model.publish()  # U and the plan, and nothing of any user
-    >>> everyone.personalize(X[:30], y[:30], user="me").get_coef("me").shape
-    (10,)
     """
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
@@ -225,7 +198,7 @@ class LRSRegressor(
         "unknown_user": [StrOptions({"shared", "raise"})],
         "fit_intercept": [StrOptions({"user"}), "boolean"],
         "shared_weights": [StrOptions({"user", "fixed"})],
-        "init": [StrOptions(STARTS), "array-like"],
+        "init": [StrOptions(parameters.STARTS), "array-like"],
         "ridge_shared": [_PENALTY_RANGE],
         "ridge_sparse": [_PENALTY_RANGE],
         "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
@@ -249,9 +222,9 @@ class LRSRegressor(
         fit_intercept="user",
         shared_weights="user",
         init="spectral",
-        ridge_shared=RIDGE_SHARED,
+        ridge_shared=parameters.RIDGE_SHARED,
         ridge_sparse=100.0,
-        n_rounds=N_ROUNDS,
+        n_rounds=parameters.N_ROUNDS,
         clip="private",
         neighbors="add-remove-one",
         solver="auto",
@@ -303,7 +276,9 @@ class LRSRegressor(
             If a parameter is invalid.
         """
         self._check_parameters()
-        return self._plan(self._shared(check_count("n_features", n_features)))
+        return self._plan(
+            parameters.shared_statistic(self, check_count("n_features", n_features))
+        )
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -336,45 +311,12 @@ class LRSRegressor(
             unit=Unit.USER,
             neighbors=Neighbors(self.neighbors),
             seeded=self.noise_seed is not None,
-            remarks=(
-                "Weights, sparse parts and intercepts stay with their users: what is "
-                "predicted for a user of the fit is for that user alone (billboard "
-                "model).",
-            ),
+            remarks=shared.remarks(),
         )
-
-    def _shared(self, n_features: int) -> SharedDirections | ExactDirections:
-        """Return the statistic that the shared directions come from."""
-        rank, fixed = min(int(self.n_components), n_features), self._fixed()
-        rules = self._rules(n_features, self._public_prior(rank))
-        users = Users(rules, n_features, Neighbors(self.neighbors), self.n_jobs)
-        if not self._is_private():
-            solver = self._alternation()
-            shrink = solver.shrink_to_mean and not fixed
-            limits = (solver.max_iter, solver.tol)
-            return ExactDirections(users, *limits, shrink, solver.update)
-        spectral = isinstance(self.init, str) and self.init == "spectral"
-        clip = self._clip()
-        return SharedDirections(
-            users,
-            n_releases=int(self.n_rounds) if rank else 0,
-            release_start=bool(rank) and spectral and not fixed,
-            clip_curvature=_as_float(clip.curvature),
-            clip_gradient=_as_float(clip.gradient),
-            clip_share=float(clip.share),
-        )
-
-    # Copies: another thread may change a strategy between a plan and its releases.
-
-    def _clip(self) -> Clip:
-        return Clip() if isinstance(self.clip, str) else snapshot(self.clip)
-
-    def _alternation(self) -> Alternation:
-        return Alternation() if isinstance(self.solver, str) else snapshot(self.solver)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_together(self)
+        parameters.check_together(self)
 
     # -- the estimator ---------------------------------------------------------------
 
@@ -410,19 +352,21 @@ class LRSRegressor(
             table = unread_users(self, X, users, self.user_feature, reset=True)
             targets = unread_targets(self, y, table.n_rows)
             d = table.n_features
-            scale, given = public_scale(self, d), given_start(self, d)
+            scale = parameters.public_scale(self, d)
+            given = parameters.given_start(self, d)
             self._warn_of_one_user(table)
-            shared = self._shared(d)
+            shared = parameters.shared_statistic(self, d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
             index = self._index(read)
-            start = public_start(self, release, given, d)
+            start = parameters.start_of(self, release, given, d)
             rows = self._user_rows(read, targets, index, scale)
             progress.begin(X, targets)
-            run = self._run_private if self._is_private() else self._run_exact
-            users_fit = run(shared, release, rows, start, scale, progress)
+            found = shared.run(release, rows, start, scale, progress)
+            self._keep(found)
             # What belongs to users, apart from all public attributes.
+            users_fit = self._users_beside(found, rows, shared.users.rules)
             self._personal = self._personal_models(rows, users_fit, index)
             self._users_given = index is not None
             self.privacy_ = plan
@@ -431,31 +375,11 @@ class LRSRegressor(
 
     def _progress(self) -> FitProgress:
         private = self._is_private()
-        most = self.n_rounds if private else self._alternation().max_iter
+        most = self.n_rounds if private else parameters.alternation_of(self).max_iter
         return FitProgress(self, most, private=private, verbose=self.verbose)
 
-    def _warn_of_one_user(self, table) -> None:
-        if table.has_users or not self._is_private():
-            return
-        warnings.warn(
-            "all rows are taken for those of one user, and predictions come from them "
-            "without noise; pass users=... or name their column by user_feature",
-            PrivacyLeakWarning,
-            stacklevel=3 + self._levels_around_fit,
-        )
-
-    def _run_private(self, shared, release, rows, start, scale, progress):
-        """Release U, and fit every user beside it."""
-        U = shared.run(release, rows, start, progress.step)
-        self._set_shared(U, scale, shared.users.rules.prior, 0.0)
-        self.n_iter_ = max(shared.n_releases, 1)
-        # Each user by their own rows and U: nothing of this leaves the user.
-        return lrs.fit_users(rows, U, shared.users.rules, self.n_jobs)
-
-    def _run_exact(self, shared, release, rows, start, scale, progress):
-        """Fit everything without privacy."""
-        start = self.init if start is None else start
-        found = shared.run(release, rows, start, scale, progress.moved)
+    def _keep(self, found: SharedModel) -> None:
+        """Make public attributes of what was found."""
         if not found.converged:
             warnings.warn(
                 f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
@@ -463,16 +387,10 @@ class LRSRegressor(
                 ConvergenceWarning,
                 stacklevel=3 + self._levels_around_fit,
             )
-        self._set_shared(found.U, found.scale, found.weights, found.intercept)
+        self.components_, self.coef_ = found.components, found.coef
+        self.weights_ = np.array(found.weights, dtype=np.float64)
+        self.intercept_, self.scale_ = found.intercept, found.scale
         self.n_iter_ = found.n_iter
-        return found.users
-
-    def _set_shared(self, U, scale, weights, intercept) -> None:
-        self.components_ = shared_components(U, scale)
-        self.weights_ = np.array(weights, dtype=np.float64)
-        self.coef_ = self.weights_ @ self.components_
-        self.intercept_ = intercept
-        self.scale_ = scale
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -481,7 +399,3 @@ class LRSRegressor(
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.user_feature is not None
         return tags
-
-
-def _as_float(value) -> float | None:
-    return None if value is None else float(value)

@@ -1,4 +1,4 @@
-"""What parameters of LRSRegressor mean together: refusals, starts and scales.
+"""What parameters of LRSRegressor mean together: refusals, the statistic, the start.
 
 What the chosen way does not use is refused, and not ignored: whoever sets it believes
 that it does something.
@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from .._base.strategies import snapshot
 from .._linalg import linear_model as lrs
+from .._statistics.shared_directions import ExactDirections, SharedDirections, Users
 from .._tables.masks import refuse_masked
+from ..mechanisms import Neighbors
+from ._strategies import Alternation, Clip
 
 STARTS = {"spectral", "random", "moments"}
 # Defaults that a fit without use for them knows them by.
@@ -66,7 +70,7 @@ def _check_fixed_weights(model) -> None:
 
 
 def _check_private_fit(model) -> None:
-    model._clip()._check_share()
+    clip_of(model)._check_share()
     if model.unknown_user == "raise":
         raise ValueError(
             'unknown_user="raise" needs epsilon=None: an error would tell who was '
@@ -96,6 +100,59 @@ def _check_exact_fit(model) -> None:
             f"clip={model.clip!r} needs a budget: with epsilon=None nobody is "
             f'scaled down; leave clip="private"{_IN_A_GRID}'
         )
+
+
+# Copies: another thread may change a strategy between a plan and its releases.
+
+
+def clip_of(model) -> Clip:
+    """Return how users are clipped, as it is now."""
+    return Clip() if isinstance(model.clip, str) else snapshot(model.clip)
+
+
+def alternation_of(model) -> Alternation:
+    """Return how U is found without a budget, as it is now."""
+    return Alternation() if isinstance(model.solver, str) else snapshot(model.solver)
+
+
+def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirections:
+    """Return the statistic that the shared directions come from.
+
+    Parameters
+    ----------
+    model : LRSRegressor
+        With parameters that go together.
+    n_features : int
+        Number of features.
+
+    Returns
+    -------
+    SharedDirections or ExactDirections
+        With a budget, or without one.
+    """
+    rank, fixed = min(int(model.n_components), n_features), model._fixed()
+    rules = model._rules(n_features, model._public_prior(rank))
+    users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
+    if not model._is_private():
+        solver = alternation_of(model)
+        shrink = solver.shrink_to_mean and not fixed
+        return ExactDirections(
+            users, solver.max_iter, solver.tol, shrink, solver.update
+        )
+    clip = clip_of(model)
+    spectral = isinstance(model.init, str) and model.init == "spectral"
+    return SharedDirections(
+        users,
+        n_releases=int(model.n_rounds) if rank else 0,
+        release_start=bool(rank) and spectral and not fixed,
+        clip_curvature=_as_float(clip.curvature),
+        clip_gradient=_as_float(clip.gradient),
+        clip_share=float(clip.share),
+    )
+
+
+def _as_float(value) -> float | None:
+    return None if value is None else float(value)
 
 
 def public_scale(model, n_features: int) -> np.ndarray | None:
@@ -137,13 +194,18 @@ def given_start(model, n_features: int) -> np.ndarray | None:
     return lrs.positive_qr(start.T)[0]
 
 
-def public_start(model, release, given, n_features: int) -> np.ndarray | None:
-    """Return a start that owes nothing to the data, of shape (d, r), or None."""
-    if model.shared_weights == "fixed":
+def start_of(model, release, given, n_features: int):
+    """Return where U starts: (d, r), the name of what a kernel makes, or None.
+
+    None stands for a start that is released. Arrays owe nothing to the data.
+    """
+    if model._fixed():
         return np.zeros((n_features, 1))
     if isinstance(model.init, str) and model.init == "random":
         shape = (n_features, min(int(model.n_components), n_features))
         return lrs.positive_qr(release.public_normals(shape))[0]
+    if given is None and not model._is_private():
+        return model.init
     return given
 
 

@@ -14,6 +14,7 @@ from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
 from .._tables.users import UserTable, read_users
 from ..accounting import PrivacyLeakWarning
+from ._parameters import alternation_of
 from ._personal_models import PersonalModels
 
 
@@ -23,6 +24,16 @@ class PersonalPredictions:
     def _fixed(self) -> bool:
         """Whether users have no weights of their own."""
         return self.shared_weights == "fixed"
+
+    def _warn_of_one_user(self, table) -> None:
+        if table.has_users or not self._is_private():
+            return
+        warnings.warn(
+            "all rows are taken for those of one user, and predictions come from them "
+            "without noise; pass users=... or name their column by user_feature",
+            PrivacyLeakWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
 
     def _index(self, table: UserTable) -> IdIndex | None:
         """Return the ids of a fit; None for a single user without one."""
@@ -54,6 +65,12 @@ class PersonalPredictions:
 
     def _public_prior(self, rank: int) -> np.ndarray:
         return np.full(rank, 1.0 if self._fixed() else 0.0)
+
+    def _users_beside(self, found, rows, rules):
+        """Fit each user by their own rows and U: nothing of this leaves the user."""
+        if found.users is not None:  # without privacy
+            return found.users
+        return lrs.fit_users(rows, found.U, rules, self.n_jobs)
 
     def _personal_models(self, rows, users, index) -> PersonalModels:
         """Models of the users of a fit, in units of the data."""
@@ -228,7 +245,7 @@ class PersonalPredictions:
         """Return what weights of a new user are shrunk to."""
         shrunk = (
             not self._was_private()
-            and self._alternation().shrink_to_mean
+            and alternation_of(self).shrink_to_mean
             and not self._fixed()
         )
         return self.weights_ if shrunk else self._public_prior(rank)

@@ -5,7 +5,8 @@ earlier releases alone; what they answer is summed, with noise.
 """
 
 from .directions import SharedDirections
-from .exact import ExactDirections, shared_components
+from .exact import ExactDirections
+from .model import SharedModel
 from .users import Users
 
-__all__ = ["ExactDirections", "SharedDirections", "Users", "shared_components"]
+__all__ = ["ExactDirections", "SharedDirections", "SharedModel", "Users"]

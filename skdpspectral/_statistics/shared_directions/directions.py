@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..rounds import CombinedRounds, Rounds
 from .clip_sizes import ClipSizes
+from .model import BILLBOARD, SharedModel
 from .moments import MomentRounds
 from .start import SpectralStart
 from .users import Users
@@ -60,8 +61,12 @@ class SharedDirections(CombinedRounds):
         each = (1.0 - share) / max(self.n_releases, 1)
         return {"start": each, "clips": share / max(n_votes, 1), "rounds": each}
 
-    def run(self, release, rows, start, progress: Callable) -> np.ndarray:
-        """Release what is planned, and return U.
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return (BILLBOARD,)
+
+    def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
+        """Release what is planned, and return the model that it leaves.
 
         Between releases every user answers from their own rows and earlier releases
         alone; nothing else that is computed here depends on more than one user.
@@ -74,21 +79,29 @@ class SharedDirections(CombinedRounds):
             The users' rows.
         start : ndarray of shape (n_features, rank) or None
             Public start; None where the start is released.
-        progress : callable
-            ``progress(step)``, called after every release but those of medians.
+        scale : ndarray of shape (n_features,)
+            What features are divided by, public.
+        progress : FitProgress
+            Told of every release but those of medians.
 
         Returns
         -------
-        ndarray of shape (n_features, rank)
-            Orthonormal columns, unless the weights of the users are fixed.
+        SharedModel
+            With orthonormal directions, unless the weights of the users are fixed,
+            and public weights.
         """
+        U = self._directions(release, rows, start, progress.step)
+        n_iter = max(self.n_releases, 1)
+        return SharedModel(U, scale, self.users.rules.prior, n_iter=n_iter)
+
+    def _directions(self, release, rows, start, step) -> np.ndarray:
         if not self.n_releases:
             return np.zeros((self.users.n_features, 0))
         parts, U = self.parts(), start
         if "start" in parts:
             U = parts["start"].run(release, rows)
-            progress(1)
+            step(1)
         if "rounds" in parts:
             clips = parts["clips"].run(release, rows, U)
-            U = parts["rounds"].run(release, rows, U, clips, progress)
+            U = parts["rounds"].run(release, rows, U, clips, step)
         return U

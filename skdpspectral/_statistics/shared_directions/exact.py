@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from ..._linalg import linear_model as lrs
 from ...mechanisms import Exact, Mechanism
 from ..combination import Statistic
+from .model import BILLBOARD, SharedModel
 from .users import Users
-
-
-@dataclass(frozen=True)
-class ExactFit:
-    """What an alternation leaves; nothing of it is private.
-
-    Parameters
-    ----------
-    U : ndarray of shape (n_features, rank)
-        Shared directions of the scaled features.
-    scale : ndarray of shape (n_features,)
-        What features were divided by.
-    weights : ndarray of shape (rank,)
-        Mean of the users' weights.
-    intercept : float
-        Mean over users of the intercept of the shared model.
-    users : UserParameters
-        Parameters of all users.
-    n_iter : int
-        Iterations made.
-    converged : bool
-        Whether U came to rest.
-    """
-
-    U: np.ndarray
-    scale: np.ndarray
-    weights: np.ndarray
-    intercept: float
-    users: lrs.UserParameters
-    n_iter: int
-    converged: bool
 
 
 @dataclass(frozen=True)
@@ -72,7 +42,11 @@ class ExactDirections(Statistic):
         """Plan the exact directions, at an infinite cost."""
         return (Exact("components", (self.users.rank, self.users.n_features)),)
 
-    def run(self, release, rows, start, scale, progress: Callable) -> ExactFit:
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return (BILLBOARD,)
+
+    def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
         """Fit U and all users, and release U.
 
         Parameters
@@ -85,13 +59,13 @@ class ExactDirections(Statistic):
             Start, or the name of one.
         scale : ndarray of shape (n_features,) or None
             What features are divided by; None for their root mean squares.
-        progress : callable
-            ``progress(iteration, move)``; a true value stops the alternation.
+        progress : FitProgress
+            Told of every iteration; it may stop the alternation.
 
         Returns
         -------
-        ExactFit
-            Of finite numbers.
+        SharedModel
+            Of finite numbers, with the users' parameters.
 
         Raises
         ------
@@ -101,8 +75,7 @@ class ExactDirections(Statistic):
         try:
             with np.errstate(all="ignore"):
                 found = self._alternate(rows, start, scale, progress)
-                components = shared_components(found.U, found.scale)
-                coef = found.weights @ components
+                components, coef = found.components, found.coef
             if np.isfinite(components).all() and np.isfinite(coef).all():
                 release("components", components)
                 return found
@@ -113,7 +86,7 @@ class ExactDirections(Statistic):
             "choose other units"
         )
 
-    def _alternate(self, rows, start, scale, progress) -> ExactFit:
+    def _alternate(self, rows, start, scale, progress) -> SharedModel:
         if scale is None:
             scale = lrs.column_scales(rows, self.users.n_jobs)
             rows.rescale(scale)
@@ -125,16 +98,19 @@ class ExactDirections(Statistic):
             n_jobs=self.users.n_jobs,
         )
         U = alternation.start(start)
-        U, n_iter, converged = alternation.fit(U, self.max_iter, self.tol, progress)
+        U, n_iter, converged = alternation.fit(
+            U, self.max_iter, self.tol, progress.moved
+        )
         users = alternation.users
-        weights = users.weights.mean(axis=0)
-        intercept = _mean_intercept(rows, weights @ shared_components(U, scale))
-        return ExactFit(U, scale, weights, intercept, users, n_iter, converged)
-
-
-def shared_components(U: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """U' in units of the data: (rank, n_features)."""
-    return np.ascontiguousarray((U / scale[:, None]).T)
+        found = SharedModel(
+            U,
+            scale,
+            users.weights.mean(axis=0),
+            n_iter=n_iter,
+            converged=converged,
+            users=users,
+        )
+        return replace(found, intercept=_mean_intercept(rows, found.coef))
 
 
 def _mean_intercept(rows, coef: np.ndarray) -> float:
