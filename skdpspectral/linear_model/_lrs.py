@@ -73,14 +73,13 @@ class LRSRegressor(
         is another column behind a step that moves columns.
     unknown_user : {"shared", "raise"}, default="shared"
         What predictions do with users that were not in the fit. "shared": the model
-        of all users (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone:
-        an error would tell who was in the training set.
+        of all (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone.
     fit_intercept : {"user", False}, default="user"
-        "user": an intercept a user, of which U sees nothing: rows and targets are
-        centered on the user's own means. False: none.
+        "user": an intercept a user; rows and targets are centered on the user's own
+        means. False: none.
     shared_weights : {"user", "fixed"}, default="user"
-        "fixed": all weights are one, which makes U (not orthonormal then) a central
-        model that users tune sparsely. It needs ``n_components=1``.
+        "fixed": all weights are one, and U, not orthonormal then, is a central model
+        that users tune sparsely. It needs ``n_components=1``.
     init : {"spectral", "random", "moments"} or array-like, default="spectral"
         Where U starts. "spectral": the leading directions of the users' correlations
         :math:`X_i'y_i`; with a budget these are the first of the `n_rounds` releases.
@@ -327,9 +326,8 @@ class LRSRegressor(
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Features of all rows in any order, and the users' column if
-            `user_feature` names one; never modified. A memory-mapped array is read
-            block by block.
+            Features of all rows in any order, and the column `user_feature`; never
+            modified. A memory-mapped array is read block by block.
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None
