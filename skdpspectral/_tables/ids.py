@@ -42,11 +42,16 @@ def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
     Raises
     ------
     ValueError
-        If there is not one id a row, or one is missing (None, NaN, NaT, NA).
+        If there is not one id a row, or one is missing (None, NaN, NaT, NA), or a
+        text or bytes that end in NUL.
     TypeError
         If an id is not hashable.
     """
-    ids = id_array(ids, name)
+    return encode_array(id_array(ids, name), name)
+
+
+def encode_array(ids: np.ndarray, name: str) -> tuple[np.ndarray, int]:
+    """Number ids that :func:`id_array` gave, as :func:`encode_ids` does."""
     if ids.dtype.kind in _SORTABLE:
         return _encode_sortable(ids, name)
     return _encode_hashable(ids, name)
@@ -265,7 +270,19 @@ def _encode_hashable(ids, name):
         )
     if missing:
         _refuse_missing(name)
+    if any(_ends_in_nul(key) for key in table):
+        raise ValueError(
+            f"{name} must not hold ids that end in a NUL character: numpy's arrays of "
+            "fixed width drop it, so that two ids become one; strip it from all of "
+            "them, or write such ids as numbers or in hexadecimal"
+        )
     return codes, len(table)
+
+
+def _ends_in_nul(key) -> bool:
+    if isinstance(key, str):
+        return str.endswith(key, "\0")
+    return isinstance(key, bytes) and bytes.endswith(key, b"\0")
 
 
 def _is_missing(key):
