@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .ids import check_exact, encode_array, id_array, kinds_of
+from .ids import check_exact_array, encode_array, id_array, kinds_of
 
 _SORTABLE = "biufmM"
 # Codes of users are held in so many bits.
@@ -49,7 +49,7 @@ class IdIndex:
         ids = id_array(ids, name)
         self._name = name
         self.codes, n_ids = encode_array(ids, name)
-        check_exact(ids, name)
+        check_exact_array(ids, name)
         self._kinds = kinds_of(ids)
         if len(self._kinds) > 1:
             raise ValueError(

@@ -109,6 +109,10 @@ def as_array(column) -> np.ndarray:
         If entries are masked: what lies under a mask is no value.
     """
     refuse_masked(column, "a column")
+    return _as_array(column)
+
+
+def _as_array(column) -> np.ndarray:
     if type(column).__module__.startswith("polars"):
         # Of the buffer numpy would make fixed-width strings without trailing NULs.
         return read_quietly(column.to_numpy)
@@ -135,7 +139,11 @@ def check_exact(ids, name: str) -> None:
     and never for who else is there. No id is quoted.
     """
     refuse_masked(ids, name)
-    ids = np.asarray(ids)
+    check_exact_array(np.asarray(ids), name)
+
+
+def check_exact_array(ids: np.ndarray, name: str) -> None:
+    """Refuse what :func:`check_exact` does, in an array without a mask."""
     owners = name.replace("_feature", "s")  # the argument beside the parameter
     if ids.dtype == np.float16:
         raise ValueError(
@@ -183,7 +191,7 @@ def id_array(ids, name: str) -> np.ndarray:
     if isinstance(ids, (list, tuple)):
         # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
         ids = np.fromiter(ids, dtype=object, count=len(ids))
-    ids = as_array(ids)
+    ids = _as_array(ids)
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     if ids.dtype == object:

@@ -30,7 +30,7 @@ from ._catalog import (
     of_one_type,
     read_catalog,
 )
-from ._parameters import public_features, read_range
+from ._parameters import item_moment, public_features, read_range
 from ._ratings_tables import (
     RatingsTable,
     UnreadRatings,
@@ -61,7 +61,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     user_feature : int or str, default="user_id"
         Position or name of the column of users. The default stands for the first
         column where X has neither "user_id" nor "item_id"; for a dataframe with a
-        warning, since movies that are taken for users would be all that is protected.
+        warning.
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
     items : array-like of shape (n_items,), int or None, default=None
@@ -72,7 +72,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         warning.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
-        embedding: genres, years, prices. Columns of a dataframe keep their names.
+        embedding. Columns of a dataframe keep their names.
     {epsilon}
     {delta}
         Well below one over the number of users.
@@ -80,7 +80,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Public range of ratings; others are clipped to it.
     max_ratings_per_user : int or None, default=None
         How many ratings of a user count, the last ones in the table; None for all.
-        The norm of a user is one in any case: this bounds the work.
+        This bounds the work, and no sensitivity.
     {accountant}
     {noise_seed}
 
@@ -194,7 +194,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Returns
         -------
         PrivacyPlan
-            What a fit is charged with, whatever the number of users and ratings.
+            What a fit is charged with.
 
         Raises
         ------
@@ -202,7 +202,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             If a parameter is invalid.
         """
         self._check_parameters()
-        return self._plan(self._moment(check_count("n_items", n_items)))
+        return self._plan(item_moment(self, check_count("n_items", n_items)))
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -216,7 +216,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Returns
         -------
         PrivacyPlan
-            What that fit is charged with; ``privacy_plan`` of the number of items.
+            What that fit is charged with.
 
         Raises
         ------
@@ -229,15 +229,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = unread_ratings(clone(self), X, reset=True)
         return self.privacy_plan(len(self._catalog(table)))
-
-    def _moment(self, n_items: int) -> ItemMoment:
-        """Return the statistic that the embedding comes from."""
-        return ItemMoment(
-            n_items,
-            self.n_components,
-            read_range(self.rating_range),
-            self.max_ratings_per_user,
-        )
 
     def _plan(self, moment: ItemMoment) -> PrivacyPlan:
         epsilon, mu = self._budget()
@@ -288,7 +279,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             features = public_features(self.item_features, len(catalog))
-            moment = self._moment(len(catalog))
+            moment = item_moment(self, len(catalog))
             plan = self._plan(moment)
             # It is charged here, and values are read from here on.
             release, table, *y = self._start_release(plan, unread, *targets)
@@ -305,15 +296,11 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         if self.items is None and self.item_features is not None and table is not None:
             raise ValueError("item_features need items=..., whose order they follow")
         if self.items is None and not self._is_private():
-            self._check_affordable()
+            accountant = self._governing_accountant()
+            if accountant is not None:  # a budget refuses before items are read
+                accountant.check(self._plan(item_moment(self, 1)))
             return catalog_of_data(table.read().items)
         return read_catalog(self.items)
-
-    def _check_affordable(self) -> None:
-        """Let a budget refuse a fit without privacy, before its items are read."""
-        accountant = self._governing_accountant()
-        if accountant is not None:
-            accountant.check(self._plan(self._moment(1)))
 
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:
@@ -349,15 +336,14 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         -------
         ndarray or dataframe of shape (n_rows, n_columns_out)
             Users first, then all other columns in their order, the item's embedding in
-            its place. Dataframes keep the dtypes of columns; it is an array of objects
-            if one holds no numbers. Items that are not in the catalog are zero.
+            its place, which is zero outside the catalog. Dataframes keep the dtypes of
+            columns; it is an array of objects if one holds no numbers.
         """
         check_is_fitted(self)
         table = read_ratings(self, X, reset=False)
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
-        unknown = np.zeros((1, self.item_embeddings_.shape[1]))
-        embedded = np.vstack([self.item_embeddings_, unknown])[codes]
+        embedded = np.where((codes < 0)[:, None], 0.0, self.item_embeddings_[codes])
         names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
             users_first(table.given, table.user, table.item, list(embedded.T)),
@@ -375,10 +361,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         return table_shape(X)[1] - 1 + public + min(self.n_components, n_items)
 
     def _names_out(self, names: list, user: int, item: int) -> list:
-        n_embedded = len(self.components_)
-        n_public = self.item_embeddings_.shape[1] - n_embedded
+        total, n_embedded = self.item_embeddings_.shape[1], len(self.components_)
         public = list(self.item_feature_names_)
-        embedded = embedded_names(names[item], public, n_public, n_embedded)
+        embedded = embedded_names(names[item], public, total - n_embedded, n_embedded)
         return users_first(names, user, item, embedded)
 
     def get_feature_names_out(self, input_features=None):
@@ -392,7 +377,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Returns
         -------
         ndarray of str objects
-            Names.
         """
         check_is_fitted(self)
         names = list(check_input_features(self, input_features))

@@ -1,4 +1,4 @@
-"""Public numbers beside a ratings table: the range of ratings, features of items."""
+"""What parameters beside a ratings table mean: range, features, the statistic."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from numbers import Real
 
 import numpy as np
 
+from .._statistics.item_moment import ItemMoment
 from .._tables.masks import refuse_masked
 
 
@@ -28,6 +29,16 @@ def read_range(rating_range) -> tuple[float, float]:
             "rating_range must be a pair (low, high) of finite numbers, low < high"
         )
     return low, high
+
+
+def item_moment(model, n_items: int) -> ItemMoment:
+    """Return the statistic that embeddings of so many items come from."""
+    return ItemMoment(
+        n_items,
+        model.n_components,
+        read_range(model.rating_range),
+        model.max_ratings_per_user,
+    )
 
 
 def public_features(item_features, n_items: int) -> np.ndarray:

@@ -147,7 +147,8 @@ def least_squares(
     weights, sparse = solution[:, :free], solution[:, free:] * used
     if rules.fixed:
         weights = np.broadcast_to(rules.prior, (len(scores), rank)).copy()
-    loss = _loss(residual, weights, sparse, rules)
+    error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
+    loss = error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
     return LocalFit(weights, support, sparse, loss, residual, allowed)
 
 
@@ -165,21 +166,14 @@ def _combine(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return per_user.products(weights[:, None, :], scores)[:, 0]
 
 
-def _loss(residual, weights, sparse, rules: LocalRules) -> np.ndarray:
-    """Penalized squared error."""
-    error = per_user.totals(np.square(residual))
-    shared = per_user.totals(np.square(weights - rules.prior))
-    own = per_user.totals(np.square(sparse))
-    return error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
-
-
 def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
     """Evaluate parameters of an earlier U, as they are, at the current one."""
     users = np.arange(len(scores))[:, None]
     columns = block.X[users, :, support]
     residual = block.y - _combine(scores, weights)
     residual -= per_user.products(sparse[:, None, :], columns)[:, 0]
-    loss = _loss(residual, weights, sparse, rules)
+    error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
+    loss = error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
     n_used = rules.allowed(block.counts)
     return LocalFit(weights, support, sparse, loss, residual, n_used)
 

@@ -130,6 +130,11 @@ def totals(values: np.ndarray) -> np.ndarray:
     return values[:, 0]
 
 
+def squares(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Squared norm of each row, of several arrays."""
+    return tuple(totals(np.square(values)) for values in rows)
+
+
 def norms(rows: np.ndarray) -> np.ndarray:
     """Euclidean norm of each row."""
     return np.sqrt(totals(np.square(rows)))
