@@ -141,7 +141,7 @@ class PersonalPredictions:
 
     def _refuses_unknown(self) -> bool:
         """Whether unknown users are an error, which a private fit must not have."""
-        if self.unknown_user != "raise":
+        if not isinstance(self.unknown_user, str) or self.unknown_user != "raise":
             return False
         if self._was_private():
             raise ValueError(
@@ -229,6 +229,8 @@ class PersonalPredictions:
             If X or y is invalid, or the rows are not those of one user.
         """
         check_is_fitted(self)
+        # Each on its own: what suits no fit may suit a user.
+        super()._check_parameters()
         table = read_users(self, X, None, self.user_feature, reset=False)
         y = check_targets(self, y, len(table.X))
         user = self._only_user(table, user)

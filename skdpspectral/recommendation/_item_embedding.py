@@ -59,9 +59,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Length of the embedding, at least 0; capped at the number of items. With 0
         nothing is released, and items have their public features alone.
     user_feature : int or str, default="user_id"
-        Position or name of the column of users. The default stands for the first
-        column where X has neither "user_id" nor "item_id"; for a dataframe with a
-        warning.
+        Position or name of the column of users. The default stands for the first one,
+        with a warning, of dataframes with neither "user_id" nor "item_id".
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
     items : array-like of shape (n_items,), int or None, default=None
@@ -145,7 +144,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
-        "items": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray],
         "max_ratings_per_user": [Interval(Integral, 1, None, closed="left"), None],
@@ -210,8 +209,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            Ratings, as for :meth:`fit`. Of a sparse matrix the width is used; only
-            without privacy and catalog are the items of a table read.
+            As for :meth:`fit`; items are read only without privacy and a catalog.
 
         Returns
         -------
@@ -314,9 +312,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     def _set_items(self, catalog, features: np.ndarray) -> None:
         """Set what is public of the items, beside what was released."""
         n_items = len(catalog)
-        # Unit root mean square: a scale that regressors expect, and public.
-        scaled = self.components_.T * math.sqrt(n_items)
-        self.item_embeddings_ = np.hstack([features, scaled])
+        # Unit root mean square, which regressors expect, and public.
+        embedded = self.components_.T * math.sqrt(n_items)
+        self.item_embeddings_ = np.hstack([features, embedded])
         names = column_names(self.item_features) or ()
         self.item_feature_names_ = np.array([str(name) for name in names], dtype=object)
         self.hashed_ = isinstance(catalog, range)
@@ -329,8 +327,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Table with the columns of fit, or a sparse matrix of users x items, which
-            stands for the table of its stored entries, by rows.
+            Table with the columns of fit, or a sparse matrix of users x items, for the
+            table of its stored entries, by rows.
 
         Returns
         -------
@@ -356,6 +354,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         """Return the number of columns that :meth:`transform` makes of a table's."""
         if sparse.issparse(X):  # its rows are not those that come out
             return None
+        self._check_parameters()
         n_items = self.plan_for(X).mechanisms[0].shape[0] if self.n_components else 0
         public = 0 if self.item_features is None else np.shape(self.item_features)[1]
         return table_shape(X)[1] - 1 + public + min(self.n_components, n_items)

@@ -21,7 +21,7 @@ def read_range(rating_range) -> tuple[float, float]:
         Naming `rating_range`.
     """
     low = high = math.nan
-    if all(_is_real(value) for value in rating_range):
+    if np.ndim(rating_range) == 1 and all(map(_is_real, rating_range)):
         with contextlib.suppress(ValueError, OverflowError):
             low, high = (float(value) for value in rating_range)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
