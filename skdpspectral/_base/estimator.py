@@ -40,9 +40,10 @@ _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 class PrivateEstimator(BaseEstimator):
     """Base of every estimator whose fit spends a privacy budget.
 
-    A subclass offers ``privacy_plan`` from public arguments alone, and a ``fit`` in
-    this order: parameters and the form of the data (shape, types, names), then
-    :meth:`_start_release`, which charges the plan and only then reads values.
+    A subclass offers ``privacy_plan`` from public arguments alone, ``plan_for`` from
+    the public shape of rows, and a ``fit`` in this order: parameters and the form of
+    the data (shape, types, names), then :meth:`_start_release`, which charges the plan
+    and only then reads values.
     """
 
     # Calls of decorators between a fit and its caller, for warnings that name a line.
@@ -110,7 +111,10 @@ class PrivateEstimator(BaseEstimator):
             )
 
     def _is_private(self) -> bool:
-        return self.epsilon is not None and math.isfinite(self.epsilon)
+        try:
+            return self.epsilon is not None and math.isfinite(self.epsilon)
+        except (TypeError, ValueError, OverflowError):  # refused by a fit
+            return True
 
     def _was_private(self) -> bool:
         """Whether the last fit had noise, whatever the parameters have become."""

@@ -17,6 +17,7 @@ estimator; ``_array_parameters`` names those of its parameters that may be lists
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
@@ -86,6 +87,8 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
         boolean = "boolean" in constraints.get(name, [])
         if isinstance(value, (bool, np.bool_)) and not boolean:
             raise ValueError(f"{name} must not be a boolean, got {value!r}")
+        if isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise ValueError(f"{name} must be a number that float64 holds")
         if name not in arrays and np.ndim(value) > 0:
             raise ValueError(f"{name} must not be an array or a list")
     with np.errstate(over="ignore"):  # of ranges in the precision of a parameter

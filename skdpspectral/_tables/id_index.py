@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .ids import check_exact, encode_ids, id_array, kinds_of
+from .ids import check_exact_array, encode_array, id_array, kinds_of
 
 _SORTABLE = "biufmM"
 # Codes of users are held in so many bits.
@@ -48,8 +48,8 @@ class IdIndex:
     def __init__(self, ids, name: str):
         ids = id_array(ids, name)
         self._name = name
-        self.codes, n_ids = encode_ids(ids, name)
-        check_exact(ids, name)
+        self.codes, n_ids = encode_array(ids, name)
+        check_exact_array(ids, name)
         self._kinds = kinds_of(ids)
         if len(self._kinds) > 1:
             raise ValueError(
@@ -102,7 +102,7 @@ class IdIndex:
             If ids are missing, or of a kind that the index does not hold.
         """
         ids = id_array(ids, name)
-        encode_ids(ids, name)  # refuses what cannot be an id
+        encode_array(ids, name)  # refuses what cannot be an id
         if not len(ids):
             return np.empty(0, dtype=np.intp)
         unseen = kinds_of(ids) - self._kinds

@@ -42,11 +42,16 @@ def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
     Raises
     ------
     ValueError
-        If there is not one id a row, or one is missing (None, NaN, NaT, NA).
+        If there is not one id a row, or one is missing (None, NaN, NaT, NA), or a
+        text or bytes that end in NUL.
     TypeError
         If an id is not hashable.
     """
-    ids = id_array(ids, name)
+    return encode_array(id_array(ids, name), name)
+
+
+def encode_array(ids: np.ndarray, name: str) -> tuple[np.ndarray, int]:
+    """Number ids that :func:`id_array` gave, as :func:`encode_ids` does."""
     if ids.dtype.kind in _SORTABLE:
         return _encode_sortable(ids, name)
     return _encode_hashable(ids, name)
@@ -104,6 +109,10 @@ def as_array(column) -> np.ndarray:
         If entries are masked: what lies under a mask is no value.
     """
     refuse_masked(column, "a column")
+    return _as_array(column)
+
+
+def _as_array(column) -> np.ndarray:
     if type(column).__module__.startswith("polars"):
         # Of the buffer numpy would make fixed-width strings without trailing NULs.
         return read_quietly(column.to_numpy)
@@ -130,7 +139,11 @@ def check_exact(ids, name: str) -> None:
     and never for who else is there. No id is quoted.
     """
     refuse_masked(ids, name)
-    ids = np.asarray(ids)
+    check_exact_array(np.asarray(ids), name)
+
+
+def check_exact_array(ids: np.ndarray, name: str) -> None:
+    """Refuse what :func:`check_exact` does, in an array without a mask."""
     owners = name.replace("_feature", "s")  # the argument beside the parameter
     if ids.dtype == np.float16:
         raise ValueError(
@@ -178,7 +191,7 @@ def id_array(ids, name: str) -> np.ndarray:
     if isinstance(ids, (list, tuple)):
         # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
         ids = np.fromiter(ids, dtype=object, count=len(ids))
-    ids = as_array(ids)
+    ids = _as_array(ids)
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     if ids.dtype == object:
@@ -265,7 +278,19 @@ def _encode_hashable(ids, name):
         )
     if missing:
         _refuse_missing(name)
+    if any(_ends_in_nul(key) for key in table):
+        raise ValueError(
+            f"{name} must not hold ids that end in a NUL character: numpy's arrays of "
+            "fixed width drop it, so that two ids become one; strip it from all of "
+            "them, or write such ids as numbers or in hexadecimal"
+        )
     return codes, len(table)
+
+
+def _ends_in_nul(key) -> bool:
+    if isinstance(key, str):
+        return str.endswith(key, "\0")
+    return isinstance(key, bytes) and bytes.endswith(key, b"\0")
 
 
 def _is_missing(key):

@@ -20,26 +20,19 @@ from .._base.sklearn_compat import (
     StrOptions,
     with_callbacks,
 )
-from .._base.strategies import snapshot
-from .._linalg import linear_model as lrs
-from .._statistics.shared_directions import SharedReleases, release_directions
-from .._tables.id_index import IdIndex
-from .._tables.masks import refuse_masked
+from .._base.unweighted import unweighted
+from .._statistics.combination import Statistic
+from .._statistics.shared_directions import SharedModel
 from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
-from ..accounting import PrivacyLeakWarning
-from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
+from . import _parameters as parameters
 from ._predictions import PersonalPredictions
 from ._strategies import Alternation, Clip
 
 _PENALTY_RANGE = Interval(Real, 0, 1e60, closed="both")
-_STARTS = {"spectral", "random", "moments"}
-# Defaults that a fit without use for them knows them by.
-_N_ROUNDS = 6
-_RIDGE_SHARED = 10.0
-_IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
 
 
 @documented
@@ -51,8 +44,7 @@ class LRSRegressor(
     The targets of user i are modeled by
     :math:`y = \langle x, U w_i + b_i\rangle + c_i`: directions U that all users
     share, weights :math:`w_i` of the user on them, a sparse vector :math:`b_i` and an
-    intercept of the user's own. Users with few rows lean on U; the sparse part is
-    what makes them different.
+    intercept of the user's own.
 
     Only U is released, under user-level differential privacy. What belongs to a user
     (w, b, c) is computed from U and that user's rows, and stays with that user: the
@@ -65,9 +57,9 @@ class LRSRegressor(
         Number r of shared directions, at least 0; capped at the number of features.
         With 0, every user has a sparse model alone and nothing is released.
     sparsity : int, default=3
-        Largest number k of nonzeros of a user's sparse part, at least 0; capped at the
-        number of features, and at half of the rows of a user that U leaves over. It
-        costs no budget. With 0 this is representation learning.
+        Largest number k of nonzeros of a user's sparse part, at least 0, at no cost;
+        capped at the number of features, and at half of the rows of a user that U
+        leaves over.
     {epsilon}
         Then it fits with everything that the data offer.
     {delta}
@@ -81,34 +73,30 @@ class LRSRegressor(
         is another column behind a step that moves columns.
     unknown_user : {"shared", "raise"}, default="shared"
         What predictions do with users that were not in the fit. "shared": the model
-        of all users (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone:
-        an error would tell who was in the training set.
+        of all (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone.
     fit_intercept : {"user", False}, default="user"
-        "user": an intercept a user, of which U sees nothing: rows and targets are
-        centered on the user's own means. False: none.
+        "user": an intercept a user; rows and targets are centered on the user's own
+        means. False: none.
     shared_weights : {"user", "fixed"}, default="user"
-        "fixed": all weights are one, which makes U (not orthonormal then) a central
-        model that users tune sparsely. It needs ``n_components=1``.
+        "fixed": all weights are one, and U, not orthonormal then, is a central model
+        that users tune sparsely. It needs ``n_components=1``.
     init : {"spectral", "random", "moments"} or array-like, default="spectral"
-        Where the shared directions start. "spectral": the leading directions of the
-        users' correlations :math:`X_i'y_i`; with a budget these are the first of the
-        `n_rounds` releases. "random": orthonormal, and of no relation to the data.
-        "moments": leading directions of :math:`\sum y^2 xx'`, for ``epsilon=None``
-        alone. An array of shape (n_components, n_features) must not have been made
-        from private data. With ``shared_weights="fixed"`` it must stay "spectral": U
-        starts from nothing, or without a budget from one model for all.
+        Where U starts. "spectral": the leading directions of the users' correlations
+        :math:`X_i'y_i`; with a budget these are the first of the `n_rounds` releases.
+        "random": orthonormal. "moments": leading directions of :math:`\sum y^2 xx'`,
+        for ``epsilon=None`` alone. An array of shape (n_components, n_features) must
+        not have been made from private data.
     ridge_shared : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
         noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.
     ridge_sparse : float, default=100.0
         Penalty of :math:`|b_i|^2`, likewise.
     n_rounds : int, default=6
-        Number of releases that U comes from, at least 1: fixed beforehand, since
-        private data must not decide when to stop. For fits with a budget alone.
+        Number of releases that U comes from with a budget, at least 1: fixed
+        beforehand, since private data must not decide when to stop.
     clip : "private" or Clip, default="private"
-        Norms above which what a user contributes is scaled down: private medians over
-        the users, or those of a :class:`~skdpspectral.linear_model.Clip`. For fits
-        with a budget alone.
+        Norms above which what a user contributes is scaled down, with a budget:
+        private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         What is hidden: that a user took part, or all that a user contributed, the
         number of users being public then. "replace-one" needs twice the noise.
@@ -162,10 +150,9 @@ class LRSRegressor(
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
     under addition or removal of that user (or replacement, see `neighbors`), for
-    any data. It covers the public attributes and what :meth:`publish` gives. It does
-    not cover predictions for users of the fit: those are made from their own rows and
-    are for their eyes alone. A score pooled over users, and so a cross-validation,
-    is a release that nothing accounts for.
+    any data. It covers the public attributes and what :meth:`publish` gives, and
+    neither predictions for users of the fit, which are for their eyes alone, nor
+    scores pooled over users (:ref:`billboard`).
 
     In every release each user contributes one vector of norm at most one, scaled down
     as a whole, which causes no bias (:ref:`lemma-common-factor`); rows count by their
@@ -176,9 +163,6 @@ class LRSRegressor(
     **What a fit does not use** is refused where it is not at its default: `solver`
     with a budget; `n_rounds` and `clip` with ``epsilon=None``; `init` and
     `ridge_shared` with fixed weights (:ref:`lrs_modes`).
-
-    Supports are found by hard-thresholding pursuit and orthogonal least squares, in
-    place of the paper's thresholds, whose constants nobody knows.
 
     References
     ----------
@@ -200,13 +184,10 @@ class LRSRegressor(
     >>> predictions = model.predict(X, users=users)
     >>> bool(abs(predictions - y).mean() < 0.5 * abs(y).mean())
     True
-    >>> everyone = model.publish()  # U and the plan, and nothing of any user
-    >>> everyone.personalize(X[:30], y[:30], user="me").get_coef("me").shape
-    (10,)
     """
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
-    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
@@ -216,7 +197,7 @@ class LRSRegressor(
         "unknown_user": [StrOptions({"shared", "raise"})],
         "fit_intercept": [StrOptions({"user"}), "boolean"],
         "shared_weights": [StrOptions({"user", "fixed"})],
-        "init": [StrOptions(_STARTS), "array-like"],
+        "init": [StrOptions(parameters.STARTS), "array-like"],
         "ridge_shared": [_PENALTY_RANGE],
         "ridge_sparse": [_PENALTY_RANGE],
         "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
@@ -240,9 +221,9 @@ class LRSRegressor(
         fit_intercept="user",
         shared_weights="user",
         init="spectral",
-        ridge_shared=_RIDGE_SHARED,
+        ridge_shared=parameters.RIDGE_SHARED,
         ridge_sparse=100.0,
-        n_rounds=_N_ROUNDS,
+        n_rounds=parameters.N_ROUNDS,
         clip="private",
         neighbors="add-remove-one",
         solver="auto",
@@ -294,7 +275,9 @@ class LRSRegressor(
             If a parameter is invalid.
         """
         self._check_parameters()
-        return self._plan(self._releases(check_count("n_features", n_features)))
+        return self._plan(
+            parameters.shared_statistic(self, check_count("n_features", n_features))
+        )
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -317,127 +300,35 @@ class LRSRegressor(
         n_columns = table_shape(X)[1]
         return self.privacy_plan(n_columns - (self.user_feature is not None))
 
-    def _plan(self, shared: SharedReleases) -> PrivacyPlan:
+    def _plan(self, shared: Statistic) -> PrivacyPlan:
         epsilon, mu = self._budget()
-        exact = Exact("components", (shared.rank, shared.n_features))
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=shared.mechanisms(mu) if self._is_private() else (exact,),
+            mechanisms=shared.mechanisms(mu),
             estimator=type(self).__name__,
             unit=Unit.USER,
             neighbors=Neighbors(self.neighbors),
             seeded=self.noise_seed is not None,
-            remarks=(
-                "Weights, sparse parts and intercepts stay with their users: what is "
-                "predicted for a user of the fit is for that user alone (billboard "
-                "model).",
-            ),
+            remarks=shared.remarks(),
         )
-
-    def _releases(self, n_features: int) -> SharedReleases:
-        rank = min(int(self.n_components), n_features)
-        spectral = isinstance(self.init, str) and self.init == "spectral"
-        clip = self._clip()
-        return SharedReleases(
-            rank=rank,
-            n_features=n_features,
-            n_releases=int(self.n_rounds) if rank else 0,
-            release_start=bool(rank) and spectral and self.shared_weights == "user",
-            clip_curvature=_as_float(clip.curvature),
-            clip_gradient=_as_float(clip.gradient),
-            clip_share=float(clip.share),
-            neighbors=Neighbors(self.neighbors),
-        )
-
-    # Copies: another thread may change a strategy between a plan and its releases.
-
-    def _clip(self) -> Clip:
-        return Clip() if isinstance(self.clip, str) else snapshot(self.clip)
-
-    def _alternation(self) -> Alternation:
-        return Alternation() if isinstance(self.solver, str) else snapshot(self.solver)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.fit_intercept is not False and self.fit_intercept != "user":
-            raise ValueError(
-                f'fit_intercept must be "user" or False, got {self.fit_intercept!r}: '
-                "an intercept of all users would have to be released"
-            )
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs must be None or a number of threads, not 0")
-        if self.shared_weights == "fixed":
-            self._check_fixed_weights()
-        if self._is_private():
-            self._check_private_fit()
-        else:
-            self._check_exact_fit()
-
-    # What the chosen way does not use is refused, and not ignored: whoever sets it
-    # believes that it does something.
-
-    def _check_fixed_weights(self) -> None:
-        if self.n_components != 1:
-            raise ValueError(
-                'shared_weights="fixed" needs n_components=1, got '
-                f"n_components={self.n_components}: one central model has one direction"
-            )
-        if not isinstance(self.init, str) or self.init != "spectral":
-            raise ValueError(
-                'init is not used with shared_weights="fixed", which starts from '
-                'nothing: leave init="spectral"'
-            )
-        if self.ridge_shared not in (0.0, _RIDGE_SHARED):
-            raise ValueError(
-                f"ridge_shared={self.ridge_shared!r} is not used with "
-                'shared_weights="fixed", where there are no weights to penalize: leave '
-                f"ridge_shared={_RIDGE_SHARED}, or 0"
-            )
-
-    def _check_private_fit(self) -> None:
-        self._clip()._check_share()
-        if self.unknown_user == "raise":
-            raise ValueError(
-                'unknown_user="raise" needs epsilon=None: an error would tell who was '
-                'in the training set; use unknown_user="shared"'
-            )
-        if isinstance(self.init, str) and self.init == "moments":
-            raise ValueError(
-                'init="moments" needs epsilon=None: it is made from the data; use '
-                '"spectral", which is released with noise, "random" or a public array'
-            )
-        if not isinstance(self.solver, str):
-            raise ValueError(
-                f"solver={self.solver!r} needs epsilon=None: with a budget U comes "
-                f'from n_rounds releases; leave solver="auto"{_IN_A_GRID}'
-            )
-
-    def _check_exact_fit(self) -> None:
-        if self.n_rounds != _N_ROUNDS:
-            raise ValueError(
-                f"n_rounds={self.n_rounds!r} needs a budget: with epsilon=None see "
-                f"Alternation(max_iter=...) for solver; leave n_rounds={_N_ROUNDS}"
-                f"{_IN_A_GRID}"
-            )
-        if not isinstance(self.clip, str):
-            raise ValueError(
-                f"clip={self.clip!r} needs a budget: with epsilon=None nobody is "
-                f'scaled down; leave clip="private"{_IN_A_GRID}'
-            )
+        parameters.check_together(self)
 
     # -- the estimator ---------------------------------------------------------------
 
     @with_callbacks
+    @unweighted
     def fit(self, X, y, *, users=None):
         """Release shared directions, and fit every user beside them.
 
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Features of all rows in any order, and the users' column if
-            `user_feature` names one; never modified. A memory-mapped array is read
-            block by block.
+            Features of all rows in any order, and the column `user_feature`; never
+            modified. A memory-mapped array is read block by block.
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None
@@ -448,158 +339,49 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        private, solver = self._is_private(), self._alternation()
-        progress = FitProgress(
-            self,
-            self.n_rounds if private else solver.max_iter,
-            private=private,
-            verbose=self.verbose,
-        )
-        with progress, self._unchanged_on_error():
+        with self._progress() as progress, self._unchanged_on_error():
             table = unread_users(self, X, users, self.user_feature, reset=True)
             targets = unread_targets(self, y, table.n_rows)
             d = table.n_features
-            scale, start = self._public_scale(d), self._given_start(d)
-            if private and not table.has_users:
-                self._warn_of_one_user()
-            shared = self._releases(d)
+            scale = parameters.public_scale(self, d)
+            given = parameters.given_start(self, d)
+            self._warn_of_one_user(table)
+            shared = parameters.shared_statistic(self, d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
             index = self._index(read)
-            start = self._public_start(release, start, d)
+            start = parameters.start_of(self, release, given, d)
             rows = self._user_rows(read, targets, index, scale)
             progress.begin(X, targets)
-            given = (release, rows, scale, start, progress)
-            if private:
-                users_fit = self._fit_private(shared, *given)
-            else:
-                users_fit = self._fit_checked(solver, *given)
+            found = shared.run(release, rows, start, scale, progress)
+            self._keep(found)
             # What belongs to users, apart from all public attributes.
+            users_fit = self._users_beside(found, rows, shared.users.rules)
             self._personal = self._personal_models(rows, users_fit, index)
             self._users_given = index is not None
             self.privacy_ = plan
             progress.end()
         return self
 
-    def _warn_of_one_user(self) -> None:
-        warnings.warn(
-            "all rows are taken for those of one user, and predictions come from them "
-            "without noise; pass users=... or name their column by user_feature",
-            PrivacyLeakWarning,
-            stacklevel=3 + self._levels_around_fit,
-        )
+    def _progress(self) -> FitProgress:
+        private = self._is_private()
+        most = self.n_rounds if private else parameters.alternation_of(self).max_iter
+        return FitProgress(self, most, private=private, verbose=self.verbose)
 
-    def _index(self, table) -> IdIndex | None:
-        if table.users is None:
-            return None
-        return IdIndex(table.users, self._users_name())
-
-    def _public_scale(self, n_features: int) -> np.ndarray | None:
-        """Return public scales, or None where they would come from the data."""
-        if isinstance(self.scale, (bool, np.bool_)):
-            return np.ones(n_features) if self._is_private() or not self.scale else None
-        scale = _numbers(self.scale, "scale")
-        if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
-            raise ValueError(
-                f"scale must be a boolean, or hold a positive number for each of the "
-                f"{n_features} features"
-            )
-        return scale
-
-    def _given_start(self, n_features: int) -> np.ndarray | None:
-        """Return the start that `init` holds, of shape (d, r), or None."""
-        if isinstance(self.init, str):
-            return None
-        shape = (min(int(self.n_components), n_features), n_features)
-        start = _numbers(self.init, "init")
-        if start is None or start.shape != shape:
-            raise ValueError(
-                f"init must be one of {sorted(_STARTS)}, or finite numbers of shape "
-                f"(n_components, n_features) = {shape}"
-            )
-        return lrs.positive_qr(start.T)[0]
-
-    def _public_start(self, release, given, n_features: int) -> np.ndarray | None:
-        """Return a start that owes nothing to the data, of shape (d, r), or None."""
-        if self.shared_weights == "fixed":
-            return np.zeros((n_features, 1))
-        if isinstance(self.init, str) and self.init == "random":
-            shape = (n_features, min(int(self.n_components), n_features))
-            return lrs.positive_qr(release.public_normals(shape))[0]
-        return given
-
-    def _fit_private(self, shared, release, rows, scale, start, progress):
-        """Release U, and fit every user beside it."""
-        d = rows.n_features
-        rules = self._rules(d, self._public_prior(shared.rank))
-        U = np.zeros((d, 0))
-        if shared.rank:
-            U = release_directions(
-                release, shared, rows, rules, start, self.n_jobs, progress.step
-            )
-        # Each user by their own rows and U: nothing of this leaves the user.
-        users = lrs.fit_users(rows, U, rules, self.n_jobs)
-        self._set_shared(U, scale, rules.prior, max(shared.n_releases, 1))
-        self.intercept_ = 0.0
-        return users
-
-    def _fit_checked(self, *arguments):
-        """Fit without privacy, or say why numbers were too large for that."""
-        try:
-            with np.errstate(all="ignore"):
-                users = self._fit_exact(*arguments)
-            if np.isfinite(self.components_).all() and np.isfinite(self.coef_).all():
-                return users
-        except np.linalg.LinAlgError:
-            pass
-        raise ValueError(
-            "X or y holds numbers, in units of scale, with squares beyond float64: "
-            "choose other units"
-        )
-
-    def _fit_exact(self, solver, release, rows, scale, start, progress):
-        """Fit everything without privacy."""
-        if scale is None:
-            scale = lrs.column_scales(rows, self.n_jobs)
-            rows.rescale(scale)
-        d = rows.n_features
-        alternation = lrs.Alternation(
-            rows,
-            self._rules(d, self._public_prior(min(int(self.n_components), d))),
-            shrink=solver.shrink_to_mean and self.shared_weights == "user",
-            solver=solver.update,
-            n_jobs=self.n_jobs,
-        )
-        U = alternation.start(self.init if start is None else start)
-        U, n_iter, converged = alternation.fit(
-            U, solver.max_iter, solver.tol, progress.moved
-        )
-        if not converged:
+    def _keep(self, found: SharedModel) -> None:
+        """Make public attributes of what was found."""
+        if not found.converged:
             warnings.warn(
-                f"LRSRegressor did not converge in {n_iter} iterations; increase "
+                f"LRSRegressor did not converge in {found.n_iter} iterations; increase "
                 "max_iter or tol of solver=Alternation(...)",
                 ConvergenceWarning,
-                stacklevel=4 + self._levels_around_fit,
+                stacklevel=3 + self._levels_around_fit,
             )
-        release("components", (U / scale[:, None]).T)
-        users = alternation.users
-        self._set_shared(U, scale, users.weights.mean(axis=0), n_iter)
-        self.intercept_ = self._mean_intercept(rows)
-        return users
-
-    def _set_shared(self, U, scale, weights, n_iter) -> None:
-        self.components_ = np.ascontiguousarray((U / scale[:, None]).T)
-        self.weights_ = np.array(weights, dtype=np.float64)
-        self.coef_ = self.weights_ @ self.components_
-        self.scale_ = scale
-        self.n_iter_ = n_iter
-
-    def _mean_intercept(self, rows) -> float:
-        """Mean over users of the intercept that suits the shared coefficients."""
-        if rows.y_means is None:
-            return 0.0
-        return float((rows.y_means - rows.X_means @ self.coef_).mean())
+        self.components_, self.coef_ = found.components, found.coef
+        self.weights_ = np.array(found.weights, dtype=np.float64)
+        self.intercept_, self.scale_ = found.intercept, found.scale
+        self.n_iter_ = found.n_iter
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -608,20 +390,3 @@ class LRSRegressor(
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.user_feature is not None
         return tags
-
-
-def _numbers(values, name: str) -> np.ndarray | None:
-    """Return finite float64 numbers, or None."""
-    refuse_masked(values, name)
-    try:
-        values = np.asarray(values)
-        if values.dtype.kind not in "biufO":
-            return None
-        values = values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return values if np.isfinite(values).all() else None
-
-
-def _as_float(value) -> float | None:
-    return None if value is None else float(value)

@@ -14,11 +14,32 @@ from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
 from .._tables.users import UserTable, read_users
 from ..accounting import PrivacyLeakWarning
+from ._parameters import alternation_of
 from ._personal_models import PersonalModels
 
 
 class PersonalPredictions:
     """What an estimator of one model a user offers its users, once U is there."""
+
+    def _fixed(self) -> bool:
+        """Whether users have no weights of their own."""
+        return self.shared_weights == "fixed"
+
+    def _warn_of_one_user(self, table) -> None:
+        if table.has_users or not self._is_private():
+            return
+        warnings.warn(
+            "all rows are taken for those of one user, and predictions come from them "
+            "without noise; pass users=... or name their column by user_feature",
+            PrivacyLeakWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
+
+    def _index(self, table: UserTable) -> IdIndex | None:
+        """Return the ids of a fit; None for a single user without one."""
+        if table.users is None:
+            return None
+        return IdIndex(table.users, self._users_name())
 
     def _user_rows(self, table: UserTable, y, index, scale) -> lrs.UserRows:
         n_rows = len(table.X)
@@ -39,11 +60,17 @@ class PersonalPredictions:
             ridge_shared=float(self.ridge_shared),
             ridge_sparse=float(self.ridge_sparse),
             prior=prior,
-            fixed=self.shared_weights == "fixed",
+            fixed=self._fixed(),
         )
 
     def _public_prior(self, rank: int) -> np.ndarray:
-        return np.full(rank, 1.0 if self.shared_weights == "fixed" else 0.0)
+        return np.full(rank, 1.0 if self._fixed() else 0.0)
+
+    def _users_beside(self, found, rows, rules):
+        """Fit each user by their own rows and U: nothing of this leaves the user."""
+        if found.users is not None:  # without privacy
+            return found.users
+        return lrs.fit_users(rows, found.U, rules, self.n_jobs)
 
     def _personal_models(self, rows, users, index) -> PersonalModels:
         """Models of the users of a fit, in units of the data."""
@@ -114,7 +141,7 @@ class PersonalPredictions:
 
     def _refuses_unknown(self) -> bool:
         """Whether unknown users are an error, which a private fit must not have."""
-        if self.unknown_user != "raise":
+        if not isinstance(self.unknown_user, str) or self.unknown_user != "raise":
             return False
         if self._was_private():
             raise ValueError(
@@ -202,6 +229,8 @@ class PersonalPredictions:
             If X or y is invalid, or the rows are not those of one user.
         """
         check_is_fitted(self)
+        # Each on its own: what suits no fit may suit a user.
+        super()._check_parameters()
         table = read_users(self, X, None, self.user_feature, reset=False)
         y = check_targets(self, y, len(table.X))
         user = self._only_user(table, user)
@@ -218,8 +247,8 @@ class PersonalPredictions:
         """Return what weights of a new user are shrunk to."""
         shrunk = (
             not self._was_private()
-            and self._alternation().shrink_to_mean
-            and self.shared_weights == "user"
+            and alternation_of(self).shrink_to_mean
+            and not self._fixed()
         )
         return self.weights_ if shrunk else self._public_prior(rank)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 import math
 import warnings
-from numbers import Integral, Real
+from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
@@ -14,18 +12,15 @@ from scipy import sparse
 from sklearn.base import TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from .. import _linalg, sensitivity
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, check_input_features, output_container
-from .._linalg import recommendation as user_item
+from .._base.unweighted import unweighted
+from .._statistics.item_moment import MOST_USERS, CodedRatings, ItemMoment
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
-from .._tables.masks import refuse_masked
-from .._tables.rows import Unread, table_shape
-from .._tables.targets import unread_targets
-from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, Neighbors, PrivacyPlan, Unit
+from .._tables.rows import table_shape
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from ._catalog import (
     N_BUCKETS,
@@ -35,16 +30,16 @@ from ._catalog import (
     of_one_type,
     read_catalog,
 )
+from ._parameters import item_moment, public_features, read_range
 from ._ratings_tables import (
+    RatingsTable,
     UnreadRatings,
     find_columns,
-    join_columns,
     read_ratings,
     unread_ratings,
+    unread_ratings_beside,
 )
-
-# Users that sums are exact for.
-_MOST_USERS = 2.0**31
+from ._written_tables import embedded_names, join_columns, users_first
 
 
 @documented
@@ -64,21 +59,19 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Length of the embedding, at least 0; capped at the number of items. With 0
         nothing is released, and items have their public features alone.
     user_feature : int or str, default="user_id"
-        Position or name of the column of users. The default stands for the first
-        column where X has neither "user_id" nor "item_id"; for a dataframe with a
-        warning, since movies that are taken for users would be all that is protected.
+        Position or name of the column of users. The default stands for the first one,
+        with a warning, of dataframes with neither "user_id" nor "item_id".
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
     items : array-like of shape (n_items,), int or None, default=None
-        Public catalog of item ids (``range(n)`` for ids 0 to n - 1); ratings of other
-        items are left out, and embed as zero. It must not be read off the ratings: an
-        item that only one user rated would give that user away. A number hashes ids
-        into so many buckets. None takes the items of the data with ``epsilon=None``,
-        and with a budget 512 buckets, with a warning: name the catalog if you can.
-        With a sparse matrix None takes its columns, whose number is public.
+        Public catalog of item ids (``range(n)`` for ids 0 to n - 1), not read off the
+        ratings; ratings of other items are left out, and embed as zero. A number
+        hashes ids into so many buckets. None takes the columns of a sparse matrix; of
+        a table its items with ``epsilon=None``, and with a budget 512 buckets, with a
+        warning.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
-        embedding: genres, years, prices. Columns of a dataframe keep their names.
+        embedding. Columns of a dataframe keep their names.
     {epsilon}
     {delta}
         Well below one over the number of users.
@@ -86,7 +79,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Public range of ratings; others are clipped to it.
     max_ratings_per_user : int or None, default=None
         How many ratings of a user count, the last ones in the table; None for all.
-        The norm of a user is one in any case: this bounds the work.
+        This bounds the work, and no sensitivity.
     {accountant}
     {noise_seed}
 
@@ -122,10 +115,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     is used nowhere. A user moves the sum by a matrix of Frobenius norm at most one
     (:ref:`lemma-projector-sums`).
 
-    What to expect: the noise is a symmetric matrix of spectral norm about
-    :math:`2 \sigma \sqrt{p / 2}` for p items, and a component survives it if its
-    eigenvalue stands out by more. With thousands of items and thousands of users that
-    is one component at :math:`\epsilon = 1`; public features of items then do more.
+    A component survives the noise if its eigenvalue is well above
+    :math:`2 \sigma \sqrt{p / 2}` for p items: with thousands of items and of users
+    that is one at :math:`\epsilon = 1`, and public features of items then do more.
 
     References
     ----------
@@ -141,6 +133,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
     (4, 3)
     """
 
+    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "items",
         "item_features",
@@ -152,7 +145,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
-        "items": ["array-like", Interval(Integral, 1, None, closed="left"), None],
+        "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray],
         "max_ratings_per_user": [Interval(Integral, 1, None, closed="left"), None],
@@ -201,7 +194,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Returns
         -------
         PrivacyPlan
-            What a fit is charged with, whatever the number of users and ratings.
+            What a fit is charged with.
 
         Raises
         ------
@@ -209,7 +202,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             If a parameter is invalid.
         """
         self._check_parameters()
-        return self._plan(check_count("n_items", n_items))
+        return self._plan(item_moment(self, check_count("n_items", n_items)))
 
     def plan_for(self, X) -> PrivacyPlan:
         """Describe what a fit of X will release and cost; nothing is fitted.
@@ -217,14 +210,12 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            Ratings, as for :meth:`fit`. Of a table nothing is used, of a sparse
-            matrix its width; only without privacy are the items of a table read that
-            has no catalog.
+            As for :meth:`fit`; items are read only without privacy and a catalog.
 
         Returns
         -------
         PrivacyPlan
-            What that fit is charged with; ``privacy_plan`` of the number of items.
+            What that fit is charged with.
 
         Raises
         ------
@@ -238,46 +229,26 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             table = unread_ratings(clone(self), X, reset=True)
         return self.privacy_plan(len(self._catalog(table)))
 
-    def _plan(self, n_items: int) -> PrivacyPlan:
+    def _plan(self, moment: ItemMoment) -> PrivacyPlan:
         epsilon, mu = self._budget()
-        shape, mechanisms = (n_items, n_items), ()
-        if self.n_components and math.isfinite(mu):
-            mechanisms = (
-                calibrate_gaussian(
-                    "second_moment",
-                    sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
-                    mu,
-                    shape,
-                    symmetric=True,
-                    magnitude=_MOST_USERS,
-                ),
-            )
-        elif self.n_components:
-            mechanisms = (Exact("second_moment", shape, symmetric=True),)
         return PrivacyPlan(
             epsilon=epsilon,
             delta=float(self.delta),
-            mechanisms=mechanisms,
+            mechanisms=moment.mechanisms(mu),
             estimator=type(self).__name__,
             unit=Unit.USER,
             neighbors=Neighbors.ADD_REMOVE_ONE,
             seeded=self.noise_seed is not None,
-            remarks=("The catalog of items is taken to be public.",),
+            remarks=moment.remarks(),
         )
 
-    def _range(self) -> tuple[float, float]:
-        low = high = math.nan
-        if all(_is_real(value) for value in self.rating_range):
-            with contextlib.suppress(ValueError, OverflowError):
-                low, high = (float(value) for value in self.rating_range)
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            raise ValueError(
-                "rating_range must be a pair (low, high) of finite numbers, low < high"
-            )
-        return low, high
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        read_range(self.rating_range)
 
     # -- the estimator ---------------------------------------------------------------
 
+    @unweighted
     def fit(self, X, y=None):
         """Release embeddings of the items.
 
@@ -286,8 +257,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table: users, items, and further columns, which are not used. Of
             several ratings of an item by a user the last one counts. Or a sparse
-            matrix of users x items, whose stored entries are the ratings, those of one
-            place added up; it stands for the table of its row and column numbers.
+            matrix of users x items, whose stored entries are the ratings.
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 
@@ -295,53 +265,33 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            self._range()
             unread = unread_ratings(self, X, reset=True)
-            targets = self._unread_targets(unread, y)
+            targets = unread_ratings_beside(self, unread, y)
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
-            features = self._public_features(len(catalog), unread)
-            plan = self._plan(len(catalog))
+            features = public_features(self.item_features, len(catalog))
+            moment = item_moment(self, len(catalog))
+            plan = self._plan(moment)
             # It is charged here, and values are read from here on.
             release, table, *y = self._start_release(plan, unread, *targets)
-            (y,) = y or (table.ratings,)
-            users = IdIndex(table.users, "user_feature")
-            if len(users) > _MOST_USERS:
-                raise ValueError("user_feature must hold at most 2**31 users")
-            items = item_codes(catalog, table.items)
-            moment = None
-            if self.n_components:
-                moment = self._second_moment(users.codes, items, y, len(catalog))
-                moment = release("second_moment", moment, overwrite=True)
-            self._set_embedding(catalog, features, moment)
+            rows = _coded(table, catalog, *y)
+            self.components_, self.explained_variance_ = moment.run(release, rows)
+            self._set_items(catalog, features)
             self.privacy_ = plan
         return self
-
-    def _unread_targets(self, table: UnreadRatings, y) -> list[Unread]:
-        """Ratings beside a table; none beside a sparse matrix, which holds them."""
-        if table.n_items is None:
-            return [unread_targets(self, y, table.n_rows)]
-        if y is not None:
-            raise ValueError(
-                "y must be None where X is a sparse matrix of users x items, whose "
-                "entries are the ratings; for a pipeline make a table of X.tocoo()"
-            )
-        return []
 
     def _catalog(self, table: UnreadRatings | None):
         """Return an index of items, or a number of buckets."""
         if self.items is None and table is not None and table.n_items is not None:
             return index_of(np.arange(table.n_items))
+        if self.items is None and self.item_features is not None and table is not None:
+            raise ValueError("item_features need items=..., whose order they follow")
         if self.items is None and not self._is_private():
-            self._check_affordable()
+            accountant = self._governing_accountant()
+            if accountant is not None:  # a budget refuses before items are read
+                accountant.check(self._plan(item_moment(self, 1)))
             return catalog_of_data(table.read().items)
         return read_catalog(self.items)
-
-    def _check_affordable(self) -> None:
-        """Let a budget refuse a fit without privacy, before its items are read."""
-        accountant = self._governing_accountant()
-        if accountant is not None:
-            accountant.check(self._plan(1))
 
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:
@@ -352,57 +302,17 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
                 stacklevel=3,
             )
 
-    def _public_features(self, n_items: int, table: UnreadRatings) -> np.ndarray:
-        if self.item_features is None:
-            return np.zeros((n_items, 0))
-        if self.items is None and table.n_items is None:
-            raise ValueError("item_features need items=..., whose order they follow")
-        refuse_masked(self.item_features, "item_features")
-        features = np.empty(0)
-        with contextlib.suppress(TypeError, ValueError, OverflowError):
-            given = np.asarray(self.item_features)
-            if given.dtype.kind in "biufO":
-                features = given.astype(np.float64)
-        if features.ndim != 2 or len(features) != n_items:
-            raise ValueError(
-                "item_features must hold numbers, of shape (n_items, n_item_features) "
-                f"with n_items = {n_items} as in items"
-            )
-        if not np.isfinite(features).all():
-            raise ValueError("item_features must be finite; fill in what is missing")
-        return features
-
-    def _second_moment(self, users, items, y, n_items: int) -> np.ndarray:
-        """Sum over users of x x', exact: items x items."""
-        low, high = self._range()
-        known = np.flatnonzero(items >= 0)
-        # Halves first: neither the middle nor the difference overflows.
-        centered = np.clip(y[known], low, high) - (0.5 * low + 0.5 * high)
-        with np.errstate(all="ignore"):  # an error would tell of somebody's ratings
-            return user_item.second_moment(
-                users[known], items[known], centered, n_items, self.max_ratings_per_user
-            )
-
-    def _set_embedding(self, catalog, features, moment) -> None:
-        """Post-process the released second moment into public attributes."""
+    def _set_items(self, catalog, features: np.ndarray) -> None:
+        """Set what is public of the items, beside what was released."""
         n_items = len(catalog)
-        rank = min(self.n_components, n_items)
-        self.components_ = np.zeros((0, n_items))
-        self.explained_variance_ = np.zeros(0)
-        if rank:
-            values, self.components_ = _linalg.top_eigh(moment, rank)
-            self.explained_variance_ = np.maximum(values, 0.0)
-        # Unit root mean square: a scale that regressors expect, and public.
-        scaled = self.components_.T * math.sqrt(n_items)
-        self.item_embeddings_ = np.hstack([features, scaled])
+        # Unit root mean square, which regressors expect, and public.
+        embedded = self.components_.T * math.sqrt(n_items)
+        self.item_embeddings_ = np.hstack([features, embedded])
         names = column_names(self.item_features) or ()
         self.item_feature_names_ = np.array([str(name) for name in names], dtype=object)
         self.hashed_ = isinstance(catalog, range)
-        self.items_ = (
-            np.arange(n_items)
-            if self.hashed_
-            else of_one_type(catalog.ids, "items").copy()
-        )
+        ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
+        self.items_ = ids.copy()
 
     def transform(self, X):
         """Write each item's features and embedding in the place of its id.
@@ -410,29 +320,24 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Table with the columns of fit, or a sparse matrix of users x items, which
-            stands for the table of its stored entries, by rows.
+            Table with the columns of fit, or a sparse matrix of users x items, for the
+            table of its stored entries, by rows.
 
         Returns
         -------
         ndarray or dataframe of shape (n_rows, n_columns_out)
             Users first, then all other columns in their order, the item's embedding in
-            its place. Dataframes keep the dtypes of columns; it is an array of objects
-            if one holds no numbers. Items that are not in the catalog are zero.
+            its place, which is zero outside the catalog. Dataframes keep the dtypes of
+            columns; it is an array of objects if one holds no numbers.
         """
         check_is_fitted(self)
         table = read_ratings(self, X, reset=False)
-        catalog = range(len(self.items_))
-        if not self.hashed_:
-            catalog = index_of(self.items_)
+        catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
-        unknown = np.zeros((1, self.item_embeddings_.shape[1]))
-        embedded = np.vstack([self.item_embeddings_, unknown])[codes]
-        names = table.names
-        if names is None:
-            names = [f"x{j}" for j in range(len(table.columns))]
+        embedded = np.where((codes < 0)[:, None], 0.0, self.item_embeddings_[codes])
+        names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
-            _users_first(table.given, table.user, table.item, list(embedded.T)),
+            users_first(table.given, table.user, table.item, list(embedded.T)),
             self._names_out(names, table.user, table.item),
             output_container(self),
             X,
@@ -442,17 +347,16 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         """Return the number of columns that :meth:`transform` makes of a table's."""
         if sparse.issparse(X):  # its rows are not those that come out
             return None
+        self._check_parameters()
         n_items = self.plan_for(X).mechanisms[0].shape[0] if self.n_components else 0
         public = 0 if self.item_features is None else np.shape(self.item_features)[1]
         return table_shape(X)[1] - 1 + public + min(self.n_components, n_items)
 
     def _names_out(self, names: list, user: int, item: int) -> list:
-        stem, public = names[item], list(self.item_feature_names_)
-        if not public:
-            n_public = self.item_embeddings_.shape[1] - len(self.components_)
-            public = [f"{stem}_feature{j}" for j in range(n_public)]
-        embedded = [f"{stem}_embedding{j}" for j in range(len(self.components_))]
-        return _users_first(names, user, item, [*public, *embedded])
+        total, n_embedded = self.item_embeddings_.shape[1], len(self.components_)
+        public = list(self.item_feature_names_)
+        embedded = embedded_names(names[item], public, total - n_embedded, n_embedded)
+        return users_first(names, user, item, embedded)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns of :meth:`transform`.
@@ -465,7 +369,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         Returns
         -------
         ndarray of str objects
-            Names.
         """
         check_is_fitted(self)
         names = list(check_input_features(self, input_features))
@@ -480,15 +383,10 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         return tags
 
 
-def _users_first(columns, user: int, item: int, embedded: list) -> list:
-    """Put the users' column in front, so that a regressor finds it at position 0."""
-    rest = [
-        embedded if j == item else [column]
-        for j, column in enumerate(columns)
-        if j != user
-    ]
-    return [columns[user], *itertools.chain(*rest)]
-
-
-def _is_real(value) -> bool:
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+def _coded(table: RatingsTable, catalog, y: np.ndarray | None = None) -> CodedRatings:
+    """Return the ratings of a table, or of targets beside it, by codes."""
+    users = IdIndex(table.users, "user_feature")
+    if len(users) > MOST_USERS:
+        raise ValueError("user_feature must hold at most 2**31 users")
+    values = table.ratings if y is None else y
+    return CodedRatings(users.codes, item_codes(catalog, table.items), values)

@@ -13,19 +13,17 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from .._tables.ids import (
-    _is_missing,
     as_array,
     check_exact,
     check_feature,
     column_names,
     position_of,
 )
-from .._tables.rows import check_features, form_of, shape_of
+from .._tables.rows import Unread, check_features, form_of, shape_of
+from .._tables.targets import unread_targets
 
 # Names of LensKit; tables without either have users first and items second.
 _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
-# Integers up to here are exact in float64.
-_LARGEST = 2**53
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
     if names is None:
         n_rows, n_columns = form_of(X)
     else:
-        _refuse_same_names(names, "X")
+        refuse_same_names(names, "X")
         n_rows, n_columns = shape_of(X)
     # A stand-in has neither names nor values.
     named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
@@ -142,6 +140,29 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
         return RatingsTable(columns, names, user, item, given)
 
     return UnreadRatings(n_rows, None, read)
+
+
+def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
+    """Check the form of ratings beside a table; a sparse matrix holds them itself.
+
+    Returns
+    -------
+    list of Unread
+        The ratings, or nothing.
+
+    Raises
+    ------
+    ValueError
+        Naming y.
+    """
+    if table.n_items is None:
+        return [unread_targets(estimator, y, table.n_rows)]
+    if y is not None:
+        raise ValueError(
+            "y must be None where X is a sparse matrix of users x items, whose "
+            "entries are the ratings; for a pipeline make a table of X.tocoo()"
+        )
+    return []
 
 
 def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
@@ -199,7 +220,8 @@ def _column(X, names, j):
     return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
 
 
-def _refuse_same_names(names, where: str) -> None:
+def refuse_same_names(names, where: str) -> None:
+    """Refuse columns of one name."""
     if len(set(names)) < len(names):
         raise ValueError(f"{where} has several columns of one name: rename them")
 
@@ -292,65 +314,3 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
 
 def _has_default_names(names) -> bool:
     return any(default in names for default, _ in _DEFAULTS.values())
-
-
-def join_columns(columns: list, names: list, kind: str, like):
-    """Put columns of different types side by side.
-
-    Parameters
-    ----------
-    columns : list of array-like of shape (n_rows,)
-        The columns.
-    names : list of str
-        Their names.
-    kind : {"default", "pandas", "polars"}
-        What to make; dataframes keep each column's dtype.
-    like : object
-        The table whose index a pandas dataframe takes over.
-
-    Returns
-    -------
-    ndarray or dataframe of shape (n_rows, n_columns)
-        The table; an array of objects if some column holds anything but numbers that
-        float64 holds exactly.
-
-    Raises
-    ------
-    ValueError
-        If columns of a dataframe would have the same name.
-    """
-    if kind != "default":
-        _refuse_same_names(names, "transform")
-    if kind == "pandas":
-        import pandas as pd
-
-        index = like.index if hasattr(like, "iloc") else None
-        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
-    if kind == "polars":
-        import polars as pl
-
-        return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
-    columns = [as_array(column) for column in columns]
-    if all(_fits_float64(column) for column in columns):
-        return np.column_stack([column.astype(np.float64) for column in columns])
-    out = np.empty((len(columns[0]), len(columns)), dtype=object)
-    for j, column in enumerate(columns):
-        out[:, j] = column
-    return out
-
-
-def _fits_float64(column: np.ndarray) -> bool:
-    """Whether no two ids of a column become one as floats."""
-    if column.dtype.kind in "iu":
-        return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
-    return column.dtype.kind in "bf"
-
-
-def _plain(column):
-    """Polars wants its own columns, lists of objects and None, or other arrays."""
-    if type(column).__module__.startswith("polars"):
-        return column
-    column = np.asarray(column)
-    if column.dtype.kind != "O":
-        return column
-    return [None if _is_missing(value) else value for value in column.tolist()]

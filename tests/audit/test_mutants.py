@@ -125,27 +125,27 @@ AUDITED = {
         "pca-covariance",
     ),
     "users' vectors not clipped": Mutant(
-        "_statistics/shared_directions.py",
+        "_statistics/shared_directions/users.py",
         "return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))",
         "return vectors",
         "lrs-replaced-fixed",
     ),
     "a replaced user charged as one who joins": Mutant(
-        "_statistics/shared_directions.py",
-        "sensitivity.sum_sensitivity(1.0, self.neighbors)",
+        "_statistics/shared_directions/moments.py",
+        "sensitivity.sum_sensitivity(1.0, self.users.neighbors)",
         "1.0",
         "lrs-replaced-fixed",
     ),
     "a replaced user's start charged as that of one who joins": Mutant(
-        "_statistics/shared_directions.py",
-        "sensitivity.projector_sum_sensitivity(self.neighbors)",
+        "_statistics/shared_directions/start.py",
+        "sensitivity.projector_sum_sensitivity(self.users.neighbors)",
         "1.0",
         "lrs-replaced-start",
     ),
     "two votes charged as one": Mutant(
-        "_statistics/shared_directions.py",
-        "sensitivity.vote_sensitivity(self.n_medians, self.neighbors)",
-        "sensitivity.vote_sensitivity(1, self.neighbors)",
+        "_statistics/shared_directions/clip_sizes.py",
+        "sensitivity.vote_sensitivity(self.n_medians, self.users.neighbors)",
+        "sensitivity.vote_sensitivity(1, self.users.neighbors)",
         "lrs-replaced-medians",
     ),
     "second noise of two releases as printed": Mutant(
@@ -390,8 +390,8 @@ _FUNCTION_OF_RELEASES = f"{_PRIVACY}all_that_is_public_is_a_function_of_the_rele
 _OWN_VECTOR = (
     f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
 )
-_ANSWER = "    yield from lrs.user_moments(block, scores, fit)"
-_SUM = "    return release(name, total * grid, overwrite=True)"
+_ANSWER = "        yield from lrs.user_moments(block, scores, fit)"
+_SUM = "        return release(name, total * grid, overwrite=True)"
 
 # Of the regression of users.
 EXACT |= {
@@ -403,28 +403,27 @@ EXACT |= {
         f"{_PRIVACY}a_user_counts_no_more_for_rows_that_are_repeated[7]",
     ),
     "start used without its noise": Mutant(
-        "_statistics/shared_directions.py",
-        '    total = _sum_of_users(release, "start", rows, contributions, n_jobs)\n',
-        '    _sum_of_users(release, "start", rows, contributions, n_jobs)\n'
-        "    total = sum(lrs.start_moments(b).sum(axis=0) for b in rows.blocks())\n",
+        "_statistics/shared_directions/start.py",
+        "total = self.users.released_sum",
+        "total = sum(lrs.start_moments(b).sum(axis=0) for b in rows.blocks())\n"
+        "        self.users.released_sum",
         f"{_FUNCTION_OF_RELEASES}[start alone]",
     ),
     "start turned by the data": Mutant(
-        "_statistics/shared_directions.py",
-        "    U, step = start, 0\n",
-        "    U, step = start, 0\n"
-        "    if start is not None:\n"
-        "        U = np.roll(start, rows.n_users, axis=0)\n",
+        "_statistics/shared_directions/directions.py",
+        "        parts, U = self.parts(), start\n",
+        "        parts, U = self.parts(), start\n"
+        "        if start is not None:\n"
+        "            U = np.roll(start, rows.n_users, axis=0)\n",
         f"{_OWN_VECTOR}[random start]",
     ),
     "stopped when U is at rest": Mutant(
-        "_statistics/shared_directions.py",
-        "            U = lrs.positive_qr(U)[0]\n        step += 1\n",
-        "            U = lrs.positive_qr(U)[0]\n"
-        "        if number > 1 and np.allclose(U, rest, atol=0.05):\n"
-        "            break\n"
-        "        rest = U\n"
-        "        step += 1\n",
+        "_statistics/shared_directions/moments.py",
+        "            progress(step)\n",
+        "            if name != self.names[0] and np.allclose(U, rest, atol=0.05):\n"
+        "                break\n"
+        "            rest = U\n"
+        "            progress(step)\n",
         f"{_PRIVACY}the_number_of_releases_is_as_planned_for_any_data",
     ),
     "features scaled by the data": Mutant(
@@ -435,30 +434,31 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "weights shrunk to their mean": Mutant(
-        "_statistics/shared_directions.py",
+        "_statistics/shared_directions/users.py",
         _ANSWER,
-        "    mean = fit.weights.mean(axis=0)\n"
-        "    fit = replace(fit, weights=0.9 * fit.weights + 0.1 * mean)\n" + _ANSWER,
+        "        mean = fit.weights.mean(axis=0)\n"
+        "        fit = replace(fit, weights=0.9 * fit.weights + 0.1 * mean)\n"
+        + _ANSWER,
         f"{_OWN_VECTOR}[usual]",
     ),
     "worst users fitted anew": Mutant(
-        "_statistics/shared_directions.py",
+        "_statistics/shared_directions/users.py",
         _ANSWER,
-        "    worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
-        "    anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
-        "    fit = anew.where(worst, fit)\n" + _ANSWER,
+        "        worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
+        "        anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
+        "        fit = anew.where(worst, fit)\n" + _ANSWER,
         f"{_OWN_VECTOR}[usual]",
     ),
     "divided by the number of users": Mutant(
-        "_statistics/shared_directions.py",
+        "_statistics/shared_directions/users.py",
         _SUM,
         _SUM.replace("grid,", "grid / rows.n_users,"),
         f"{_OWN_VECTOR}[usual]",
     ),
     "nothing released where nobody contributes": Mutant(
-        "_statistics/shared_directions.py",
+        "_statistics/shared_directions/users.py",
         _SUM,
-        "    if not total.any():\n        return total\n" + _SUM,
+        "        if not total.any():\n            return total\n" + _SUM,
         f"{_OWN_VECTOR}[usual]",
     ),
     "users' vectors not on the grid": Mutant(
@@ -474,16 +474,16 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "number of users printed": Mutant(
-        "_statistics/shared_directions.py",
-        "    rows.map(part, n_jobs)\n    low",
-        "    rows.map(part, n_jobs)\n    print(len(norms))\n    low",
+        "_statistics/shared_directions/clip_sizes.py",
+        "        return norms",
+        "        print(len(norms))\n        return norms",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
-        "_statistics/shared_directions.py",
-        'votes = release(f"median_{step}", below.sum(axis=0) - 0.5 * len(norms))',
+        "_statistics/shared_directions/clip_sizes.py",
+        "votes = release(name, below.sum(axis=0) - 0.5 * len(norms))",
         "votes = below.sum(axis=0) - 0.5 * len(norms)\n"
-        '        release(f"median_{step}", votes)',
+        "            release(name, votes)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(

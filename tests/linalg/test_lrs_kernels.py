@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import linear_model as lrs
-from skdpspectral._linalg.linear_model import local, moments, shared
+from skdpspectral._linalg.linear_model import local, moments, per_user, shared
 from skdpspectral._linalg.linear_model import user_rows as _user_rows
 
 COUNTS = np.tile(np.arange(1, 41), 2)
@@ -387,8 +387,8 @@ def test_largest(k):
     values = np.random.default_rng(0).integers(0, 50, (30, 12)).astype(float)
     values += np.linspace(0, 0.1, 12)  # no ties
     expected = np.argsort(-values, axis=1)[:, :k]
-    np.testing.assert_array_equal(local.largest(values, k), expected)
-    tied = local.largest(np.zeros((5, 12)), k)
+    np.testing.assert_array_equal(per_user.largest(values, k), expected)
+    tied = per_user.largest(np.zeros((5, 12)), k)
     assert all(len(set(row)) == k for row in tied.tolist())
 
 
@@ -399,7 +399,7 @@ def test_solve_each_against_one_at_a_time(size):
     half = rng.standard_normal((20, size, 2 * size)) * units[:, None]
     gram = half @ half.transpose(0, 2, 1)
     wanted = rng.standard_normal((20, size, 2)) / units[:, None]
-    found = local.solve_each(gram, gram @ wanted)
+    found = per_user.solve_each(gram, gram @ wanted)
     np.testing.assert_allclose(found * units[:, None], wanted * units[:, None], 1e-5)
 
 
@@ -409,20 +409,24 @@ def test_solve_each_bears_what_has_no_solution():
         [good, 0 * good, good * [1, 0], good * np.inf, good * np.nan, good * 1e-320]
     )
     right = np.ones((6, 2, 1))
-    found = local.solve_each(gram, right)
+    found = per_user.solve_each(gram, right)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[0, :, 0], 1.0)
     np.testing.assert_array_equal(found[1], 0.0)
     np.testing.assert_allclose(found[2, :, 0], [1.0, 0.0])
     np.testing.assert_array_equal(found[3:], 0.0)
-    assert local.solve_each(np.empty((3, 0, 0)), np.empty((3, 0, 1))).shape == (3, 0, 1)
+    assert per_user.solve_each(np.empty((3, 0, 0)), np.empty((3, 0, 1))).shape == (
+        3,
+        0,
+        1,
+    )
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_solve_each_of_equal_columns(size):
     """Any of the solutions will do; predictions are the same for all."""
     gram = np.ones((3, size, size)) * np.array([1e-200, 1.0, 1e200])[:, None, None]
-    found = local.solve_each(gram, gram[:, :, :1])
+    found = per_user.solve_each(gram, gram[:, :, :1])
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-3)
 
 

@@ -19,7 +19,7 @@ from skdpspectral._linalg import combined_columns
 from skdpspectral._linalg import linear_model as lrs
 from skdpspectral._linalg.linear_model import moments as _lrs_moments
 from skdpspectral._linalg.linear_model import user_rows as _user_rows
-from skdpspectral._statistics.shared_directions import _clipped
+from skdpspectral._statistics.shared_directions.users import _clipped
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 32, 33, 50, 64)

@@ -20,6 +20,7 @@ import skdpspectral
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral._linalg import recommendation as user_item
 from skdpspectral._release.release import record_releases
+from skdpspectral._statistics import item_moment
 from skdpspectral.recommendation import _catalog as _item_catalog
 from skdpspectral.recommendation import _item_embedding
 
@@ -284,11 +285,11 @@ def test_the_second_moment_is_a_sum_of_whole_numbers():
 
 
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
-    most = _item_embedding._MOST_USERS
+    most = item_moment.MOST_USERS
     assert most / user_item.STEP**2 <= 2.0**53
     mechanism = DPItemEmbedding(epsilon=1e3).privacy_plan(2).mechanisms[0]
     assert most / mechanism.grid <= 2.0**51  # nothing is clamped
-    monkeypatch.setattr(_item_embedding, "_MOST_USERS", 2)
+    monkeypatch.setattr(_item_embedding, "MOST_USERS", 2)
     accountant = PrivacyAccountant()
     model = DPItemEmbedding(1, items=[1], accountant=accountant)
     model.fit([[0, 1], [1, 1]], [1, 2])

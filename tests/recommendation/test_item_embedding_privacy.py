@@ -271,6 +271,8 @@ PACKAGE = Path(skdpspectral.__file__).parent
 MODULES = (
     "recommendation._ratings_tables",
     "_linalg.recommendation",
+    "_statistics.item_moment",
+    "recommendation._parameters",
     "recommendation._catalog",
     "recommendation._item_embedding",
 )
@@ -336,16 +338,16 @@ MUTANTS = {
     ),
     "rating range from the data": (
         check_sums,
-        "recommendation._item_embedding",
+        "_statistics.item_moment",
         (
-            "low, high = self._range()\n        known",
-            "low, high = y.min(), y.max()\n        known",
+            "low, high = self.rating_range",
+            "low, high = rows.values.min(), rows.values.max()",
         ),
     ),
     "middle from the data": (
         check_sums,
-        "recommendation._item_embedding",
-        ("(0.5 * low + 0.5 * high)", "np.mean(np.clip(y, low, high))"),
+        "_statistics.item_moment",
+        ("(0.5 * low + 0.5 * high)", "np.mean(np.clip(rows.values, low, high))"),
     ),
     "catalog from the data under a budget": (
         check_public,
@@ -370,16 +372,19 @@ MUTANTS = {
     ),
     "unknown items counted in the norm": (
         check_rows_of_unknown_items,
-        "recommendation._item_embedding",
+        "_statistics.item_moment",
         (
-            "known = np.flatnonzero(items >= 0)",
-            "known, items = np.arange(len(items)), np.where(items < 0, n_items, items)",
+            "known = np.flatnonzero(rows.items >= 0)",
+            "known, n = np.arange(len(rows.items)), self.n_items",
         ),
-        ("centered, n_items, self.max", "centered, n_items + 1, self.max"),
         (
-            "self.max_ratings_per_user\n            )\n\n    def _set",
-            "self.max_ratings_per_user\n"
-            "            )[:n_items, :n_items]\n\n    def _set",
+            "rows.users[known], rows.items[known]",
+            "rows.users, np.where(rows.items < 0, n, rows.items)",
+        ),
+        ("centered, self.n_items, self.max", "centered, n + 1, self.max"),
+        (
+            "ratings_per_user\n            )\n",
+            "ratings_per_user\n            )[:n, :n]\n",
         ),
     ),
     "number of users shown": (
@@ -387,16 +392,16 @@ MUTANTS = {
         "recommendation._item_embedding",
         (
             "            self.privacy_ = plan\n",
-            "            self.privacy_, self.n_users_ = plan, len(users)\n",
+            "            self.privacy_, self.n_users_ = plan, len(set(rows.users))\n",
         ),
     ),
     "a warning that depends on ratings": (
         check_public,
         "recommendation._item_embedding",
         (
-            "            items = item_codes(catalog, table.items)\n",
-            "            items = item_codes(catalog, table.items)\n"
-            "            if (items < 0).mean() > 0.5:\n"
+            "            rows = _coded(table, catalog, *y)\n",
+            "            rows = _coded(table, catalog, *y)\n"
+            "            if (rows.items < 0).mean() > 0.5:\n"
             "                warnings.warn('most items are unknown', stacklevel=2)\n",
         ),
     ),

@@ -294,6 +294,38 @@ def test_what_may_be_several_ids_or_none_is_refused(case):
         IdIndex(ids, "users")
 
 
+# numpy's arrays of fixed width hold none of them: two users would become one, and
+# whoever asked by such an array would get the model of another.
+ENDING_IN_NUL = {
+    "list of texts": ["secret", "secret\0"],
+    "list of bytes": [b"secret", b"secret\0"],
+    "objects": np.array(["secret", "secret\0"], dtype=object),
+    "strings of any length": np.array(["secret", "secret\0"], np.dtypes.StringDType()),
+    "pandas": pd.Series(["secret", "secret\0"]),
+    "pandas categories": pd.Series(["secret", "secret\0"], dtype="category"),
+    "polars": pl.Series(["secret", "secret\0"]),
+    "polars categories": pl.Series(["secret", "secret\0"], dtype=pl.Categorical),
+    "polars bytes": pl.Series([b"secret", b"secret\0"]),
+    "NULs alone": ["\0", "\0\0"],
+}
+
+
+@pytest.mark.parametrize("ids", ENDING_IN_NUL.values(), ids=ENDING_IN_NUL)
+def test_ids_that_end_in_nul_are_refused(ids):
+    known = IdIndex(["a"] if isinstance(ids[0], str) else [b"a"], "users")
+    for use in (lambda: IdIndex(ids, "users"), lambda: known.find(ids, "users")):
+        with pytest.raises(ValueError, match=r"users must not hold .* NUL") as error:
+            use()
+        assert "secret" not in str(error.value)
+
+
+def test_nuls_elsewhere_are_part_of_an_id():
+    ids = ["a\0b", "ab", "\0ab"]
+    np.testing.assert_array_equal(IdIndex(ids, "users").codes, [0, 1, 2])
+    index = IdIndex(np.array(ids), "users")
+    np.testing.assert_array_equal(index.find(ids, "users"), [0, 1, 2])
+
+
 def test_a_mask_of_nothing_is_no_mask():
     ids = np.ma.array([3, 1], mask=[0, 0])
     np.testing.assert_array_equal(IdIndex(ids, "users").find([1], "users"), [1])

@@ -35,6 +35,26 @@ def table(data):
     return frame, y
 
 
+ENDING = {
+    "users": lambda X, y, ids: LRSRegressor().fit(X, y, users=ids),
+    "user_feature": lambda X, y, ids: LRSRegressor(user_feature="id").fit(
+        pd.DataFrame({"id": ids, "x": y}), y
+    ),
+    "item_feature": lambda X, y, ids: DPItemEmbedding(items=9).fit(
+        pd.DataFrame({"user_id": y.astype(int), "item_id": ids}), y
+    ),
+    "items": lambda X, y, ids: DPItemEmbedding(items=ids[:2]).fit(X, y),
+    "clients": lambda X, y, ids: FederatedDPPCA(1).fit(X, clients=ids),
+}
+
+
+@pytest.mark.parametrize("name", ENDING)
+def test_ids_that_end_in_nul_are_refused_by_name(data, name):
+    X, y, _ = data
+    with pytest.raises(ValueError, match=f"{name} must not hold ids that end in a NUL"):
+        ENDING[name](X, y, ["ann", "ann\0"] * 100)
+
+
 @pytest.mark.parametrize("strings", [0, 1, 19])
 def test_a_lookup_never_tells_which_kinds_of_ids_were_there(data, strings):
     """Mixed kinds are no table of ids; in any other, "bob" is of another kind."""

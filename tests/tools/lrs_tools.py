@@ -17,10 +17,8 @@ import skdpspectral._release.release as release_module
 from skdpspectral import LRSRegressor
 from skdpspectral._linalg import linear_model as lrs
 from skdpspectral._release.release import Release
-from skdpspectral._statistics.shared_directions import (
-    SharedReleases,
-    release_directions,
-)
+from skdpspectral._statistics.shared_directions import SharedDirections, Users
+from skdpspectral.linear_model._parameters import clip_of
 from skdpspectral.mechanisms import Neighbors
 
 _BISECTIONS, _RANGE = 12, (-8.0, 8.0)
@@ -60,35 +58,40 @@ class ReleasesAlone(LRSRegressor):
     def fit(self, X, y):
         if getattr(self, "_fitted_to", (None,))[0] is not X:
             self._fitted_to = (X, self.privacy_plan(X.shape[1] - 1), *self._given(X, y))
-        _, plan, shared, rows, rules, start = self._fitted_to
+        _, plan, shared, rows, start = self._fitted_to
         release = Release(plan, None, self.noise_seed)
-        release_directions(release, shared, rows, rules, start, None, lambda step: 0)
+        shared.run(release, rows, start, np.ones(X.shape[1] - 1), Silent())
         return self
 
     def _given(self, X, y):
         d, fixed = X.shape[1] - 1, self.shared_weights == "fixed"
-        given, clip = not isinstance(self.init, str), self._clip()
-        shared = SharedReleases(
-            rank=self.n_components,
-            n_features=d,
+        given, clip = not isinstance(self.init, str), clip_of(self)
+        prior = np.full(self.n_components, float(fixed))
+        rules = lrs.LocalRules(
+            self.sparsity, self.ridge_shared, self.ridge_sparse, prior, fixed
+        )
+        shared = SharedDirections(
+            Users(rules, d, Neighbors(self.neighbors)),
             n_releases=self.n_rounds,
             release_start=not (given or fixed),
             clip_curvature=clip.curvature,
             clip_gradient=clip.gradient,
             clip_share=clip.share,
-            neighbors=Neighbors(self.neighbors),
         )
         codes = np.unique(X[:, 0], return_inverse=True)[1]
         center = self.fit_intercept == "user"
         rows = lrs.UserRows(
             X, y, codes, codes.max() + 1, columns=slice(1, None), center=center
         )
-        prior = np.full(self.n_components, float(fixed))
-        rules = lrs.LocalRules(
-            self.sparsity, self.ridge_shared, self.ridge_sparse, prior, fixed
-        )
         start = lrs.positive_qr(np.array(self.init).T)[0] if given else None
-        return shared, rows, rules, np.zeros((d, 1)) if fixed else start
+        return shared, rows, np.zeros((d, 1)) if fixed else start
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def step(self, number):
+        """Say nothing."""
 
 
 # -- the likelihood ratio of a whole transcript ----------------------------------------
@@ -183,7 +186,7 @@ class TranscriptRatio:
         return (part.reshape(len(w), -1) for part in (curvature, gradient))
 
     def _clips(self, curvature, gradient, released):
-        clip = self.model._clip()
+        clip = clip_of(self.model)
         given = [clip.curvature, clip.gradient]
         norms = [np.linalg.norm(part, axis=1) for part in (curvature, gradient)]
         wanted = [i for i in (0, 1) if given[i] is None]

@@ -4,7 +4,11 @@ User i has rows X_i (m x d), targets y_i, and a model y = X_i (U w_i + b_i) with
 (d x r) shared, w_i in R^r and b_i with at most k_i nonzeros. Every function here
 works on a :class:`Block`, without a loop over users, and computes each user's numbers
 from that user's rows and U alone, with the same bits in whatever block it stands:
-only the kernels of ``_per_user`` sum.
+only the kernels of ``per_user`` sum.
+
+What they are given is alike: the `block`; `scores`, which is (XU)' of shape (n_users,
+rank, height); `squares`, which is diag(G) for G = X'X, of shape (n_users, n_features);
+and the `rules`.
 """
 
 from __future__ import annotations
@@ -16,12 +20,8 @@ import numpy as np
 from . import per_user
 from .user_rows import Block
 
-# Relative ridge that keeps collinear columns from dividing by zero.
-_JITTER = 1e-13
 # Columns that keep less than this share of their square beside XU are not chosen.
 _COLLINEAR = 1e-9
-# Up to so many nonzeros, repeated maxima are faster than a sort.
-_FEW = 8
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,7 @@ class LocalFit:
     @property
     def features(self) -> np.ndarray:
         """Features in use, in ascending order; -1 in the place of others."""
-        used = np.arange(self.support.shape[1]) < self.n_used[:, None]
-        return np.sort(np.where(used, self.support, -1), axis=1)
+        return _features(self.support, self.n_used)
 
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
@@ -102,69 +101,14 @@ class LocalFit:
         return LocalFit(**pick)
 
 
+def _features(support: np.ndarray, n_used: np.ndarray) -> np.ndarray:
+    used = np.arange(support.shape[1]) < n_used[:, None]
+    return np.sort(np.where(used, support, -1), axis=1)
+
+
 def shared_scores(block: Block, U: np.ndarray) -> np.ndarray:
     """(X U)' of shape (n_users, rank, height)."""
     return per_user.products(U.T, block.X, transpose_right=True)
-
-
-def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve one small positive semi-definite system a user.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (n_users, q, q)
-        Matrices; scaled to unit diagonal first, and kept off singularity.
-    right : ndarray of shape (n_users, q, p)
-        Right-hand sides.
-
-    Returns
-    -------
-    ndarray of shape (n_users, q, p)
-        Solutions; zero along columns without extent, and for users whose numbers
-        are beyond float64.
-    """
-    if gram.shape[1] == 0:
-        return np.zeros_like(right)
-    diagonal = np.diagonal(gram, axis1=1, axis2=2)
-    usable = np.isfinite(diagonal) & (diagonal > np.finfo(float).tiny)
-    inverse = np.where(usable, 1.0 / np.sqrt(np.where(usable, diagonal, 1.0)), 0.0)
-    scaled = gram * inverse[:, :, None] * inverse[:, None, :]
-    scaled = np.where(np.isfinite(scaled), scaled, 0.0)
-    q = np.arange(gram.shape[1])
-    scaled[:, q, q] = 1.0 + _JITTER
-    solved = _eliminate(scaled, inverse[:, :, None] * right)
-    return inverse[:, :, None] * solved
-
-
-def _inverse_grams(columns: np.ndarray) -> np.ndarray:
-    """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
-    gram = per_user.products(columns, columns, transpose_right=True)
-    if gram.shape[1] == 1:
-        usable = np.isfinite(gram) & (gram > np.finfo(float).tiny)
-        return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
-    return solve_each(gram, np.broadcast_to(np.eye(gram.shape[1]), gram.shape))
-
-
-def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve positive definite systems of unit diagonal, elementwise over users.
-
-    Gaussian elimination along the first axes. Pivots of positive definite matrices
-    need no exchange; one that rounding has made zero or negative marks a column that
-    the others explain, and is left out.
-    """
-    size = gram.shape[1]
-    A = gram.transpose(1, 2, 0).copy()
-    b = right.transpose(1, 2, 0).copy()
-    pivots = np.empty((size, len(gram)))
-    for j in range(size):
-        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
-        factors = A[j + 1 :, j] * pivots[j]
-        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
-        b[j + 1 :] -= factors[:, None] * b[j]
-    for j in range(size - 1, -1, -1):
-        b[j] *= pivots[j]
-        b[:j] -= A[:j, j, None] * b[j]
-    return b.transpose(2, 0, 1)
 
 
 def least_squares(
@@ -174,16 +118,12 @@ def least_squares(
 
     Parameters
     ----------
-    block : Block
-        Rows and targets.
-    scores : ndarray of shape (n_users, rank, height)
-        What :func:`shared_scores` gives.
+    block, scores, rules
+        See above.
     support : ndarray of shape (n_users, sparsity)
         Features of b, the leading ``allowed`` of which are used.
     allowed : ndarray of shape (n_users,)
         Nonzeros of each user.
-    rules : LocalRules
-        Penalties.
 
     Returns
     -------
@@ -202,18 +142,19 @@ def least_squares(
     q = np.arange(free + sparsity)
     gram[:, q, q] += penalty
     right[:, :free] += rules.ridge_shared * rules.prior[:free]
-    solution = solve_each(gram, right[:, :, None])[:, :, 0]
+    solution = per_user.solve_each(gram, right[:, :, None])[:, :, 0]
     residual = target - per_user.products(solution[:, None, :], columns)[:, 0]
     weights, sparse = solution[:, :free], solution[:, free:] * used
     if rules.fixed:
-        weights = np.broadcast_to(rules.prior, (len(block), rank)).copy()
-    loss = per_user.totals(np.square(residual)) + _penalty(weights, sparse, rules)
+        weights = np.broadcast_to(rules.prior, (len(scores), rank)).copy()
+    error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
+    loss = error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
     return LocalFit(weights, support, sparse, loss, residual, allowed)
 
 
 def _columns(block, scores, support, used, rules: LocalRules) -> np.ndarray:
     """XU, unless its weights are fixed, and the used features: (n_users, q, height)."""
-    users = np.arange(len(block))[:, None]
+    users = np.arange(len(scores))[:, None]
     columns = block.X[users, :, support] * used[:, :, None]
     parts = [columns] if rules.fixed else [scores, columns]
     return per_user.joined(parts)
@@ -225,19 +166,14 @@ def _combine(scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return per_user.products(weights[:, None, :], scores)[:, 0]
 
 
-def _penalty(weights, sparse, rules: LocalRules) -> np.ndarray:
-    shared = per_user.totals(np.square(weights - rules.prior))
-    own = per_user.totals(np.square(sparse))
-    return rules.ridge_shared * shared + rules.ridge_sparse * own
-
-
 def carried_fit(block, scores, weights, support, sparse, rules) -> LocalFit:
     """Evaluate parameters of an earlier U, as they are, at the current one."""
-    users = np.arange(len(block))[:, None]
+    users = np.arange(len(scores))[:, None]
     columns = block.X[users, :, support]
     residual = block.y - _combine(scores, weights)
     residual -= per_user.products(sparse[:, None, :], columns)[:, 0]
-    loss = per_user.totals(np.square(residual)) + _penalty(weights, sparse, rules)
+    error, shared, own = per_user.squares(residual, weights - rules.prior, sparse)
+    loss = error + (rules.ridge_shared * shared + rules.ridge_sparse * own)
     n_used = rules.allowed(block.counts)
     return LocalFit(weights, support, sparse, loss, residual, n_used)
 
@@ -254,7 +190,7 @@ def gradient_and_squares(block, columns, residual, squares):
     residual : ndarray of shape (n_users, height)
         e.
     squares : ndarray of shape (n_users, n_features)
-        diag(G).
+        See above.
 
     Returns
     -------
@@ -268,21 +204,9 @@ def gradient_and_squares(block, columns, residual, squares):
     gradient, rest = both[:, 0], squares
     if columns.shape[1]:
         cross = both[:, 1:]
-        solved = per_user.products(_inverse_grams(columns), cross)
+        solved = per_user.products(per_user.inverse_grams(columns), cross)
         rest = squares - per_user.totals(solved * cross)
     return gradient, np.where(rest > _COLLINEAR * squares, rest, np.inf)
-
-
-def largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values of each row, largest first."""
-    if k > _FEW:
-        return np.argsort(-values, axis=1, kind="stable")[:, :k]
-    values, rows = values.copy(), np.arange(len(values))
-    out = np.empty((len(values), k), dtype=np.intp)
-    for j in range(k):
-        out[:, j] = np.argmax(values, axis=1)
-        values[rows, out[:, j]] = -np.inf
-    return out
 
 
 def local_step(block, scores, squares, fit, step, rules):
@@ -294,18 +218,12 @@ def local_step(block, scores, squares, fit, step, rules):
 
     Parameters
     ----------
-    block : Block
-        Rows and targets.
-    scores : ndarray of shape (n_users, rank, height)
-        (XU)'.
-    squares : ndarray of shape (n_users, n_features)
-        diag(G).
+    block, scores, squares, rules
+        See above.
     fit : LocalFit
         What :func:`least_squares` gives on its support.
     step : ndarray of shape (n_users,)
         Length of each user's step.
-    rules : LocalRules
-        Penalties and sparsity.
 
     Returns
     -------
@@ -316,29 +234,40 @@ def local_step(block, scores, squares, fit, step, rules):
     tried : ndarray of int
         Users whose support was to move; the others are at rest.
     """
-    allowed = rules.allowed(block.counts)
-    support = _next_support(block, scores, squares, fit, step, rules)
-    used = np.arange(rules.sparsity) < allowed[:, None]
-    features = np.sort(np.where(used, support, -1), axis=1)
-    tried = np.flatnonzero((features != fit.features).any(axis=1))
+    support, tried = _moves(block, scores, squares, fit, step, rules)
     if not len(tried):
         return fit, step, tried
     part, own = block.take(tried), per_user.take(scores, tried)
-    new = least_squares(part, own, support[tried], allowed[tried], rules)
-    better = new.loss < fit.loss[tried]
+    given = (fit.take(tried), support[tried], step[tried])
+    new, own_step = _stepped(part, own, *given, rules)
     step = step.copy()
-    step[tried[~better]] *= 0.5
-    return _put(fit, tried[better], new.take(better)), step, tried
+    step[tried] = own_step
+    return _put(fit, tried, new), step, tried
+
+
+def _moves(block, scores, squares, fit, step, rules):
+    """Supports that a step leads to, and the users for whom they are other ones."""
+    support = _next_support(block, scores, squares, fit, step, rules)
+    features = _features(support, rules.allowed(block.counts))
+    return support, np.flatnonzero((features != fit.features).any(axis=1))
+
+
+def _stepped(block, scores, fit, support, step, rules):
+    """Take steps to supports where they lower the loss; halve them elsewhere."""
+    allowed = rules.allowed(block.counts)
+    new = least_squares(block, scores, support, allowed, rules)
+    better = new.loss < fit.loss
+    return new.where(better, fit), np.where(better, step, 0.5 * step)
 
 
 def _next_support(block, scores, squares, fit, step, rules) -> np.ndarray:
     beside = scores[:, :0] if rules.fixed else scores
     gradient, rest = gradient_and_squares(block, beside, fit.residual, squares)
     moved = step[:, None] * gradient / rest
-    moved[np.arange(len(block))[:, None], fit.support] += fit.sparse
+    moved[np.arange(len(moved))[:, None], fit.support] += fit.sparse
     size = np.square(moved) * rest
     # Infinite squares, and what overflows, are not worth it; NaN compares false.
-    return largest(np.where(size < np.inf, size, -1.0), rules.sparsity)
+    return per_user.largest(np.where(size < np.inf, size, -1.0), rules.sparsity)
 
 
 def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
@@ -351,9 +280,9 @@ def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
 
 def first_fit(block, scores, rules) -> LocalFit:
     """Fit w alone."""
-    support = np.broadcast_to(np.arange(rules.sparsity), (len(block), rules.sparsity))
-    none = np.zeros(len(block), dtype=np.int64)
-    return least_squares(block, scores, support.copy(), none, rules)
+    support = np.tile(np.arange(rules.sparsity), (len(scores), 1))
+    none = np.zeros(len(scores), dtype=np.int64)
+    return least_squares(block, scores, support, none, rules)
 
 
 def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
@@ -362,16 +291,16 @@ def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
     Users whose support is at rest are left alone: further steps would not move them.
     """
     fit = first_fit(block, scores, rules) if start is None else start
-    moving, step = np.arange(len(block)), np.ones(len(block))
-    current = fit
+    current, moving, step = fit, np.arange(len(scores)), np.ones(len(scores))
     for _ in range(n_steps if rules.sparsity else 0):
-        current, step, tried = local_step(block, scores, squares, current, step, rules)
-        fit = _put(fit, moving[tried], current.take(tried))
+        support, tried = _moves(block, scores, squares, current, step, rules)
         if not len(tried):
             break
-        moving, block, current = moving[tried], block.take(tried), current.take(tried)
-        scores = per_user.take(scores, tried)
-        squares, step = squares[tried], step[tried]
+        moving, squares = moving[tried], squares[tried]
+        block, scores = block.take(tried), per_user.take(scores, tried)
+        given = (current.take(tried), support[tried], step[tried])
+        current, step = _stepped(block, scores, *given, rules)
+        fit = _put(fit, moving, current)
     return fit
 
 
@@ -397,7 +326,7 @@ def _with_best(block, scores, squares, fit, position, rules, rank=0) -> np.ndarr
     gain = np.where(np.isfinite(gain), gain, -1.0)
     users, columns_used = np.nonzero(used)
     gain[users, fit.support[users, columns_used]] = -2.0
-    best = largest(gain, rank + 1)[:, rank]
+    best = per_user.largest(gain, rank + 1)[:, rank]
     return _put_feature(fit.support, position, best)
 
 
@@ -409,7 +338,7 @@ def matching_pursuit(block, scores, squares, rules, first=0) -> LocalFit:
     fit = first_fit(block, scores, rules)
     allowed = rules.allowed(block.counts)
     for j in range(rules.sparsity):
-        position = np.full(len(block), j)
+        position = np.full(len(scores), j)
         rank = first if j == 0 else 0
         support = _with_best(block, scores, squares, fit, position, rules, rank)
         fit = least_squares(block, scores, support, np.minimum(allowed, j + 1), rules)
@@ -438,14 +367,8 @@ def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
 
     Parameters
     ----------
-    block : Block
-        Rows and targets.
-    scores : ndarray of shape (n_users, rank, height)
-        (XU)'.
-    squares : ndarray of shape (n_users, n_features)
-        diag(G).
-    rules : LocalRules
-        Penalties and sparsity.
+    block, scores, squares, rules
+        See above.
     n_steps : int
         Steps of hard-thresholding pursuit, from w alone and again from each start.
     n_starts : int, default=1

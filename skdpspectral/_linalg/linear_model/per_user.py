@@ -26,6 +26,10 @@ _ALIGNMENT = 64
 _STEP = _ALIGNMENT // 8
 # Numbers of a part of rows whose columns are combined together.
 _PART_NUMBERS = 1 << 15
+# Relative ridge that keeps collinear columns from dividing by zero.
+_JITTER = 1e-13
+# Up to so many largest values, repeated maxima are faster than a sort.
+_FEW = 8
 
 
 def _stride(shape: tuple[int, ...]) -> int:
@@ -126,6 +130,11 @@ def totals(values: np.ndarray) -> np.ndarray:
     return values[:, 0]
 
 
+def squares(*rows: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Squared norm of each row, of several arrays."""
+    return tuple(totals(np.square(values)) for values in rows)
+
+
 def norms(rows: np.ndarray) -> np.ndarray:
     """Euclidean norm of each row."""
     return np.sqrt(totals(np.square(rows)))
@@ -158,4 +167,76 @@ def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
             np.multiply(column, factors[:, None], out=term)
             part += term
         out[:, start : start + size] = part
+    return out
+
+
+def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve one small positive semi-definite system a user.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n_users, q, q)
+        Matrices; scaled to unit diagonal first, and kept off singularity.
+    right : ndarray of shape (n_users, q, p)
+        Right-hand sides.
+
+    Returns
+    -------
+    ndarray of shape (n_users, q, p)
+        Solutions; zero along columns without extent, and for users whose numbers
+        are beyond float64.
+    """
+    if gram.shape[1] == 0:
+        return np.zeros_like(right)
+    diagonal = np.diagonal(gram, axis1=1, axis2=2)
+    usable = np.isfinite(diagonal) & (diagonal > np.finfo(float).tiny)
+    inverse = np.where(usable, 1.0 / np.sqrt(np.where(usable, diagonal, 1.0)), 0.0)
+    scaled = gram * inverse[:, :, None] * inverse[:, None, :]
+    scaled = np.where(np.isfinite(scaled), scaled, 0.0)
+    q = np.arange(gram.shape[1])
+    scaled[:, q, q] = 1.0 + _JITTER
+    solved = _eliminate(scaled, inverse[:, :, None] * right)
+    return inverse[:, :, None] * solved
+
+
+def inverse_grams(columns: np.ndarray) -> np.ndarray:
+    """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
+    gram = products(columns, columns, transpose_right=True)
+    if gram.shape[1] == 1:
+        usable = np.isfinite(gram) & (gram > np.finfo(float).tiny)
+        return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
+    return solve_each(gram, np.broadcast_to(np.eye(gram.shape[1]), gram.shape))
+
+
+def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve positive definite systems of unit diagonal, elementwise over users.
+
+    Gaussian elimination along the first axes. Pivots of positive definite matrices
+    need no exchange; one that rounding has made zero or negative marks a column that
+    the others explain, and is left out.
+    """
+    size = gram.shape[1]
+    A = gram.transpose(1, 2, 0).copy()
+    b = right.transpose(1, 2, 0).copy()
+    pivots = np.empty((size, len(gram)))
+    for j in range(size):
+        pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
+        factors = A[j + 1 :, j] * pivots[j]
+        A[j + 1 :, j + 1 :] -= factors[:, None] * A[j, j + 1 :]
+        b[j + 1 :] -= factors[:, None] * b[j]
+    for j in range(size - 1, -1, -1):
+        b[j] *= pivots[j]
+        b[:j] -= A[:j, j, None] * b[j]
+    return b.transpose(2, 0, 1)
+
+
+def largest(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k largest values of each row, largest first."""
+    if k > _FEW:
+        return np.argsort(-values, axis=1, kind="stable")[:, :k]
+    values, rows = values.copy(), np.arange(len(values))
+    out = np.empty((len(values), k), dtype=np.intp)
+    for j in range(k):
+        out[:, j] = np.argmax(values, axis=1)
+        values[rows, out[:, j]] = -np.inf
     return out

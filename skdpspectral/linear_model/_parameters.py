@@ -1,0 +1,222 @@
+"""What parameters of LRSRegressor mean together: refusals, the statistic, the start.
+
+What the chosen way does not use is refused, and not ignored: whoever sets it believes
+that it does something.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._base.strategies import snapshot
+from .._linalg import linear_model as lrs
+from .._statistics.shared_directions import ExactDirections, SharedDirections, Users
+from .._tables.masks import refuse_masked
+from ..mechanisms import Neighbors
+from ._strategies import Alternation, Clip
+
+STARTS = {"spectral", "random", "moments"}
+# Defaults that a fit without use for them knows them by.
+N_ROUNDS = 6
+RIDGE_SHARED = 10.0
+_IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
+
+
+def check_together(model) -> None:
+    """Refuse parameters that do not go together.
+
+    Parameters
+    ----------
+    model : LRSRegressor
+        Of which each parameter is valid on its own.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter and the remedy.
+    """
+    if model.fit_intercept is not False and model.fit_intercept != "user":
+        raise ValueError(
+            f'fit_intercept must be "user" or False, got {model.fit_intercept!r}: '
+            "an intercept of all users would have to be released"
+        )
+    if model.n_jobs == 0:
+        raise ValueError("n_jobs must be None or a number of threads, not 0")
+    if model.shared_weights == "fixed":
+        _check_fixed_weights(model)
+    if model._is_private():
+        _check_private_fit(model)
+    else:
+        _check_exact_fit(model)
+
+
+def _check_fixed_weights(model) -> None:
+    if model.n_components != 1:
+        raise ValueError(
+            'shared_weights="fixed" needs n_components=1, got '
+            f"n_components={model.n_components}: one central model has one direction"
+        )
+    if not isinstance(model.init, str) or model.init != "spectral":
+        raise ValueError(
+            'init is not used with shared_weights="fixed", which starts from '
+            'nothing: leave init="spectral"'
+        )
+    if model.ridge_shared not in (0.0, RIDGE_SHARED):
+        raise ValueError(
+            f"ridge_shared={model.ridge_shared!r} is not used with "
+            'shared_weights="fixed", where there are no weights to penalize: leave '
+            f"ridge_shared={RIDGE_SHARED}, or 0"
+        )
+
+
+def _check_private_fit(model) -> None:
+    clip_of(model)._check_share()
+    if model.unknown_user == "raise":
+        raise ValueError(
+            'unknown_user="raise" needs epsilon=None: an error would tell who was '
+            'in the training set; use unknown_user="shared"'
+        )
+    if isinstance(model.init, str) and model.init == "moments":
+        raise ValueError(
+            'init="moments" needs epsilon=None: it is made from the data; use '
+            '"spectral", which is released with noise, "random" or a public array'
+        )
+    if not isinstance(model.solver, str):
+        raise ValueError(
+            f"solver={model.solver!r} needs epsilon=None: with a budget U comes "
+            f'from n_rounds releases; leave solver="auto"{_IN_A_GRID}'
+        )
+
+
+def _check_exact_fit(model) -> None:
+    if model.n_rounds != N_ROUNDS:
+        raise ValueError(
+            f"n_rounds={model.n_rounds!r} needs a budget: with epsilon=None see "
+            f"Alternation(max_iter=...) for solver; leave n_rounds={N_ROUNDS}"
+            f"{_IN_A_GRID}"
+        )
+    if not isinstance(model.clip, str):
+        raise ValueError(
+            f"clip={model.clip!r} needs a budget: with epsilon=None nobody is "
+            f'scaled down; leave clip="private"{_IN_A_GRID}'
+        )
+
+
+# Copies: another thread may change a strategy between a plan and its releases.
+
+
+def clip_of(model) -> Clip:
+    """Return how users are clipped, as it is now."""
+    return Clip() if isinstance(model.clip, str) else snapshot(model.clip)
+
+
+def alternation_of(model) -> Alternation:
+    """Return how U is found without a budget, as it is now."""
+    return Alternation() if isinstance(model.solver, str) else snapshot(model.solver)
+
+
+def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirections:
+    """Return the statistic that the shared directions come from.
+
+    Parameters
+    ----------
+    model : LRSRegressor
+        With parameters that go together.
+    n_features : int
+        Number of features.
+
+    Returns
+    -------
+    SharedDirections or ExactDirections
+        With a budget, or without one.
+    """
+    rank, fixed = min(int(model.n_components), n_features), model._fixed()
+    rules = model._rules(n_features, model._public_prior(rank))
+    users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
+    if not model._is_private():
+        solver = alternation_of(model)
+        shrink = solver.shrink_to_mean and not fixed
+        return ExactDirections(
+            users, solver.max_iter, solver.tol, shrink, solver.update
+        )
+    clip = clip_of(model)
+    spectral = isinstance(model.init, str) and model.init == "spectral"
+    return SharedDirections(
+        users,
+        n_releases=int(model.n_rounds) if rank else 0,
+        release_start=bool(rank) and spectral and not fixed,
+        clip_curvature=_as_float(clip.curvature),
+        clip_gradient=_as_float(clip.gradient),
+        clip_share=float(clip.share),
+    )
+
+
+def _as_float(value) -> float | None:
+    return None if value is None else float(value)
+
+
+def public_scale(model, n_features: int) -> np.ndarray | None:
+    """Return public scales, or None where they would come from the data.
+
+    Raises
+    ------
+    ValueError
+        If `scale` is neither a boolean nor a positive number a feature.
+    """
+    if isinstance(model.scale, (bool, np.bool_)):
+        return np.ones(n_features) if model._is_private() or not model.scale else None
+    scale = _numbers(model.scale, "scale")
+    if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
+        raise ValueError(
+            f"scale must be a boolean, or hold a positive number for each of the "
+            f"{n_features} features"
+        )
+    return scale
+
+
+def given_start(model, n_features: int) -> np.ndarray | None:
+    """Return the start that `init` holds, of shape (d, r), or None.
+
+    Raises
+    ------
+    ValueError
+        If `init` is an array of another shape, or not of finite numbers.
+    """
+    if isinstance(model.init, str):
+        return None
+    shape = (min(int(model.n_components), n_features), n_features)
+    start = _numbers(model.init, "init")
+    if start is None or start.shape != shape:
+        raise ValueError(
+            f"init must be one of {sorted(STARTS)}, or finite numbers of shape "
+            f"(n_components, n_features) = {shape}"
+        )
+    return lrs.positive_qr(start.T)[0]
+
+
+def start_of(model, release, given, n_features: int):
+    """Return where U starts: (d, r), the name of what a kernel makes, or None.
+
+    None stands for a start that is released. Arrays owe nothing to the data.
+    """
+    if model._fixed():
+        return np.zeros((n_features, 1))
+    if isinstance(model.init, str) and model.init == "random":
+        shape = (n_features, min(int(model.n_components), n_features))
+        return lrs.positive_qr(release.public_normals(shape))[0]
+    if given is None and not model._is_private():
+        return model.init
+    return given
+
+
+def _numbers(values, name: str) -> np.ndarray | None:
+    """Return finite float64 numbers, or None."""
+    refuse_masked(values, name)
+    try:
+        values = np.asarray(values)
+        if values.dtype.kind not in "biufO":
+            return None
+        values = values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return values if np.isfinite(values).all() else None
