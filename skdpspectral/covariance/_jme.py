@@ -40,9 +40,9 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     clip_norm : float, default=1.0
         Public bound in [1e-60, 1e60]: longer rows are scaled down to this norm.
     horizon : int or None, default=None
-        Number of steps that the noise is made for (:ref:`horizon`). None takes the
-        number of rows in :meth:`fit`; streams by :meth:`partial_fit` need it unless
-        ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
+        Number of steps that the noise is made for (:ref:`stream_horizon`). None takes
+        the number of rows in :meth:`fit`; streams by :meth:`partial_fit` need it
+        unless ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
     workload : {"average", "prefix"}, Window, Exponential or array, default="average"
         Weights of rows i at step t: 1/t for "average", 1 for "prefix", or those of
         :class:`~skdpspectral.covariance.Exponential` and
@@ -225,6 +225,34 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         self.on_horizon = on_horizon
         self.accountant = accountant
         self.noise_seed = noise_seed
+
+    def _check_parameters(self) -> None:
+        """Check all that needs no shape, so that every method says it alike."""
+        super()._check_parameters()
+        if self.center == "none" and self.method != "jme":
+            raise ValueError(
+                f'method="{self.method}" is about two moments: with center="none" '
+                'leave method="jme"'
+            )
+        self._check_weight()
+
+    def _check_weight(self) -> None:
+        """Refuse a weight that the method has no use for."""
+        weight, method = self.moment_weight, self.method
+        if weight == "free":
+            return
+        if self.center == "none" or method.startswith("pp"):
+            raise ValueError(
+                "moment_weight must be 'free' with center=\"none\" or with a method "
+                "that releases one moment: there is nothing to weigh"
+            )
+        if weight == "trace-split" and method != "jme":
+            raise ValueError('moment_weight="trace-split" needs method="jme"')
+        if method == "ime" and not 0.0 < weight < 1.0:
+            raise ValueError(
+                'moment_weight with method="ime" is the share of the budget of the '
+                f"mean, in (0, 1); got {weight!r}"
+            )
 
     def privacy_plan(self, n_samples=None, n_features=None):
         """Describe what a stream will release and cost; no data are needed.

@@ -83,15 +83,14 @@ class MomentStream(Statistic):
 
         They are for rows in the unit ball.
         """
-        self._check_weight(weight)
         free = weight == "free"
         if self.centered:
             return 1.0, None, sensitivity.second_moment_ratio(d)
         if self.method.startswith("pp"):
             return None, None, 4.0
-        if weight == "trace-split":
-            return 0.5, sensitivity.free_trace_weight(d), 4.0
         if self.method == "jme":
+            if weight == "trace-split":
+                return 0.5, sensitivity.free_trace_weight(d), 4.0
             nu = float(weight) * self.clip_norm**2 if not free else None
             nu = sensitivity.free_moment_weight(d) if free else nu
             return nu, None, sensitivity.joint_moment_ratio(nu, d)
@@ -101,29 +100,6 @@ class MomentStream(Statistic):
             return nu, None, sensitivity.separate_moments_ratio(nu)
         nu = 1.0 if free else float(weight) * self.clip_norm**2
         return nu, None, sensitivity.concatenated_moments_ratio(nu)
-
-    def _check_weight(self, weight) -> None:
-        """Refuse a weight, or a mean that is zero, that a method has no use for."""
-        if self.centered and self.method != "jme":
-            raise ValueError(
-                f'method="{self.method}" is about two moments: with center="none" '
-                'leave method="jme"'
-            )
-        if weight == "free":
-            return
-        if self.centered or self.method.startswith("pp"):
-            raise ValueError(
-                "moment_weight must be 'free' with center=\"none\" or with a "
-                "method that releases one moment: there is nothing to weigh"
-            )
-        if weight == "trace-split":
-            if self.method != "jme":
-                raise ValueError('moment_weight="trace-split" needs method="jme"')
-        elif self.method == "ime" and not 0.0 < weight < 1.0:
-            raise ValueError(
-                'moment_weight with method="ime" is the share of the budget of the '
-                f"mean, in (0, 1); got {weight!r}"
-            )
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the release of all steps at a total cost of mu; infinite for none."""

@@ -227,6 +227,10 @@ def test_an_older_copy_of_the_same_entries_is_refused(tmp_path):
         advance_stream(accountant, stream, 0, 5)
 
 
+def test_streams_are_no_public_matter_of_an_accountant():
+    assert not [name for name in dir(PrivacyAccountant) if "stream" in name]
+
+
 def test_a_ledger_that_is_replaced_in_the_middle_of_a_charge(tmp_path):
     """It was written, but to a file that is no longer there."""
     path = tmp_path / "ledger.db"
