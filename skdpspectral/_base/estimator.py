@@ -110,7 +110,9 @@ class PrivateEstimator(BaseEstimator):
             )
 
     def _is_private(self) -> bool:
-        return self.epsilon is not None and math.isfinite(self.epsilon)
+        # Tags ask for it before parameters are checked: epsilon may be anything.
+        finite = not isinstance(self.epsilon, Real) or math.isfinite(self.epsilon)
+        return self.epsilon is not None and finite
 
     def _was_private(self) -> bool:
         """Whether the last fit had noise, whatever the parameters have become."""
