@@ -507,7 +507,7 @@ _RESUMED = "covariance/test_stream_resume.py::test_"
 # Of streams.
 EXACT |= {
     "noise scaled for columns of norm one": Mutant(
-        "mechanisms/_correlated.py",
+        "mechanisms/_gaussian.py",
         "return self.column_norm * super().charged_sensitivity",
         "return super().charged_sensitivity",
         f"{_STREAMS}plan_costs_what_was_asked",
@@ -549,14 +549,14 @@ EXACT |= {
         f"{_STREAMS}a_failed_step_ends_the_stream",
     ),
     "stream read before it is charged": Mutant(
-        "covariance/_jme.py",
+        "covariance/_stream_estimator.py",
         "        plan = self._plan(moments)\n        release",
         "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
         "        plan = self._plan(moments)\n        release",
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
     ),
     "a forked process draws the same noise": Mutant(
-        "_release/release.py",
+        "_release/turns.py",
         "return self._home != (os.getpid(), _process_mark)",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
@@ -593,13 +593,13 @@ EXACT |= {
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
     ),
     "a path that comes back": Mutant(
-        "covariance/_jme.py",
+        "covariance/_stream_estimator.py",
         'if getattr(self, "_latest", None) is mark:',
         "if True:",
         "covariance/test_jme.py::test_a_fit_beside_an_open_path",
     ),
     "a strategy that changes while its stream runs": Mutant(
-        "covariance/_jme.py",
+        "covariance/_stream_estimator.py",
         "            name: snapshot(value)\n",
         "            name: value\n",
         "covariance/test_strategies_of_streams.py::test_a_stream_keeps_what_it_began_with",

@@ -336,6 +336,8 @@ def test_warnings_name_the_caller_s_line():
         with pytest.warns(PrivacyLeakWarning) as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__]
+        line = call.__code__.co_firstlineno
+        assert [warning.lineno for warning in caught] == [line]
 
 
 class Spy:
