@@ -143,8 +143,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             The next rows in order, all finite; never modified.
-        y : None
-            Ignored, present by convention.
+        {y_ignored}
 
         Returns
         -------
@@ -157,8 +156,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
             If a parameter or X is invalid, the horizon is passed, or parameters were
             changed since the stream began; the stream stays where it is, and what was
             charged for it stays charged.
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {no_budget}
         LedgerError
             If a copy of this stream has gone further; see :meth:`resume`.
         RuntimeError
@@ -270,8 +268,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         ValueError
             If a parameter or the form of X is invalid; nothing is charged. If a value
             of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {no_budget}
         """
         every = check_count("every", every)
         with self._unchanged_on_error():
