@@ -2,7 +2,6 @@
 
 import numpy as np
 from pca_tools import Replay, transcript_ratio
-
 from sklearn.utils import check_random_state
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
