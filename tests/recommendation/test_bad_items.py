@@ -12,7 +12,13 @@ from bad_calls_items import (
     SECRET_USER,
     Scene,
 )
-from bad_cases import as_parameters, check_call, check_messages_differ, fixtures
+from bad_cases import (
+    as_parameters,
+    check_call,
+    check_messages_differ,
+    check_that_a_charge_shows,
+    fixtures,
+)
 
 from skdpspectral import DPItemEmbedding, PrivacyAccountant, PrivacyLeakWarning
 
@@ -52,12 +58,7 @@ def test_different_mistakes_have_different_messages(scene):
 
 
 def test_a_good_call_is_seen_to_be_charged_and_to_change_the_state(scene):
-    scene.fit()
-    with pytest.raises(AssertionError, match="was charged"):
-        scene.check_untouched()
-    scene.accountant = PrivacyAccountant()
-    with pytest.raises(AssertionError, match="was lost"):
-        scene.check_untouched()
+    check_that_a_charge_shows(scene)
 
 
 @pytest.mark.parametrize("column", ["user_id", "item_id", "hour"])
