@@ -634,7 +634,7 @@ CASES |= {
         tight=False,
         n_trials=1_500,
     ),
-    # A server that sends in every round what reveals most, ten times too long.
+    # A server that sends in every round what reveals most, five times too long.
     "sparse-malicious": ClientCase(
         federated_tools.MaliciousSparse,
         {"n_rounds": 2},
