@@ -12,7 +12,7 @@ from pca_tools import cost_of
 from scipy.special import ndtr, ndtri
 from scipy.stats import binom
 
-from skdpspectral.accounting import gaussian_mu
+from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.audit._epsilon import _upper_limit
 
 DELTA = 1e-6
@@ -39,13 +39,21 @@ def claim_of(case):
 
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.tight])
 def test_power_of_an_audit(name):
-    """Noise 10 % low is refuted by whole fits, and a forgotten root of 2 by all."""
+    """Noise 10 % low is refuted by whole fits, and a forgotten root of 2 by all.
+
+    An audit that finds too little fails as well: noise a tenth or a quarter too much.
+    """
     case = CASES[name]
     mu, look = claim_of(case), (case.n_trials, CONFIDENCE)
+    least = gaussian_mu(case.power * gaussian_epsilon(mu, DELTA), DELTA)
     assert refuted(mu, mu, *look) < 2e-4
+    assert refuted(least, mu, *look) > 0.9995
     assert refuted(mu, FORGOTTEN_ROOT * mu, *look) > 0.999
-    if not isinstance(case, OfStages):
+    if isinstance(case, OfStages):
+        assert refuted(least, mu / 1.25, *look) < 1e-3
+    else:
         assert refuted(mu, LOW_NOISE * mu, *look) > 0.99
+        assert refuted(least, mu / LOW_NOISE, *look) < 0.02
 
 
 def test_power_of_a_first_look():
