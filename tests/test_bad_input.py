@@ -275,6 +275,7 @@ def test_bad_call(case, stage):
     check_call(case, stage)
 
 
+@pytest.mark.slow
 @no_warning
 @pytest.mark.parametrize("case", EVERY_CASE[:N_OF_ESTIMATORS])
 def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
@@ -286,6 +287,7 @@ def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
     stage.check_untouched(case.in_values)
 
 
+@pytest.mark.slow
 @no_warning
 def test_different_mistakes_have_different_messages(scene):
     check_messages_differ(CASES, scene, at_least=400)

@@ -23,6 +23,7 @@ from skdpspectral.audit._neighbors import check_neighbors
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]
@@ -43,6 +44,7 @@ def test_every_private_estimator_is_audited():
     assert all(issubclass(c, BaseEstimator) for c in private)
 
 
+@pytest.mark.slow
 def test_audit_of_the_components_alone():
     """Any statistic of a fitted estimator will do; post-processing loses power."""
     X, neighbor = CASES["pca"].data()
@@ -61,6 +63,7 @@ def test_audit_of_the_components_alone():
 USERS = [name for name, case in CASES.items() if isinstance(case, UserCase)]
 
 
+@pytest.mark.slow
 def test_audit_of_whole_fits():
     """The audits of users leave out the users' own models; this one does not."""
     result = audit("lrs-joins", 30.0, 500, n_jobs=JOBS, whole_fits=True)
@@ -133,6 +136,7 @@ def test_audits_of_clients_have_the_messages_of_whole_fits(name):
             assert np.array_equal(*(m.values for m in messages))
 
 
+@pytest.mark.slow
 def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
     class Sign:
         threshold = 0.0
@@ -166,6 +170,7 @@ def test_audit_sees_what_is_really_drawn():
     assert 0.0 < result.mu < 2 * result.claimed_mu
 
 
+@pytest.mark.slow
 def test_audit_charges_no_ledger():
     """Its data are made up; its fits without noise must not void a real ledger."""
     own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)

@@ -17,6 +17,8 @@ from forked_python import ForkedPython
 
 import skdpspectral
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(skdpspectral.__file__).parent
 TESTS = Path(__file__).parents[1]
 

@@ -14,6 +14,8 @@ from skdpspectral import JMECovariance
 from skdpspectral._release.release import record_releases
 from skdpspectral.audit import mu_lower_bound
 
+pytestmark = pytest.mark.slow
+
 STEPS, TRIALS, EPSILON = 8, 6_000, 12.0
 E1, E2 = np.eye(2)
 METHODS = {

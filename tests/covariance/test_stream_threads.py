@@ -62,6 +62,7 @@ def in_child(function):
 # -- fits and paths on one object ----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(REPEATS))
 def test_overlapping_fits_leave_with_their_noise(repeat):
     """At epsilon=.001 a true row leaves by chance with a probability below 1e-9."""
@@ -91,6 +92,7 @@ def test_overlapping_fits_leave_with_their_noise(repeat):
     assert len(found) == len(accountant.ledger) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(REPEATS))
 def test_a_fit_in_a_thread_beside_a_path(repeat):
     """No increment of the path is a true row; all of its noise is as planned.

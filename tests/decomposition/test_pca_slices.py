@@ -75,6 +75,7 @@ def test_wide_slices_release_what_an_array_does(n, p, rank):
     check_equal(X, SlicedTable(X), n_components=rank, **STRONG)
 
 
+@pytest.mark.slow
 def test_slices_of_many_components_release_what_an_array_does():
     X = rows(2200, 2100)
     table = SlicedTable(X)
@@ -272,6 +273,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @needs_madvise
 @pytest.mark.skipif(sys.platform != "linux", reason="where Linux tells the peak")
 @pytest.mark.parametrize("order", ["C", "F"])

@@ -144,6 +144,7 @@ def observed(model, X, y, folder):
 # -- nothing depends on a user but what is released ------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_all_that_is_public_is_a_function_of_the_releases(name, tmp_path):
     with scripted() as asked:
@@ -170,6 +171,7 @@ def test_the_test_above_can_fail(tmp_path):
     assert one["printed"].count("\n") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
     """Given one transcript, to the last bit: the sum with a user is the sum without
@@ -240,6 +242,7 @@ def test_the_number_of_releases_is_as_planned_for_any_data(kind, n_rounds):
 # -- hostile users ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_user_makes_a_private_fit_warn_or_fail(name):
     """Not even where all floating-point errors are to be raised."""

@@ -42,6 +42,7 @@ def test_bad_call(case, stage):
         assert str(secret) not in report
 
 
+@pytest.mark.slow
 @no_warning
 def test_privacy_does_not_rest_on_an_optional_validation(scene):
     with sklearn.config_context(skip_parameter_validation=True, assume_finite=True):
@@ -52,6 +53,7 @@ def test_privacy_does_not_rest_on_an_optional_validation(scene):
             scene.check_untouched(case.in_values)
 
 
+@pytest.mark.slow
 @no_warning
 def test_different_mistakes_have_different_messages(scene):
     check_messages_differ(CASES, scene, at_least=120)
