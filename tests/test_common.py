@@ -149,6 +149,7 @@ def test_estimator_checks(estimator, check):
 
 
 @pytest.mark.slow
+@pytest.mark.dependencies
 @parametrize_with_checks([e for e in SEEDED if e not in FIRST_OF_EACH])
 @allow_warnings_of_checks
 def test_estimator_checks_of_settings(estimator, check):

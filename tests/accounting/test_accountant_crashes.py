@@ -53,6 +53,7 @@ assert len(accountant.ledger) == 1 and os.path.exists(accountant.path)
 """
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "del accountant"])
 def test_only_the_owner_deletes_a_temporary_ledger(end):

@@ -54,6 +54,7 @@ def backend(name):
 # -- scikit-learn's meta-estimators --------------------------------------------
 
 
+@pytest.mark.slow
 @ignore_fork_warning
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", BACKENDS)
