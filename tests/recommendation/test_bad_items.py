@@ -18,6 +18,7 @@ from bad_cases import (
     check_messages_differ,
     check_that_a_charge_shows,
     fixtures,
+    renew_if_charged,
 )
 
 from skdpspectral import DPItemEmbedding, PrivacyAccountant, PrivacyLeakWarning
@@ -47,7 +48,7 @@ def test_bad_call(case, stage):
 def test_privacy_does_not_rest_on_an_optional_validation(scene):
     with sklearn.config_context(skip_parameter_validation=True, assume_finite=True):
         for case in CASES:
-            scene.renew()
+            renew_if_charged(scene)
             with pytest.raises(case.error):
                 case.call(scene)
             scene.check_untouched(case.in_values)
