@@ -22,6 +22,8 @@ from ledger_tools import (
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 
+pytestmark = pytest.mark.slow
+
 # -- the end of processes ------------------------------------------------------
 
 

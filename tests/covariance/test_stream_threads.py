@@ -17,6 +17,8 @@ from skdpspectral.covariance import Window
 from skdpspectral.covariance.factorizations import factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
+pytestmark = pytest.mark.slow
+
 REPEATS = 20
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

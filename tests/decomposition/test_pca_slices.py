@@ -15,6 +15,8 @@ from skdpspectral._release.release import record_releases
 from skdpspectral._tables.sliced_rows import SlicedRows, sliced_rows
 from skdpspectral.decomposition import SpikedModel
 
+pytestmark = pytest.mark.slow
+
 SPIKED = {"mechanism": SpikedModel(signal_variance=9.0, noise_variance=1.0)}
 # A signal that is strong enough for the model's bound where rows are few or wide.
 STRONG = {"mechanism": SpikedModel(signal_variance=1e4, noise_variance=1.0)}
