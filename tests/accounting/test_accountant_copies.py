@@ -60,6 +60,7 @@ def other_process(tmp_path_factory):
     process.stdout.close()
 
 
+@pytest.mark.slow
 @needs_flock
 @pytest.mark.parametrize("repetition", range(20))
 def test_files_are_copied_while_two_processes_charge(other_process, repetition):

@@ -153,15 +153,20 @@ def test_a_handler_may_fork(place, handle, monkeypatch):
     assert len(entries(accountant)) == 2
 
 
-def test_who_is_interrupted_while_waiting_is_not_charged_later(handle, tmp_path):
+def test_who_is_interrupted_while_waiting_is_not_charged_later(
+    handle, tmp_path, monkeypatch
+):
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
     accountant.charge(PLAN)
     handle(interrupt)
     held = os.open(f"{accountant.path}-lock", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-    with pytest.raises(KeyboardInterrupt):
-        accountant.charge(PLAN)
+    with monkeypatch.context() as patch:
+        # In the pause of who has found the lock taken.
+        sent = signal_once(patch, _locks.time, "sleep", "before")
+        with pytest.raises(KeyboardInterrupt):
+            accountant.charge(PLAN)
+    assert sent
     os.close(held)
     time.sleep(0.2)
     assert len(entries(accountant)) == 1

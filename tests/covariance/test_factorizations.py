@@ -76,6 +76,7 @@ def test_column_norm_is_the_largest(workload, name):
     assert largest <= C.column_norm <= largest * (1 + 1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
 def test_gain_is_the_variance(workload, name):
     C = make(workload, name)

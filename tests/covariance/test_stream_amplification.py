@@ -127,6 +127,7 @@ SCALED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCALED)
 def test_the_scale_of_a_matrix_does_not_matter(name):
     """The noise of each step is what brute force makes of the unscaled matrix.

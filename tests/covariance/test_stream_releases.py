@@ -37,6 +37,7 @@ def noise_of(parameters, rows):
     return C @ (released["moments"] - exact) / mechanism.noise_std
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
 @pytest.mark.parametrize("on_horizon", ["raise", "restart"])
 def test_the_noise_is_the_planned_one(factorization, on_horizon):
