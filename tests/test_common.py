@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from old_checks import mend_checks
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
@@ -21,6 +22,7 @@ from skdpspectral.covariance import BISR, Exponential, Window
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.linear_model import Alternation, Clip
 
+mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")

@@ -18,7 +18,7 @@ from ._arguments import (
     check_relation,
 )
 from ._ledger import Ledger, Transaction, conversion_factor
-from ._ledger_file import TemporaryFolder
+from ._ledger_schema import TemporaryFolder
 from ._parts import Part, asserted_block, checked_blocks, whole
 from ._planned_fits import PlannedFit, planned_fits
 from ._reports import LedgerReports

@@ -700,13 +700,13 @@ EXACT |= {
         f"{_CONTEXTS}audits_and_fits_of_other_threads",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "accounting/_ledger_file.py",
+        "accounting/_ledger_schema.py",
         "if now.generation < seen.generation or entry != seen.entry:",
         "if False:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
-        "accounting/_ledger_file.py",
+        "accounting/_ledger_schema.py",
         "        _remove_draft(path, found)\n        found = stat_of(path)\n",
         "        _remove_draft(path, found)\n        return stat_of(path)\n",
         f"{_COPIES}hard_links_are_refused",
