@@ -105,10 +105,20 @@ ESTIMATORS = [
     ),
     FederatedDPPCA(1, mechanism=SPIKED),
     FederatedDPPCA(1, mechanism=PAPER, aggregation="matrix", release="covariance"),
+    FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0, whiten=True),
+    FederatedDPPCA(
+        1,
+        mechanism="two-stage",
+        release="covariance",
+        projection_norm=5.0,
+        whiten=True,
+        client_feature=-1,
+    ),
     SparseDPPCA(),
     SparseDPPCA(client_feature=0),
     SparseDPPCA(epsilon=None, n_rounds=10, n_nonzero_features=1),
     SparseDPPCA(n_nonzero_features=1, bounds=(-10, 10), client_feature=0),
+    SparseDPPCA(clip_norm=2.0, whiten=True, client_feature=0),
     SparseDPPCA(weights="equal", clip_norm=2.0, accountant=PrivacyAccountant()),
 ]
 

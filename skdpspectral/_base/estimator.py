@@ -23,6 +23,7 @@ from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
 from ..accounting._ambient import accountant_to_send, ambient_accountant, block_at_hand
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import PrivacyPlan
+from ..mechanisms._numbers import check_real
 from ..mechanisms._parallel_plan import read_plan
 from .sklearn_compat import Interval, parameter_names
 from .strategies import check_values, json_default, read_plain
@@ -106,7 +107,9 @@ class PrivateEstimator(BaseEstimator):
         self._check_budget()
 
     def _check_budget(self) -> None:
-        """Refuse a delta that float64 noise cannot honor."""
+        """Refuse budgets that float64 noise cannot honor."""
+        if self._is_private():
+            check_real("epsilon", self.epsilon)
         if self.delta < MIN_DELTA:
             raise ValueError(
                 f"delta={self.delta!r} is below {MIN_DELTA:g}, which float64 noise "
@@ -115,10 +118,8 @@ class PrivateEstimator(BaseEstimator):
             )
 
     def _is_private(self) -> bool:
-        try:
-            return self.epsilon is not None and math.isfinite(self.epsilon)
-        except (TypeError, ValueError, OverflowError):  # refused by a fit
-            return True
+        real = isinstance(self.epsilon, Real)  # a fit refuses what is not, but None
+        return self.epsilon != math.inf if real else self.epsilon is not None
 
     def _was_private(self) -> bool:
         """Whether the last fit had noise, whatever the parameters have become."""

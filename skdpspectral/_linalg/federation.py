@@ -162,6 +162,29 @@ def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
     return top_eigh(stacked.T @ stacked, rank)[1]
 
 
+def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, float]:
+    """Variances of a noisy second moment along some axes, and on average across them.
+
+    Parameters
+    ----------
+    moment : ndarray of shape (p, p)
+        Symmetric.
+    axes : ndarray of shape (r, p)
+        Orthonormal rows.
+
+    Returns
+    -------
+    along : ndarray of shape (r,)
+        Not negative.
+    across : float
+        Mean over the p - r other directions, not negative; 0 where there is none.
+    """
+    along = np.maximum(np.vecdot(axes @ moment, axes), 0.0)
+    kept = float(along.sum())
+    others = max(len(moment) - len(axes), 1)
+    return along, (max(float(np.trace(moment)), kept) - kept) / others
+
+
 def pack_lower(matrix: np.ndarray) -> np.ndarray:
     """Lower triangle of a symmetric matrix as a vector, row by row."""
     return matrix[np.tril_indices(len(matrix))]

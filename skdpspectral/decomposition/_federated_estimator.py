@@ -8,7 +8,6 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
@@ -30,6 +29,7 @@ from ..mechanisms import ParallelPlan
 from ..mechanisms._numbers import check_count, check_real
 from ._constraints import CENTERS, CLIP_RANGE
 from ._projection import ProjectionMixin
+from ._spiked_covariance import SpikedCovarianceMixin
 
 # The client of all rows, where no clients are told apart.
 _ALL_ROWS = "all rows"
@@ -98,7 +98,7 @@ def _check_disjoint(blocks, n_rows: int) -> None:
 
 
 @documented
-class FederatedEstimator(ProjectionMixin, PrivateEstimator):
+class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     """Base of estimators whose rows lie with clients that release on their own.
 
     A subclass says by ``_task`` what every client releases, and makes its attributes
@@ -118,6 +118,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
         "center": CENTERS,
+        "whiten": ["boolean"],
         "n_jobs": [Integral, None],
     }
 
@@ -129,14 +130,12 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         tags.input_tags.categorical = self.client_feature is not None
         return tags
 
-    def _is_private(self) -> bool:
-        return isinstance(self.epsilon, Mapping) or super()._is_private()
-
     def _check_parameters(self) -> None:
         """Check constructor parameters on their own, at no cost."""
         super()._check_parameters()
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be None or a number of threads, not 0")
+        self._check_whitening()
 
     def _check_budget(self) -> None:
         for name in ("epsilon", "delta"):
@@ -150,6 +149,8 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
                     "below one over the number of samples"
                 )
         if not isinstance(self.epsilon, Mapping):
+            if self._is_private():
+                check_real("epsilon", self.epsilon)
             return
         for value in self.epsilon.values():
             if not 0.0 < check_real("epsilon of a client", value) < np.inf:
@@ -310,6 +311,7 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         self.privacy_ = plan
         result = InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
         self._set_common(task.rows, result)
+        self._set_variances(result)
         return result
 
     def _rounds(self, server: Server) -> Rounds:
@@ -342,31 +344,34 @@ class FederatedEstimator(ProjectionMixin, PrivateEstimator):
         self.clients_ = np.array(result.clients, dtype=object)
         self.rejected_ = result.rejected
 
-    # -- the estimator -----------------------------------------------------------------
+    def _set_variances(self, result: FederatedResult) -> None:
+        """Set what is known of variances: new with every fit, or not there."""
+        values, total = result.explained_variance, result.total_variance
+        noise = self._public_noise()
+        noise = result.noise_variance if noise is None else noise
+        found: dict = {"explained_variance_": values, "noise_variance_": noise}
+        if values is not None and noise is not None:
+            others = self.components_.shape[1] - len(values)
+            total = float(values.sum()) + others * noise
+        if values is not None and total is not None:
+            ratio = values / max(total, np.finfo(float).tiny)
+            found["explained_variance_ratio_"] = ratio
+        for name in (*found, "explained_variance_ratio_"):
+            vars(self).pop(name, None)
+        for name, value in found.items():
+            if value is not None:
+                setattr(self, name, value)
 
-    def transform(self, X):
-        """Project rows on the components.
+    def _public_noise(self) -> float | None:
+        """Return a public variance across the components, if one was given."""
+        return None
 
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_samples, n_columns)
-            Rows, with the clients' column if `client_feature` names one; any client
-            may be in it. They are neither clipped nor scaled to unit norm.
+    # -- rows of other tables ----------------------------------------------------------
 
-        Returns
-        -------
-        {scores_out}
-        """
-        check_is_fitted(self)
-        table = read_users(
-            self, X, None, self.client_feature, reset=False, names=CLIENTS
-        )
-        X = table.features()
-        components = self.components_
-        if self.scale_ is not None:
-            components = components / self.scale_
-        offset = components @ self.mean_
-        return X @ components.T.astype(X.dtype) - offset.astype(X.dtype)
+    def _read_rows(self, X, accept_sparse=False) -> np.ndarray:
+        """Return the features of rows; any client may be in their column."""
+        how = {"reset": False, "names": CLIENTS}
+        return read_users(self, X, None, self.client_feature, **how).features()
 
 
 def _registered(groups, budgets) -> dict[str, Registration]:

@@ -5,10 +5,6 @@ from __future__ import annotations
 from numbers import Real
 from typing import ClassVar
 
-import numpy as np
-from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
-
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.unweighted import unweighted
@@ -17,14 +13,6 @@ from .._statistics.components.strategies import SpikedModel
 from ..federation import SpectralTask, make_task
 from ._constraints import CLIP_RANGE, MECHANISMS
 from ._federated_estimator import FederatedEstimator
-
-
-def _has_covariance(estimator) -> bool:
-    """Whether a covariance is released, and the variance beside it is known."""
-    if estimator.release != "covariance":
-        return False
-    name, strategy = name_of(estimator.mechanism)
-    return name != "gaussian" or strategy.noise_variance is not None
 
 
 @documented
@@ -72,6 +60,9 @@ class FederatedDPPCA(FederatedEstimator):
     {scale}
     {center}
         Each client has a private mean of its own, which removes offsets between them.
+    whiten : bool, default=False
+        Whether :meth:`transform` gives scores of unit variance. It needs all variances
+        of the data, as :meth:`get_covariance` does: along the components and across.
     {n_jobs}
         They share the clients: a gain for clients of many rows.
     {accountant}
@@ -85,11 +76,20 @@ class FederatedDPPCA(FederatedEstimator):
         column of clients is not among the features.
     explained_variance_ : ndarray of shape (n_components,)
         Variances along the components, in squared units of the data (of the scaled
-        features with ``scale="bounds"``); with ``release="covariance"``.
+        features with ``scale="bounds"``), with ``release="covariance"``; without it
+        those of the averaged second moment, with "gaussian" and
+        ``aggregation="matrix"``: in units of the data with a `clip_norm`, else of unit
+        rows.
     noise_variance_ : float
-        Variance across the components, in the same units: the public one of the
-        mechanism, or the clients' private ones in the middle; not with "gaussian"
-        without the former.
+        Variance across the components, in units of the data: the public one of the
+        mechanism, or the clients' private ones in the middle; with "gaussian" that of
+        the averaged second moment of clipped rows, if there is one.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        `explained_variance_` over the variance in all directions, where both of the
+        above are known, and for the averaged second moment of unit rows.
+    singular_values_ : ndarray of shape (n_components,)
+        ``sqrt(n_samples_ * explained_variance_)``, where both of the above are known:
+        about those of all rows, each less the center of its client.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data. (Clients with offsets should subtract their own from rows to transform.)
@@ -179,6 +179,7 @@ class FederatedDPPCA(FederatedEstimator):
         clip_norm=None,
         scale=None,
         center="auto",
+        whiten=False,
         n_jobs=None,
         accountant=None,
         noise_seed=None,
@@ -198,9 +199,32 @@ class FederatedDPPCA(FederatedEstimator):
         self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
+        self.whiten = whiten
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
+
+    def _why_no_variances(self) -> str | None:
+        """Say why a fit does not know all variances of the data; None if it does."""
+        covariance, noise = self.release == "covariance", self._public_noise()
+        plain = name_of(self.mechanism)[0] == "gaussian"
+        whole = plain and self.aggregation == "matrix" and self.clip_norm is not None
+        if whole or (covariance and (noise is not None or not plain)):
+            return None
+        if not covariance:
+            return (
+                'release="components" releases none; set release="covariance", or both '
+                'aggregation="matrix" and a clip_norm'
+            )
+        return (
+            'mechanism="gaussian" releases none across the components; set '
+            'mechanism=Gaussian(noise_variance), mechanism="two-stage", or both '
+            'aggregation="matrix" and a clip_norm'
+        )
+
+    def _public_noise(self) -> float | None:
+        noise = name_of(self.mechanism)[1].noise_variance
+        return None if noise is None else float(noise)
 
     def _task(self, n_features: int) -> SpectralTask:
         length, spiked = self.projection_norm, isinstance(self.mechanism, SpikedModel)
@@ -239,31 +263,4 @@ class FederatedDPPCA(FederatedEstimator):
         with self._unchanged_on_error():
             result = self._hold_session(X, clients)
             self.client_weights_ = result.weights
-            public = name_of(self.mechanism)[1].noise_variance
-            noise = result.noise_variance if public is None else float(public)
-            found = {
-                "explained_variance_": result.explained_variance,
-                "noise_variance_": noise,
-            }
-            # They are new with every fit, or not there.
-            for name, value in found.items():
-                vars(self).pop(name, None)
-                if value is not None:
-                    setattr(self, name, value)
         return self
-
-    @available_if(_has_covariance)
-    def get_covariance(self):
-        """Covariance of the rows, as a spiked one.
-
-        Returns
-        -------
-        ndarray of shape (n_features, n_features)
-            The released variances along the components, and `noise_variance_` in all
-            other directions; in squared units of the data (of the scaled features
-            with ``scale="bounds"``).
-        """
-        check_is_fitted(self)
-        beyond = self.explained_variance_ - self.noise_variance_
-        spikes = (self.components_.T * beyond) @ self.components_
-        return spikes + self.noise_variance_ * np.eye(len(spikes))

@@ -81,6 +81,9 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     {scale_}
+    singular_values_ : ndarray of shape (n_components,)
+        ``sqrt(n_samples_ * explained_variance_)``, where variances are those of the
+        data: about those of the rows less `mean_`.
     {n_components_}
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
@@ -267,17 +270,17 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
                 "fewer components"
             )
-        if self.whiten and not self._releases_variances():
-            raise ValueError(
-                "whiten=True needs variances of the data, but with clip_norm=None they "
-                'are those of unit rows; set release="covariance" or a clip_norm'
-            )
+        self._check_whitening()
 
-    def _releases_variances(self) -> bool:
-        """Whether variances are those of the data, and not of unit rows."""
+    def _why_no_variances(self) -> str | None:
+        """Say why a fit knows variances of unit rows alone; None if it does not."""
         model = isinstance(self.mechanism, SpikedModel)
-        unit_rows = self.clip_norm is None and not model
-        return self.release == "covariance" or not unit_rows
+        if self.release == "covariance" or self.clip_norm is not None or model:
+            return None
+        return (
+            "with clip_norm=None they are those of unit rows; set "
+            'release="covariance" or a clip_norm'
+        )
 
     def _takes_sparse_rows(self) -> bool:
         """Whether bounding rows leaves zeros where they are."""

@@ -8,16 +8,40 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._tables.rows import check_rows, check_scores, map_rows
+from ._spiked_covariance import why_without_variances
+
+
+def _refuse_to_whiten(reason: str | None) -> None:
+    if reason is not None:
+        raise ValueError(f"whiten=True needs variances of the data, but {reason}")
 
 
 @documented
 class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     """Methods of estimators with components, a center and units of features."""
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _read_rows(self, X, accept_sparse=False):
+        """Return the features of rows that are no fit's."""
+        return check_rows(
+            self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
+        )
+
+    def _check_whitening(self) -> None:
+        """Refuse to whiten by variances that a fit with these parameters lacks."""
+        if self.whiten:
+            _refuse_to_whiten(self._why_no_variances())
+
     def _score_units(self) -> np.ndarray:
         """What scores are divided by, one for each component."""
-        if not getattr(self, "whiten", False):
+        if not self.whiten:
             return np.ones(self.n_components_)
+        # The parameter may have been set after the fit.
+        _refuse_to_whiten(why_without_variances(self))
         variances = self.explained_variance_
         least = np.finfo(float).eps * max(variances.max(), np.finfo(float).tiny)
         return np.sqrt(np.maximum(variances, least))
@@ -28,15 +52,16 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows; they are neither clipped nor scaled to unit norm. What
-            :meth:`fit` reads block by block is read so here too.
+            Rows, with the column of ids that a fit by `client_feature` had; they are
+            neither clipped nor scaled to unit norm. What :meth:`fit` reads block by
+            block is read so here too.
 
         Returns
         -------
         {scores_out}
         """
         check_is_fitted(self)
-        X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
+        X = self._read_rows(X, accept_sparse=True)
         precision = np.float32 if X.dtype == np.float32 else np.float64
         components = self.components_
         if self.scale_ is not None:

@@ -53,6 +53,9 @@ class SparseDPPCA(FederatedEstimator):
     {clip_norm}
     {scale}
     {center}
+    whiten : bool, default=False
+        Whether :meth:`transform` gives scores of unit variance. It needs all variances
+        of the data: a `clip_norm`, and a private start from "matrix".
     {n_jobs}
         They share the clients: a gain for clients of many rows.
     {accountant}
@@ -69,6 +72,15 @@ class SparseDPPCA(FederatedEstimator):
         Singular values of the last round's average, which estimate the variances along
         the components, with a bias upwards from noise. With ``clip_norm=None`` of unit
         rows, otherwise in squared units of the data.
+    explained_variance_ratio_ : ndarray of shape (n_components,)
+        `explained_variance_` over the variance in all directions; with a private start
+        from "matrix" alone, whose noisy second moment tells of the others.
+    noise_variance_ : float
+        Variance across the components by that start, in squared units of the data; with
+        a `clip_norm`.
+    singular_values_ : ndarray of shape (n_components,)
+        ``sqrt(n_samples_ * explained_variance_)``, where there is a `noise_variance_`:
+        about those of all rows, each less the center of its client.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data.
@@ -144,6 +156,7 @@ class SparseDPPCA(FederatedEstimator):
         clip_norm=None,
         scale=None,
         center="auto",
+        whiten=False,
         n_jobs=None,
         accountant=None,
         noise_seed=None,
@@ -162,9 +175,22 @@ class SparseDPPCA(FederatedEstimator):
         self.clip_norm = clip_norm
         self.scale = scale
         self.center = center
+        self.whiten = whiten
         self.n_jobs = n_jobs
         self.accountant = accountant
         self.noise_seed = noise_seed
+
+    def _why_no_variances(self) -> str | None:
+        """Say why a fit does not know all variances of the data; None if it does."""
+        private = isinstance(self.init, str) and self.init == "private"
+        if self.clip_norm is None:
+            return "with clip_norm=None they are those of unit rows; set a clip_norm"
+        if private and self.aggregation == "matrix":
+            return None
+        return (
+            "that across the components comes from the private start alone; leave "
+            'init="private" and aggregation="matrix"'
+        )
 
     def _task(self, n_features: int) -> SpectralTask:
         task = make_task(
@@ -211,7 +237,6 @@ class SparseDPPCA(FederatedEstimator):
         """
         with self._unchanged_on_error():
             result = self._hold_session(X, clients)
-            self.explained_variance_ = result.explained_variance
             self.support_ = result.support
             self.n_rounds_ = int(self.n_rounds)
         return self

@@ -9,22 +9,53 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._tables.rows import check_rows, map_rows
+from .._tables.rows import map_rows
+
+# What a model of the rows is made of, all of it in squared units of the data.
+_VARIANCES = {"explained_variance_", "noise_variance_"}
+
+
+def why_without_variances(estimator) -> str | None:
+    """Say why variances of the data are not known; None where they are.
+
+    Of a fitted estimator by what it holds, whatever its parameters have become.
+    """
+    reason = estimator._why_no_variances()
+    if not hasattr(estimator, "components_"):
+        return reason
+    if vars(estimator).keys() >= _VARIANCES:
+        return None
+    return reason or "the last fit had other parameters and did not; fit again"
 
 
 def _has_variances(estimator) -> bool:
     """Whether a fit releases variances of the data, and not of unit rows."""
-    if estimator._releases_variances():
+    reason = why_without_variances(estimator)
+    if reason is None:
         return True
     raise AttributeError(
-        f"with clip_norm=None, variances of {type(estimator).__name__} are those of "
-        'unit rows; set release="covariance", or clip_norm to a number'
+        f"{type(estimator).__name__} releases no variances of the data: {reason}"
     )
 
 
 @documented
 class SpikedCovarianceMixin:
-    """Methods of estimators with components, their variances and a noise variance."""
+    """Methods of estimators with components, their variances and a noise variance.
+
+    An estimator says by ``_why_no_variances`` if its parameters leave them out, and how
+    rows are read by ``_read_rows``.
+    """
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """Singular values of the rows about their center, of shape (n_components,).
+
+        ``sqrt(n_samples_ * explained_variance_)``, where variances are those of the
+        data: these are means over n_samples, and not over n_samples - 1.
+        """
+        check_is_fitted(self)
+        _has_variances(self)
+        return np.sqrt(self.n_samples_ * np.maximum(self.explained_variance_, 0.0))
 
     def _model_variances(self) -> tuple[np.ndarray, float]:
         """Return positive variances along and across components, for densities."""
@@ -84,7 +115,7 @@ class SpikedCovarianceMixin:
             Log-densities.
         """
         values, noise = self._model_variances()
-        X = check_rows(self, X, reset=False, in_blocks=True)
+        X = self._read_rows(X)
         units = self._feature_units()
         n_features, rank = X.shape[1], len(values)
         log_det = float(np.sum(np.log(values))) + (n_features - rank) * math.log(noise)

@@ -26,10 +26,14 @@ class FederatedResult:
         means the middle of the bounds, or zero.
     explained_variance : ndarray of shape (r,) or None
         Variances along the components: of a released covariance; after rounds, of the
-        last round (of unit rows without a `clip_norm`). None without either.
+        last round; otherwise of the average of noisy second moments, if they were sent.
+        The latter two are of unit rows without a `clip_norm`. None without any.
     noise_variance : float or None
-        Variance across the components, where clients release or agree on it; None with
-        ``mechanism="gaussian"``.
+        Variance across the components, where clients release or agree on it, or from
+        the average of noisy second moments of clipped rows. None without either.
+    total_variance : float or None
+        Variance in all directions, in the units of `explained_variance`; None where one
+        of the two above is not known, but for unit rows.
     weights : ndarray of shape (m,) or None
         Weights of `clients` in the components; None after rounds, which each have
         their own.
@@ -46,6 +50,7 @@ class FederatedResult:
     mean: np.ndarray
     explained_variance: np.ndarray | None
     noise_variance: float | None
+    total_variance: float | None
     weights: np.ndarray | None
     support: np.ndarray | None
     clients: tuple[str, ...]
@@ -112,6 +117,7 @@ class Rounds:
         self._n_done, self._used = 0, ()
         self._first: list[object] = []
         self._mean = self._weights = self._values = self._support = None
+        self._moment: np.ndarray | None = None
 
     @property
     def done(self) -> bool:
@@ -177,19 +183,32 @@ class Rounds:
             raise MessageError("there is no result yet: the task is not done")
         server, rows = self.server, self.server.task.rows
         components = _linalg.flip_signs(self._present_basis().T)
-        noise = None
-        if not server.task.second_moment:
-            noise = server.pooled_variances(self._first)[1] * rows.unit**2
         return FederatedResult(
             components,
             rows.to_data_units(self._mean),
-            self._values,
-            noise,
+            *self._variances(components),
             self._weights,
             self._support,
             server.clients if server.task.n_rounds else self._used,
             dict(server.rejected),
         )
+
+    def _variances(self, components):
+        """Return variances along and across the components, and in all directions."""
+        task, values = self.server.task, self._values
+        rows, others = task.rows, task.rows.n_features - len(components)
+        if not task.second_moment:
+            noise = self.server.pooled_variances(self._first)[1] * rows.unit**2
+            total = None if values is None else float(values.sum()) + others * noise
+            return values, noise, total
+        unit_rows = rows.clip is None
+        if self._moment is None or (unit_rows and task.with_covariance):
+            return values, None, None
+        along, across = _linalg.moment_variances(self._moment, components)
+        values = along * rows.variance_unit**2 if values is None else values
+        noise = across * rows.variance_unit**2
+        total = float(values.sum()) + others * noise
+        return values, None if unit_rows else noise, total
 
     # -- what is made of answers -------------------------------------------------------
 
@@ -210,9 +229,11 @@ class Rounds:
         left = set(server.clients)
         self._first = [reply for reply in self._first if reply.client in left]
         self._used = tuple(reply.client for reply in self._first)
-        if task.n_rounds and task.aggregation == "matrix":
-            matrix = server.aggregate_matrices(self._first)
-            return _linalg.sparse_subspace(matrix, task.n_components, self._n_kept)
+        if task.second_moment and task.aggregation == "matrix":
+            self._moment = server.aggregate_matrices(self._first)
+        if task.n_rounds and self._moment is not None:
+            rank = task.n_components
+            return _linalg.sparse_subspace(self._moment, rank, self._n_kept)
         components, weights = server.aggregate(self._first)
         self._weights = None if task.n_rounds else weights
         return components.T

@@ -35,7 +35,10 @@ def check_real(name: str, value: object) -> float:
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"{name} must be a real number, got {shown(value)}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:  # of an integer
+        raise ValueError(f"{name} must be within float64") from None
 
 
 def check_reals(name: str, values: Iterable[object]) -> tuple[float, ...]:

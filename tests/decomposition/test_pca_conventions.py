@@ -1,0 +1,333 @@
+"""What users of PCA expect of private components, wherever it is true."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA, TruncatedSVD
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+
+from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Gaussian, SpikedModel, TwoStage
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+N, P = 600, 6
+ROWS = make_spiked_covariance(
+    N, P, n_components=2, signal_variance=[9.0, 4.0], random_state=0
+)[0] + np.arange(P)
+CLIENTS = np.repeat(["a", "b", "c"], [100, 200, 300])
+WIDE = {"bounds": (-100.0, 100.0), "clip_norm": 1e3}
+COVARIANCE = {"release": "covariance", "projection_norm": 12.0}
+MATRIX = {"aggregation": "matrix", "clip_norm": 8.0}
+METHODS = ("get_covariance", "get_precision", "score", "score_samples")
+# Estimators that know all variances of the data, and those that do not, with a word of
+# the remedy.
+KNOWN = [
+    DPPCA(clip_norm=8.0),
+    DPPCA(release="covariance"),
+    DPPCA(1, mechanism=SpikedModel(1e6, 1.0)),
+    FederatedDPPCA(**MATRIX),
+    FederatedDPPCA(**MATRIX, **COVARIANCE),
+    FederatedDPPCA(**COVARIANCE, mechanism=Gaussian(noise_variance=1.0)),
+    FederatedDPPCA(**COVARIANCE, mechanism="two-stage"),
+    FederatedDPPCA(**COVARIANCE, mechanism=TwoStage(9.0, 1.0), bounds=(-20, 20)),
+    FederatedDPPCA(1, release="covariance", mechanism=SpikedModel(1e6, 1.0)),
+    SparseDPPCA(2, clip_norm=8.0),
+    SparseDPPCA(2, clip_norm=8.0, bounds=(-9, 15), scale="bounds", n_rounds=2),
+]
+UNKNOWN = [
+    (DPPCA(), "clip_norm"),
+    (FederatedDPPCA(), "covariance"),
+    (FederatedDPPCA(clip_norm=8.0), "covariance"),
+    (FederatedDPPCA(aggregation="matrix"), "clip_norm"),
+    (FederatedDPPCA(**COVARIANCE), "noise_variance"),
+    (FederatedDPPCA(**COVARIANCE, aggregation="matrix"), "clip_norm"),
+    (FederatedDPPCA(mechanism="two-stage"), "covariance"),
+    (FederatedDPPCA(1, mechanism=SpikedModel(1e6, 1.0)), "covariance"),
+    (SparseDPPCA(2), "clip_norm"),
+    (SparseDPPCA(2, clip_norm=8.0, aggregation="projector"), "matrix"),
+    (SparseDPPCA(2, clip_norm=8.0, init=np.eye(2, P), n_rounds=2), "private"),
+]
+
+
+def fitted(estimator, **parameters):
+    estimator = type(estimator)(**{**estimator.get_params(deep=False), **parameters})
+    if isinstance(estimator, DPPCA):
+        return estimator.fit(ROWS)
+    return estimator.fit(ROWS, clients=CLIENTS)
+
+
+def about_clients():
+    """Rows less the mean of their client."""
+    means = {name: ROWS[name == CLIENTS].mean(axis=0) for name in set(CLIENTS)}
+    return ROWS - np.array([means[name] for name in CLIENTS])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows"),
+    [
+        (DPPCA(2), ROWS - ROWS.mean(axis=0)),
+        (FederatedDPPCA(2, aggregation="matrix"), about_clients()),
+        (SparseDPPCA(2), about_clients()),
+    ],
+    ids=["DPPCA", "FederatedDPPCA", "SparseDPPCA"],
+)
+def test_without_noise_all_is_that_of_pca(estimator, rows):
+    """Our variances are means over n, and those of PCA over n - 1."""
+    model = fitted(estimator, epsilon=None, whiten=True, **WIDE)
+    plain = PCA(2).fit(rows)
+    ratio = (N - 1) / N
+    same = np.testing.assert_allclose
+    same(np.abs(model.components_), np.abs(plain.components_), atol=1e-8)
+    same(model.singular_values_, plain.singular_values_, rtol=1e-9)
+    same(model.explained_variance_, ratio * plain.explained_variance_, rtol=1e-9)
+    same(model.explained_variance_ratio_, plain.explained_variance_ratio_, rtol=1e-9)
+    same(model.noise_variance_, ratio * plain.noise_variance_, rtol=1e-9)
+    same(model.get_covariance(), ratio * plain.get_covariance(), atol=1e-8)
+    same(ratio * model.get_precision(), plain.get_precision(), atol=1e-8)
+    scores = PCA(2, whiten=True).fit_transform(rows) / np.sqrt(ratio)
+    same(np.abs(model.transform(rows + model.mean_)), np.abs(scores), atol=1e-7)
+    law = multivariate_normal(np.zeros(P), ratio * plain.get_covariance())
+    same(model.score(rows + model.mean_), law.logpdf(rows).mean(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("cls", [DPPCA, SparseDPPCA])
+def test_without_a_center_singular_values_are_those_of_the_rows(cls):
+    model = fitted(cls(2), epsilon=None, clip_norm=1e3)
+    expected = TruncatedSVD(2, algorithm="arpack").fit(ROWS).singular_values_
+    np.testing.assert_allclose(model.singular_values_, expected, rtol=1e-9)
+
+
+def test_ratios_of_unit_rows_are_those_of_unit_rows():
+    unit = ROWS / np.linalg.norm(ROWS, axis=1, keepdims=True)
+    values = np.linalg.eigvalsh(unit.T @ unit / N)[::-1][:2]
+    for estimator in (DPPCA(), FederatedDPPCA(aggregation="matrix"), SparseDPPCA(2)):
+        model = fitted(estimator, epsilon=None)
+        np.testing.assert_allclose(model.explained_variance_ratio_, values, rtol=1e-9)
+        assert not hasattr(model, "noise_variance_")
+
+
+@pytest.mark.parametrize("estimator", KNOWN, ids=str)
+def test_the_model_is_there_where_its_variances_are(estimator, tmp_path):
+    assert all(hasattr(estimator, name) for name in METHODS)
+    model = fitted(estimator, whiten=True, epsilon=20.0, delta=1e-3)
+    covariance = model.get_covariance()
+    np.testing.assert_allclose(covariance, covariance.T, rtol=1e-12)
+    inverse = model.get_precision() @ covariance
+    np.testing.assert_allclose(inverse, np.eye(P), atol=1e-7)
+    law = multivariate_normal(model.mean_, covariance, allow_singular=True)
+    np.testing.assert_allclose(model.score_samples(ROWS), law.logpdf(ROWS), rtol=1e-6)
+    assert model.score(ROWS) == pytest.approx(law.logpdf(ROWS).mean(), rel=1e-6)
+    expected = np.sqrt(N * model.explained_variance_)
+    np.testing.assert_allclose(model.singular_values_, expected)
+    values, noise = model.explained_variance_, model.noise_variance_
+    total = values.sum() + (P - len(values)) * noise
+    np.testing.assert_allclose(model.explained_variance_ratio_, values / total)
+
+    model.save(tmp_path / "pca.npz")
+    for copy in (model.publish(), type(model).load(tmp_path / "pca.npz")):
+        for name in ("explained_variance_ratio_", "singular_values_"):
+            np.testing.assert_array_equal(getattr(copy, name), getattr(model, name))
+        np.testing.assert_array_equal(copy.get_covariance(), covariance)
+        np.testing.assert_array_equal(copy.transform(ROWS), model.transform(ROWS))
+    # What it holds counts, and not what its parameters have become.
+    changed = {"clip_norm": None, "release": "components"}
+    model.set_params(**{k: v for k, v in changed.items() if hasattr(model, k)})
+    np.testing.assert_array_equal(model.get_covariance(), covariance)
+
+
+@pytest.mark.parametrize(("estimator", "remedy"), UNKNOWN, ids=str)
+def test_the_model_is_not_there_where_it_would_lie(estimator, remedy):
+    with pytest.raises(NotFittedError):
+        _ = estimator.singular_values_
+    for model in (estimator, fitted(estimator, epsilon=20.0, delta=1e-3)):
+        assert not hasattr(model, "singular_values_")
+        for name in METHODS:
+            assert not hasattr(model, name)
+            with pytest.raises(AttributeError, match=name) as caught:
+                getattr(model, name)
+            assert remedy in str(caught.value.__cause__)
+    with pytest.raises(AttributeError, match=remedy):
+        _ = model.singular_values_
+    for call in (
+        lambda m: m.transform(ROWS),
+        lambda m: m.inverse_transform(ROWS[:, : m.n_components_]),
+    ):
+        with pytest.raises(ValueError, match=f"whiten.*{remedy}"):
+            call(model.set_params(whiten=True))
+    with pytest.raises(ValueError, match=f"whiten.*{remedy}"):
+        fitted(estimator, whiten=True)
+
+
+def test_other_parameters_make_no_variances_of_a_fit():
+    for model in (fitted(DPPCA()), fitted(FederatedDPPCA()), fitted(SparseDPPCA(2))):
+        model.set_params(clip_norm=3.0)
+        if isinstance(model, FederatedDPPCA):
+            model.set_params(aggregation="matrix")
+        assert not hasattr(model, "score")
+        with pytest.raises(ValueError, match=r"whiten.*fit again"):
+            model.set_params(whiten=True).transform(ROWS)
+
+
+def test_what_an_earlier_fit_knew_is_gone():
+    for estimator in (DPPCA(clip_norm=8.0), FederatedDPPCA(**MATRIX)):
+        model = fitted(estimator)
+        assert hasattr(model, "noise_variance_")
+        model.set_params(clip_norm=None, noise_seed=0)
+        model.fit(ROWS)
+        assert not hasattr(model, "noise_variance_")
+        assert not hasattr(model, "score")
+    model.set_params(aggregation="projector").fit(ROWS)
+    assert not hasattr(model, "explained_variance_ratio_")
+
+
+@pytest.mark.parametrize("cls", [FederatedDPPCA, SparseDPPCA])
+def test_the_variance_across_is_found_under_noise(cls):
+    """Twenty fits: the mean of ratios, whose deviation is below 0.02 a fit."""
+    X = make_spiked_covariance(9_000, P, signal_variance=10.0, random_state=1)[0]
+    given = {"aggregation": "matrix", "clip_norm": 9.0}
+    ratios = []
+    for seed in range(20):
+        model = cls(1, noise_seed=seed, epsilon=2.0, **given)
+        model.fit(X, clients=np.arange(len(X)) % 3)
+        ratios.append(model.explained_variance_ratio_[0])
+    clipped = X * np.minimum(1.0, 9.0 / np.linalg.norm(X, axis=1, keepdims=True))
+    expected = PCA(1).fit(np.vstack([clipped, -clipped])).explained_variance_ratio_[0]
+    assert np.mean(ratios) == pytest.approx(expected, abs=0.03)
+
+
+def test_the_column_of_clients_is_no_feature_of_a_row():
+    table = np.column_stack([np.arange(N) % 3, ROWS])
+    given = {"clip_norm": 8.0, "whiten": True, "noise_seed": 0}
+    for cls in (FederatedDPPCA, SparseDPPCA):
+        more = {"aggregation": "matrix", **given}
+        beside = cls(2, **more).fit(ROWS, clients=np.arange(N) % 3)
+        inside = cls(2, client_feature=0, **more).fit(table)
+        np.testing.assert_array_equal(inside.transform(table), beside.transform(ROWS))
+        np.testing.assert_array_equal(
+            inside.score_samples(table), beside.score_samples(ROWS)
+        )
+
+
+# -- tags ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPPCA(),
+        DPPCA(clip_norm=1.0),
+        DPPCA(bounds=(-9, 15)),
+        DPPCA(clip_norm=1.0, center="private"),
+        FederatedDPPCA(),
+        SparseDPPCA(2),
+    ],
+    ids=str,
+)
+def test_tags_are_true(estimator):
+    tags = get_tags(estimator)
+    for kind in tags.transformer_tags.preserves_dtype:
+        model = estimator.fit(ROWS.astype(kind))
+        assert model.transform(ROWS.astype(kind)).dtype == kind
+    assert set(tags.transformer_tags.preserves_dtype) == {"float64", "float32"}
+    rows = sparse.csr_array(ROWS)
+    if tags.input_tags.sparse:
+        estimator.fit(rows).transform(rows)
+    else:
+        with pytest.raises((TypeError, ValueError), match=r"(?i)sparse|bounds|center"):
+            estimator.fit(rows)
+
+
+# -- one error for one mistake ---------------------------------------------------------
+
+OBJECT = object()
+HUGE = 10**400
+MISTAKES = {
+    "n_components": [None, "x", 2.5, 0, True, [2], P + 1],
+    "epsilon": ["x", [1.0], -1.0, 0, float("nan"), HUGE, OBJECT],
+    "delta": [None, "x", 0, 2, [1e-6], 1e-16],
+    "mechanism": ["nonsense", None, 3, TwoStage, DPPCA()],
+    "bounds": ["x", 3, (1,), (0, "a"), ({}, {}), OBJECT, (1, 0), [[0] * 3, [1] * 3]],
+    "clip_norm": ["x", 0, [1.0], float("inf"), HUGE],
+    "scale": [3, "std", True, "bounds"],
+    "center": [3, None, "mean", OBJECT, "private"],
+    "release": [3, None, "x"],
+    "whiten": ["x", None, 1.5, True],
+    "accountant": [3, "ledger.db"],
+    "noise_seed": ["x", OBJECT, 1.5],
+    "aggregation": [3, None, "mean"],
+    "weights": [None, "x", [1.0]],
+    "projection_norm": ["x", 0, 1.0],
+    "eigengap": ["x", 0, float("nan")],
+    "client_feature": [1.5, [1], OBJECT],
+    "min_clients": [None, "x", 0, 2],
+    "n_jobs": ["x", 0, 1.5],
+    "n_rounds": [None, 1.5, 0],
+    "init": [None, 3, "x", OBJECT, [[1.0, "a"]], np.zeros((2, P))],
+    "n_nonzero_features": ["x", 0, 1.5, P + 1],
+}
+CALLS = {
+    "fit": lambda m: m.fit(ROWS),
+    "fit_transform": lambda m: m.fit_transform(ROWS),
+    "privacy_plan": lambda m: m.privacy_plan(N, P),
+    "plan_for": lambda m: m.plan_for(ROWS),
+    "expected_error": lambda m: m.expected_error(N, P, signal_variance=1.0),
+}
+
+
+@pytest.mark.parametrize("cls", [DPPCA, FederatedDPPCA, SparseDPPCA])
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_the_same_error_everywhere(cls, name):
+    if name not in cls._get_param_names():
+        pytest.skip("it has no such parameter")
+    for value in MISTAKES[name]:
+        model = cls(2).set_params(**{name: value})
+        errors = set()
+        for method, call in CALLS.items():
+            if not hasattr(model, method):
+                assert (cls, method) != (DPPCA, "expected_error")
+                continue
+            with pytest.raises(ValueError) as caught:
+                call(model)
+            errors.add(str(caught.value))
+        assert len(errors) == 1
+        assert name.split("_")[0] in errors.pop()
+        # What is asked before there is a fit does not fail.
+        get_tags(model), repr(model), model._repr_html_()
+        assert [hasattr(model, method) in (True, False) for method in METHODS]
+
+
+CLIENT_MISTAKES = {
+    "short": (CLIENTS[:9], "as many ids"),
+    "one word": ("abc", "one id a row"),
+    "a table": (np.c_[CLIENTS, CLIENTS], "one id a row"),
+    "a number": (3, "one id a row"),
+}
+
+
+@pytest.mark.parametrize("cls", [FederatedDPPCA, SparseDPPCA])
+@pytest.mark.parametrize("mistake", CLIENT_MISTAKES)
+def test_a_mistake_in_clients_is_the_same_error_everywhere(cls, mistake):
+    clients, says = CLIENT_MISTAKES[mistake]
+    for call in (cls(2).fit, cls(2).plan_for, cls(2).fit_transform):
+        with pytest.raises(ValueError, match=f"clients.*{says}"):
+            call(ROWS, clients=clients)
+    for column in (99, "z"):
+        for call in (cls(2, client_feature=column).fit, cls(client_feature=column).fit):
+            with pytest.raises(ValueError, match="client_feature"):
+                call(ROWS)
+
+
+def test_a_budget_that_is_no_number_is_not_taken_for_no_privacy():
+    for value in ("x", [1.0], {}, float("nan")):
+        for cls in (DPPCA, FederatedDPPCA, SparseDPPCA):
+            model = cls(2, epsilon=value)
+            assert get_tags(model).non_deterministic
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with pytest.raises(ValueError, match="epsilon"):
+                    model.fit(ROWS)
