@@ -108,7 +108,7 @@ ESTIMATORS = [
     FederatedDPPCA(1, aggregation="matrix", clip_norm=2.0, whiten=True),
     FederatedDPPCA(
         1,
-        mechanism="two-stage",
+        mechanism="auto",
         release="covariance",
         projection_norm=5.0,
         whiten=True,

@@ -42,9 +42,10 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             return np.ones(self.n_components_)
         # The parameter may have been set after the fit.
         _refuse_to_whiten(why_without_variances(self))
-        variances = self.explained_variance_
-        least = np.finfo(float).eps * max(variances.max(), np.finfo(float).tiny)
-        return np.sqrt(np.maximum(variances, least))
+        # A variance may be released as zero, but is not below that across in truth.
+        variances = self._model_variances()[0]
+        # Where all of them are zero, there is nothing to divide by.
+        return np.sqrt(np.where(variances > np.finfo(float).tiny, variances, 1.0))
 
     def transform(self, X):
         """Project rows on the components.

@@ -200,6 +200,17 @@ def test_the_variance_across_is_found_under_noise(cls):
     assert np.mean(ratios) == pytest.approx(expected, abs=0.03)
 
 
+def test_whitening_by_variances_of_zero_divides_by_nothing():
+    rows = np.zeros((N, P), np.float32)
+    for cls in (DPPCA, SparseDPPCA):
+        model = cls(2, epsilon=None, clip_norm=1.0, whiten=True).fit(rows)
+        assert not model.explained_variance_.any()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            scores = model.transform(ROWS.astype(np.float32))
+        assert np.isfinite(scores).all()
+
+
 def test_the_column_of_clients_is_no_feature_of_a_row():
     table = np.column_stack([np.arange(N) % 3, ROWS])
     given = {"clip_norm": 8.0, "whiten": True, "noise_seed": 0}
