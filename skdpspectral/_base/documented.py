@@ -70,6 +70,11 @@ _TABLE = {
             which it needs without `bounds` and `clip_norm`. "auto": "private" with
             `bounds`; without them the mean is **taken to be zero**.
         """,
+    "whiten": """
+        whiten : bool, default=False
+            Whether :meth:`transform` gives scores of unit variance. It needs variances
+            of the data, along the components and across:
+        """,
     "weights": """
         weights : {"optimal", "equal"}, default="optimal"
             "optimal": by what each client's rows and noise are worth
@@ -102,6 +107,11 @@ _TABLE = {
     "scale_": """
         scale_ : ndarray of shape (n_features,) or None
             What features are divided by; None unless ``scale="bounds"``.
+        """,
+    "singular_values_": """
+        singular_values_ : ndarray of shape (n_components,)
+            ``sqrt(n_samples_ * explained_variance_)``, where there is a
+            `noise_variance_`: about the singular values of all rows less their center.
         """,
     "clients_": """
         clients_ : ndarray of str of shape (n_clients,)
@@ -149,10 +159,6 @@ _TABLE = {
     "plan_of_shape": """
         PrivacyPlan
             What a fit of that shape is charged with.
-        """,
-    "scores_out": """
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
         """,
     # -- errors
     "invalid_shape": """

@@ -60,9 +60,9 @@ class FederatedDPPCA(FederatedEstimator):
     {scale}
     {center}
         Each client has a private mean of its own, which removes offsets between them.
-    whiten : bool, default=False
-        Whether :meth:`transform` gives scores of unit variance. It needs all variances
-        of the data, as :meth:`get_covariance` does: along the components and across.
+    {whiten}
+        by ``release="covariance"``, with "gaussian" and its `noise_variance` or another
+        mechanism, or by ``aggregation="matrix"`` with "gaussian" and a `clip_norm`.
     {n_jobs}
         They share the clients: a gain for clients of many rows.
     {accountant}
@@ -87,9 +87,8 @@ class FederatedDPPCA(FederatedEstimator):
     explained_variance_ratio_ : ndarray of shape (n_components,)
         `explained_variance_` over the variance in all directions, where both of the
         above are known, and for the averaged second moment of unit rows.
-    singular_values_ : ndarray of shape (n_components,)
-        ``sqrt(n_samples_ * explained_variance_)``, where both of the above are known:
-        about those of all rows, each less the center of its client.
+    {singular_values_}
+        That is each client's own.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data. (Clients with offsets should subtract their own from rows to transform.)

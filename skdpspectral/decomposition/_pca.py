@@ -58,9 +58,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         "covariance" also releases the second moment within the components, from rows
         whose projections are clipped, for 15 % of the budget: variances in units of
         the data whatever `clip_norm` is.
-    whiten : bool, default=False
-        Whether :meth:`transform` gives scores of unit variance. It needs variances
-        of the data: ``release="covariance"`` or a `clip_norm`.
+    {whiten}
+        by ``release="covariance"``, or by a `clip_norm`.
     {accountant}
     {noise_seed}
 
@@ -81,9 +80,7 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     {scale_}
-    singular_values_ : ndarray of shape (n_components,)
-        ``sqrt(n_samples_ * explained_variance_)``, where variances are those of the
-        data: about those of the rows less `mean_`.
+    {singular_values_}
     {n_components_}
     n_samples_ : int
         Number of rows of the fit, public under replace-one.

@@ -59,7 +59,8 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
         Returns
         -------
-        {scores_out}
+        ndarray of shape (n_samples, n_components)
+            Scores, of the precision of X.
         """
         check_is_fitted(self)
         X = self._read_rows(X, accept_sparse=True)

@@ -53,9 +53,8 @@ class SparseDPPCA(FederatedEstimator):
     {clip_norm}
     {scale}
     {center}
-    whiten : bool, default=False
-        Whether :meth:`transform` gives scores of unit variance. It needs all variances
-        of the data: a `clip_norm`, and a private start from "matrix".
+    {whiten}
+        by a `clip_norm` and a private start from "matrix".
     {n_jobs}
         They share the clients: a gain for clients of many rows.
     {accountant}
@@ -78,9 +77,8 @@ class SparseDPPCA(FederatedEstimator):
     noise_variance_ : float
         Variance across the components by that start, in squared units of the data; with
         a `clip_norm`.
-    singular_values_ : ndarray of shape (n_components,)
-        ``sqrt(n_samples_ * explained_variance_)``, where there is a `noise_variance_`:
-        about those of all rows, each less the center of its client.
+    {singular_values_}
+        That is each client's own.
     mean_ : ndarray of shape (n_features,)
         Mean of the clients' centers by their numbers of rows, in the units of the
         data.
