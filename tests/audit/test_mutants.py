@@ -242,6 +242,20 @@ EXACT = {
         "pass",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
+    "a budget that is no number taken for no privacy": Mutant(
+        "_base/estimator.py",
+        "if real else self.epsilon is not None",
+        "if real else False",
+        "decomposition/test_pca_conventions.py::"
+        "test_a_budget_that_is_no_number_is_not_taken_for_no_privacy",
+    ),
+    "whitening by variances of unit rows": Mutant(
+        "decomposition/_projection.py",
+        "        _refuse_to_whiten(why_without_variances(self))\n",
+        "",
+        "decomposition/test_pca_conventions.py::"
+        "test_other_parameters_make_no_variances_of_a_fit",
+    ),
     "charged after the data are read": Mutant(
         "decomposition/_pca.py",
         "            release, X = self._start_release(",
