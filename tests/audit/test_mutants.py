@@ -486,7 +486,7 @@ EXACT |= {
         f"{_PRIVACY}no_user_makes_a_private_fit_warn_or_fail[usual]",
     ),
     "users' models published": Mutant(
-        "_base/estimator.py",
+        "_base/publishable.py",
         'if name.endswith("_") and not name.startswith("_")',
         'if name.endswith("_") or name == "_personal"',
         f"{_PRIVACY}nothing_that_is_handed_on_holds_anything_of_a_user[usual-strings]",
