@@ -47,7 +47,7 @@ class PrivateEstimator(Publishable):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return list(parameter_names(cls))
+        return list(parameter_names(cls))  # type: ignore[arg-type]
 
     def set_params(self, **params):
         """Set parameters of the estimator, and of its strategies as ``name__part``.
