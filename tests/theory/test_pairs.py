@@ -1,0 +1,153 @@
+"""Means over pairs: sensitivities against brute force, and orders that break them."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from skdpspectral._tables.clipping import clip_rows, normalize_rows
+from skdpspectral._tables.pairs import PairOrder, pair_differences
+from skdpspectral.sensitivity import (
+    mean_sensitivity,
+    pair_mean_sensitivity,
+    pair_moment_sensitivity,
+    second_moment_sensitivity,
+)
+
+
+def pair_list(n, m):
+    """First and second places of all pairs, from rows that hold their places."""
+    order = PairOrder(n, 1, m)
+    powers = 2.0 ** np.arange(n)
+    known = {powers[i] - powers[j]: (i, j) for i in range(n) for j in range(n)}
+    blocks = [block.copy() for block in pair_differences(powers[:, None], order)]
+    return np.array([known[power] for power in np.concatenate(blocks).ravel()])
+
+
+def moment(X, pairs, clip=None):
+    """Second moment of unit differences, or of clipped ones over the root of two."""
+    d = X[pairs[:, 0]] - X[pairs[:, 1]]
+    z = normalize_rows(d) if clip is None else clip_rows(d / math.sqrt(2.0), clip)
+    return z.T @ z / len(pairs)
+
+
+@pytest.mark.parametrize(("n", "m"), [(3, 1), (5, 2), (12, 2), (40, 8)])
+def test_every_row_is_in_as_many_pairs_and_no_pair_occurs_twice(n, m):
+    pairs = pair_list(n, m)
+    assert len(pairs) == n * m
+    for column in pairs.T:
+        np.testing.assert_array_equal(np.bincount(column, minlength=n), m)
+    assert len({frozenset(pair) for pair in pairs.tolist()}) == n * m
+
+
+@pytest.mark.parametrize("clip", [None, 0.7, 3.0])
+@pytest.mark.parametrize(("n", "m"), [(5, 1), (5, 2), (9, 3), (20, 8)])
+def test_the_bound_of_the_moment_is_attained(n, m, clip):
+    pairs, radius = pair_list(n, m), 1.0 if clip is None else clip
+    X = np.zeros((n, 3))
+    other = X.copy()
+    X[n // 2, 0] = other[n // 2, 1] = 2.0 * radius
+    moved = np.linalg.norm(moment(X, pairs, clip) - moment(other, pairs, clip))
+    bound = pair_moment_sensitivity(radius, n)
+    assert moved == pytest.approx(bound, rel=1e-12)
+    assert bound == 2.0 * second_moment_sensitivity(radius, n)
+
+
+@pytest.mark.parametrize("clip", [None, 1.0])
+@pytest.mark.parametrize("p", [1, 2, 4])
+def test_no_rows_that_a_search_finds_move_it_further(p, clip):
+    """Hill climbing over all rows and the replacement, from many starts."""
+    n, m = 6, 2
+    pairs, rng = pair_list(n, m), np.random.default_rng(p)
+
+    def moved(flat):
+        rows = flat.reshape(n + 1, p)
+        other = rows[:n].copy()
+        other[2] = rows[n]
+        change = moment(rows[:n], pairs, clip) - moment(other, pairs, clip)
+        return -np.linalg.norm(change)
+
+    bound = pair_moment_sensitivity(1.0, n)
+    best = 0.0
+    for _ in range(6):
+        start = rng.standard_normal((n + 1) * p) * rng.choice([0.1, 1.0, 10.0])
+        found = minimize(moved, start, method="Powell", options={"maxiter": 30})
+        best = max(best, -found.fun)
+    assert best <= bound * (1 + 1e-9)
+    if p == 1:  # numbers have a smaller bound
+        assert best <= bound / math.sqrt(2.0) * (1 + 1e-9)
+    else:  # the search is strong enough to come close
+        assert best >= 0.9 * bound
+
+
+@pytest.mark.parametrize("v", [1, 3])
+def test_shares_of_pairs_and_of_rows_attain_their_bounds(v):
+    n, m = 11, 3
+    pairs, X = pair_list(n, m), np.zeros((n, v))
+    far = X.copy()
+    far[4] = 5.0
+
+    def shares(rows):
+        longer = np.abs(rows[pairs[:, 0]] - rows[pairs[:, 1]]) > 1.0
+        return longer.mean(axis=0)
+
+    moved = np.linalg.norm(shares(far) - shares(X))
+    assert moved == pytest.approx(pair_mean_sensitivity(math.sqrt(v), n))
+    moved = np.linalg.norm((far > 1.0).mean(axis=0) - (X > 1.0).mean(axis=0))
+    assert moved == pytest.approx(mean_sensitivity(0.5 * math.sqrt(v), n))
+
+
+def test_pairs_by_value_have_no_such_bound():
+    """Rows sorted by a feature and paired with the next: one row moves all partners."""
+    n = 40
+    pairs = np.arange(n).reshape(-1, 2)
+    X = np.c_[np.arange(n) * 1e-6, np.tile([0.0, 0.0, 1.0, 1.0], n // 4)]
+    other = X.copy()
+    other[0, 0] = 1.0
+
+    def by_value(rows):
+        return moment(rows[np.argsort(rows[:, 0])], pairs)
+
+    moved = np.linalg.norm(by_value(X) - by_value(other))
+    assert moved > 10 * pair_moment_sensitivity(1.0, n)
+
+
+def test_equal_rows_stay_in_the_list_and_count_as_zero():
+    """Leaving ties out would divide by a number of pairs that is private."""
+    n, m = 30, 2
+    pairs, X = pair_list(n, m), np.zeros((n, 2))
+    X[3, 0] = 1.0
+    other = X.copy()
+    other[3] = [0.0, 1.0]
+    moved = np.linalg.norm(moment(X, pairs) - moment(other, pairs))
+    assert moved == pytest.approx(pair_moment_sensitivity(1.0, n))
+
+    def without_ties(rows):
+        d = rows[pairs[:, 0]] - rows[pairs[:, 1]]
+        z = normalize_rows(d[np.any(d != 0.0, axis=1)])
+        return z.T @ z / len(z)
+
+    assert np.linalg.norm(without_ties(X) - without_ties(other)) > 1.0
+
+
+def test_clipped_differences_estimate_the_covariance_wherever_rows_lie():
+    """Five standard errors: a false alarm in 1e6."""
+    rng, n = np.random.default_rng(0), 20_000
+    X = rng.standard_normal((n, 2)) * [3.0, 1.0] + 1e3
+    order = PairOrder(n, 2, 2)
+    total = sum(d.T @ d for d in pair_differences(X, order)) / (2.0 * order.n_pairs)
+    errors = 5.0 * np.array([[9.0 * 2, 3.0 * 2], [3.0 * 2, 1.0 * 2]]) / math.sqrt(n)
+    assert np.all(np.abs(total - np.diag([9.0, 1.0])) < errors)
+
+
+@pytest.mark.parametrize("n_samples", [-1, 0, 1])
+def test_pairs_need_two_rows(n_samples):
+    with pytest.raises(ValueError, match="n_samples must be at least 2"):
+        pair_mean_sensitivity(1.0, n_samples)
+
+
+@pytest.mark.parametrize("change", [0.0, -1.0, math.inf, math.nan])
+def test_changes_are_positive_and_finite(change):
+    with pytest.raises(ValueError, match="change"):
+        pair_mean_sensitivity(change, 10)
