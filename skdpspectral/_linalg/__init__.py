@@ -10,6 +10,7 @@ from .decomposition.moments import (
     blocked_second_moment,
     row_blocks,
     rows_per_block,
+    second_moment_of_blocks,
 )
 from .decomposition.power_step import (
     floor_eigenvalues,
@@ -19,7 +20,7 @@ from .decomposition.power_step import (
     shifted_power_step,
     squared_parts,
 )
-from .decomposition.rank import select_rank
+from .decomposition.rank import count_above_noise, select_rank
 from .decomposition.spiked_noise import (
     band_shapes,
     noisy_projector_vectors,
@@ -53,6 +54,7 @@ __all__ = [
     "blocked_product",
     "blocked_second_moment",
     "combined_columns",
+    "count_above_noise",
     "flip_signs",
     "floor_eigenvalues",
     "independent_columns",
@@ -70,6 +72,7 @@ __all__ = [
     "row_blocks",
     "row_differences",
     "rows_per_block",
+    "second_moment_of_blocks",
     "select_rank",
     "shifted_power_step",
     "sparse_subspace",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from sklearn.base import BaseEstimator
 
-CENTERS = ("auto", "none", "private")
+CENTERS = ("auto", "none", "pairs", "private")
 
 
 class PrivateMean(BaseEstimator):

@@ -10,6 +10,7 @@ from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact
 from .combination import Combination, Statistic
 from .row_bounds import RowBounds
+from .terms import pair_order
 
 # Shares of mu**2 of a private mean, and of what is made of rows about it.
 _SHARES = {"mean": 0.15, "rest": 1.0 - 0.15}
@@ -68,6 +69,9 @@ class Centered(Combination):
     def __init__(self, bounds: RowBounds, n_samples: int, rest: Statistic) -> None:
         self.bounds, self.rest = bounds, rest
         self.mean = Mean(bounds, n_samples) if bounds.centered else None
+        self.paired = None
+        if bounds.paired:
+            self.paired = pair_order(n_samples, bounds.n_features)
 
     def parts(self) -> dict[str, Statistic]:
         """The mean, and the rest."""
@@ -79,8 +83,8 @@ class Centered(Combination):
         return {"rest": 1.0} if self.mean is None else _SHARES
 
     def center(self, release: Any, rows: Any):
-        """Release the mean; None without one."""
-        return None if self.mean is None else self.mean.run(release, rows)
+        """Release the mean; None without one, the order of the pairs with them."""
+        return self.paired if self.mean is None else self.mean.run(release, rows)
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the mean and the rest; return what the rest returns."""

@@ -5,18 +5,24 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy import sparse
 
 from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
 from .._tables.masks import refuse_masked
+from .._tables.pairs import PairOrder, pair_differences
 from ..mechanisms._numbers import check_real, shown
 from .centers import CENTERS, PrivateMean
+from .terms import Terms, weight_of
 
 # Radii in units of the data.
 _SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 _SMALLEST_EXTENT = 1e-100
+# Centers that are found in steps, and whether rows are paired then: releases tell with
+# "auto", and with "private" they are not.
+_SEARCHED = {"auto": None, "private": False}
 # What rows are cut to where their lengths matter, and no public clip is given.
 _LONGEST = 1e100
 
@@ -30,6 +36,9 @@ class RowBounds:
         Number of features.
     bounds, clip_norm, center, scale
         As in :class:`~skdpspectral.DPPCA`.
+    search : bool, default=False
+        Whether "auto" and "private" mean a center that is found in steps, and not the
+        mean of rows in a public ball.
 
     Attributes
     ----------
@@ -38,7 +47,11 @@ class RowBounds:
     box_radius : float
         Radius of the box in its own units; infinite without a box.
     centered : bool
-        Whether a private mean is subtracted.
+        Whether a private mean of rows in a public ball is subtracted.
+    searched : bool
+        Whether a center is found in steps, by releases.
+    paired : bool or None
+        Whether rows are compared in pairs; None where releases tell.
     clip : float or None
         Bound of the rows of the second moment, in units of the box; None for unit
         rows.
@@ -62,6 +75,7 @@ class RowBounds:
         clip_norm=None,
         center="auto",
         scale=None,
+        search=False,
     ):
         if not (scale is None or (isinstance(scale, str) and scale == "bounds")):
             raise ValueError(f'scale must be None or "bounds", got {shown(scale)}')
@@ -76,6 +90,10 @@ class RowBounds:
             self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
         found = _private_center(center, boxed=self.box is not None)
         self.centered, self.center_radius = found
+        self.searched = search and isinstance(center, str) and center in _SEARCHED
+        self.paired = center == "pairs" if isinstance(center, str) else False
+        if self.searched:
+            self.centered, self.paired = False, _SEARCHED[center]
         public = (self.box, clip_norm, self.center_radius)
         if self.centered and all(radius is None for radius in public):
             raise ValueError(
@@ -85,7 +103,8 @@ class RowBounds:
         self.clip = self.mean_radius = None
         if clip_norm is not None:
             # About a center in the box, no row of the box is longer than this.
-            reach = self.box_radius * (2.0 if self.centered else 1.0)
+            known = not (self.centered or self.searched or self.paired)
+            reach = self.box_radius * (1.0 if known else 2.0)
             self.clip = min(clip_norm / unit, reach)
         if self.centered:
             radius = clip_norm if self.box is None else math.inf
@@ -126,15 +145,47 @@ class RowBounds:
         clip = _LONGEST if self.clip is None else self.clip
         return clip_rows(block, clip, out=own)
 
-    def blocks(self, X, mean=None):
-        """Return a function that yields blocks of :meth:`for_projections`."""
+    def differences(self, X, order: PairOrder):
+        """Yield blocks of differences of paired rows, in units of the box."""
+        row_map = None if self.box is None else self.box.to_unit
+        return pair_differences(X, order, row_map)
+
+    def for_pairs(self, difference, lengths: bool = False):
+        """Bound differences, in their own memory: for the second moment.
+
+        With `lengths`, or a public clip, they are over the root of two: their
+        covariance is then that of the rows.
+        """
+        own = None if sparse.issparse(difference) else difference
+        if self.clip is None and not lengths:
+            return normalize_rows(difference, out=own)
+        difference *= math.sqrt(0.5)
+        clip = _LONGEST if self.clip is None else self.clip
+        return clip_rows(difference, clip, out=own)
+
+    def blocks(self, X, origin=None) -> Terms:
+        """Return blocks of :meth:`for_projections`, or of differences.
+
+        Parameters
+        ----------
+        X : array or sparse CSR matrix of shape (n, p)
+            The rows.
+        origin : ndarray of shape (p,), PairOrder or None, default=None
+            A released point, in units of the box; or which rows are paired.
+        """
+        if isinstance(origin, PairOrder):
+            return Terms(
+                lambda: (self.for_pairs(d, True) for d in self.differences(X, origin)),
+                origin.n_pairs,
+                weight_of(origin),
+            )
         n_rows = _linalg.rows_per_block(self.n_features)
 
         def blocks():
             for rows in _linalg.row_blocks(X.shape[0], n_rows):
-                yield self.for_projections(X[rows], mean)
+                yield self.for_projections(X[rows], origin)
 
-        return blocks
+        return Terms(blocks, X.shape[0])
 
     def project_mean(self, mean):
         """Move a noisy mean to where a mean can be: public facts alone."""
@@ -144,13 +195,18 @@ class RowBounds:
 
     def to_data_units(self, mean):
         """Return a mean in units of the box as a point in units of the data."""
-        mean = np.zeros(self.n_features) if mean is None else mean
+        known = isinstance(mean, np.ndarray)
+        mean = mean if known else np.zeros(self.n_features)
         return mean if self.box is None else self.box.midpoint + self.box.unit * mean
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what a reader of the guarantee must know."""
         sentences = []
-        if not self.centered:
+        if self.paired:
+            sentences.append(
+                "Rows are compared with each other in pairs; no mean was estimated."
+            )
+        elif not (self.centered or self.searched):
             what = "the origin" if self.box is None else "the midpoint of the bounds"
             sentences.append(
                 f"Variance is measured about {what}; no mean was estimated."

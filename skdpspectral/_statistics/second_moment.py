@@ -1,28 +1,25 @@
-"""The private second moment of bounded rows about a released mean."""
+"""The private second moment of bounded rows about a center, or of pairs."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import _linalg, sensitivity
+from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact
 from .combination import Statistic
 from .row_bounds import RowBounds
+from .terms import HALF, pair_order, summation_error, weight_of
 
 
 @dataclass(frozen=True)
 class SecondMoment(Statistic):
-    """One release of the second moment of bounded rows.
-
-    Components are made of a moment by its `bounds`, `n_samples` and `name`, by
-    :meth:`kernel` and :meth:`squared_error`: a subclass may be another one, as of pairs
-    of rows, which need no center.
+    """One release of the second moment of bounded rows, or half of that of pairs.
 
     Parameters
     ----------
@@ -50,23 +47,46 @@ class SecondMoment(Statistic):
             mu,
             (p, p),
             symmetric=True,
-            summation_error=sensitivity.summation_error(
-                square, n, _linalg.rows_per_block(p)
-            ),
+            summation_error=summation_error(square, n, p, self.bounds.paired),
             magnitude=2.0 * square,
         )
         return (moment,)
 
-    def kernel(self, rows: Any, mean: Any) -> np.ndarray:
-        """Exact second moment about a released mean; the lower triangle counts."""
-        bounded = partial(self.bounds.for_second_moment, mean=mean)
-        return _linalg.blocked_second_moment(rows, bounded)
+    def kernel(self, rows: Any, origin: Any) -> np.ndarray:
+        """Exact second moment about a released mean; the lower triangle counts.
+
+        Of pairs, half of it.
+        """
+        bounds = self.bounds
+        if isinstance(origin, PairOrder):
+            bounded = map(bounds.for_pairs, bounds.differences(rows, origin))
+            moment = _linalg.second_moment_of_blocks(bounded, bounds.n_features)
+            moment *= HALF
+            return moment
+        return _linalg.blocked_second_moment(
+            rows, lambda block: bounds.for_second_moment(block, origin)
+        )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the second moment of rows about a given mean, None for none."""
-        return release(self.name, self.kernel(rows, *given), overwrite=True)
+        """Release the second moment about a given mean, None for none, or of pairs."""
+        (origin,) = given
+        return self.release(release, self.kernel(rows, origin), origin)
 
-    def squared_error(self, mu: float, rank: int, signal: float, noise: float) -> float:
+    def release(self, release: Any, exact: np.ndarray, origin: Any) -> np.ndarray:
+        """Release what :meth:`kernel` gave; its memory is used again."""
+        released = release(self.name, exact, overwrite=True)
+        if weight_of(origin) != 1.0:
+            released /= weight_of(origin)
+        return released
+
+    def noise_std(self, plan: Any, origin: Any) -> float:
+        """Deviation of the noise off the diagonal of what :meth:`run` gives."""
+        planned = getattr(plan[self.name], "noise_std", 0.0)
+        return planned / math.sqrt(2.0) / weight_of(origin)
+
+    def squared_error(
+        self, mu: float, rank: int, signal: float, noise: float, paired: bool = False
+    ) -> float:
         """Expected squared projection distance of its leading eigenvectors.
 
         Parameters
@@ -78,6 +98,8 @@ class SecondMoment(Statistic):
         signal, noise : float
             Variances along the components beyond the noise, and across them, in units
             of the bounded rows.
+        paired : bool, default=False
+            Whether rows are compared in pairs.
 
         Returns
         -------
@@ -87,8 +109,14 @@ class SecondMoment(Statistic):
         gap, cross = self._law(rank, signal, noise)
         # Deviation of the noise off the diagonal.
         private = self.bounds.second_radius**2 / (self.n_samples * mu)
-        pairs = 2.0 * rank * (self.bounds.n_features - rank)
-        return pairs * (cross / self.n_samples + private**2) / gap**2
+        sampling = cross / self.n_samples
+        if paired:
+            # Of pairs that share rows; exact for clipped differences of normal rows.
+            order = pair_order(self.n_samples, self.bounds.n_features)
+            sampling *= 1.0 + 0.5 / order.n_shifts
+            private /= HALF
+        entries = 2.0 * rank * (self.bounds.n_features - rank)
+        return entries * (sampling + private**2) / gap**2
 
     def _law(self, rank: int, signal: float, noise: float) -> tuple[float, float]:
         """Gap, and variance of entries off the diagonal, of bounded Gaussian rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
 
@@ -53,7 +55,15 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         The square root of the covariance's trace is a good choice where noise is
         negligible.
     {scale}
-    {center}
+    center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
+        What rows are measured from; nothing is taken for granted about their mean.
+        "pairs": other rows, from far away in the table (:ref:`lemma-pair-moment`),
+        which needs neither center nor `bounds`, at twice the noise. "private": a center
+        that is found in steps, paid from the budget. "auto": that, or pairs, by public
+        numbers and by what is released on the way; ``privacy_`` says which. "none":
+        the midpoint of `bounds`, or the origin.
+        :class:`~skdpspectral.decomposition.PrivateMean`: the private mean of rows in a
+        public ball.
     release : {"components", "covariance"}, default="components"
         "covariance" also releases the second moment within the components, from rows
         whose projections are clipped, for 15 % of the budget: variances in units of
@@ -82,6 +92,10 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     {scale_}
     {singular_values_}
     {n_components_}
+    components_above_noise_ : int
+        How many of them have a released eigenvalue above what noise and sampling make
+        of rows without any structure. With fewer than `n_components_` a warning says
+        so.
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
     {n_features_in_}
@@ -254,6 +268,7 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             clip_norm=self.clip_norm,
             center=self.center,
             scale=self.scale,
+            search=True,
         )
         rank = None if self.n_components == "auto" else int(self.n_components)
         return mechanism.statistic(bounds, n_samples, rank, covariance)
@@ -302,8 +317,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             Rows, all finite; never modified. Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
-            Sparse rows stay sparse; they must do without `bounds` and a private
-            center, which would fill them.
+            Sparse rows stay sparse, and are compared in pairs by default; they must
+            do without `bounds` and a private center, which would fill them.
         {y_ignored}
 
         {outcome_of_fit}
@@ -317,9 +332,24 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             plan = self._planned(statistic)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])
-            self._set_components(statistic.bounds, statistic.run(release, X))
-            self.n_samples_, self.privacy_ = unread.shape[0], plan
+            found = statistic.run(release, X)
+            self._set_components(statistic.bounds, found)
+            remarks = (*plan.remarks, found.said) if found.said else plan.remarks
+            self.n_samples_ = unread.shape[0]
+            self.privacy_ = replace(plan, remarks=remarks)
+            self._warn_of_noise()
         return self
+
+    def _warn_of_noise(self) -> None:
+        """Say of released eigenvalues that noise alone might have made them."""
+        if self.components_above_noise_ < self.n_components_:
+            warnings.warn(
+                f"{self.components_above_noise_} of {self.n_components_} components "
+                "stand out of the noise of this fit: the others may be noise alone. "
+                "Ask for fewer components, or give more rows or a larger epsilon",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _set_components(self, bounds, found) -> None:
         """Turn released components into public attributes, in units of the data."""
@@ -329,6 +359,7 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         self.mean_ = bounds.to_data_units(found.mean)
         self.scale_ = None if self.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
+        self.components_above_noise_ = found.above_noise
         vars(self).pop("noise_variance_", None)
         if found.noise is not None:
             self.noise_variance_ = float(found.noise * found.unit**2)

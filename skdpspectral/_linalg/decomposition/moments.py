@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from scipy import sparse
@@ -141,6 +141,29 @@ def blocked_second_moment(
     with _blas_threads(X.shape[1]):
         for rows in row_blocks(X.shape[0], block_rows):
             moment.update(row_map(X[rows]))
+    moment.total /= moment.n_rows
+    return moment.total
+
+
+def second_moment_of_blocks(blocks: Iterable, n_features: int) -> np.ndarray:
+    """Mean outer product of rows that come in blocks; the lower triangle counts.
+
+    Parameters
+    ----------
+    blocks : iterable of ndarray or sparse CSR matrix of shape (b, p)
+        Float64, at least one; each is summed before the next is asked for.
+    n_features : int
+        Length of a row p.
+
+    Returns
+    -------
+    ndarray of shape (p, p)
+        Fortran-ordered.
+    """
+    moment = SecondMoment(n_features)
+    with _blas_threads(n_features):
+        for block in blocks:
+            moment.update(block)
     moment.total /= moment.n_rows
     return moment.total
 

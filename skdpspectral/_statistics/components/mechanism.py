@@ -11,8 +11,9 @@ from ..._tables.masks import refuse_masked
 from ...mechanisms._numbers import check_real, check_reals, shown
 from ..combination import Statistic
 from ..row_bounds import RowBounds
+from ..searched_center import Searched
 from ..second_moment import SecondMoment
-from .principal_components import CenteredComponents
+from .principal_components import CenteredComponents, PrincipalComponents
 from .spiked_projector import SpikedProjector
 from .strategies import (
     DEFAULT_RANGE,
@@ -140,8 +141,7 @@ class ComponentMechanism:
                 self.constant,
             )
         signal = self.signal
-        return CenteredComponents(
-            SecondMoment(bounds, n_samples),
+        chosen = (
             rank,
             self.name,
             covariance,
@@ -150,6 +150,10 @@ class ComponentMechanism:
             self.norm_range,
             radius,
         )
+        moment = SecondMoment(bounds, n_samples)
+        if bounds.searched:
+            return Searched(moment, PrincipalComponents(moment, *chosen))
+        return CenteredComponents(moment, *chosen)
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
@@ -191,7 +195,7 @@ def design_components(
     radius : float or None, default=None
         Public length that projections are clipped to for it.
     **bounded : dict
-        `bounds`, `clip_norm`, `center` and `scale` of :class:`RowBounds`.
+        `bounds`, `clip_norm`, `center`, `scale` and `search` of :class:`RowBounds`.
 
     Raises
     ------
@@ -202,6 +206,7 @@ def design_components(
     _check_rank(name, strategy, n_components, n_features)
     if name == "spiked":
         check_unbounded(**bounded)
+        bounded["search"] = False
     rows = RowBounds(n_features, **bounded)
     clipped = rows.clip is not None or radius is not None
     numbers = _read_numbers(

@@ -15,6 +15,7 @@ from ..._tables.clipping import clip_rows
 from ...accounting import calibrate_gaussian, split_mu
 from ...mechanisms import Exact
 from ..combination import Statistic
+from ..terms import summation_error
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _SHARES = (0.95, 0.03, 0.02)
@@ -42,11 +43,15 @@ class PowerStep(Statistic):
         Length of a row.
     width : int
         Columns that are planned for; statistics of fewer are padded with zeros.
+    paired : bool or None, default=False
+        Whether the terms are pairs of rows, of whose mean half is released; None where
+        releases tell.
     """
 
     n_samples: int
     n_features: int
     width: int
+    paired: bool | None = False
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
@@ -66,7 +71,6 @@ class PowerStep(Statistic):
             sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n),
             sensitivity.second_moment_sensitivity(_WIDE, n),
         )
-        rows = _linalg.rows_per_block(self.n_features)
         return tuple(
             calibrate_gaussian(
                 name,
@@ -74,7 +78,7 @@ class PowerStep(Statistic):
                 cost,
                 shape,
                 symmetric=shape == square and name != names[0],
-                summation_error=sensitivity.summation_error(norm, n, rows),
+                summation_error=summation_error(norm, n, self.n_features, self.paired),
                 magnitude=2.0 * norm,
             )
             for name, change, cost, shape, norm in zip(
@@ -94,8 +98,8 @@ class PowerStep(Statistic):
         ----------
         release : Release
             Charged with the plan.
-        rows : callable
-            ``rows()`` yields blocks of rows, of which the bounds are made here.
+        rows : Terms
+            Blocks of rows, or of differences, of which the bounds are made here.
         *given : components, signal, noise
             Released orthonormal rows of shape (r, p) to start from; released or public
             variances along them beyond the noise, and across them.
@@ -108,15 +112,16 @@ class PowerStep(Statistic):
         components, signal, noise = given
         rank = len(components)
         inner, outer = self.radii(rank, signal, noise)
-        cross, weighted, wide = _moments(self, rows, components, inner, outer)
-        cross = _padded(release, "cross_moment", cross)[:, :rank] * (inner * outer)
-        weighted = (
-            _padded(release, "weighted_moment", weighted)[:rank, :rank] * inner**2
-        )
-        wide = _padded(release, "wide_moment", wide)[:rank, :rank] * inner**2
+        cross, weighted, wide = _moments(rows, components, inner, outer)
+        cross = rows.undo(_padded(release, "cross_moment", cross)[:, :rank])
+        weighted = rows.undo(_padded(release, "weighted_moment", weighted))
+        wide = rows.undo(_padded(release, "wide_moment", wide))
+        cross = cross * (inner * outer)
+        weighted = weighted[:rank, :rank] * inner**2
+        wide = wide[:rank, :rank] * inner**2
         sizes = (_clipped_moments(rank)[1] * (signal + noise), signal)
         floors = [
-            _floor(release.plan[name], size, rank, inner)
+            _floor(release.plan[name], size, rank, inner / math.sqrt(rows.weight))
             for name, size in zip(
                 ("weighted_moment", "wide_moment"), sizes, strict=True
             )
@@ -197,7 +202,7 @@ def _padded(release, name: str, value: np.ndarray) -> np.ndarray:
     return release(name, out, overwrite=True)
 
 
-def _moments(step: PowerStep, blocks, components, inner: float, outer: float):
+def _moments(blocks, components, inner: float, outer: float):
     """Means of beta alpha', abar alpha' and abar abar', of norms at most 1, 3, 9."""
     rank, n_features = components.shape
     cross = np.zeros((n_features, rank))
@@ -207,7 +212,7 @@ def _moments(step: PowerStep, blocks, components, inner: float, outer: float):
         cross += beta.T @ alpha
         weighted += middle.T @ middle
         wide += far.T @ far
-    return [total / step.n_samples for total in (cross, weighted, wide)]
+    return [total / blocks.divisor for total in (cross, weighted, wide)]
 
 
 def _clipped_parts(rows, components, inner: float, outer: float):

@@ -42,6 +42,8 @@ class Directions:
         The released second moment.
     scales : Scales or None
         Variances that the mechanism needed; None where it needs none.
+    above_noise : int
+        How many components the released second moment tells from its noise.
     """
 
     mean: np.ndarray | None
@@ -49,6 +51,7 @@ class Directions:
     values: np.ndarray
     matrix: np.ndarray
     scales: Scales | None
+    above_noise: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,10 @@ class Components:
         Variance of a direction across them; None where only unit rows are known.
     unit : float
         Data units per unit of the variances' rows.
+    above_noise : int
+        How many of them a released second moment tells from its noise.
+    said : str, default=""
+        What was chosen by releases, and why.
     """
 
     mean: np.ndarray | None
@@ -77,6 +84,8 @@ class Components:
     total: float
     noise: float | None
     unit: float
+    above_noise: int
+    said: str = ""
 
 
 class PrincipalComponents(Combination):
@@ -138,11 +147,12 @@ class PrincipalComponents(Combination):
             self.reach = PrivateScales(*size, 0.0, 0.0, True, "reach")
         self.second = self.step = None
         if staged:
-            self.second = self.step = PowerStep(n, p, self.width)
+            self.second = self.step = PowerStep(n, p, self.width, bounds.paired)
         if mechanism == "auto":
             again = replace(moment, name="second_moment_again")
             self.second = Choice("second_stage", self.step, again)
-        self.within = ProjectedMoment(n, p, self.width) if covariance else None
+        paired = bounds.paired
+        self.within = ProjectedMoment(n, p, self.width, paired) if covariance else None
         self._shares = self._shared()
 
     def _shared(self) -> dict[str, float]:
@@ -177,10 +187,10 @@ class PrincipalComponents(Combination):
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, None for none."""
-        (mean,) = given
-        found = self.directions(release, rows, mean)
+        origin, *early = given
+        found = self.directions(release, rows, origin, *early)
         if self.within is not None:
-            blocks = self.bounds.blocks(rows, mean)
+            blocks = self.bounds.blocks(rows, origin)
             return self._with_covariance(release, blocks, found)
         vectors, values = found.vectors, np.maximum(found.values, 0.0)
         # The other eigenvalues of a variance are not negative either.
@@ -190,9 +200,10 @@ class PrincipalComponents(Combination):
         if self.bounds.clip is not None:
             noise = (total - kept) / max(self.bounds.n_features - len(vectors), 1)
         unit = self.bounds.variance_unit
-        return Components(mean, vectors, values, total, noise, unit)
+        above = found.above_noise
+        return Components(found.mean, vectors, values, total, noise, unit, above)
 
-    def directions(self, release: Any, X: Any, mean: Any) -> Directions:
+    def directions(self, release: Any, X: Any, origin: Any, early=None) -> Directions:
         """Release all but the covariance.
 
         Parameters
@@ -201,48 +212,65 @@ class PrincipalComponents(Combination):
             Charged with the plan.
         X : array or sparse CSR matrix of shape (n, p)
             The rows.
-        mean : ndarray of shape (p,) or None
-            Released mean of them.
+        origin : ndarray of shape (p,), PairOrder or None
+            Released center of them, or which rows are paired.
+        early : tuple (ndarray of shape (p, p), float) or None, default=None
+            An earlier release of the moment, and its squared cost.
 
         Returns
         -------
         Directions
             Made from releases and public numbers alone.
         """
-        exact = self.moment.kernel(X, mean)
+        exact = self.moment.kernel(X, origin)
         # Kept where it may be released once more: sums of the same bits are cheap.
         kept = exact.copy(order="F") if self.mechanism == "auto" else None
-        matrix = release(self.moment.name, exact, overwrite=True)
-        rank = self.rank or self._released_rank(release.plan, matrix)
+        matrix = self.moment.release(release, exact, origin)
+        spread = self.moment.noise_std(release.plan, origin)
+        if early is not None:
+            matrix, spread = self._with_early(release.plan, matrix, spread, *early)
+        rank = self.rank or self._released_rank(matrix, spread)
         values, vectors = _linalg.top_eigh(matrix, rank)
+        above = _linalg.count_above_noise(
+            values, np.trace(matrix), len(matrix), spread, self.moment.n_samples
+        )
         scales = None
         if self.scales is not None:
-            blocks = self.bounds.blocks(X, mean)
+            blocks = self.bounds.blocks(X, origin)
             scales = self.scales.run(release, blocks, vectors)
         if self.second is not None:
             matrix, values, vectors = self._second_stage(
-                release, blocks, (matrix, kept), vectors, scales
+                release, blocks, (matrix, kept), vectors, (scales, origin)
             )
-        return Directions(mean, vectors, values, matrix, scales)
+        mean = origin if isinstance(origin, np.ndarray) else None
+        return Directions(mean, vectors, values, matrix, scales, above)
 
-    def _released_rank(self, plan, matrix) -> int:
+    def _with_early(self, plan, matrix, spread: float, early, cost: float):
+        """Average two releases by their costs; return the noise's deviation too."""
+        costs = (cost, plan[self.moment.name].mu ** 2)
+        share = 0.5 if math.isinf(cost) else cost / sum(costs)
+        return share * early + (1.0 - share) * matrix, spread * math.sqrt(1.0 - share)
+
+    def _released_rank(self, matrix, spread: float) -> int:
         """Number of components that stand out of a released matrix."""
-        noise_std = getattr(plan[self.moment.name], "noise_std", 0.0) / math.sqrt(2.0)
-        rank = _linalg.select_rank(matrix, noise_std, self.moment.n_samples)
+        rank = _linalg.select_rank(matrix, spread, self.moment.n_samples)
         most = self.width
         if self.mechanism == "two-stage":
             most = max(1, min(most, self.bounds.n_features - 1))
         return min(rank, most)
 
-    def _second_stage(self, release, blocks, matrices, vectors, scales):
+    def _second_stage(self, release, blocks, matrices, vectors, given):
         """Refine components, and return the matrix that their variances come from."""
-        (matrix, kept), plan = matrices, release.plan
+        (matrix, kept), plan, (scales, origin) = matrices, release.plan, given
         signal, noise, _ = scales
         rank = len(vectors)
-        if self.mechanism == "two-stage" or self._step_is_better(plan, rank, scales):
+        paired = blocks.weight != 1.0
+        if self.mechanism == "two-stage" or self._step_is_better(
+            plan, rank, scales, paired
+        ):
             vectors = self.step.run(release, blocks, vectors, signal, noise)
             return matrix, *_linalg.leading_first(vectors @ matrix @ vectors.T, vectors)
-        again = release("second_moment_again", kept, overwrite=True)
+        again = self.second.branches[1].release(release, kept, origin)
         costs = [
             plan[name].mu ** 2 for name in (self.moment.name, "second_moment_again")
         ]
@@ -250,7 +278,7 @@ class PrincipalComponents(Combination):
         matrix = share * matrix + (1.0 - share) * again
         return matrix, *_linalg.top_eigh(matrix, rank)
 
-    def _step_is_better(self, plan, rank: int, scales: Scales) -> bool:
+    def _step_is_better(self, plan, rank: int, scales: Scales, paired: bool) -> bool:
         """Whether a power step promises less error than a second release of the moment.
 
         Both cost the same; the choice is made from released and public numbers.
@@ -260,10 +288,10 @@ class PrincipalComponents(Combination):
             return False
         if self.scales.wanted:
             votes = getattr(plan["quantile_1"], "noise_std", 0.0)
-            if votes > _LOUDEST_VOTES * self.moment.n_samples:
+            if votes > _LOUDEST_VOTES * self.moment.n_samples * (0.5 if paired else 1):
                 return False
         costs = [plan[name].mu for name in (self.moment.name, "second_moment_again")]
-        twice, staged = self._squared_errors(*costs, rank, signal, noise)
+        twice, staged = self._squared_errors(*costs, rank, signal, noise, paired)
         return staged < twice
 
     def _with_covariance(self, release, blocks, found: Directions) -> Components:
@@ -288,11 +316,14 @@ class PrincipalComponents(Combination):
         values = np.maximum(values, noise)
         total = float(values.sum()) + degrees * noise
         total = max(total, np.finfo(float).tiny)
-        return Components(found.mean, vectors, values, total, noise, self.bounds.unit)
+        unit, above = self.bounds.unit, found.above_noise
+        return Components(found.mean, vectors, values, total, noise, unit, above)
 
     # -- what errors to expect ---------------------------------------------------------
 
-    def squared_error(self, mu: float, signal: float, noise: float) -> float:
+    def squared_error(
+        self, mu: float, signal: float, noise: float, paired: bool = False
+    ) -> float:
         """Expected squared projection distance for Gaussian rows, to first order.
 
         Parameters
@@ -302,6 +333,8 @@ class PrincipalComponents(Combination):
         signal, noise : float
             Variances along the components beyond the noise, and across them, in units
             of the bounded rows.
+        paired : bool, default=False
+            Whether rows are compared in pairs.
 
         Returns
         -------
@@ -313,7 +346,7 @@ class PrincipalComponents(Combination):
             return 0.0
         costs = self.costs(mu)
         moment, staged = self._squared_errors(
-            costs["first"], costs.get("second", 0.0), self.rank, signal, noise
+            costs["first"], costs.get("second", 0.0), self.rank, signal, noise, paired
         )
         errors = {
             "gaussian": (moment,),
@@ -322,17 +355,21 @@ class PrincipalComponents(Combination):
         }
         return min(*errors[self.mechanism], most)
 
-    def _squared_errors(self, first, second, rank, signal, noise):
+    def _squared_errors(self, first, second, rank, signal, noise, paired):
         """Squared distances of two releases of the moment, and of a power step.
 
         From the costs of what comes first and of what comes second.
         """
         law = rank, signal, noise
-        both = self.moment.squared_error(math.hypot(first, second), *law)
+        both = self.moment.squared_error(math.hypot(first, second), *law, paired)
         if self.step is None:
             return both, math.inf
-        start = min(self.moment.squared_error(first, *law), 2.0 * rank)
-        return both, self.step.squared_error(second, *law, start)
+        start = min(self.moment.squared_error(first, *law, paired), 2.0 * rank)
+        step = self.step
+        if paired:
+            # As many rows as one of which moves a mean as far.
+            step = replace(step, n_samples=step.n_samples / 2)
+        return both, step.squared_error(second, *law, start)
 
 
 class CenteredComponents(Centered):
@@ -358,7 +395,8 @@ class CenteredComponents(Centered):
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """As that of :class:`PrincipalComponents`, at the cost of the mean too."""
-        return self.rest.squared_error(self.costs(mu)["rest"], signal, noise)
+        rest, paired = self.costs(mu)["rest"], bool(self.bounds.paired)
+        return self.rest.squared_error(rest, signal, noise, paired)
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
         """Expected projection distance under a plan, to first order."""

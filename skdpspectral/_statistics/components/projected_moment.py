@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import _linalg, sensitivity
+from ... import sensitivity
 from ..._tables.clipping import clip_rows
 from ...accounting import calibrate_gaussian
 from ...mechanisms import Exact
 from ..combination import Statistic
+from ..terms import summation_error
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,9 @@ class ProjectedMoment(Statistic):
         Public shape of the rows.
     width : int
         Number of components that is planned for; fewer are padded with zeros.
+    paired : bool or None, default=False
+        Whether the terms are pairs of rows, of whose mean half is released; None where
+        releases tell.
     """
 
     name = "projected_moment"
@@ -32,6 +36,7 @@ class ProjectedMoment(Statistic):
     n_samples: int
     n_features: int
     width: int
+    paired: bool | None = False
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise.
@@ -41,14 +46,13 @@ class ProjectedMoment(Statistic):
         n, square = self.n_samples, (self.width, self.width)
         if not math.isfinite(mu):
             return (Exact(self.name, square, symmetric=True),)
-        block = _linalg.rows_per_block(self.n_features)
         moment = calibrate_gaussian(
             self.name,
             sensitivity.second_moment_sensitivity(1.0, n),
             mu,
             square,
             symmetric=True,
-            summation_error=sensitivity.summation_error(1.0, n, block),
+            summation_error=summation_error(1.0, n, self.n_features, self.paired),
             magnitude=2.0,
         )
         return (moment,)
@@ -60,8 +64,8 @@ class ProjectedMoment(Statistic):
         ----------
         release : Release
             Charged with the plan.
-        rows : callable
-            ``rows()`` yields blocks of rows.
+        rows : Terms
+            Blocks of rows, or of differences.
         *given : components, radius
             Released orthonormal rows of shape (r, p), and the public or released
             length that projections are clipped to.
@@ -72,12 +76,11 @@ class ProjectedMoment(Statistic):
             Symmetric.
         """
         components, radius = given
-        rank, n_rows = len(components), 0
+        rank = len(components)
         total = np.zeros((self.width, self.width), order="F")
         for block in rows():
             with np.errstate(all="ignore"):
                 scores = clip_rows(np.asarray(block @ components.T) / radius, 1.0)
             total[:rank, :rank] += scores.T @ scores
-            n_rows += len(scores)
-        released = release(self.name, total / n_rows)
+        released = rows.undo(release(self.name, total / rows.divisor))
         return released[:rank, :rank] * radius**2

@@ -139,8 +139,8 @@ class PrivateScales(Statistic):
         ----------
         release : Release
             Charged with the plan.
-        rows : callable
-            ``rows()`` yields blocks of rows.
+        rows : Terms
+            Blocks of rows, or of differences: of these half the votes count.
         *given : components
             Orthonormal rows of shape (r, p): public, or released.
 
@@ -155,8 +155,11 @@ class PrivateScales(Statistic):
         low, high = (2.0 * math.log(length) for length in self.norm_range)
         if self.wanted:
             counts = _counts(rows, components, low, high)
-            level = _upper_level(release.plan[f"{self.name}_1"], self.n_samples)
-            squares = _bisect(release, self, counts, (0.5, 0.5, level), low, high)
+            votes = counts * (self.n_samples / rows.divisor)
+            voters = self.n_samples * rows.weight
+            level = _upper_level(release.plan[f"{self.name}_1"], voters)
+            levels = np.array((0.5, 0.5, level)) * voters
+            squares = _bisect(release, self, votes, levels, low, high)
             if noise is None:
                 degrees = max(self.n_features - rank, 1)
                 noise = squares[1] / chi_square_median(degrees)
@@ -184,17 +187,17 @@ def _counts(blocks, components, low: float, high: float) -> np.ndarray:
     return np.cumsum(counts, axis=1)
 
 
-def _upper_level(mechanism, n_samples: int) -> float:
+def _upper_level(mechanism, voters: float) -> float:
     """Quantile with enough votes beyond it, by the public noise."""
     noise_std = getattr(mechanism, "noise_std", 0.0)
-    return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / n_samples), _HIGHEST)
+    return min(max(0.5, 1.0 - _FEWEST_VOTES * noise_std / voters), _HIGHEST)
 
 
 def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: float):
     """Squared quantiles from noisy votes; of the noisy answers only signs are used."""
     wanted = np.array(scales.wanted)
     parts = np.array([0, 1, 0])[wanted]
-    levels = np.array(levels)[wanted] * scales.n_samples
+    levels = levels[wanted]
     first, last = np.zeros(3, dtype=int), np.full(3, 2**_STEPS)
     for step in range(1, _STEPS + 1):
         middle = (first + last)[wanted] // 2

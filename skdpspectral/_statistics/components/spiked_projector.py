@@ -308,7 +308,9 @@ class SpikedProjector(Statistic):
             values, vectors = _linalg.leading_first(within, vectors)
             values = np.maximum(values, self.noise)
         total = float(values.sum()) + (self.n_features - len(values)) * self.noise
-        return Components(None, vectors, values, total, self.noise, 1.0)
+        # The model states how far its components stand out.
+        above = len(vectors)
+        return Components(None, vectors, values, total, self.noise, 1.0, above)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
         """Release the leading eigenvectors of PCA's projector plus noise.

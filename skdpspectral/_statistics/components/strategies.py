@@ -207,7 +207,7 @@ def check_model(strategy) -> None:
         )
 
 
-def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
+def check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
     """Refuse bounds of rows that a model of them has no use for."""
     bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
     for name, value in bounded.items():
@@ -216,8 +216,8 @@ def check_unbounded(*, bounds, clip_norm, center, scale) -> None:
                 f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
                 f"not bounded; leave {name}=None, or use another mechanism"
             )
-    if is_private(center):
+    if is_private(center) or (isinstance(center, str) and center == "pairs"):
         raise ValueError(
-            "a private center has no use with mechanism=SpikedModel(...), whose model "
-            'has mean zero; leave center="auto"'
+            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
+            'whose model has mean zero; leave center="auto"'
         )

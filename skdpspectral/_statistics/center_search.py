@@ -1,0 +1,265 @@
+"""A center of rows without public bounds, found in steps: what it releases, and how.
+
+First a typical distance between rows, then how far they lie from the origin; from there
+clipped means, whose radius shrinks by released numbers, close in on the rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import sensitivity
+from .._tables.clipping import clip_rows
+from .._tables.pairs import PairOrder, pair_differences, pooled_rows
+from ..accounting import calibrate_gaussian, split_mu
+from ..mechanisms import Exact
+from .combination import Statistic
+from .row_bounds import RowBounds
+
+# Rows that a center is made from, at most: more would only take time.
+_MOST_ROWS = 1 << 17
+# Clips of the first step, and of others, in units of the length that rows have then.
+_FIRST_CLIP, _CLIP = 1.1, 1.2
+
+
+class Sample(NamedTuple):
+    """Rows from all over a table that a center is made from, by its shape alone.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        How rows are brought to units of a box.
+    order : PairOrder
+        How the whole table is paired.
+    n_pools, n_rows : int
+        Pools of rows that are used, and rows in them.
+    """
+
+    bounds: RowBounds
+    order: PairOrder
+    n_pools: int
+    n_rows: int
+
+    @classmethod
+    def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
+        """Return the rows to use of so many."""
+        order = PairOrder(n_samples, bounds.n_features, 1)
+        totals = list(itertools.accumulate(order.sizes()))
+        n_pools = 1 + sum(total < _MOST_ROWS for total in totals[:-1])
+        return cls(bounds, order, n_pools, totals[n_pools - 1])
+
+    def _mapped(self, block) -> np.ndarray:
+        box = self.bounds.box
+        return np.asarray(block, np.float64) if box is None else box.to_unit(block)
+
+    def about(self, X, point) -> Iterator[np.ndarray]:
+        """Yield blocks of rows less a point."""
+        for block in pooled_rows(X, self.order, self.n_pools):
+            with np.errstate(over="ignore"):
+                yield self._mapped(block) - point
+
+    def distances(self, X) -> Iterator[np.ndarray]:
+        """Yield lengths of differences, over the root of two."""
+        found = pair_differences(X, self.order, self._mapped, self.n_pools)
+        return (math.sqrt(0.5) * lengths_of(block) for block in found)
+
+    def summation_error(self) -> float:
+        """Largest rounding error of a mean of rows of the unit ball."""
+        block = self.order.block_rows
+        sizes = itertools.islice(self.order.sizes(), self.n_pools)
+        n_blocks = sum(math.ceil(size / block) for size in sizes)
+        return sensitivity.summation_error(1.0, n_blocks * block, block)
+
+
+def lengths_of(rows: np.ndarray) -> np.ndarray:
+    """Lengths of rows; of huge ones infinity, of tiny ones zero."""
+    with np.errstate(all="ignore"):
+        return np.sqrt(np.vecdot(rows, rows))
+
+
+@dataclass(frozen=True)
+class Quantile(Statistic):
+    """A length below which about a share of terms lies, by noisy halvings.
+
+    Parameters
+    ----------
+    name : str
+        What names of the releases begin with.
+    n_steps : int
+        Number of halvings, each on a logarithmic scale.
+    level : float
+        The share.
+    moved : float
+        How far one row moves a share.
+    """
+
+    name: str
+    n_steps: int
+    level: float
+    moved: float
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu; infinite for no noise."""
+        names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
+        if not math.isfinite(mu):
+            return tuple(Exact(name, (1,)) for name in names)
+        each = split_mu(mu, [1.0 / self.n_steps] * self.n_steps)[0]
+        first = calibrate_gaussian(
+            names[0], self.moved, each, (1,), summation_error=2.0**-50
+        )
+        return tuple(replace(first, name=name) for name in names)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> float:
+        """Return the length; `rows` yields blocks of lengths, given is their range.
+
+        The range is one of powers of two.
+        """
+        low, high = given
+        points = np.linspace(low, high, 2**self.n_steps + 1)
+        counts = np.zeros(len(points) + 1, dtype=np.int64)
+        for lengths in rows:
+            with np.errstate(divide="ignore"):
+                # A row that is not finite counts as a long one.
+                logs = np.nan_to_num(np.log2(lengths), nan=np.inf, posinf=np.inf)
+            counts += np.bincount(np.searchsorted(points, logs), minlength=len(counts))
+        shares = np.cumsum(counts) / counts.sum()
+        first, last = 0, 2**self.n_steps
+        for step in range(1, self.n_steps + 1):
+            middle = (first + last) // 2
+            vote = release(f"{self.name}_{step}", [shares[middle] - self.level])
+            first, last = (first, middle) if vote[0] > 0.0 else (middle, last)
+        return 2.0 ** float(0.5 * (points[first] + points[last]))
+
+
+@dataclass(frozen=True)
+class CenterSteps(Statistic):
+    """Clipped means that close in on the rows.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows that are used.
+    shares : tuple of float
+        Shares of the cost of the steps.
+    """
+
+    sample: Sample
+    shares: tuple[float, ...]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the releases."""
+        return [f"center_{step}" for step in range(1, len(self.shares) + 1)]
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu; infinite for no noise."""
+        shape = (self.sample.bounds.n_features,)
+        if not math.isfinite(mu):
+            return tuple(Exact(name, shape) for name in self.names)
+        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
+        return tuple(
+            calibrate_gaussian(
+                name,
+                moved,
+                cost,
+                shape,
+                summation_error=self.sample.summation_error(),
+                magnitude=2.0,
+            )
+            for name, cost in zip(
+                self.names, split_mu(mu, list(self.shares)), strict=True
+            )
+        )
+
+    def course(self, plan: Any, typical: float, reach: float):
+        """Radii of the steps, and weights and length of the error of their average.
+
+        Parameters
+        ----------
+        plan : PrivacyPlan
+            With the noise of the steps.
+        typical, reach : float
+            Released typical distance of rows, and their distance from the start.
+
+        Returns
+        -------
+        radii, weights : list of float
+            One a step, from released and public numbers alone.
+        error : float
+            Expected length of the noise of the average.
+        """
+        n_features = self.sample.bounds.n_features
+        radius, radii, errors = _FIRST_CLIP * reach, [], []
+        for name in self.names:
+            radii.append(min(max(radius, 1e-60), 1e60))
+            noise = getattr(plan[name], "noise_std", 0.0) * radii[-1]
+            errors.append(noise * math.sqrt(n_features))
+            longer = math.hypot(typical, errors[-1] + noise)
+            radius = min(radius, _CLIP * longer)
+        precision = np.array([max(error, 1e-150) ** -2.0 for error in errors])
+        weights = precision / precision.sum()
+        return radii, weights.tolist(), float(np.hypot.reduce(weights * errors))
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the steps of given radii; return their average of given weights."""
+        radii, weights = given
+        point = np.zeros(self.sample.bounds.n_features)
+        center = np.zeros_like(point)
+        for name, radius, weight in zip(self.names, radii, weights, strict=True):
+            total = np.zeros_like(point)
+            for block in self.sample.about(rows, point):
+                total += clip_rows(block, radius, out=block).sum(axis=0)
+            mean = total / self.sample.n_rows / radius
+            point = point + radius * release(name, mean, overwrite=True)
+            center += weight * point
+        return center
+
+
+@dataclass(frozen=True)
+class Nearness(Statistic):
+    """How much of the rows is near a center: where its error would point them.
+
+    Two means over rows x about the center, of numbers in [0, 1]: of
+    min(1, e^2 / x^2) with the error e of the center, which is what a unit row gets of
+    it, and of the same with a typical distance in place of e.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows that are used.
+    """
+
+    name = "center_nearness"
+
+    sample: Sample
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        if not math.isfinite(mu):
+            return (Exact(self.name, (2,)),)
+        half = sensitivity.box_radius([0.5, 0.5])
+        nearness = calibrate_gaussian(
+            self.name,
+            sensitivity.mean_sensitivity(half, self.sample.n_rows),
+            mu,
+            (2,),
+            summation_error=2.0 * self.sample.summation_error(),
+        )
+        return (nearness,)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the two means of rows about a given center, for given lengths."""
+        center, *lengths = given
+        least = self.sample.bounds.clip or 0.0
+        total = np.zeros(2)
+        for block in self.sample.about(rows, center):
+            distances = np.maximum(lengths_of(block), max(least, 1e-150))
+            shares = np.minimum(np.array(lengths)[:, None] / distances, 1.0)
+            total += np.nan_to_num(shares**2).sum(axis=1)
+        return release(self.name, total / self.sample.n_rows)
