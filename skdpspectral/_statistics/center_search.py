@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import sensitivity
+from .._linalg import row_blocks
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, pair_differences, pooled_rows
 from ..accounting import calibrate_gaussian, split_mu
@@ -60,7 +61,12 @@ class Sample(NamedTuple):
 
     def about(self, X, point) -> Iterator[np.ndarray]:
         """Yield blocks of rows less a point."""
-        for block in pooled_rows(X, self.order, self.n_pools):
+        blocks = pooled_rows(X, self.order, self.n_pools)
+        if self.n_rows == self.order.n_samples:
+            # Their order is of no account: sums over all of them are.
+            slices = row_blocks(self.n_rows, self.order.block_rows)
+            blocks = (X[rows] for rows in slices)
+        for block in blocks:
             with np.errstate(over="ignore"):
                 yield self._mapped(block) - point
 

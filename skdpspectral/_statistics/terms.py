@@ -18,7 +18,7 @@ from .._tables.pairs import PairOrder
 
 # Pairs that a row is the first of, where a table has up to so many numbers, and where
 # it has more: they lower the sampling error, and cost time.
-_SHIFTS, _FEWEST_SHIFTS = ((1 << 22, 8), (1 << 24, 4)), 2
+_SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2
 # What is released of a mean over pairs.
 HALF = 0.5
 

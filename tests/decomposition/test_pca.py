@@ -11,6 +11,7 @@ from sklearn.preprocessing import normalize
 from skdpspectral import DPPCA, PrivacyLeakWarning
 from skdpspectral._release.release import record_releases
 from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import subspace_distance
 
 
@@ -22,6 +23,8 @@ def spiked(n=5000, p=12, rank=2, seed=0):
 
 
 def without_noise(X, **parameters):
+    known = "bounds" not in parameters
+    parameters.setdefault("center", "none" if known else PrivateMean())
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
         return DPPCA(2, epsilon=None, **parameters).fit(X)
 
@@ -69,7 +72,7 @@ def test_without_noise_per_feature_it_is_pca_of_scaled_features():
     low, high = 3.0 - half, 3.0 + half
     X = np.clip(X + 3.0, low, high)
     pca = without_noise(
-        X, bounds=(low, high), scale="bounds", clip_norm=100.0, center="private"
+        X, bounds=(low, high), scale="bounds", clip_norm=100.0, center=PrivateMean()
     )
     plain = PCA(2).fit((X - 3.0) / half)
     assert subspace_distance(pca.components_, plain.components_) < 1e-7
@@ -114,7 +117,7 @@ def test_released_noise_has_the_planned_variance(parameters):
     total, count = 0.0, 0
     for seed in range(300):
         with record_releases() as released:
-            pca = DPPCA(2, noise_seed=seed, **parameters).fit(X)
+            pca = DPPCA(2, center="none", noise_seed=seed, **parameters).fit(X)
         noise = (released["second_moment"] - exact["second_moment"])[rows, columns]
         std = pca.privacy_["second_moment"].noise_std / math.sqrt(2)
         total += np.sum((noise / std) ** 2)
@@ -133,12 +136,13 @@ def test_error_is_that_of_first_order_theory():
     values = np.linalg.eigvalsh(normalize(X).T @ normalize(X) / len(X))[::-1]
     distances = [
         subspace_distance(
-            DPPCA(2, noise_seed=seed).fit(X).components_, exact.components_
+            DPPCA(2, center="none", noise_seed=seed).fit(X).components_,
+            exact.components_,
         )
         ** 2
         for seed in range(200)
     ]
-    mu = DPPCA().privacy_plan(*X.shape).mu
+    mu = DPPCA(center="none").privacy_plan(*X.shape).mu
     gaps = values[:2, None] - values[None, 2:]
     # Off-diagonal noise of variance s^2 / 2 turns each pair; s = sqrt 2 / (n mu).
     expected = np.sum((1.0 / (len(X) * mu) / gaps) ** 2) * 2
@@ -149,7 +153,8 @@ def test_rows_are_clipped_about_the_private_mean():
     """Far from the midpoint, a clip norm of the size of the spread must suffice."""
     X, components = spiked(20_000, 12)
     far = X + 40.0
-    pca = DPPCA(2, epsilon=4.0, bounds=(-60, 60), clip_norm=8.0, noise_seed=0)
+    settings = {"bounds": (-60, 60), "clip_norm": 8.0, "center": PrivateMean()}
+    pca = DPPCA(2, epsilon=4.0, noise_seed=0, **settings)
     assert subspace_distance(pca.fit(far).components_, components) < 0.1
     np.testing.assert_allclose(pca.mean_, far.mean(axis=0), atol=1.0)
     about_midpoint = pca.set_params(center="none").fit(far)
@@ -181,7 +186,8 @@ def test_noise_alone_keeps_attributes_sane():
 def test_released_mean_lies_in_the_box():
     X = np.full((5, 3), 15.9)
     for seed in range(20):
-        pca = DPPCA(1, epsilon=0.01, bounds=(0, 16), noise_seed=seed).fit(X)
+        settings = {"bounds": (0, 16), "center": PrivateMean()}
+        pca = DPPCA(1, epsilon=0.01, noise_seed=seed, **settings).fit(X)
         assert np.all((pca.mean_ >= 0) & (pca.mean_ <= 16))
 
 
@@ -204,7 +210,7 @@ def test_delta_of_a_row_warns():
 @pytest.mark.parametrize("epsilon", [None, math.inf])
 def test_opting_out_is_loud_and_said(epsilon):
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
-        pca = DPPCA(1, epsilon=epsilon).fit(np.eye(5, 3))
+        pca = DPPCA(1, epsilon=epsilon).fit(np.diag([9.0, 2.0, 1.0, 0.5, 0.1])[:, :3])
     assert pca.privacy_.epsilon == math.inf
     assert not pca.privacy_.private
     assert "no privacy" in str(pca.privacy_)
@@ -213,11 +219,14 @@ def test_opting_out_is_loud_and_said(epsilon):
 
 
 def test_center_is_said():
-    plan = DPPCA(1).privacy_plan(10, 3)
+    plan = DPPCA(1, center="none").privacy_plan(10, 3)
     assert "about the origin" in str(plan)
     plan = DPPCA(1, bounds=(0, 1), center="none").privacy_plan(10, 3)
     assert "about the midpoint" in str(plan)
-    assert "no mean" not in str(DPPCA(1, bounds=(0, 1)).privacy_plan(10, 3))
+    plan = DPPCA(1, bounds=(0, 1), center=PrivateMean()).privacy_plan(10, 3)
+    assert "no mean" not in str(plan)
+    assert "in pairs; no mean" in str(DPPCA(1, center="pairs").privacy_plan(10, 3))
+    assert "in pairs: so few rows" in str(DPPCA(1).privacy_plan(10, 3))
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
@@ -248,7 +257,8 @@ def test_expected_error_without_noise_and_at_most():
 @pytest.mark.parametrize("bounds", [None, (-60.0, 60.0)])
 def test_without_noise_variances_are_those_of_probabilistic_pca(parameters, bounds):
     X, _ = spiked(20_000, 8)
-    pca = without_noise(X, bounds=bounds, **parameters)
+    center = "none" if bounds is None else PrivateMean()
+    pca = without_noise(X, bounds=bounds, center=center, **parameters)
     plain = PCA(2).fit(X)
     # Medians stand for the noise variance, and quantiles clip one row in a thousand.
     rtol = 0.03 if parameters == {"release": "covariance"} else 1e-3

@@ -13,6 +13,7 @@ from skdpspectral._statistics.components.power_step import (
     _moments,
 )
 from skdpspectral._statistics.components.scales import PrivateScales
+from skdpspectral._statistics.terms import Terms
 from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Auto, SpikedModel
@@ -58,6 +59,11 @@ def test_no_replacement_moves_a_moment_of_the_step_further(rank, radii):
         assert moved.max() > 0.6 * planned[name] / (math.sqrt(2) if rank == 1 else 1)
 
 
+def terms(*blocks):
+    """Blocks of rows as terms of a mean."""
+    return Terms(lambda: iter(blocks), sum(map(len, blocks)))
+
+
 def test_the_bounds_of_the_step_are_attained():
     components = np.eye(2, 4)
     far = 1e9 * np.eye(4)
@@ -70,8 +76,7 @@ def test_the_bounds_of_the_step_are_attained():
     planned = {m.name: m.sensitivity for m in step.mechanisms(1.0)}
     for number, (name, pair) in enumerate(pairs.items()):
         moments = [
-            _moments(step, lambda row=row: [row[None]], components, 2.0, 3.0)[number]
-            for row in pair
+            _moments(terms(row[None]), components, 2.0, 3.0)[number] for row in pair
         ]
         moved = np.linalg.norm(moments[0] - moments[1])
         assert moved == pytest.approx(planned[name], rel=1e-9)
@@ -155,7 +160,7 @@ def test_no_replacement_moves_the_votes_further():
                 return a[len(release.values) - 1]
 
             fixed.plan = release.plan
-            scales.run(fixed, lambda rows=rows: [rows], components)
+            scales.run(fixed, terms(rows), components)
             votes.append(np.array(release.values))
         moved = np.linalg.norm(votes[0] - votes[1], axis=1)
         worst = max(worst, moved.max())
@@ -169,7 +174,7 @@ def test_scales_of_normal_rows_without_noise():
     X = rng.standard_normal((200_000, p)) * np.sqrt(sizes)
     scales = PrivateScales(len(X), p, (1e-6, 1e6), None, None, True)
     release = Answers(Exact(m.name, m.shape) for m in scales.mechanisms(1.0))
-    found = scales.run(release, lambda: [X[:70_000], X[70_000:]], np.eye(2, p))
+    found = scales.run(release, terms(X[:70_000], X[70_000:]), np.eye(2, p))
     assert found.signal == pytest.approx(signal, rel=0.03)
     assert found.noise == pytest.approx(noise, rel=0.02)
     # One row in a thousand is longer, for two normal directions.
@@ -183,7 +188,7 @@ def test_the_bisection_is_that_of_sorted_lengths():
     X = rows_of_all_lengths(rng, 501, 3)
     scales = PrivateScales(501, 3, (1e-4, 1e4), None, 1.0, False)
     release = Answers(scales.mechanisms(1.0))
-    scales.run(release, lambda: [X], np.eye(1, 3))
+    scales.run(release, terms(X), np.eye(1, 3))
     logs = np.log(X[:, 0] ** 2, where=X[:, 0] != 0, out=np.full(501, -np.inf))
     low, high = 2 * math.log(1e-4), 2 * math.log(1e4)
     for votes in release.values:
@@ -224,7 +229,8 @@ def test_one_branch_forgoes_the_other():
 
 
 def test_both_branches_of_auto_cost_the_same():
-    plan = DPPCA(2, mechanism="auto", epsilon=0.7).privacy_plan(5000, 40)
+    pca = DPPCA(2, mechanism="auto", epsilon=0.7, center="none")
+    plan = pca.privacy_plan(5000, 40)
     branches = plan["second_stage"].branches
     costs = [math.hypot(*(m.mu for m in branch)) for branch in branches]
     assert costs[0] == pytest.approx(costs[1], rel=1e-9)
@@ -247,7 +253,7 @@ def test_projected_moment_is_planned_and_clipped_by_its_radius():
     for _ in range(500):
         pair = rows_of_all_lengths(rng, 2, 4)
         moments = [
-            moment.run(Answers([planned]), lambda row=row: [row[None]], components, 0.7)
+            moment.run(Answers([planned]), terms(row[None]), components, 0.7)
             for row in pair
         ]
         worst = max(worst, np.linalg.norm(moments[0] - moments[1]) / 0.7**2)
@@ -266,6 +272,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
     settings = {"epsilon": epsilon, "delta": delta, "release": "covariance"}
+    settings["center"] = "none"
     plans = [DPPCA(rank, noise_seed=0, **settings).privacy_plan(n, p)]
     papers = DPPCA(
         rank,
@@ -282,9 +289,9 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
         X[:, -1] = np.sqrt(rng.chisquare(p - rank, n))
         ours, theirs = (Release(plan, None, k) for plan in plans)
         scales = PrivateScales(n, p, (1e-6, 1e6), 0.0, None, True)
-        radius = scales.run(ours, lambda X=X: [X], components).radius
+        radius = scales.run(ours, terms(X), components).radius
         within = [
-            ProjectedMoment(n, p, rank).run(ours, lambda X=X: [X], components, radius),
+            ProjectedMoment(n, p, rank).run(ours, terms(X), components, radius),
             SpikedProjector.moment_within(theirs, X, components),
         ]
         errors[k] = [np.linalg.norm(one - truth) for one in within]
@@ -327,7 +334,7 @@ def test_the_clip_of_a_covariance_is_that_of_the_last_components(mechanism):
 
 
 def test_all_quantiles_get_the_same_noise():
-    settings = {"mechanism": "auto", "release": "covariance"}
+    settings = {"mechanism": "auto", "release": "covariance", "center": "none"}
     for mechanism, share in ((Auto(), 2), (Auto(noise_variance=1.0), 1)):
         plan = DPPCA(**{**settings, "mechanism": mechanism}).privacy_plan(1000, 50)
         first, last = plan["quantile_1"], plan["reach_1"]
