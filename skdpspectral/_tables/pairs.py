@@ -142,6 +142,19 @@ def scrambled(size: int) -> np.ndarray:
     return np.argsort(keys)
 
 
+def _taken(rows, places, memory, order: PairOrder):
+    """Rows at places; dense ones in memory for them and, beside, for differences."""
+    if sparse.issparse(rows):
+        return rows[places], None
+    if memory is None:
+        most = order.block_rows + order.n_shifts
+        shape = (most, order.n_features)
+        memory = np.empty(shape, rows.dtype), np.empty(shape)
+    # All places are in range: "clip" only spares a copy.
+    taken = np.take(rows, places, axis=0, out=memory[0][: len(places)], mode="clip")
+    return taken, memory
+
+
 def pooled_rows(X, order: PairOrder, n_pools: int) -> Iterator:
     """Yield blocks of the rows of the first pools: rows from all over a table."""
     for rows, places in itertools.islice(order.pools(X), n_pools):
@@ -173,11 +186,9 @@ def pair_differences(X, order: PairOrder, row_map=None, n_pools=None) -> Iterato
         for start in range(0, len(places), order.block_rows):
             count = min(order.block_rows, len(places) - start)
             taken = np.arange(start, start + count + order.n_shifts) % len(places)
-            block = rows[places[taken]]
+            block, memory = _taken(rows, places[taken], memory, order)
             block = block if row_map is None else row_map(block)
-            if memory is None and not sparse.issparse(block):
-                memory = np.empty((order.block_rows, order.n_features))
-            out = None if memory is None else memory[:count]
+            out = None if memory is None else memory[1][:count]
             for shift in range(1, order.n_shifts + 1):
                 yield row_differences(
                     block[:count], block[shift : shift + count], out=out
