@@ -87,6 +87,26 @@ class PairOrder:
         most = self._pool_rows // self._slice_rows
         return np.array_split(order, max(1, len(order) // most))
 
+    def _pool(self, X: SlicedRows, starts: np.ndarray, n_rows: int) -> np.ndarray:
+        """Read the rows of a pool, each slice into memory before the next."""
+        pool, filled = None, 0
+        for part in self._reads(starts):
+            block = X[part]
+            if pool is None:
+                pool = np.empty((n_rows, self.n_features), block.dtype)
+            pool[filled : filled + len(block)] = block
+            filled += len(block)
+        return pool
+
+    def _reads(self, starts: np.ndarray) -> Iterator[slice]:
+        """Yield slices to read, of as many rows that follow each other as a block."""
+        size = self._slice_rows
+        breaks = np.flatnonzero(np.diff(starts) != size) + 1
+        for run in np.split(starts, breaks):
+            last = min(int(run[-1]) + size, self.n_samples)
+            for start in range(int(run[0]), last, self.block_rows):
+                yield slice(start, min(start + self.block_rows, last))
+
     def sizes(self) -> Iterator[int]:
         """Yield the numbers of rows of the pools."""
         size = self._slice_rows
@@ -119,15 +139,7 @@ class PairOrder:
             if not isinstance(X, SlicedRows):
                 yield X, places[mixed]
                 continue
-            parts = _runs(starts, size, self.n_samples)
-            yield np.concatenate([X[part] for part in parts]), mixed
-
-
-def _runs(starts: np.ndarray, size: int, n_rows: int) -> Iterator[slice]:
-    """Yield slices of rows, those that follow each other as one."""
-    breaks = np.flatnonzero(np.diff(starts) != size) + 1
-    for run in np.split(starts, breaks):
-        yield slice(int(run[0]), min(int(run[-1]) + size, n_rows))
+            yield self._pool(X, starts, len(places)), mixed
 
 
 def scrambled(size: int) -> np.ndarray:

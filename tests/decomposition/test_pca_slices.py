@@ -13,7 +13,7 @@ from sliced_rows import BrokenTable, ChangingTable, SlicedTable
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._release.release import record_releases
 from skdpspectral._tables.sliced_rows import SlicedRows, sliced_rows
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import PrivateMean, SpikedModel
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +22,10 @@ SPIKED = {"mechanism": SpikedModel(signal_variance=9.0, noise_variance=1.0)}
 STRONG = {"mechanism": SpikedModel(signal_variance=1e4, noise_variance=1.0)}
 SETTINGS = {
     "default": {},
+    "pairs": {"center": "pairs"},
+    "about the origin": {"center": "none"},
     "bounds": {"bounds": (-3, 3)},
-    "center and clip": {"clip_norm": 2.0, "center": "private"},
+    "center and clip": {"clip_norm": 2.0, "center": PrivateMean()},
     "two stages": {"mechanism": "two-stage", "release": "covariance"},
     "a choice": {"mechanism": "auto", "clip_norm": 2.0, "release": "covariance"},
     "rank": {"n_components": "auto"},
@@ -118,7 +120,7 @@ def test_a_file_that_changes_while_a_block_is_bounded(
         return result
 
     monkeypatch.setattr(np, "vecdot", vecdot)
-    pca = DPPCA(1, epsilon=None, **parameters)
+    pca = DPPCA(1, epsilon=None, center="none", **parameters)
     with pytest.warns(PrivacyLeakWarning):
         pca.fit(X)
     assert calls
@@ -136,7 +138,7 @@ def test_a_table_that_fails_after_the_check_leaves_the_estimator_as_it_was():
             block = read(self, part)
             return block[:-1] if self.n_read > len(self.values) else block
 
-    with pytest.raises(ValueError, match=r"X\[0:2048\] has shape \(2047, 8\)"):
+    with pytest.raises(ValueError, match=r"X\[\d+:\d+\] has shape \(\d+, 8\)"):
         pca.fit(Failing(rows(4000), 0.0))
     assert pca.components_ is before
 

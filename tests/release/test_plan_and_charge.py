@@ -18,8 +18,12 @@ SETTINGS = {
     "bounds by feature": {"bounds": (-1, 1), "scale": "bounds"},
     "bounds, no center": {"bounds": (-1, 1), "center": "none"},
     "private mean in a ball": {"center": PrivateMean(3.0)},
-    "clipped about a mean": {"center": "private", "clip_norm": 3.0},
+    "clipped about a mean": {"center": PrivateMean(), "clip_norm": 3.0},
     "clipped about a mean in a box": {"bounds": (-1, 1), "clip_norm": 1.0},
+    "pairs": {"center": "pairs"},
+    "a center that is searched for": {"center": "private"},
+    "clipped pairs": {"center": "pairs", "clip_norm": 3.0, "release": "covariance"},
+    "two stages of pairs": {"mechanism": "two-stage", "center": "pairs"},
     "two stages": {"mechanism": "two-stage"},
     "two stages, one public variance": {"mechanism": TwoStage(noise_variance=1.0)},
     "two stages in a box": {"mechanism": "two-stage", "bounds": (-1, 1)},
@@ -52,7 +56,7 @@ class Watched(np.ndarray):
     log = None
 
     def __getitem__(self, key):
-        if self.log is not None and isinstance(key, slice):
+        if self.log is not None and isinstance(key, (slice, np.ndarray)):
             self.log.append("read")
         return super().__getitem__(key)
 
@@ -102,7 +106,7 @@ def test_a_refused_fit_reads_nothing(monkeypatch):
 
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("epsilon", [1e-3, 0.5, 1.0, 20.0])
-@pytest.mark.parametrize("shape", [(1, 2), (10, 3), (100_000, 50)])
+@pytest.mark.parametrize("shape", [(2, 2), (10, 3), (100_000, 50)])
 def test_plan_costs_what_was_asked(name, epsilon, shape):
     delta = 1e-7
     plan = DPPCA(1, epsilon=epsilon, delta=delta, **SETTINGS[name]).privacy_plan(*shape)
@@ -124,6 +128,8 @@ def test_planned_sensitivities():
     n, p = 100, 4
 
     def plan(**parameters):
+        center = PrivateMean() if "bounds" in parameters else "none"
+        parameters = {"center": center, **parameters}
         mechanisms = DPPCA(1, **parameters).privacy_plan(n, p).mechanisms
         return {m.name: m.sensitivity for m in mechanisms}
 
@@ -146,7 +152,7 @@ def test_planned_sensitivities():
         "mean": pytest.approx(2 * radius / n),
         "second_moment": pytest.approx(root2 * (2 * radius) ** 2 / n),
     }
-    assert plan(center="private", clip_norm=3.0) == {
+    assert plan(center=PrivateMean(), clip_norm=3.0) == {
         "mean": pytest.approx(6 / n),
         "second_moment": pytest.approx(root2 * 9 / n),
     }
@@ -167,7 +173,7 @@ def test_planned_sensitivities():
 
 
 def test_the_mean_takes_its_share_of_mu_squared():
-    plan = DPPCA(1, bounds=(-1, 1)).privacy_plan(1000, 5)
+    plan = DPPCA(1, bounds=(-1, 1), center=PrivateMean()).privacy_plan(1000, 5)
     shares = {m.name: m.mu**2 / plan.mu**2 for m in plan.mechanisms}
     assert shares == {
         "mean": pytest.approx(0.15, rel=1e-9),
