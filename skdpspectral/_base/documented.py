@@ -63,9 +63,10 @@ _TABLE = {
             largest.
         """,
     "center": """
-        center : {"auto", "none", "private"} or PrivateMean, default="auto"
+        center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
             What rows are measured from. "none": the midpoint of `bounds`, or the
-            origin without `bounds`. "private": a private mean, paid from the budget;
+            origin without `bounds`. "pairs": other rows of the same client, which
+            needs no center, at twice the noise. "private": a private mean, paid from
             :class:`~skdpspectral.decomposition.PrivateMean` gives it a public radius,
             which it needs without `bounds` and `clip_norm`. "auto": "private" with
             `bounds`; without them the mean is **taken to be zero**.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from .decomposition.eigen import flip_signs, top_eigh
@@ -274,6 +276,15 @@ def blocked_product(
         mapped = row_map(X[rows])
         total += mapped.T @ (mapped @ columns)
     return total / X.shape[0]
+
+
+def product_of_blocks(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
+    """Mean of x (x'Q) over rows that come in blocks, as in :func:`blocked_product`."""
+    total, n_rows = np.zeros(columns.shape), 0
+    for rows in blocks:
+        total += rows.T @ (rows @ columns)
+        n_rows += rows.shape[0]
+    return total / n_rows
 
 
 def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:

@@ -204,8 +204,8 @@ class RowBounds:
         sentences = []
         if self.paired:
             sentences.append(
-                "Rows are compared with each other in pairs, and half of each mean over "
-                "pairs is released; no mean was estimated."
+                "Rows are compared with each other in pairs, and half of each mean "
+                "over pairs is released; no mean was estimated."
             )
         elif not (self.centered or self.searched):
             what = "the origin" if self.box is None else "the midpoint of the bounds"

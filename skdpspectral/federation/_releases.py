@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import _linalg
+from .._statistics.terms import HALF
 from ._messages import Topic
 from ._tasks import SpectralTask
 
@@ -88,4 +89,8 @@ class Releases:
         return (self._noise_std(within.name) * radius**2,), released
 
     def _noise_std(self, name: str) -> float:
-        return getattr(self._release.plan[name], "noise_std", 0.0)
+        """Deviation of the noise on what a client sends."""
+        paired = self._task.rows.paired and name != "model_moment"
+        return getattr(self._release.plan[name], "noise_std", 0.0) / (
+            HALF if paired else 1.0
+        )

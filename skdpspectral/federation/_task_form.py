@@ -25,7 +25,7 @@ _AGGREGATIONS = ("projector", "matrix")
 _MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
 _CALIBRATIONS = ("exact", "paper")
 # Order of the flags; the last four say which of the numbers are there.
-_FLAGS = ("start", "model_covariance", "centered", "scaled")
+_FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
 _OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
 # Features of a task that is read: more would only fill the reader's memory.
 _MOST_FEATURES = 2**24
@@ -55,6 +55,7 @@ def pack(task) -> bytes:
         mechanism.noise,
     )
     flags = (task.start, task.model_covariance, rows.centered, rows.scale is not None)
+    flags += (bool(rows.paired),)
     flags += tuple(value is not None for value in optional)
     signal = np.array(mechanism.signal or (), dtype="<f8")
     tail = np.concatenate([*sides, signal]).astype("<f8").tobytes()
@@ -111,7 +112,7 @@ def unpack(data) -> TaskFields:
         raise MessageError("the task has not the length that it says")
     if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
         raise MessageError("the task was damaged: its checksum is another")
-    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**8:
+    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**9:
         raise MessageError("the parts of the task have no valid size")
     values = np.frombuffer(data, "<f8", 2 * n_pairs + n_signal, _HEADER.size)
     if not all(map(math.isfinite, numbers)) or not np.isfinite(values).all():
@@ -137,11 +138,16 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
     bounds = None
     if n_pairs:
         bounds = (low, high) if n_pairs > 1 else (float(low[0]), float(high[0]))
+    if flag["centered"] and flag["paired"]:
+        raise MessageError("rows are centered, or compared in pairs, and not both")
+    center: str | PrivateMean = "pairs" if flag["paired"] else "none"
+    if flag["centered"]:
+        center = PrivateMean(number["center_radius"])
     rows = RowBounds(
         n_features,
         bounds=bounds,
         clip_norm=number["clip_norm"],
-        center=PrivateMean(number["center_radius"]) if flag["centered"] else "none",
+        center=center,
         scale="bounds" if flag["scaled"] else None,
     )
     mechanism = ComponentMechanism(

@@ -174,9 +174,10 @@ class SpectralTask:
                 'mechanism="gaussian"'
             )
         rows = self.rows
-        if spiked and (rows.box is not None or rows.clip is not None or rows.centered):
+        centered = rows.centered or rows.paired
+        if spiked and (rows.box is not None or rows.clip is not None or centered):
             raise ValueError(
-                "bounds, clip_norm and a private mean have no use with "
+                "bounds, clip_norm, a private mean and pairs have no use with "
                 "mechanism=SpikedModel(...), whose rows are not bounded; leave them out"
             )
         if self.n_components == self.rows.n_features and name != "auto":

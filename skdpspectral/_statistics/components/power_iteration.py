@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ... import _linalg, sensitivity
+from ..._tables.pairs import PairOrder
 from ...accounting import calibrate_gaussian
 from ...mechanisms import Exact
 from ..combination import AsAsked, Combination, Statistic
 from ..row_bounds import RowBounds
 from ..second_moment import SecondMoment
+from ..terms import HALF, pair_order, weight_of
 from .projected_moment import ProjectedMoment
 
 # Largest ||Q'Q - I|| of a basis of orthonormal columns.
@@ -26,6 +28,8 @@ _SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
 @dataclass(frozen=True)
 class PowerProduct(Statistic):
     """The second moment of bounded rows about a mean, times orthonormal columns.
+
+    Of pairs, half of it.
 
     Parameters
     ----------
@@ -50,25 +54,32 @@ class PowerProduct(Statistic):
         if not math.isfinite(mu):
             return (Exact(self.name, shape),)
         radius = self.bounds.second_radius
-        block = _linalg.rows_per_block(shape[0])
+        # Of half a mean over pairs, whose terms are more.
+        terms, weight = (n, _linalg.rows_per_block(shape[0])), 1.0
+        if self.bounds.paired:
+            order, weight = pair_order(n, shape[0]), HALF
+            terms = order.n_blocks * order.block_rows, order.block_rows
+        error = sensitivity.power_product_error(radius, *terms, *shape, LARGEST_DEFECT)
         product = calibrate_gaussian(
             self.name,
             sensitivity.power_product_sensitivity(radius, n, self.width),
             mu,
             shape,
-            summation_error=sensitivity.power_product_error(
-                radius, n, block, *shape, LARGEST_DEFECT
-            ),
+            summation_error=weight * error,
             magnitude=2.0 * radius**2,
         )
         return (product,)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the product, of a given mean (or None) and basis."""
-        mean, basis = given
-        bounded = partial(self.bounds.for_second_moment, mean=mean)
-        product = _linalg.blocked_product(rows, bounded, basis)
-        return release(self.name, product)
+        origin, basis = given
+        bounds, weight = self.bounds, weight_of(origin)
+        if isinstance(origin, PairOrder):
+            bounded = map(bounds.for_pairs, bounds.differences(rows, origin))
+            product = _linalg.product_of_blocks(bounded, basis)
+            return release(self.name, product * weight) / weight
+        about = partial(bounds.for_second_moment, mean=origin)
+        return release(self.name, _linalg.blocked_product(rows, about, basis))
 
 
 class PowerIteration(Combination):
@@ -104,7 +115,9 @@ class PowerIteration(Combination):
             steps[name] = PowerProduct(bounds, n, rank, name)
         self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / len(steps)))
         self.within = (
-            ProjectedMoment(n, bounds.n_features, rank) if covariance else None
+            ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
+            if covariance
+            else None
         )
 
     def parts(self) -> dict[str, Statistic]:
