@@ -67,9 +67,9 @@ _TABLE = {
             What rows are measured from. "none": the midpoint of `bounds`, or the
             origin without `bounds`. "pairs": other rows of the same client, which
             needs no center, at twice the noise. "private": a private mean, paid from
-            :class:`~skdpspectral.decomposition.PrivateMean` gives it a public radius,
-            which it needs without `bounds` and `clip_norm`. "auto": "private" with
-            `bounds`; without them the mean is **taken to be zero**.
+            the budget; :class:`~skdpspectral.decomposition.PrivateMean` gives it a
+            public radius, which it needs without `bounds` and `clip_norm`. "auto":
+            "private" with `bounds`, and "pairs" without them.
         """,
     "whiten": """
         whiten : bool, default=False

@@ -209,6 +209,8 @@ class CenterSteps(Statistic):
             longer = math.hypot(typical, errors[-1] + noise)
             radius = min(radius, _CLIP * longer)
         precision = np.array([max(error, 1e-150) ** -2.0 for error in errors])
+        # From far away clipped rows are pulled to where the steps began.
+        precision[: len(errors) // 2] = 0.0
         weights = precision / precision.sum()
         return radii, weights.tolist(), float(np.hypot.reduce(weights * errors))
 

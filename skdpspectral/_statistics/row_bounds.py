@@ -91,7 +91,10 @@ class RowBounds:
         found = _private_center(center, boxed=self.box is not None)
         self.centered, self.center_radius = found
         self.searched = search and isinstance(center, str) and center in _SEARCHED
-        self.paired = center == "pairs" if isinstance(center, str) else False
+        named = isinstance(center, str)
+        self.paired = named and (
+            center == "pairs" or (center == "auto" and self.box is None)
+        )
         if self.searched:
             self.centered, self.paired = False, _SEARCHED[center]
         public = (self.box, clip_norm, self.center_radius)

@@ -26,7 +26,7 @@ _NEARNESS = 0.04
 _SLOWEST, _DEAREST = 0.6, 0.55
 # Distance, in units of the typical one, from which steps must be able to come.
 _FAR = 3e3
-_FEWEST_STEPS, _MOST_STEPS = 2, 8
+_FEWEST_STEPS, _MOST_STEPS = 4, 8
 # Least share of rows that lie about a center which is not beside them.
 _LEAST_BESIDE = 0.2
 # Deviations of noise that the test forgives.

@@ -206,7 +206,8 @@ def design_components(
     _check_rank(name, strategy, n_components, n_features)
     if name == "spiked":
         check_unbounded(**bounded)
-        bounded["search"] = False
+        # The model states that the mean is zero.
+        bounded.update(center="none", search=False)
     rows = RowBounds(n_features, **bounded)
     clipped = rows.clip is not None or radius is not None
     numbers = _read_numbers(

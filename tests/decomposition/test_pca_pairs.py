@@ -1,0 +1,344 @@
+"""DPPCA of rows whose center and bounds nobody knows: pairs, and a center in steps."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sliced_rows import SlicedTable
+
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral._release.release import record_releases
+from skdpspectral._statistics.center_search import Sample
+from skdpspectral._statistics.row_bounds import RowBounds
+from skdpspectral._statistics.terms import HALF, pair_order, summation_error
+from skdpspectral._tables.clipping import normalize_rows
+from skdpspectral._tables.pairs import PairOrder, pair_differences, pooled_rows
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
+from skdpspectral.metrics import captured_variance, subspace_distance
+
+
+def spiked(n=5000, p=20, rank=2, seed=0):
+    return make_spiked_covariance(
+        n, p, n_components=rank, signal_variance=10.0, random_state=seed
+    )
+
+
+def kept(pca, X):
+    """Share of the largest variance that as many components can have."""
+    covariance = np.cov(X.T)
+    best = np.linalg.eigvalsh(covariance)[-pca.n_components_ :].sum()
+    return np.trace(pca.components_ @ covariance @ pca.components_.T) / best
+
+
+def names(plan):
+    return {m.name for m in plan.releases()}
+
+
+# -- pairs -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "shape", [(2, 3), (3, 3), (900, 4), (40_000, 30), (70, 900_000)]
+)
+def test_pools_hold_every_row_once_and_blocks_are_counted(shape):
+    order = pair_order(*shape)
+    seen = [places for _, places in order.pools(np.broadcast_to(0.0, shape))]
+    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(shape[0]))
+    assert [len(places) for places in seen] == list(order.sizes())
+    blocks = [math.ceil(len(places) / order.block_rows) for places in seen]
+    assert order.n_blocks == order.n_shifts * sum(blocks)
+    if shape[0] > 2:
+        assert min(order.sizes()) > 2 * order.n_shifts
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i2"])
+def test_slices_are_paired_as_arrays_and_sparse_rows_are(dtype):
+    X = np.random.default_rng(0).integers(-3, 3, (20_000, 3)).astype(dtype)
+    order = PairOrder(20_000, 3, 2)
+    from skdpspectral._tables.sliced_rows import SlicedRows
+
+    tables = [X, SlicedRows(SlicedTable(X), X.shape, X.dtype), sparse.csr_array(X)]
+    found = []
+    for table in tables:
+        blocks = pair_differences(table, order)
+        dense = [b.toarray() if sparse.issparse(b) else b.copy() for b in blocks]
+        found.append(np.concatenate(dense))
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    assert len(found[0]) == order.n_pairs
+
+
+def test_differences_beyond_float64_have_their_direction():
+    X = np.zeros((8, 2))
+    X[0], X[1], X[2] = [1.5e308, 0.0], [-1.5e308, 0.0], [1e-310, 1e-310]
+    order = PairOrder(8, 2, 2)
+    for rows in (X, sparse.csr_array(X)):
+        for block in pair_differences(rows, order):
+            dense = block.toarray() if sparse.issparse(block) else block
+            assert np.isfinite(dense).all()
+    pca = DPPCA(1, center="pairs", epsilon=1e6, noise_seed=0).fit(X)
+    assert np.isfinite(pca.explained_variance_).all()
+
+
+@pytest.mark.parametrize("sorted_by", ["value", "class", "nothing"])
+def test_sorted_rows_are_paired_with_others_from_far_away(sorted_by):
+    """Two classes: without pairs across them their difference would be lost."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30_000, 6))
+    X[:, 0] *= 2.0
+    X[:, 1] += np.repeat([-4.0, 4.0], 15_000)
+    order = {
+        "value": np.argsort(X[:, 1]),
+        "class": np.arange(len(X)),
+        "nothing": rng.permutation(len(X)),
+    }[sorted_by]
+    pca = DPPCA(1, center="pairs", epsilon=4.0, noise_seed=0).fit(X[order])
+    assert abs(pca.components_[0, 1]) > 0.99
+    # Released values are those of random pairs, to a share of the pairs of one slice.
+    random = X[rng.permutation(len(X))] - X[rng.permutation(len(X))]
+    random = normalize_rows(random)
+    expected = np.linalg.eigvalsh(random.T @ random / len(X))[-1]
+    assert pca.explained_variance_[0] == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
+@pytest.mark.parametrize("release", ["components", "covariance"])
+def test_pairs_do_not_see_where_rows_lie(mechanism, release):
+    X, components = spiked(20_000)
+    pca = DPPCA(
+        center="pairs",
+        epsilon=2.0,
+        mechanism=mechanism,
+        release=release,
+        noise_seed=0,
+        n_components=2,
+    )
+    near = pca.fit(X).explained_variance_
+    far = pca.fit(X + 3000.0)
+    assert subspace_distance(far.components_, components) < 0.15
+    np.testing.assert_allclose(far.explained_variance_, near, rtol=1e-3)
+    if release == "covariance":  # in units of the data
+        np.testing.assert_allclose(near, [11.0, 11.0], rtol=0.1)
+
+
+def test_half_of_pairs_is_released_and_doubled_again():
+    X, _ = spiked(300, 4)
+    settings = {"center": "pairs", "n_components": 1, "noise_seed": 0}
+    with record_releases() as released:
+        pca = DPPCA(epsilon=1e8, **settings).fit(X)
+    assert np.trace(released["second_moment"]) == pytest.approx(HALF, rel=1e-4)
+    assert pca.explained_variance_ratio_[0] == pytest.approx(
+        pca.explained_variance_[0], rel=1e-3
+    )
+    assert "half of each mean" in str(pca.privacy_)
+
+
+def test_rounding_of_pairs_is_charged_by_their_number():
+    n, p = 10_000, 5
+    order = pair_order(n, p)
+    assert summation_error(1.0, n, p, True) == pytest.approx(
+        0.5 * (order.block_rows + order.n_blocks + 16) * 2.0**-52
+    )
+    rows = summation_error(1.0, n, p, False)
+    either = max(rows, summation_error(1.0, n, p, True))
+    assert summation_error(1.0, n, p, None) == either
+
+
+def test_one_row_has_no_pair():
+    for center in ("pairs", "auto"):
+        with pytest.raises(ValueError, match=r"n_samples=1: .* two of them"):
+            DPPCA(1, center=center).fit(np.ones((1, 3)))
+
+
+def test_a_model_has_no_use_for_pairs():
+    model = SpikedModel(signal_variance=50.0, noise_variance=1.0)
+    with pytest.raises(ValueError, match="pairs, has no use"):
+        DPPCA(1, mechanism=model, center="pairs").privacy_plan(10_000, 20)
+
+
+# -- a center that is searched for -----------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0, 6000.0])
+def test_a_center_halves_the_noise_wherever_rows_lie(shift):
+    """Medians of 9 seeds; pairs keep some .77 of the variance, an exact center .95."""
+    X, _ = spiked(2000, 50)
+    shares = {}
+    for center in ("auto", "pairs"):
+        fits = [DPPCA(2, center=center, noise_seed=s).fit(X + shift) for s in range(9)]
+        shares[center] = np.median([kept(pca, X) for pca in fits])
+    assert shares["auto"] > shares["pairs"]
+    assert shares["auto"] > 0.94
+
+
+def test_few_rows_are_paired_by_public_numbers():
+    plan = DPPCA(1).privacy_plan(300, 50)
+    assert names(plan) == {"second_moment"}
+    assert "no center that is accurate enough" in plan.remarks[-1]
+    X, _ = spiked(300, 50)
+    assert DPPCA(1, noise_seed=0).fit(X).privacy_.remarks == plan.remarks
+
+
+def test_rows_that_lie_too_far_are_paired_at_no_loss():
+    """What the steps would have cost pays for a release of pairs: averaged, it is that.
+
+    The ratio of two deviations, of 45 entries of 40 fits, is within 10 %.
+    """
+    X, _ = spiked(1000, 50)
+    found = {}
+    for center in ("auto", "pairs"):
+        for seed in range(3):
+            with record_releases() as released:
+                pca = DPPCA(2, center=center, noise_seed=seed).fit(X + 1e5)
+            found[center] = pca, released
+    pca, released = found["auto"]
+    assert "too far from the origin" in pca.privacy_.remarks[-1]
+    assert "second_moment_early" in released
+    assert not any(name.startswith("center_") for name in released)
+    shares = [kept(found[center][0], X) for center in ("auto", "pairs")]
+    assert shares[0] > shares[1] - 0.1
+
+
+def test_rows_dense_about_their_center_are_paired():
+    """Two rows in three are alike: about a noisy center they would all look one way."""
+    X, components = spiked(3000, 20, rank=1)
+    X[::3] = X[1::3] = 0.0
+    X += 7.0
+    with record_releases() as released:
+        pca = DPPCA(1, epsilon=1.0, noise_seed=0).fit(X)
+    assert "too many of them lie near it" in pca.privacy_.remarks[-1]
+    assert released["center_nearness"][0] > 0.5
+    # The center that was found is kept: it is released and paid.
+    np.testing.assert_allclose(pca.mean_, X.mean(axis=0), atol=1.5)
+    assert subspace_distance(pca.components_, components) < 0.6
+
+
+def test_what_was_chosen_is_said_and_costs_what_was_planned():
+    X, _ = spiked()
+    accountant = PrivacyAccountant()
+    pca = DPPCA(accountant=accountant).fit(X)
+    plan = DPPCA().privacy_plan(*X.shape)
+    assert "private center, which is accurate enough" in pca.privacy_.remarks[-1]
+    assert pca.privacy_.mechanisms == plan.mechanisms
+    assert plan.mu == pytest.approx(DPPCA(center="none").privacy_plan(*X.shape).mu)
+    assert accountant.spent(1e-6)[0] == pytest.approx(1.0, rel=1e-6)
+    early, steps = plan["center"].branches[::-1]
+    costs = [math.hypot(*(m.mu for m in branch)) for branch in (early, steps)]
+    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
+
+
+def test_a_center_of_ones_own_wish_is_not_given_up():
+    X, components = spiked()
+    pca = DPPCA(center="private", noise_seed=0).fit(X + 100.0)
+    assert "center" not in {m.name for m in pca.privacy_.mechanisms}
+    assert names(pca.privacy_) >= {"pair_distance_1", "row_reach_1", "center_1"}
+    np.testing.assert_allclose(pca.mean_, 100.0, atol=1.0)
+    assert subspace_distance(pca.components_, components) < 0.3
+    # Few rows make it poor, and cost no more.
+    small = DPPCA(1, center="private").privacy_plan(100, 50)
+    assert small.mu == pytest.approx(DPPCA(1).privacy_plan(100, 50).mu)
+
+
+@pytest.mark.parametrize("bounds", [(-500.0, 900.0), None])
+def test_wide_bounds_do_no_harm(bounds):
+    """A private mean in so wide a box would be the first component."""
+    X, components = spiked(4000, 50)
+    pca = DPPCA(2, bounds=bounds, noise_seed=0).fit(X + 3.0)
+    assert subspace_distance(pca.components_, components) < 0.3
+    plain = DPPCA(2, bounds=(-500.0, 900.0), center=PrivateMean(), noise_seed=0)
+    assert subspace_distance(plain.fit(X + 3.0).components_, components) > 1.0
+
+
+def test_without_noise_the_center_is_that_of_the_rows():
+    X, components = spiked()
+    with pytest.warns(UserWarning, match="without privacy"):
+        pca = DPPCA(2, epsilon=None).fit(X + 50.0)
+    np.testing.assert_allclose(pca.mean_, 50.0, atol=0.2)
+    assert subspace_distance(pca.components_, components) < 0.1
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.zeros((400, 3)),
+        np.full((400, 3), 1e300),
+        np.full((400, 3), -1e308) * np.resize([1, -1], (400, 1)),
+        np.full((400, 3), 5e-324),
+        np.repeat(np.eye(3), [398, 1, 1], axis=0),
+    ],
+    ids=["zeros", "large", "overflow", "subnormal", "alike"],
+)
+@pytest.mark.parametrize("center", ["auto", "pairs", "private"])
+def test_any_rows_give_finite_releases(X, center):
+    with record_releases() as released:
+        pca = DPPCA(1, center=center, epsilon=8.0, noise_seed=0).fit(X)
+    assert all(np.isfinite(values).all() for values in released.values())
+    assert np.isfinite(pca.components_).all()
+    assert np.isfinite(pca.mean_).all()
+
+
+def test_a_sample_of_many_rows_is_from_all_over_the_table():
+    shape = (400_000, 3)
+    sample = Sample.of(RowBounds(3), shape[0])
+    assert 1 << 17 <= sample.n_rows < 1 << 18
+    X = np.broadcast_to(np.arange(shape[0], dtype=float)[:, None], shape)
+    blocks = list(pooled_rows(X, sample.order, sample.n_pools))
+    rows = np.concatenate(blocks)[:, 0]
+    assert len(rows) == len(set(rows)) == sample.n_rows
+    assert abs(rows.mean() / shape[0] - 0.5) < 0.05
+
+
+# -- components that are noise ---------------------------------------------------------
+
+
+def test_components_of_noise_are_told_from_others():
+    X, _ = spiked(20_000, 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "noise_seed is given")
+        pca = DPPCA(2, noise_seed=0).fit(X)
+    assert pca.components_above_noise_ == 2
+    with pytest.warns(UserWarning, match="2 of 5 components stand out of the noise"):
+        assert DPPCA(5, noise_seed=0).fit(X).components_above_noise_ == 2
+    with pytest.warns(UserWarning, match="0 of 1 components stand out"):
+        DPPCA(1, epsilon=0.01, noise_seed=0).fit(X)
+
+
+def test_noise_alone_is_seldom_taken_for_components():
+    """Rows without structure: 60 fits; more than 3 would be a false alarm in 1e3."""
+    rng = np.random.default_rng(0)
+    found = [
+        DPPCA(1, center=center, epsilon=1.0, noise_seed=s)
+        .fit(rng.standard_normal((2000, 20)))
+        .components_above_noise_
+        for s in range(30)
+        for center in ("pairs", "auto")
+    ]
+    assert sum(found) <= 3
+
+
+# -- federations -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters"),
+    [
+        (FederatedDPPCA, {}),
+        (FederatedDPPCA, {"aggregation": "matrix"}),
+        (FederatedDPPCA, {"mechanism": "two-stage"}),
+        (FederatedDPPCA, {"mechanism": TwoStage(noise_variance=1.0)}),
+        (FederatedDPPCA, {"release": "covariance", "projection_norm": 20.0}),
+        (SparseDPPCA, {}),
+    ],
+)
+def test_clients_compare_their_own_rows(kind, parameters):
+    """Each site lies elsewhere, and far from the origin."""
+    X, components = spiked(20_000, 12)
+    sites = np.arange(len(X)) % 4
+    pca = kind(2, epsilon=4.0, center="pairs", noise_seed=0, **parameters)
+    pca.fit(X + 40.0 * sites[:, None], clients=sites)
+    assert subspace_distance(pca.components_, components) < 0.05
+    assert captured_variance(pca, X) > 0.5
