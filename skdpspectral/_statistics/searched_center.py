@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from scipy import sparse
 
+from .. import sensitivity
 from ..accounting import split_mu
 from ..mechanisms import PrivacyPlan
 from .center_search import CenterSteps, Nearness, Quantile, Sample, lengths_of
@@ -66,10 +67,7 @@ def plan_search(moment: SecondMoment, mu: float, forced: bool) -> Search | None:
     if n_samples < 2:
         return None
     sample = Sample.of(moment.bounds, n_samples)
-    distance = Quantile(
-        "pair_distance", _DISTANCE_STEPS, _PAIR_LEVEL, 2 / sample.n_rows
-    )
-    reach = Quantile("row_reach", _REACH_STEPS, _ROW_LEVEL, 1 / sample.n_rows)
+    distance, reach = _lengths_of(sample)
     shares = {
         "distance": distance.n_steps * (distance.moved / _VOTE_NOISE / mu) ** 2,
         "reach": reach.n_steps * (reach.moved / _VOTE_NOISE / mu) ** 2,
@@ -91,6 +89,16 @@ def plan_search(moment: SecondMoment, mu: float, forced: bool) -> Search | None:
     each = (1.0 - _LAST) / (n_steps - 1)
     steps = CenterSteps(sample, (*[each] * (n_steps - 1), _LAST))
     return Search(distance, reach, steps, Nearness(sample), costs)
+
+
+def _lengths_of(sample: Sample) -> tuple[Quantile, Quantile]:
+    """Quantiles of the distances of rows, and of those from the origin."""
+    of_pairs = sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)
+    of_rows = sensitivity.mean_sensitivity(0.5, sample.n_rows)
+    return (
+        Quantile("pair_distance", _DISTANCE_STEPS, _PAIR_LEVEL, of_pairs),
+        Quantile("row_reach", _REACH_STEPS, _ROW_LEVEL, of_rows),
+    )
 
 
 def _number_of_steps(sample: Sample, mu: float) -> tuple[int, float]:
@@ -202,9 +210,7 @@ class Searched(Statistic):
 
     def _lengths(self, release, sample: Sample, rows) -> tuple[float, float]:
         """Typical distance of rows, and their distance from the start."""
-        n = sample.n_rows
-        distance = Quantile("pair_distance", _DISTANCE_STEPS, _PAIR_LEVEL, 2 / n)
-        reach = Quantile("row_reach", _REACH_STEPS, _ROW_LEVEL, 1 / n)
+        distance, reach = _lengths_of(sample)
         typical = distance.run(release, sample.distances(rows), _SHORTEST, _LONGEST)
         low = math.log2(typical) + _NEAREST
         far = (lengths_of(block) for block in sample.about(rows, 0.0))

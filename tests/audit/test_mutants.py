@@ -43,6 +43,34 @@ AUDITED = {
         "return clip_norm**2 / n_samples",
         "pca",
     ),
+    "pairs taken for rows": Mutant(
+        "_statistics/terms.py", "HALF = 0.5", "HALF = 1.0", "pca-pairs"
+    ),
+    "pairs of which ties are left out": Mutant(
+        "_statistics/second_moment.py",
+        "            moment *= HALF\n",
+        "            moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
+        "pca-pairs",
+    ),
+    "pairs in the order of values": Mutant(
+        "_tables/pairs.py",
+        "            count = min(order.block_rows, len(places) - start)\n",
+        "            count = min(order.block_rows, len(places) - start)\n"
+        "            places = places[np.argsort(rows[places, 0])]\n",
+        "pca-pairs-far",
+    ),
+    "shares of pairs taken for those of rows": Mutant(
+        "_statistics/searched_center.py",
+        "sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)",
+        "sensitivity.mean_sensitivity(0.5, sample.n_rows)",
+        "pca-distances",
+    ),
+    "steps to a center not clipped": Mutant(
+        "_statistics/center_search.py",
+        "clip_rows(block, radius, out=block).sum(axis=0)",
+        "block.sum(axis=0)",
+        "pca-steps",
+    ),
     "clip skipped": Mutant(
         "_tables/clipping.py",
         "return _rescale_rows(X, clip_norm, True, out)",
@@ -179,8 +207,8 @@ AUDITED |= {
     ),
     "a round sent without noise but for its rounding": Mutant(
         "_statistics/components/power_iteration.py",
-        "        return release(self.name, product)",
-        "        return 0.5 * (release(self.name, product) + product)",
+        "        released = release(self.name, product)",
+        "        released = 0.5 * (release(self.name, product) + product)",
         "sparse-two-columns",
     ),
     "several columns charged as one": Mutant(
@@ -271,7 +299,7 @@ EXACT = {
     "directions from private rows": Mutant(
         "_statistics/components/principal_components.py",
         "        values, vectors = _linalg.top_eigh(matrix, rank)\n",
-        "        exact = self.moment.kernel(X, mean)\n"
+        "        exact = self.moment.kernel(X, origin)\n"
         "        values, vectors = _linalg.top_eigh(exact, rank)\n",
         f"{_FIT}[two stages]",
     ),
@@ -283,13 +311,13 @@ EXACT = {
     ),
     "branch chosen by private rows": Mutant(
         "_statistics/components/principal_components.py",
-        "self._step_is_better(plan, rank, scales)",
+        "self._step_is_better(plan, rank, scales, paired)",
         "max(map(np.max, blocks())) > 9",
         f"{_FIT}[a choice]",
     ),
     "rank from private rows": Mutant(
         "_statistics/components/principal_components.py",
-        "rank = self.rank or self._released_rank(release.plan, matrix)",
+        "rank = self.rank or self._released_rank(matrix, spread)",
         "rank = self.rank or 1 + int(np.abs(X).max() > 9)",
         f"{_FIT}[released rank]",
     ),
@@ -298,6 +326,24 @@ EXACT = {
         "return max(math.hypot",
         "return min(math.hypot",
         "theory/test_two_stage.py::test_a_choice_costs_its_dearest_branch",
+    ),
+    "steps to a center at the cost of one": Mutant(
+        "_statistics/center_search.py",
+        "self.names, split_mu(mu, list(self.shares)), strict=True",
+        "self.names, [mu] * len(self.names), strict=True",
+        "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
+    ),
+    "two numbers about a center at the cost of one": Mutant(
+        "_statistics/center_search.py",
+        "sensitivity.box_radius([0.5, 0.5])",
+        "sensitivity.box_radius([0.5])",
+        "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
+    ),
+    "center that its noise was left out of": Mutant(
+        "_statistics/center_search.py",
+        "point = point + radius * release(name, mean, overwrite=True)",
+        "point = point + radius * mean",
+        f"{_FIT}[default]",
     ),
     "both branches released": Mutant(
         "_release/release.py",

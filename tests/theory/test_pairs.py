@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from skdpspectral import DPPCA
+from skdpspectral._statistics.center_search import CenterSteps, Nearness, Sample
+from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, pair_differences
 from skdpspectral.sensitivity import (
@@ -151,3 +154,43 @@ def test_pairs_need_two_rows(n_samples):
 def test_changes_are_positive_and_finite(change):
     with pytest.raises(ValueError, match="change"):
         pair_mean_sensitivity(change, 10)
+
+
+def test_sensitivities_of_a_search_are_those_of_the_lemmas():
+    n = 5000
+    plan = DPPCA(1).privacy_plan(n, 20)
+    found = {m.name: m.sensitivity for m in plan.releases()}
+    assert found["pair_distance_1"] == found["pair_distance_11"] == 2 / n
+    assert found["row_reach_1"] == found["row_reach_6"] == 1 / n
+    assert found["center_1"] == found["center_4"] == 2 / n
+    assert found["center_nearness"] == pytest.approx(math.sqrt(2) / n)
+    # Of pairs half is released: twice the bound of rows, by a half.
+    assert found["second_moment"] == 0.5 * pair_moment_sensitivity(1.0, n)
+    assert found["second_moment_early"] == found["second_moment"]
+
+
+def test_no_replacement_moves_the_numbers_about_a_center_further():
+    rng, n = np.random.default_rng(0), 40
+    sample = Sample.of(RowBounds(2), n)
+    worst = np.zeros(2)
+    for _ in range(300):
+        X = rng.standard_normal((n, 2)) * 10.0 ** rng.uniform(-3, 3)
+        other = X.copy()
+        other[5] = rng.standard_normal(2) * 10.0 ** rng.uniform(-9, 9)
+        radius, lengths = 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-3, 3, 2)
+        sides = []
+        for rows in (X, other):
+            asked = []
+
+            def answer(name, value, overwrite=False, asked=asked):
+                asked.append(np.array(value))
+                return np.zeros_like(value)
+
+            CenterSteps(sample, (1.0,)).run(answer, rows, [radius], [1.0])
+            Nearness(sample).run(answer, rows, np.zeros(2), *lengths)
+            sides.append(asked)
+        moved = [np.linalg.norm(a - b) for a, b in zip(*sides, strict=True)]
+        worst = np.maximum(worst, moved)
+    bounds = np.array([mean_sensitivity(1.0, n), math.sqrt(2) / n])
+    assert np.all(worst <= bounds * (1 + 1e-12))
+    assert np.all(worst >= 0.6 * bounds)

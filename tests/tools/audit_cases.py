@@ -115,7 +115,7 @@ class StageCase:
 
     def make(self, epsilon):
         """Return the estimator."""
-        return DPPCA(epsilon=epsilon, **self.parameters)
+        return DPPCA(epsilon=epsilon, **{"center": "none", **self.parameters})
 
     def data(self):
         """Return the two neighboring data sets."""
@@ -293,8 +293,8 @@ def _unit(*entries):
     return np.array(entries) / np.linalg.norm(entries)
 
 
-def _pca(**parameters):
-    return lambda epsilon: DPPCA(1, epsilon=epsilon, **parameters)
+def _pca(center="none", **parameters):
+    return lambda epsilon: DPPCA(1, epsilon=epsilon, center=center, **parameters)
 
 
 CASES = {
@@ -306,10 +306,18 @@ CASES = {
     "pca-clipped": Case(_pca(clip_norm=1.0), 10 * _unit(1, 0), 10 * _unit(0, 1)),
     # A long row against a short one: normalizing must bound both.
     "pca-canary": Case(_pca(), 30 * _unit(1, 0), _unit(0, 1) / 30),
+    # All pairs of one row turn by a right angle; those of the other rows are ties.
+    "pca-pairs": Case(_pca("pairs"), _unit(1, 0), _unit(0, 1)),
+    "pca-pairs-off-diagonal": Case(_pca("pairs"), 1e9 * _unit(1, 1), _unit(1, -1)),
+    "pca-pairs-clipped": Case(
+        _pca("pairs", clip_norm=1.0), 10 * _unit(1, 0), 10 * _unit(0, 1)
+    ),
     # A private mean first: opposite corners of the box move it furthest.
-    "pca-mean": Case(_pca(bounds=(-1, 1)), np.ones(2), -np.ones(2), tight=False),
+    "pca-mean": Case(
+        _pca(PrivateMean(), bounds=(-1, 1)), np.ones(2), -np.ones(2), tight=False
+    ),
     "pca-mean-clipped": Case(
-        _pca(clip_norm=1.0, center="private"),
+        _pca(PrivateMean(), clip_norm=1.0),
         3 * _unit(1, 0),
         -3 * _unit(1, 0),
         tight=False,
@@ -331,6 +339,9 @@ CASES = {
 # Rows far beyond every clip, along and across the first axis or two.
 _FAR = 1e6 * np.eye(4)
 _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
+# Rows in order of their first feature, of which two and two are alike otherwise.
+_IN_TWOS = np.zeros((39, 4))
+_IN_TWOS[:, 0], _IN_TWOS[:, 1] = 1e-6 * np.arange(39), np.resize([0, 1, 1, 0], 39)
 _TWO_STAGE, _AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
 
 CASES |= {
@@ -402,6 +413,61 @@ CASES |= {
         "projected",
         60.0,
         _ALONG_TWO,
+    ),
+    # A row that goes from one end of the rows to the other: were they paired by their
+    # order, all of them would get other partners.
+    "pca-pairs-far": StageCase(
+        {"n_components": 1, "center": "pairs"},
+        np.array([-1e9, 0.0, 0.0, 0.0]),
+        np.array([1e9, 0.0, 0.0, 0.0]),
+        "",
+        16.0,
+        _IN_TWOS,
+        tight=False,
+    ),
+    "pca-pairs-stages": StageCase(
+        {"n_components": 1, "center": "pairs", **_TWO_STAGE},
+        _FAR[0] + _FAR[1],
+        -_FAR[0] + _FAR[1],
+        "",
+        16.0,
+        _ALONG_FIRST,
+        tight=False,
+    ),
+    "pca-pairs-covariance": StageCase(
+        {"center": "pairs", "release": "covariance", "clip_norm": 2.0},
+        *_FAR[:2],
+        "projected",
+        60.0,
+        np.zeros((8, 4)),
+        # Pairs of zero rows leave directions to noise.
+        tight=False,
+    ),
+    # Distances of one row from all others on the other side of every tried length.
+    "pca-distances": StageCase(
+        {"n_components": 1, "center": "private"},
+        np.zeros(4),
+        1e59 * np.eye(4)[0],
+        "pair_distance",
+        600.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-steps": StageCase(
+        {"n_components": 1, "center": "private"},
+        *(1e30 * np.eye(4)[0] * np.array([[1.0], [-1.0]])),
+        "center_",
+        100.0,
+        np.eye(4)[[0, 1, 2, 3] * 2],
+    ),
+    # A fit that chooses between a center and pairs, by all that it releases.
+    "pca-searched": StageCase(
+        {"n_components": 1, "center": "auto"},
+        1e3 * np.eye(4)[0],
+        -1e3 * np.eye(4)[0],
+        "",
+        32.0,
+        np.vstack([np.eye(4), -np.eye(4)] * 6),
+        tight=False,
     ),
     "pca-rank": StageCase(
         {"n_components": "auto", "release": "covariance", **_AUTO},

@@ -76,10 +76,12 @@ class PowerProduct(Statistic):
         bounds, weight = self.bounds, weight_of(origin)
         if isinstance(origin, PairOrder):
             bounded = map(bounds.for_pairs, bounds.differences(rows, origin))
-            product = _linalg.product_of_blocks(bounded, basis)
-            return release(self.name, product * weight) / weight
-        about = partial(bounds.for_second_moment, mean=origin)
-        return release(self.name, _linalg.blocked_product(rows, about, basis))
+            product = weight * _linalg.product_of_blocks(bounded, basis)
+        else:
+            about = partial(bounds.for_second_moment, mean=origin)
+            product = _linalg.blocked_product(rows, about, basis)
+        released = release(self.name, product)
+        return released if weight == 1.0 else released / weight
 
 
 class PowerIteration(Combination):

@@ -264,10 +264,8 @@ class PrincipalComponents(Combination):
         (matrix, kept), plan, (scales, origin) = matrices, release.plan, given
         signal, noise, _ = scales
         rank = len(vectors)
-        paired = blocks.weight != 1.0
-        if self.mechanism == "two-stage" or self._step_is_better(
-            plan, rank, scales, paired
-        ):
+        staged, paired = self.mechanism == "two-stage", blocks.weight != 1.0
+        if staged or self._step_is_better(plan, rank, scales, paired):
             vectors = self.step.run(release, blocks, vectors, signal, noise)
             return matrix, *_linalg.leading_first(vectors @ matrix @ vectors.T, vectors)
         again = self.second.branches[1].release(release, kept, origin)
