@@ -6,7 +6,6 @@ clipped means, whose radius shrinks by released numbers, close in on the rows.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -51,9 +50,8 @@ class Sample(NamedTuple):
     def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
         """Return the rows to use of so many."""
         order = PairOrder(n_samples, bounds.n_features, 1)
-        totals = list(itertools.accumulate(order.sizes()))
-        n_pools = 1 + sum(total < _MOST_ROWS for total in totals[:-1])
-        return cls(bounds, order, n_pools, totals[n_pools - 1])
+        n_pools = min(order.n_pools, -(-_MOST_ROWS * order.n_pools // n_samples))
+        return cls(bounds, order, n_pools, order.rows_of(n_pools))
 
     def _mapped(self, block) -> np.ndarray:
         box = self.bounds.box
@@ -78,8 +76,7 @@ class Sample(NamedTuple):
     def summation_error(self) -> float:
         """Largest rounding error of a mean of rows of the unit ball."""
         block = self.order.block_rows
-        sizes = itertools.islice(self.order.sizes(), self.n_pools)
-        n_blocks = sum(math.ceil(size / block) for size in sizes)
+        n_blocks = self.n_rows // block + self.n_pools
         return sensitivity.summation_error(1.0, n_blocks * block, block)
 
 

@@ -170,7 +170,6 @@ class Searched(Statistic):
         """Plan everything at a total cost of mu; infinite for no noise."""
         search = plan_search(self.moment, mu, self.forced)
         if search is None:
-            pair_order(self.moment.n_samples, self.bounds.n_features)
             return self.rest.mechanisms(mu)
         costs = search.costs
         return (

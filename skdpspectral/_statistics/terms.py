@@ -24,18 +24,7 @@ HALF = 0.5
 
 
 def pair_order(n_samples: int, n_features: int) -> PairOrder:
-    """Return which rows of a table of that shape are paired.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows.
-    """
-    if n_samples < 2:
-        raise ValueError(
-            f"n_samples={n_samples}: rows are compared in pairs, which takes two of "
-            'them; give more rows, or center="none"'
-        )
+    """Return which rows of a table of that shape are paired."""
     numbers = n_samples * n_features
     wanted = (shifts for most, shifts in _SHIFTS if numbers <= most)
     shifts = min(next(wanted, _FEWEST_SHIFTS), max(1, (n_samples - 1) // 2))

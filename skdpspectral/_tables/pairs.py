@@ -47,7 +47,8 @@ class PairOrder:
     n_shifts: int
 
     def __post_init__(self) -> None:
-        # Of two rows there is one pair, which then counts twice.
+        # Of two rows there is one pair, which then counts twice; a row alone is its own
+        # partner, and their difference zero.
         if not 1 <= self.n_shifts <= max(1, (self.n_samples - 1) // 2):
             raise ValueError(
                 f"n_samples={self.n_samples} is too few for {self.n_shifts} pairs a row"
@@ -66,8 +67,11 @@ class PairOrder:
     @property
     def n_blocks(self) -> int:
         """Number of blocks of pairs."""
-        pools = (math.ceil(rows / self.block_rows) for rows in self.sizes())
-        return self.n_shifts * sum(pools)
+        whole, larger, last = self._pools_of_a_size()
+        size, block = self._slice_rows, self.block_rows
+        blocks = larger * math.ceil((whole + 1) * size / block)
+        blocks += (self.n_pools - larger - 1) * math.ceil(whole * size / block)
+        return self.n_shifts * (blocks + math.ceil(last / block))
 
     @property
     def _pool_rows(self) -> int:
@@ -81,11 +85,29 @@ class PairOrder:
             return 1
         return max(1, self._pool_rows // _POOL_SLICES)
 
-    def _slices_of_pools(self) -> list[np.ndarray]:
-        """Numbers of the slices of each pool, whose rows are read together."""
-        order = scrambled(math.ceil(self.n_samples / self._slice_rows))
-        most = self._pool_rows // self._slice_rows
-        return np.array_split(order, max(1, len(order) // most))
+    @property
+    def _n_slices(self) -> int:
+        return -(-self.n_samples // self._slice_rows)
+
+    @property
+    def n_pools(self) -> int:
+        """Number of pools."""
+        return max(1, self._n_slices // (self._pool_rows // self._slice_rows))
+
+    def _pools_of_a_size(self) -> tuple[int, int, int]:
+        """Slices of a pool, how many pools have one more, and rows of the last pool.
+
+        From the shape alone, in no time: a shape may be claimed by a stranger.
+        """
+        whole, larger = divmod(self._n_slices, self.n_pools)
+        # The slice that may be shorter than others is in the last pool.
+        before = (self.n_pools - 1) * whole + min(larger, self.n_pools - 1)
+        return whole, larger, self.n_samples - before * self._slice_rows
+
+    def _slices_of_pools(self) -> Iterator[np.ndarray]:
+        """Yield numbers of the slices of each pool, whose rows are read together."""
+        order = np.append(scrambled(self._n_slices - 1), self._n_slices - 1)
+        yield from np.array_split(order, self.n_pools)
 
     def _pool(self, X: SlicedRows, starts: np.ndarray, n_rows: int) -> np.ndarray:
         """Read the rows of a pool, each slice into memory before the next."""
@@ -107,13 +129,12 @@ class PairOrder:
             for start in range(int(run[0]), last, self.block_rows):
                 yield slice(start, min(start + self.block_rows, last))
 
-    def sizes(self) -> Iterator[int]:
-        """Yield the numbers of rows of the pools."""
-        size = self._slice_rows
-        ragged = math.ceil(self.n_samples / size) * size - self.n_samples
-        last = self.n_samples // size if ragged else -1
-        for numbers in self._slices_of_pools():
-            yield len(numbers) * size - ragged * int(last in numbers)
+    def rows_of(self, n_pools: int) -> int:
+        """Number of rows of the first pools."""
+        whole, larger, _ = self._pools_of_a_size()
+        if n_pools == self.n_pools:
+            return self.n_samples
+        return (n_pools * whole + min(larger, n_pools)) * self._slice_rows
 
     def pools(self, X) -> Iterator:
         """Yield pools of rows, each with the order that its rows are paired in.

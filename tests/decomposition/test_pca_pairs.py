@@ -41,17 +41,19 @@ def names(plan):
 
 
 @pytest.mark.parametrize(
-    "shape", [(2, 3), (3, 3), (900, 4), (40_000, 30), (70, 900_000)]
+    "shape", [(1, 3), (2, 3), (3, 3), (900, 4), (40_000, 30), (70, 900_000)]
 )
 def test_pools_hold_every_row_once_and_blocks_are_counted(shape):
     order = pair_order(*shape)
     seen = [places for _, places in order.pools(np.broadcast_to(0.0, shape))]
     np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(shape[0]))
-    assert [len(places) for places in seen] == list(order.sizes())
-    blocks = [math.ceil(len(places) / order.block_rows) for places in seen]
+    sizes = [len(places) for places in seen]
+    for n_pools in range(1, len(sizes) + 1):
+        assert order.rows_of(n_pools) == sum(sizes[:n_pools])
+    blocks = [math.ceil(size / order.block_rows) for size in sizes]
     assert order.n_blocks == order.n_shifts * sum(blocks)
     if shape[0] > 2:
-        assert min(order.sizes()) > 2 * order.n_shifts
+        assert min(sizes) > 2 * order.n_shifts
 
 
 @pytest.mark.parametrize("dtype", ["f8", "f4", "i2"])
@@ -147,10 +149,18 @@ def test_rounding_of_pairs_is_charged_by_their_number():
     assert summation_error(1.0, n, p, None) == either
 
 
-def test_one_row_has_no_pair():
-    for center in ("pairs", "auto"):
-        with pytest.raises(ValueError, match=r"n_samples=1: .* two of them"):
-            DPPCA(1, center=center).fit(np.ones((1, 3)))
+@pytest.mark.parametrize("center", ["pairs", "auto"])
+def test_one_row_has_no_pair_but_itself(center):
+    """Its moment is zero, and what is released of it is noise."""
+    pca = DPPCA(1, center=center, epsilon=1e6, noise_seed=0).fit(np.ones((1, 3)))
+    assert pca.explained_variance_[0] < 0.01
+
+
+def test_what_a_stranger_claims_takes_no_time():
+    order = pair_order(10**17, 50)
+    assert order.n_blocks >= order.n_shifts * 10**17 // order.block_rows
+    assert summation_error(1.0, 10**17, 50, None) > 1e-6
+    assert DPPCA(1).privacy_plan(10**15, 50).mu < 0.3
 
 
 def test_a_model_has_no_use_for_pairs():
