@@ -13,7 +13,7 @@ from .._tables.masks import refuse_masked
 from .._tables.pairs import PairOrder, pair_differences
 from ..mechanisms._numbers import check_real, shown
 from .centers import CENTERS, PrivateMean
-from .terms import Terms, weight_of
+from .terms import HALF, Terms, weight_of
 
 # Radii in units of the data.
 _SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
@@ -100,7 +100,7 @@ class RowBounds:
         public = (self.box, clip_norm, self.center_radius)
         if self.centered and all(radius is None for radius in public):
             raise ValueError(
-                'center="private" needs public bounds, or a public radius as in '
+                "center: a private mean needs public bounds, or a public radius as in "
                 "center=PrivateMean(radius), or a clip_norm"
             )
         self.clip = self.mean_radius = None
@@ -117,6 +117,11 @@ class RowBounds:
         self.variance_unit = 1.0 if self.clip is None else unit
         for name in ("clip", "mean_radius"):
             _check_radius(name, getattr(self, name))
+
+    @property
+    def weight(self) -> float:
+        """What is released of means, unless releases tell: half of those of pairs."""
+        return HALF if self.paired else 1.0
 
     def for_mean(self, block):
         """Rows of the private mean."""

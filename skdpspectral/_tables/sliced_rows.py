@@ -9,7 +9,8 @@ from numbers import Integral
 import numpy as np
 from scipy import sparse
 
-# Bytes of a map that stay in memory once they were read.
+# Bytes of a huge page, and bytes of a map that stay in memory once they were read.
+_HUGE_PAGE = 1 << 21
 _KEPT_BYTES = 1 << 25
 # Types of blocks that are handed on as they are; others become float64.
 _KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
@@ -118,16 +119,22 @@ class MappedPages:
         self._mapping = mapping
         self._first_byte = np.frombuffer(mapping, np.uint8).ctypes.data
         self._start: int | None = None
+        # Where a block would begin that follows the last one.
+        self._next: int | None = None
         self._stop, self._touched = 0, 0
 
     def note(self, block: np.ndarray) -> None:
         """Note that a block is about to be read, and give back earlier ones."""
-        if self._touched > _KEPT_BYTES:
-            self._give_back()
         low, high = np.lib.array_utils.byte_bounds(block)
+        # Blocks that follow each other share their last pages, which may be huge.
+        around = mmap.PAGESIZE if low == self._next else _HUGE_PAGE
+        touched = _touched_bytes(block, high - low, around)
+        if self._touched and self._touched + touched > _KEPT_BYTES:
+            self._give_back()
         self._start = low if self._start is None else min(self._start, low)
         self._stop = max(self._stop, high)
-        self._touched += _touched_bytes(block, high - low)
+        self._touched += touched
+        self._next = low + len(block) * block.strides[0]
 
     def _give_back(self) -> None:
         start = (self._start - self._first_byte) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -137,10 +144,10 @@ class MappedPages:
         self._start, self._stop, self._touched = None, 0, 0
 
 
-def _touched_bytes(block: np.ndarray, extent: int) -> int:
+def _touched_bytes(block: np.ndarray, extent: int, around: int) -> int:
     """Bytes of the pages that a block lies on; columns may be far from each other."""
     inner, outer = sorted(range(2), key=lambda axis: abs(block.strides[axis]))
-    run = block.shape[inner] * abs(block.strides[inner]) + mmap.PAGESIZE
+    run = block.shape[inner] * abs(block.strides[inner]) + around
     return min(extent, block.shape[outer] * run)
 
 

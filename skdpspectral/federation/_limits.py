@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from .._statistics.terms import HALF
 from ..mechanisms._numbers import check_count
 from ._messages import MessageError, Reply, Topic
 from ._registration import check_budget
@@ -108,8 +107,8 @@ class ReplyLimits:
             name = "model_moment"
             if not task.model_covariance:
                 name, unit = "projected_moment", task.projection_norm**2
-        if task.rows.paired and name != "model_moment":
-            unit /= HALF
+        if name != "model_moment":
+            unit /= task.rows.weight
         return unit * getattr(self._planned[name], "noise_std", 0.0)
 
     def _check_noise(self, claimed: float, noise_std: float) -> None:

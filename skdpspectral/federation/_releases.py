@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from .. import _linalg
-from .._statistics.terms import HALF
 from ._messages import Topic
 from ._tasks import SpectralTask
 
@@ -90,7 +89,5 @@ class Releases:
 
     def _noise_std(self, name: str) -> float:
         """Deviation of the noise on what a client sends."""
-        paired = self._task.rows.paired and name != "model_moment"
-        return getattr(self._release.plan[name], "noise_std", 0.0) / (
-            HALF if paired else 1.0
-        )
+        weight = 1.0 if name == "model_moment" else self._task.rows.weight
+        return getattr(self._release.plan[name], "noise_std", 0.0) / weight

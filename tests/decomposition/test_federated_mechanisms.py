@@ -44,7 +44,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the nois
 
 @pytest.mark.parametrize("name", MODES)
 def test_the_subspace_is_found(name):
-    pca = FederatedDPPCA(1, epsilon=2.0, noise_seed=0, **MODES[name])
+    pca = FederatedDPPCA(1, center="none", epsilon=2.0, noise_seed=0, **MODES[name])
     pca.fit(X, clients=CLIENTS)
     assert subspace_distance(pca.components_, TRUTH) < 0.12
     assert pca.client_weights_.sum() == pytest.approx(1.0)
@@ -57,8 +57,8 @@ def test_the_subspace_is_found(name):
 @pytest.mark.parametrize("rank", [1, 2])
 def test_one_client_alone_plans_as_dppca(name, rank):
     parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
-    plan = FederatedDPPCA(rank, **MODES[name]).privacy_plan(5000, 8)
-    alone = DPPCA(rank, **parameters).privacy_plan(5000, 8)
+    plan = FederatedDPPCA(rank, center="none", **MODES[name]).privacy_plan(5000, 8)
+    alone = DPPCA(rank, center="none", **parameters).privacy_plan(5000, 8)
     assert plan.mechanisms == alone.mechanisms
     assert (plan.assumption, plan.remarks) == (alone.assumption, alone.remarks)
     assert plan.mu == alone.mu
@@ -66,12 +66,12 @@ def test_one_client_alone_plans_as_dppca(name, rank):
 
 @pytest.mark.parametrize("name", MODES)
 def test_plans_are_public_and_those_of_the_fit(name):
-    pca = FederatedDPPCA(2, epsilon={**BUDGETS, "c": 1.0}, **MODES[name])
+    pca = FederatedDPPCA(2, center="none", epsilon={**BUDGETS, "c": 1.0}, **MODES[name])
     plan = pca.privacy_plan(SIZES, 8)
     assert pca.fit(X, clients=CLIENTS).privacy_ == plan
     parameters = {k: v for k, v in MODES[name].items() if k not in FEDERATED}
     for client, part in plan.blocks:
-        alone = DPPCA(2, epsilon=pca.epsilon[client], **parameters)
+        alone = DPPCA(2, center="none", epsilon=pca.epsilon[client], **parameters)
         assert part.mechanisms == alone.privacy_plan(SIZES[client], 8).mechanisms
         asked = gaussian_mu(pca.epsilon[client], 1e-6 - part.failure)
         assert part.mu <= gaussian_mu(part.epsilon, 1e-6)
@@ -85,8 +85,10 @@ def test_plans_are_public_and_those_of_the_fit(name):
 def test_order_of_rows_and_jobs_change_nothing():
     for parameters in (TWO_STAGE, MODEL):
         common = {"noise_seed": 0, **parameters}
-        plain = FederatedDPPCA(1, **common).fit(X, clients=CLIENTS)
-        again = FederatedDPPCA(1, n_jobs=2, **common).fit(X, clients=list(CLIENTS))
+        plain = FederatedDPPCA(1, center="none", **common).fit(X, clients=CLIENTS)
+        again = FederatedDPPCA(1, center="none", n_jobs=2, **common).fit(
+            X, clients=list(CLIENTS)
+        )
         assert np.array_equal(plain.components_, again.components_)
         assert plain.noise_variance_ == again.noise_variance_
 
@@ -95,7 +97,9 @@ def test_what_a_model_covers_is_said_everywhere():
     """Of the whole, of every client, in the ledger, and in a file."""
     budgets = {"a": 0.2, "b": 1.0, "c": 0.5}
     with PrivacyAccountant() as accountant:
-        pca = FederatedDPPCA(1, epsilon=budgets, **MODEL).fit(X, clients=CLIENTS)
+        pca = FederatedDPPCA(1, center="none", epsilon=budgets, **MODEL).fit(
+            X, clients=CLIENTS
+        )
     plan = pca.privacy_
     for part in (plan, *(part for _, part in plan.blocks)):
         assert part.assumption == "spiked-gaussian"
@@ -109,16 +113,20 @@ def test_what_a_model_covers_is_said_everywhere():
     assert "only for data that satisfy: spiked-gaussian" in str(accountant)
     written = json.loads(plan.to_json())
     assert {block["assumption"] for block in written["blocks"]} == {"spiked-gaussian"}
-    worst_case = FederatedDPPCA(1, **TWO_STAGE).fit(X, clients=CLIENTS).privacy_
+    worst_case = (
+        FederatedDPPCA(1, center="none", **TWO_STAGE).fit(X, clients=CLIENTS).privacy_
+    )
     assert "satisfy" not in str(worst_case)
 
 
 def test_budgets_of_clients_decide_the_noise_and_the_weights():
-    pca = FederatedDPPCA(1, epsilon=BUDGETS, **MODEL).fit(X, clients=CLIENTS)
+    pca = FederatedDPPCA(1, center="none", epsilon=BUDGETS, **MODEL).fit(
+        X, clients=CLIENTS
+    )
     noise = [part["projector"].noise_std for _, part in pca.privacy_.blocks]
     assert noise[0] > 3 * noise[1] > 9 * noise[2]
     errors = [
-        DPPCA(1, epsilon=BUDGETS[client], **MODEL).expected_error(
+        DPPCA(1, center="none", epsilon=BUDGETS[client], **MODEL).expected_error(
             n, 8, signal_variance=10.0
         )
         for client, n in SIZES.items()
@@ -141,7 +149,9 @@ def test_a_figure_of_the_federated_paper():
         rows, truth = make_spiked_covariance(100_000, 50, random_state=seed)
         clients = np.repeat(np.arange(10), 10_000)
         for name, distances in found.items():
-            pca = FederatedDPPCA(1, epsilon=0.5, delta=0.1, **MODES.get(name, {}))
+            pca = FederatedDPPCA(
+                1, center="none", epsilon=0.5, delta=0.1, **MODES.get(name, {})
+            )
             pca.set_params(noise_seed=seed).fit(rows, clients=clients)
             distances.append(subspace_distance(pca.components_, truth))
     for name, wanted in known.items():
@@ -159,7 +169,7 @@ def test_two_stages_gain_where_features_are_many():
         rows, truth = make_spiked_covariance(24_000, 300, random_state=seed)
         clients = np.repeat([0, 1, 2], 8000)
         for mechanism, found in squares.items():
-            pca = FederatedDPPCA(1, mechanism=mechanism, noise_seed=seed)
+            pca = FederatedDPPCA(1, center="none", mechanism=mechanism, noise_seed=seed)
             pca.fit(rows, clients=clients)
             found.append(subspace_distance(pca.components_, truth) ** 2)
     assert np.mean(squares["two-stage"]) < 0.8 * np.mean(squares["gaussian"])
@@ -172,7 +182,9 @@ def test_a_client_whose_votes_are_noise_does_no_harm():
     clients = np.concatenate([CLIENTS, ["tiny"] * 10])
     budgets = {"a": 4.0, "b": 4.0, "c": 4.0, "tiny": 0.01}
     for seed in range(5):
-        pca = FederatedDPPCA(1, epsilon=budgets, noise_seed=seed, **TWO_STAGE)
+        pca = FederatedDPPCA(
+            1, center="none", epsilon=budgets, noise_seed=seed, **TWO_STAGE
+        )
         pca.fit(rows, clients=clients)
         assert pca.client_weights_[-1] < 0.02
         assert subspace_distance(pca.components_, TRUTH) < 0.1
@@ -198,7 +210,9 @@ def test_the_covariance_is_that_of_the_data(parameters):
     truth = 10.0 * TRUTH.T @ TRUTH + np.eye(8)
     errors = []
     for seed in range(6):
-        pca = FederatedDPPCA(1, epsilon=4.0, noise_seed=seed, **parameters)
+        pca = FederatedDPPCA(
+            1, center="none", epsilon=4.0, noise_seed=seed, **parameters
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", ".*that is what holds of the noise")
@@ -212,7 +226,9 @@ def test_the_covariance_is_that_of_the_data(parameters):
 
 
 def test_an_attribute_of_an_earlier_fit_is_gone():
-    pca = FederatedDPPCA(1, **TWO_STAGE, **CLIPPED).fit(X, clients=CLIENTS)
+    pca = FederatedDPPCA(1, center="none", **TWO_STAGE, **CLIPPED).fit(
+        X, clients=CLIENTS
+    )
     assert pca.get_covariance().shape == (8, 8)
     pca.set_params(mechanism="gaussian", release="components", projection_norm=None)
     pca.fit(X, clients=CLIENTS)
@@ -221,7 +237,9 @@ def test_an_attribute_of_an_earlier_fit_is_gone():
 
 
 def test_published_models_hold_what_was_released(tmp_path):
-    pca = FederatedDPPCA(1, **MODEL, **COVARIANCE).fit(X, clients=CLIENTS)
+    pca = FederatedDPPCA(1, center="none", **MODEL, **COVARIANCE).fit(
+        X, clients=CLIENTS
+    )
     pca.save(tmp_path / "pca.npz")
     loaded = FederatedDPPCA.load(tmp_path / "pca.npz")
     assert loaded.privacy_ == pca.privacy_
@@ -230,7 +248,7 @@ def test_published_models_hold_what_was_released(tmp_path):
 
 def test_without_noise():
     for parameters in (TWO_STAGE, AUTO, MODEL):
-        pca = FederatedDPPCA(1, epsilon=None, **parameters)
+        pca = FederatedDPPCA(1, center="none", epsilon=None, **parameters)
         with pytest.warns(PrivacyLeakWarning):
             pca.fit(X, clients=CLIENTS)
         assert subspace_distance(pca.components_, TRUTH) < 0.05
@@ -239,7 +257,7 @@ def test_without_noise():
 
 def test_what_holds_of_the_papers_noise_is_said_and_charged():
     """The papers claim 1 for each client: a theorem shows less, and more for many."""
-    pca = FederatedDPPCA(1, **PAPER)
+    pca = FederatedDPPCA(1, center="none", **PAPER)
     with (
         PrivacyAccountant() as accountant,
         pytest.warns(PrivacyLeakWarning, match=r"epsilon=\d\.\d+, not 1:"),
@@ -261,14 +279,16 @@ def test_a_client_of_few_rows_is_refused_by_name():
         PrivacyAccountant() as accountant,
         pytest.raises(ValueError, match=r"client 'few': .*n_samples=20,"),
     ):
-        FederatedDPPCA(1, **MODEL).fit(rows, clients=clients)
+        FederatedDPPCA(1, center="none", **MODEL).fit(rows, clients=clients)
     assert len(accountant.ledger) == 0
-    FederatedDPPCA(1).fit(rows, clients=clients)
+    FederatedDPPCA(1, center="none").fit(rows, clients=clients)
 
 
 def test_a_budget_is_checked_before_any_client_answers():
     accountant = PrivacyAccountant(0.5)
-    pca = FederatedDPPCA(1, epsilon=BUDGETS, accountant=accountant, **PAPER)
+    pca = FederatedDPPCA(
+        1, center="none", epsilon=BUDGETS, accountant=accountant, **PAPER
+    )
     with pytest.raises(PrivacyBudgetError):
         pca.fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 0

@@ -43,7 +43,9 @@ def table(order=slice(None)):
 @pytest.mark.parametrize("aggregation", ["projector", "matrix"])
 @pytest.mark.parametrize("weights", ["optimal", "equal"])
 def test_the_subspace_is_found(aggregation, weights):
-    pca = FederatedDPPCA(1, aggregation=aggregation, weights=weights, noise_seed=0)
+    pca = FederatedDPPCA(
+        1, center="none", aggregation=aggregation, weights=weights, noise_seed=0
+    )
     pca.fit(X, clients=CLIENTS)
     assert subspace_distance(pca.components_, TRUTH) < 0.1
     assert pca.clients_.tolist() == ["a", "b", "c"]
@@ -72,11 +74,13 @@ def test_one_client_alone_is_dppca(aggregation):
 @pytest.mark.parametrize("n_components", [1, 2])
 def test_order_of_rows_and_jobs_change_nothing(n_components):
     order = np.random.default_rng(0).permutation(6000)
-    plain = FederatedDPPCA(n_components, noise_seed=0).fit(X, clients=CLIENTS)
-    again = FederatedDPPCA(n_components, noise_seed=0, n_jobs=2)
+    plain = FederatedDPPCA(n_components, center="none", noise_seed=0).fit(
+        X, clients=CLIENTS
+    )
+    again = FederatedDPPCA(n_components, center="none", noise_seed=0, n_jobs=2)
     again.fit(X, clients=list(CLIENTS))
     assert np.array_equal(plain.components_, again.components_)
-    exact = FederatedDPPCA(n_components, epsilon=None)
+    exact = FederatedDPPCA(n_components, center="none", epsilon=None)
     with pytest.warns(PrivacyLeakWarning):
         mixed = clone(exact).fit(X[order], clients=CLIENTS[order])
     with pytest.warns(PrivacyLeakWarning):
@@ -132,7 +136,7 @@ def test_plans_cost_what_was_asked(cls, parameters):
 def test_two_fits_of_the_same_rows_add_up():
     with PrivacyAccountant() as accountant:
         for _ in range(2):
-            FederatedDPPCA(1, epsilon=BUDGETS).fit(X, clients=CLIENTS)
+            FederatedDPPCA(1, center="none", epsilon=BUDGETS).fit(X, clients=CLIENTS)
     ledger = accountant.ledger
     assert len(ledger) == 6
     assert len({entry.partition for entry in ledger}) == 2
@@ -145,7 +149,7 @@ def test_two_fits_of_the_same_rows_add_up():
 
 def test_a_budget_is_that_of_the_dearest_client_all_or_none():
     accountant = PrivacyAccountant(4.5)
-    pca = FederatedDPPCA(1, epsilon=BUDGETS, accountant=accountant)
+    pca = FederatedDPPCA(1, center="none", epsilon=BUDGETS, accountant=accountant)
     pca.fit(X, clients=CLIENTS)
     with pytest.raises(PrivacyBudgetError):
         pca.fit(X, clients=CLIENTS)
@@ -167,12 +171,12 @@ def test_rows_of_two_clients_are_found_out(monkeypatch):
         PrivacyAccountant() as accountant,
         pytest.raises(RuntimeError, match="disjoint"),
     ):
-        FederatedDPPCA(1).fit(X, clients=CLIENTS)
+        FederatedDPPCA(1, center="none").fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 0
 
 
 def test_the_plan_is_a_plan_of_the_dearest_client(tmp_path):
-    pca = FederatedDPPCA(1, epsilon=BUDGETS).fit(X, clients=CLIENTS)
+    pca = FederatedDPPCA(1, center="none", epsilon=BUDGETS).fit(X, clients=CLIENTS)
     plan = pca.privacy_
     assert isinstance(plan, PrivacyPlan)
     assert (plan.epsilon, plan.delta) == (4.0, 1e-6)
@@ -187,7 +191,7 @@ def test_the_plan_is_a_plan_of_the_dearest_client(tmp_path):
 
 
 def test_a_plan_of_blocks_must_be_one_of_disjoint_names():
-    (_, part), *_ = FederatedDPPCA(1).privacy_plan({"a": 9}, 8).blocks
+    (_, part), *_ = FederatedDPPCA(1, center="none").privacy_plan({"a": 9}, 8).blocks
     with pytest.raises(ValueError, match="names"):
         ParallelPlan(1.0, 1e-6, (), "x", blocks=())
     with pytest.raises(ValueError, match="dearest"):
@@ -196,11 +200,12 @@ def test_a_plan_of_blocks_must_be_one_of_disjoint_names():
 
 def test_seeds_void_privacy_and_repeat_fits():
     first, second = (
-        FederatedDPPCA(1, noise_seed=7).fit(X, clients=CLIENTS) for _ in range(2)
+        FederatedDPPCA(1, center="none", noise_seed=7).fit(X, clients=CLIENTS)
+        for _ in range(2)
     )
     assert np.array_equal(first.components_, second.components_)
     assert not first.privacy_.private
-    free = [FederatedDPPCA(1).fit(X, clients=CLIENTS) for _ in range(2)]
+    free = [FederatedDPPCA(1, center="none").fit(X, clients=CLIENTS) for _ in range(2)]
     assert not np.array_equal(free[0].components_, free[1].components_)
     assert free[0].privacy_.private
     assert privacy_report(free[0]).private
@@ -208,7 +213,9 @@ def test_seeds_void_privacy_and_repeat_fits():
 
 def test_clients_of_one_seed_have_noise_of_their_own():
     same = np.tile(X[:100], (2, 1))
-    pca = FederatedDPPCA(1, noise_seed=0, aggregation="matrix", epsilon=0.1)
+    pca = FederatedDPPCA(
+        1, center="none", noise_seed=0, aggregation="matrix", epsilon=0.1
+    )
     found = []
     respond = LocalClient.respond
 
@@ -246,17 +253,17 @@ def test_optimal_weights_are_better_than_equal_ones():
     for seed in range(12):
         rows, clients, truth, parameters = heterogeneous(seed)
         for weights, found in squares.items():
-            pca = FederatedDPPCA(1, weights=weights, **parameters)
+            pca = FederatedDPPCA(1, center="none", weights=weights, **parameters)
             pca.fit(rows, clients=clients)
             found.append(subspace_distance(pca.components_, truth) ** 2)
     assert np.mean(squares["optimal"]) < np.mean(squares["equal"]) / 1.5
 
 
 def test_a_weak_client_counts_little():
-    pca = FederatedDPPCA(1, epsilon={"a": 1e-3, "b": 1.0, "c": 1.0})
+    pca = FederatedDPPCA(1, center="none", epsilon={"a": 1e-3, "b": 1.0, "c": 1.0})
     pca.fit(X, clients=CLIENTS)
     assert pca.client_weights_[0] < 0.01
-    given = FederatedDPPCA(1, eigengap=0.5).fit(X, clients=CLIENTS)
+    given = FederatedDPPCA(1, center="none", eigengap=0.5).fit(X, clients=CLIENTS)
     assert np.all(np.diff(given.client_weights_) > 0)
 
 
@@ -319,7 +326,7 @@ def test_a_client_that_dies_after_the_first_step(monkeypatch):
         count.clear()
         model = cls(1, bounds=(-20, 20), **more).fit(X, clients=CLIENTS)
         assert model.clients_.tolist() == ["a", "c"]
-    assert len(FederatedDPPCA(1).fit(X).clients_) == 1
+    assert len(FederatedDPPCA(1, center="none").fit(X).clients_) == 1
 
 
 # -- scikit-learn ----------------------------------------------------------------------
@@ -406,7 +413,9 @@ def test_the_covariance_is_that_of_the_data(parameters):
     truth = 10.0 * TRUTH.T @ TRUTH + np.eye(8)
     errors = []
     for seed in range(10):
-        pca = FederatedDPPCA(1, **COVARIANCE, **parameters, noise_seed=seed)
+        pca = FederatedDPPCA(
+            1, center="none", **COVARIANCE, **parameters, noise_seed=seed
+        )
         pca.fit(X, clients=CLIENTS)
         errors.append(np.linalg.norm(pca.get_covariance() - truth))
     assert np.mean(errors) < 1.2
@@ -418,7 +427,9 @@ def test_the_covariance_is_that_of_the_data(parameters):
 
 
 def test_the_covariance_without_noise():
-    pca = FederatedDPPCA(2, epsilon=None, **{**COVARIANCE, "projection_norm": 1e3})
+    pca = FederatedDPPCA(
+        2, center="none", epsilon=None, **{**COVARIANCE, "projection_norm": 1e3}
+    )
     with pytest.warns(PrivacyLeakWarning):
         pca.fit(X, clients=CLIENTS)
     inside = pca.components_ @ (X.T @ X / len(X)) @ pca.components_.T
@@ -427,7 +438,7 @@ def test_the_covariance_without_noise():
 
 
 def test_the_covariance_must_be_asked_for():
-    pca = FederatedDPPCA(1).fit(X)
+    pca = FederatedDPPCA(1, center="none").fit(X)
     assert not hasattr(pca, "get_covariance")
     assert not hasattr(pca, "explained_variance_")
     pca.set_params(**CLIPPED).fit(X)
@@ -437,7 +448,7 @@ def test_the_covariance_must_be_asked_for():
     assert not hasattr(pca, "explained_variance_")
     for wrong in ({"release": "covariance"}, {"projection_norm": 3.0}):
         with pytest.raises(ValueError, match="projection_norm"):
-            FederatedDPPCA(1, **wrong).fit(X)
+            FederatedDPPCA(1, center="none", **wrong).fit(X)
 
 
 def test_no_projection_moves_the_covariance_further_than_planned():
@@ -446,11 +457,11 @@ def test_no_projection_moves_the_covariance_further_than_planned():
     moments = []
     for row in (1e6 * np.eye(8)[0], 1e6 * np.eye(8)[1]):
         rows[0] = row
-        pca = FederatedDPPCA(8, epsilon=None, **COVARIANCE)
+        pca = FederatedDPPCA(8, center="none", epsilon=None, **COVARIANCE)
         with pytest.warns(PrivacyLeakWarning):
             pca.fit(rows)
         inside = pca.components_.T * pca.explained_variance_
         moments.append(inside @ pca.components_)
-    plan = FederatedDPPCA(8, **COVARIANCE).privacy_plan(50, 8)
+    plan = FederatedDPPCA(8, center="none", **COVARIANCE).privacy_plan(50, 8)
     moved = np.linalg.norm(moments[1] - moments[0])
     assert moved == pytest.approx(12.0**2 * plan["projected_moment"].sensitivity)

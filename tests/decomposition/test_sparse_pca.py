@@ -24,7 +24,9 @@ CLIENTS = np.repeat(np.arange(4), 2000)
 
 def test_few_features_are_found():
     """Components on small entries may be missed: three quarters must be found."""
-    model = SparseDPPCA(1, n_nonzero_features=6, epsilon=4.0, noise_seed=0)
+    model = SparseDPPCA(
+        1, center="none", n_nonzero_features=6, epsilon=4.0, noise_seed=0
+    )
     model.fit(X, clients=CLIENTS)
     assert model.support_.sum() == 6
     assert not model.components_[:, ~model.support_].any()
@@ -41,6 +43,7 @@ def test_without_privacy_it_is_truncated_power_iteration(k, init):
     start = U + 0.2 * np.random.default_rng(0).normal(size=(k, 40))
     model = SparseDPPCA(
         k,
+        center="none",
         n_nonzero_features=6,
         n_rounds=30,
         epsilon=None,
@@ -60,7 +63,7 @@ def test_without_privacy_it_is_truncated_power_iteration(k, init):
 
 
 def test_all_features_are_kept_by_default():
-    model = SparseDPPCA(2, epsilon=100.0, n_rounds=3).fit(X)
+    model = SparseDPPCA(2, center="none", epsilon=100.0, n_rounds=3).fit(X)
     assert model.support_.all()
     assert model.n_components_ == 2
     assert np.allclose(model.components_ @ model.components_.T, np.eye(2))
@@ -71,7 +74,7 @@ def test_all_features_are_kept_by_default():
 def test_noise_is_that_of_exact_composition(k, n_rounds):
     """Product noise of k=1 is one over n, of more columns the root of two over n."""
     start = np.eye(k, 40)
-    model = SparseDPPCA(k, n_rounds=n_rounds, init=start, delta=1e-5)
+    model = SparseDPPCA(k, center="none", n_rounds=n_rounds, init=start, delta=1e-5)
     plan = model.privacy_plan(2000, 40)
     factor = 1.0 if k == 1 else 2**0.5
     expected = factor * n_rounds**0.5 / (2000 * gaussian_mu(1.0, 1e-5))
@@ -85,7 +88,9 @@ def test_the_printed_noise_is_6_to_13_times_as_large():
     ratios = {}
     for k in (1, 2):
         for n_rounds in (10, 20):
-            model = SparseDPPCA(k, n_rounds=n_rounds, init=np.eye(k, 40), delta=1e-5)
+            model = SparseDPPCA(
+                k, center="none", n_rounds=n_rounds, init=np.eye(k, 40), delta=1e-5
+            )
             std = model.privacy_plan(2000, 40).mechanisms[0].noise_std
             printed = 2 * np.sqrt(2 * np.log(2 * n_rounds / 1e-5)) * n_rounds / 2000
             ratios[k, n_rounds] = printed / std
@@ -101,12 +106,17 @@ def test_noise_averages_over_clients():
         rows, found = np.zeros((len(clients), 40)), []
         rows[:, 0] = 1.0
         for seed in range(300):
-            model = SparseDPPCA(1, init=start, noise_seed=seed)
+            model = SparseDPPCA(1, center="none", init=start, noise_seed=seed)
             model.fit(rows, clients=clients)
             first = model.components_[0] * model.explained_variance_[0]
             found.append(first[1:] * np.sign(first[0]))
         spread[len(clients)] = np.std(found)
-    planned = SparseDPPCA(1, init=start).privacy_plan(2000, 40).mechanisms[0].noise_std
+    planned = (
+        SparseDPPCA(1, center="none", init=start)
+        .privacy_plan(2000, 40)
+        .mechanisms[0]
+        .noise_std
+    )
     # 300 x 39 draws: three standard errors are 2 %.
     assert spread[2000] == pytest.approx(planned, rel=0.03)
     assert spread[8000] == pytest.approx(planned / 2, rel=0.03)
@@ -128,14 +138,16 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
         assert [topic for topic, _ in own] == expected
         assert all(size <= 8 * 80 + 200 for _, size in own[1:])
     topics.clear()
-    SparseDPPCA(2, aggregation="projector").fit(X, clients=CLIENTS)
+    SparseDPPCA(2, center="none", aggregation="projector").fit(X, clients=CLIENTS)
     assert {topic for _, topic, _ in topics} == {Topic.COMPONENTS, Topic.POWER}
     assert all(size <= 8 * 80 + 200 for *_, size in topics)
 
 
 def test_explained_variance_is_in_units_of_the_data():
     X, _U, _ = spiked(3, strength=20.0)
-    model = SparseDPPCA(1, clip_norm=30.0, n_rounds=2, epsilon=50.0).fit(X)
+    model = SparseDPPCA(1, center="none", clip_norm=30.0, n_rounds=2, epsilon=50.0).fit(
+        X
+    )
     assert model.explained_variance_[0] == pytest.approx(21.0, rel=0.1)
     boxed = SparseDPPCA(1, clip_norm=30.0, n_rounds=2, epsilon=50.0, bounds=(-40, 40))
     assert boxed.fit(X).explained_variance_[0] == pytest.approx(21.0, rel=0.1)

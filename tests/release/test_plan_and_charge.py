@@ -85,7 +85,7 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
 
     monkeypatch.setattr(accountant, "charge", logged_charge, raising=False)
     monkeypatch.setattr(pca_module, "unread_rows", watched)
-    DPPCA(1, accountant=accountant).fit(np.eye(4, 3))
+    DPPCA(1, center="none", accountant=accountant).fit(np.eye(4, 3))
     assert log[:2] == ["charged", "read"]
     assert "read" in log[2:]
     assert log.count("charged") == 1
@@ -225,7 +225,7 @@ def test_seeded_releases_reveal_a_row_exactly():
     moments = []
     for data in (X, neighbor):
         with record_releases() as released:
-            DPPCA(1, noise_seed=5).fit(data)
+            DPPCA(1, center="none", noise_seed=5).fit(data)
         moments.append(released["second_moment"])
     row = X[7] / np.linalg.norm(X[7])
     np.testing.assert_allclose(

@@ -259,6 +259,7 @@ class ClientCase:
     def make(self, epsilon):
         """Return the estimator."""
         common = {"n_components": 1, "epsilon": epsilon, "client_feature": 0}
+        common["center"] = "none"
         return self.cls(**{**common, **self.parameters})
 
     def data(self):
@@ -449,8 +450,10 @@ CASES |= {
         np.zeros(4),
         1e59 * np.eye(4)[0],
         "pair_distance",
-        600.0,
+        150.0,
         np.zeros((6, 4)),
+        # Near the end of the range the answers no longer depend on the row.
+        tight=False,
     ),
     "pca-steps": StageCase(
         {"n_components": 1, "center": "private"},
@@ -692,6 +695,20 @@ CASES |= {
         tight=False,
         company=_ALONG_FIRST,
         n_trials=1_000,
+    ),
+    "federated-pairs": ClientCase(
+        federated_tools.RecordedPCA,
+        {"aggregation": "matrix", "center": "pairs"},
+        _AXES[0],
+        9 * _AXES[1],
+        company=np.zeros((3, 3)),
+    ),
+    "sparse-pairs": ClientCase(
+        federated_tools.MaliciousSparse,
+        {"n_components": 2, "n_rounds": 2, "init": _AXES[:2].tolist()}
+        | {"center": "pairs"},
+        _AXES[0],
+        _AXES[1],
     ),
     # A start and three rounds that an honest server makes of what it got.
     "sparse-honest": ClientCase(

@@ -219,8 +219,8 @@ CASES += [
         "bounds=(low, high)",
     ),
     bad(
-        "private center without radius",
-        lambda s: s.fit(center="private"),
+        "private mean without radius",
+        lambda s: s.fit(center=PrivateMean()),
         "center",
         "bounds",
         "PrivateMean",

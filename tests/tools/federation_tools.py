@@ -11,9 +11,11 @@ N_ROWS, N_MODEL_ROWS = 50, 700
 
 
 def make_task(n_components=2, n_features=6, *, bounded=None, **parameters):
-    return federation.make_task(
-        n_components, n_features, **(bounded or {}), **parameters
-    )
+    # About the origin, unless bounds or a center are given.
+    parameters = {**(bounded or {}), **parameters}
+    if "bounds" not in parameters:
+        parameters.setdefault("center", "none")
+    return federation.make_task(n_components, n_features, **parameters)
 
 
 def rows_needed(task):
