@@ -187,13 +187,12 @@ class Searched(Statistic):
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the center, or pairs, and the rest; return what the rest returns."""
-        plan, order = release.plan, None
-        if not self.forced:
-            order = pair_order(self.moment.n_samples, self.bounds.n_features)
-            if not _is_searched(plan):
-                return self.rest.run(release, rows, order, None)
-            if sparse.issparse(rows):
-                return self._of_pairs(release, rows, order, "sparse rows stay sparse")
+        plan = release.plan
+        order = pair_order(self.moment.n_samples, self.bounds.n_features)
+        if not _is_searched(plan):
+            return self.rest.run(release, rows, order, None)
+        if sparse.issparse(rows):
+            return self._of_pairs(release, rows, order, "sparse rows stay sparse")
         sample = Sample.of(self.bounds, self.moment.n_samples)
         steps = CenterSteps(sample, (1.0,) * _number_planned(plan))
         typical, reach = self._lengths(release, sample, rows)

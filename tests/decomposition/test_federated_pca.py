@@ -24,7 +24,7 @@ from skdpspectral import (
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import Gaussian
+from skdpspectral.decomposition import Gaussian, PrivateMean
 from skdpspectral.federation import FederationError, LocalClient
 from skdpspectral.mechanisms import ParallelPlan, PrivacyPlan
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -60,7 +60,7 @@ def test_one_client_alone_is_dppca(aggregation):
     """The same releases, so the same components from the same noise."""
     pca = FederatedDPPCA(2, aggregation=aggregation, bounds=(-20, 20), epsilon=2.0)
     plan = pca.privacy_plan(6000, 8)
-    alone = DPPCA(2, bounds=(-20, 20), epsilon=2.0)
+    alone = DPPCA(2, bounds=(-20, 20), center=PrivateMean(), epsilon=2.0)
     assert plan.mechanisms == alone.privacy_plan(6000, 8).mechanisms
     with pytest.warns(PrivacyLeakWarning):
         found = pca.set_params(epsilon=None).fit(X)

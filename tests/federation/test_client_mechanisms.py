@@ -27,7 +27,7 @@ from skdpspectral import (
 from skdpspectral._linalg import top_eigh, unpack_lower, weighted_median
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.decomposition import Auto, SpikedModel, TwoStage
+from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -163,6 +163,8 @@ def test_a_client_sends_what_dppca_releases(name, monkeypatch):
     vectors = sent.values
     if whole:
         vectors = top_eigh(unpack_lower(vectors, 6), 2)[1]
+    center = PrivateMean() if "bounds" in parameters else "none"
+    parameters = {"center": center, **parameters}
     alone = DPPCA(2, release="components", **parameters).fit(X)
     assert np.array_equal(vectors, alone.components_)
     if not covariance:
@@ -332,7 +334,7 @@ def test_weights_are_one_over_the_expected_squared_error():
             vector = np.eye(1, 6)
             sent = {"n_samples": n, "mu": plan.mu, "values": vector, "of": task}
             replies.append(forged(name, **sent))
-            pca = DPPCA(1, epsilon=budgets[name], **parameters)
+            pca = DPPCA(1, center="none", epsilon=budgets[name], **parameters)
             expected.append(
                 pca.expected_error(n, 6, signal_variance=4.0, noise_variance=1.0)
             )

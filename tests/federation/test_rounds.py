@@ -95,6 +95,8 @@ def test_the_loop_does_what_the_estimator_does(name):
     found = by_hand(task, make_clients(task, epsilon=None), steps)
     n = rows_needed(task)
     X = np.concatenate([rows_of(i, n) for i in range(3)])
+    if "bounds" not in parameters:
+        parameters = {"center": "none", **parameters}
     model = cls(2, epsilon=None, **parameters).fit(X, clients=np.repeat([*"abc"], n))
     for attribute in ATTRIBUTES:
         value = getattr(found, attribute)
