@@ -241,7 +241,7 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         >>> from skdpspectral import DPPCA
         >>> pca = DPPCA(n_components=1, epsilon=1.0)
         >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
-        0.08
+        0.083
         """
         self._check_parameters()
         n_features = check_count("n_features", n_features)

@@ -87,7 +87,8 @@ class TwoStage(BaseEstimator):
     --------
     >>> from skdpspectral import DPPCA
     >>> from skdpspectral.decomposition import TwoStage
-    >>> plan = DPPCA(mechanism=TwoStage(10.0, 1.0)).privacy_plan(10_000, 50)
+    >>> pca = DPPCA(mechanism=TwoStage(10.0, 1.0), center="pairs")
+    >>> plan = pca.privacy_plan(10_000, 50)
     >>> [mechanism.name for mechanism in plan.mechanisms]
     ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
     """
