@@ -340,9 +340,9 @@ CASES = {
 # Rows far beyond every clip, along and across the first axis or two.
 _FAR = 1e6 * np.eye(4)
 _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
-# Rows in order of their first feature, of which two and two are alike otherwise.
-_IN_TWOS = np.zeros((39, 4))
-_IN_TWOS[:, 0], _IN_TWOS[:, 1] = 1e-6 * np.arange(39), np.resize([0, 1, 1, 0], 39)
+# Rows in order of their first feature, of which the last are far from the others.
+_IN_ORDER = np.zeros((39, 4))
+_IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _TWO_STAGE, _AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
 
 CASES |= {
@@ -415,16 +415,17 @@ CASES |= {
         60.0,
         _ALONG_TWO,
     ),
-    # A row that goes from one end of the rows to the other: were they paired by their
-    # order, all of them would get other partners.
+    # A row that goes from the end of an order to its middle: were rows paired with the
+    # next in order, some of the others would change partners too, and half again of
+    # what its own pairs move.
     "pca-pairs-far": StageCase(
         {"n_components": 1, "center": "pairs"},
         np.array([-1e9, 0.0, 0.0, 0.0]),
-        np.array([1e9, 0.0, 0.0, 0.0]),
+        np.array([15.5e-6, 1e9, 0.0, 0.0]),
         "",
         16.0,
-        _IN_TWOS,
-        tight=False,
+        _IN_ORDER,
+        n_trials=2_000,
     ),
     "pca-pairs-stages": StageCase(
         {"n_components": 1, "center": "pairs", **_TWO_STAGE},

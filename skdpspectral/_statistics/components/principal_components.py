@@ -123,12 +123,8 @@ class PrincipalComponents(Combination):
         radius: float | None = None,
     ) -> None:
         bounds, n, p = moment.bounds, moment.n_samples, moment.bounds.n_features
-        self.bounds, self.rank, self.mechanism, self.noise = (
-            bounds,
-            rank,
-            mechanism,
-            noise,
-        )
+        self.bounds, self.rank, self.mechanism = bounds, rank, mechanism
+        self.noise = noise
         self.moment, self.covariance = moment, covariance
         self.radius = bounds.clip if radius is None else radius
         # Number of components that is planned for.
