@@ -343,7 +343,7 @@ EXACT = {
         "_statistics/center_search.py",
         "point = point + radius * release(name, mean, overwrite=True)",
         "point = point + radius * mean",
-        f"{_FIT}[default]",
+        f"{_FIT}[a center that is searched for]",
     ),
     "both branches released": Mutant(
         "_release/release.py",

@@ -50,6 +50,17 @@ RELEASED_RANK = {
 }
 
 
+# With so large a budget that a center is searched for in few rows.
+SEARCHED = {
+    "a choice of a center": {"epsilon": 60.0},
+    "a choice of a center, and a covariance": {
+        "epsilon": 90.0,
+        "mechanism": "auto",
+        "release": "covariance",
+    },
+}
+
+
 class Watched(np.ndarray):
     """An array that notes when its rows are sliced."""
 
@@ -249,7 +260,7 @@ def test_components_follow_the_law_of_top_values():
         np.testing.assert_allclose(overlap, np.eye(2), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SETTINGS | RELEASED_RANK)
+@pytest.mark.parametrize("name", SETTINGS | RELEASED_RANK | SEARCHED)
 def test_fit_is_a_function_of_its_releases(name):
     """Change one row and nothing moves but through the releases.
 
@@ -273,7 +284,11 @@ def test_fit_is_a_function_of_its_releases(name):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release_module, "_add_noise", same_release)
-        parameters = {"n_components": 2, **(SETTINGS | RELEASED_RANK)[name]}
+        parameters = {"n_components": 2}
+        parameters |= (SETTINGS | RELEASED_RANK | SEARCHED)[name]
+        if name in SEARCHED:
+            planned = DPPCA(**parameters).privacy_plan(*X.shape).releases()
+            assert "center_nearness" in {m.name for m in planned}
         first = DPPCA(**parameters).fit(X)
         second = DPPCA(**parameters).fit(neighbor)
     assert vars(first).keys() == vars(second).keys()
