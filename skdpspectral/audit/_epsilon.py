@@ -269,7 +269,7 @@ def audit_epsilon(
     >>> neighbor = X.copy()
     >>> neighbor[0] = [0.0, 1.0]
     >>> def factory():
-    ...     return DPPCA(1, epsilon=4.0)
+    ...     return DPPCA(1, epsilon=4.0, center="none")
     >>> audit_epsilon(factory, X, neighbor, n_trials=200, random_state=0).violated
     False
     """

@@ -453,7 +453,7 @@ def test_audits_and_fits_of_other_threads(repetition, n_jobs, switching_often):
 
 def test_an_audit_in_worker_processes_charges_nothing():
     with PrivacyAccountant(0.1, DELTA) as accountant:
-        audit_epsilon(DPPCA(1), A, NEIGHBOR, n_trials=20, n_jobs=2)
+        audit_epsilon(DPPCA(1, center="pairs"), A, NEIGHBOR, n_trials=20, n_jobs=2)
         with pytest.raises(PrivacyBudgetError):
             fit()
     assert counts(accountant) == [0]

@@ -49,7 +49,7 @@ def test_audit_of_the_components_alone():
     """Any statistic of a fitted estimator will do; post-processing loses power."""
     X, neighbor = CASES["pca"].data()
     result = audit_epsilon(
-        lambda: DPPCA(1, epsilon=6.0),
+        lambda: DPPCA(1, epsilon=6.0, center="none"),
         X,
         neighbor,
         lambda pca, released: abs(pca.components_[0, 1]) - abs(pca.components_[0, 0]),
@@ -166,7 +166,9 @@ def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
 def test_audit_sees_what_is_really_drawn():
     """Without a seed, the audit judges fresh noise: a quick smoke of that path."""
     X, neighbor = CASES["pca"].data()
-    result = audit_epsilon(lambda: DPPCA(1, epsilon=8.0), X, neighbor, n_trials=300)
+    result = audit_epsilon(
+        lambda: DPPCA(1, epsilon=8.0, center="none"), X, neighbor, n_trials=300
+    )
     assert 0.0 < result.mu < 2 * result.claimed_mu
 
 
@@ -178,7 +180,11 @@ def test_audit_charges_no_ledger():
     with block:
         for jobs in (1, 2):
             audit_epsilon(
-                DPPCA(1, accountant=own), X, neighbor, n_trials=16, n_jobs=jobs
+                DPPCA(1, center="none", accountant=own),
+                X,
+                neighbor,
+                n_trials=16,
+                n_jobs=jobs,
             )
         with pytest.raises(PrivacyBudgetError):
             DPPCA(1).fit(X)
@@ -238,7 +244,11 @@ def test_likelihood_ratio_finds_a_leak_that_needs_no_noise():
 )
 def test_bad_arguments(arguments, message):
     X, neighbor = CASES["pca"].data()
-    defaults = {"factory": lambda: DPPCA(1), "X": X, "X_neighbor": neighbor}
+    defaults = {
+        "factory": lambda: DPPCA(1, center="none"),
+        "X": X,
+        "X_neighbor": neighbor,
+    }
     with pytest.raises(ValueError, match=message):
         audit_epsilon(**{**defaults, **arguments})
 

@@ -362,7 +362,7 @@ class PrincipalComponents(Combination):
         step = self.step
         if paired:
             # As many rows as one of which moves a mean as far.
-            step = replace(step, n_samples=step.n_samples / 2)
+            step = replace(step, n_samples=max(step.n_samples / 2, 1))
         return both, step.squared_error(second, *law, start)
 
 
