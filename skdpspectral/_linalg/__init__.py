@@ -45,6 +45,14 @@ from .federation import (
     weighted_median,
 )
 from .linear_model.per_user import combined_columns, totals
+from .shrinkage import (
+    edge_of_noise,
+    join_layers,
+    keep_outliers,
+    raise_eigenvalues,
+    shrink_eigenvalues,
+    shrink_noise,
+)
 
 __all__ = [
     "BLOCK_ROWS",
@@ -56,10 +64,13 @@ __all__ = [
     "blocked_second_moment",
     "combined_columns",
     "count_above_noise",
+    "edge_of_noise",
     "flip_signs",
     "floor_eigenvalues",
     "independent_columns",
     "inverse_variance_weights",
+    "join_layers",
+    "keep_outliers",
     "largest_rows",
     "leading_first",
     "moment_variances",
@@ -70,6 +81,7 @@ __all__ = [
     "product_of_blocks",
     "project_covariance",
     "project_spectrum",
+    "raise_eigenvalues",
     "residual",
     "row_blocks",
     "row_differences",
@@ -77,6 +89,8 @@ __all__ = [
     "second_moment_of_blocks",
     "select_rank",
     "shifted_power_step",
+    "shrink_eigenvalues",
+    "shrink_noise",
     "sparse_subspace",
     "spike_strength",
     "squared_parts",

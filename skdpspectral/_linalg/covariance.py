@@ -6,6 +6,8 @@ import math
 
 import numpy as np
 
+from .shrinkage import shrink_eigenvalues
+
 
 class MomentRows:
     r"""The map of a row x to :math:`(x, w\, \mathrm{vec}(xx'))`, and its inverse.
@@ -122,17 +124,22 @@ class MomentRows:
         return first, second
 
 
-def project_covariance(matrices: np.ndarray, floor: float, trace: float) -> np.ndarray:
+def project_covariance(
+    matrices: np.ndarray, floor, trace: float, spread=None
+) -> np.ndarray:
     """Nearest symmetric matrices with eigenvalues above a floor and a bounded trace.
 
     Parameters
     ----------
     matrices : ndarray of shape (..., d, d)
         Symmetric.
-    floor : float
+    floor : float or ndarray of shape (...)
         Least eigenvalue; lowered to trace / d where it is above.
     trace : float
         Bound on the trace, positive.
+    spread : ndarray of shape (...) or None, default=None
+        Standard deviation off the diagonal of symmetric noise in the matrices, to rid
+        their eigenvalues of its bias first: :func:`shrink_eigenvalues`.
 
     Returns
     -------
@@ -140,19 +147,23 @@ def project_covariance(matrices: np.ndarray, floor: float, trace: float) -> np.n
         The projections in Frobenius norm.
     """
     values, vectors = np.linalg.eigh(matrices)
-    values = project_spectrum(values, floor, trace)
+    if spread is not None:
+        values = shrink_eigenvalues(values, spread)
+    values = project_spectrum(values, np.asarray(floor)[..., None], trace)
     return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
-def project_spectrum(values: np.ndarray, floor: float, total: float) -> np.ndarray:
+def project_spectrum(values: np.ndarray, floor, total: float) -> np.ndarray:
     """Nearest points with entries above a floor and a bounded sum.
 
     Parameters
     ----------
     values : ndarray of shape (..., d)
         Any order.
-    floor, total : float
-        As in :func:`project_covariance`.
+    floor : float or ndarray of shape (..., 1)
+        Least entry; lowered to total / d where it is above.
+    total : float
+        Bound on the sum, positive.
 
     Returns
     -------
@@ -160,7 +171,7 @@ def project_spectrum(values: np.ndarray, floor: float, total: float) -> np.ndarr
         The projections, in the order of `values`.
     """
     d = values.shape[-1]
-    floor = min(floor, total / d)
+    floor = np.minimum(floor, total / d)
     raised = np.maximum(values, floor)
     # Otherwise entries v become max(v - t, floor): t follows from the largest k.
     excess = -np.sort(floor - values, axis=-1)

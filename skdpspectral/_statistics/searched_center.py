@@ -220,7 +220,7 @@ class Searched(Statistic):
 
     def _edge(self, plan) -> float:
         """Largest eigenvalue of the noise on the moment about a center."""
-        noise_std = self.moment.noise_std(plan, None) / self.bounds.second_radius**2
+        noise_std = self.rest.relative_noise(plan)
         return 2.0 * math.sqrt(self.bounds.n_features) * noise_std
 
     def _of_pairs(self, release, rows, order, why: str):

@@ -21,6 +21,10 @@ from .factorizations import BISR, Average, Exponential, Prefix, Window
 from .factorizations._choices import NAMES, plan_noise
 from .factorizations._workloads import MOST_STEPS
 
+# Least eigenvalue by default: in units of the noise of an entry off the diagonal, and
+# in squared clip norms where there is less noise.
+_FLOOR, _LEAST = 2.0, 1e-6
+
 
 @documented
 class JMECovariance(CovarianceModel, StreamEstimator):
@@ -71,8 +75,11 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     whiten : bool, default=False
         Whether :meth:`transform` multiplies by the root of the precision; otherwise
         it subtracts the mean.
-    min_eigenvalue : float, default=1e-6
-        Least eigenvalue of `covariance_`, in units of ``clip_norm**2``.
+    min_eigenvalue : float or "auto", default="auto"
+        Least eigenvalue of `covariance_`, in units of ``clip_norm**2``. "auto": the
+        eigenvalues are rid of the bias of the noise, and none is below twice the noise
+        of an entry, nor below 1e-6 ("pp" and "pp-debiased" know 1e-6 alone). It needs
+        no budget: the size of the noise is public.
     on_horizon : {"raise", "restart"}, default="raise"
         What happens to rows beyond `horizon`. "restart": fresh noise for as many
         steps again, at no further cost; sums then carry the noise of all blocks.
@@ -86,8 +93,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         Weighted mean of the clipped rows; zero with ``center="none"``.
     covariance_ : ndarray of shape (n_features, n_features)
         Weighted covariance of the clipped rows, without the bias of the noise (but
-        for "pp"), projected to eigenvalues of at least `min_eigenvalue` and a trace of
-        at most ``clip_norm**2``.
+        for "pp"), with eigenvalues of at least `min_eigenvalue` and a trace of at most
+        ``clip_norm**2``.
     precision_ : ndarray of shape (n_features, n_features)
         Its inverse.
     first_moment_ : ndarray of shape (n_features,)
@@ -170,7 +177,10 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         "second_moment": [StrOptions({"full", "diag"})],
         "center": [StrOptions({"private", "none"})],
         "whiten": ["boolean"],
-        "min_eigenvalue": [Interval(Real, 1e-12, 1, closed="both")],
+        "min_eigenvalue": [
+            Interval(Real, 1e-12, 1, closed="both"),
+            StrOptions({"auto"}),
+        ],
         "on_horizon": [StrOptions({"raise", "restart"})],
     }
 
@@ -188,7 +198,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         second_moment="full",
         center="private",
         whiten=False,
-        min_eigenvalue=1e-6,
+        min_eigenvalue="auto",
         on_horizon="raise",
         accountant=None,
         noise_seed=None,
@@ -299,5 +309,12 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         """Return moments of chosen steps, with covariances that are covariances."""
         first, second, mean, covariance = moments.at(places)
         unit = float(self.clip_norm) ** 2
-        floor = float(self.min_eigenvalue) * unit
-        return first, second, mean, project_covariance(covariance, floor, unit)
+        floor, spread = _LEAST * unit, None
+        if self.min_eigenvalue != "auto":
+            floor = float(self.min_eigenvalue) * unit
+        elif (spread := moments.spread(places)) is not None:
+            floor = np.maximum(floor, _FLOOR * spread)
+            # The eigenvectors of a diagonal are known: noise turns none of them.
+            spread = None if self.second_moment == "diag" else spread
+        covariance = project_covariance(covariance, floor, unit, spread)
+        return first, second, mean, covariance

@@ -195,6 +195,33 @@ class Moments:
         first, second = first / divisors[:, None], second / divisors[:, None, None]
         return first, second, mean, covariance
 
+    def spread(self, places) -> np.ndarray | None:
+        """Return the deviation of the noise of covariances off their diagonals.
+
+        Parameters
+        ----------
+        places : sequence of int
+            Places among `steps`.
+
+        Returns
+        -------
+        ndarray of shape (m,) or None
+            From public numbers and the released mean, whose own noise comes in where
+            it is taken off; None for methods that square noisy rows.
+        """
+        stream, places = self.sums.stream, np.asarray(places)
+        if self._squares is not None:
+            return None
+        totals = self._totals_at(places)
+        first = stream.rows.unpack(self._vectors[places])[0] / totals[:, None]
+        coordinate = self.sums.noise_std**2 * self._gain[0][places] / totals**2
+        variance = 0.5 * coordinate / stream.rows.weight**2
+        if not stream.centered:
+            # Of rank two, and as large as noise of this size in all entries.
+            lengths = np.vecdot(first, first)
+            variance += 2.0 * lengths * coordinate / first.shape[1] + coordinate**2
+        return np.sqrt(variance)
+
     def _totals_at(self, places) -> np.ndarray:
         if self._totals is not None:
             return self._totals[places]

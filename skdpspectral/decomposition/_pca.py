@@ -65,9 +65,11 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         :class:`~skdpspectral.decomposition.PrivateMean`: the private mean of rows in a
         public ball.
     release : {"components", "covariance"}, default="components"
-        "covariance" also releases the second moment within the components, from rows
-        whose projections are clipped, for 15 % of the budget: variances in units of
-        the data whatever `clip_norm` is.
+        "covariance": components are those of a released covariance of all features, in
+        units of the data, from rows clipped at private lengths or at `clip_norm`
+        (:ref:`lemma-whole-covariance`). With a power step, or a noise variance that
+        is given, it is the second moment within the components alone, from rows whose
+        projections are clipped, for 15 % of the budget.
     {whiten}
         by ``release="covariance"``, or by a `clip_norm`.
     {accountant}
@@ -87,6 +89,10 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         `explained_variance_` over the released total variance.
     noise_variance_ : float
         Variance across the components, where variances are those of the data.
+    covariance_ : ndarray of shape (n_features, n_features)
+        Released covariance in units of the data, positive definite: without the bias
+        that noise and sampling have on its eigenvalues. With ``release="covariance"``
+        and ``mechanism="gaussian"`` alone; :meth:`get_covariance` has a model's too.
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
     {scale_}
@@ -271,7 +277,19 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             search=True,
         )
         rank = None if self.n_components == "auto" else int(self.n_components)
+        if covariance and mechanism.whole:
+            return mechanism.covariance(bounds, n_samples, rank)
         return mechanism.statistic(bounds, n_samples, rank, covariance)
+
+    def _planned(self, statistic):
+        """Return the plan, with what a fit of that shape cannot be relied on for."""
+        plan = super()._planned(statistic)
+        return replace(plan, remarks=(*plan.remarks, *self._doubts(statistic, plan)))
+
+    def _doubts(self, statistic, plan) -> tuple[str, ...]:
+        """Say what few rows, or a small budget, leave in doubt: by public numbers."""
+        rest = getattr(statistic, "rest", None)
+        return rest.doubts(plan) if hasattr(rest, "doubts") else ()
 
     def _check_shape(self, n_samples: int, n_features: int) -> None:
         """Refuse more components than there can be, and whitening by no variances."""
@@ -330,6 +348,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             )
             statistic = self._statistic(*unread.shape)
             plan = self._planned(statistic)
+            for doubt in self._doubts(statistic, plan):
+                warnings.warn(doubt, UserWarning, stacklevel=3)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])
             found = statistic.run(release, X)
@@ -360,6 +380,10 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         self.scale_ = None if self.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
         self.components_above_noise_ = found.above_noise
-        vars(self).pop("noise_variance_", None)
+        for name in ("noise_variance_", "covariance_"):
+            vars(self).pop(name, None)
         if found.noise is not None:
             self.noise_variance_ = float(found.noise * found.unit**2)
+        if found.covariance is not None:
+            units = self._feature_units() * found.unit
+            self.covariance_ = found.covariance * np.outer(units, units)

@@ -1,4 +1,4 @@
-"""The covariance model of principal components, and what follows from it."""
+"""The covariance of rows with principal components, and what follows from it."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def _has_variances(estimator) -> bool:
 
 @documented
 class SpikedCovarianceMixin:
-    """Methods of estimators with components, their variances and a noise variance.
+    """Methods of estimators with a released covariance, or a model of one.
 
-    An estimator says by ``_why_no_variances`` if its parameters leave them out, and how
-    rows are read by ``_read_rows``.
+    Without a `covariance_` it is that of the components, their variances and one noise
+    variance across them. An estimator says by ``_why_no_variances`` if its parameters
+    leave variances out, and how rows are read by ``_read_rows``.
     """
 
     @property
@@ -69,16 +70,23 @@ class SpikedCovarianceMixin:
         ones = np.ones(self.components_.shape[1])
         return ones if self.scale_ is None else self.scale_
 
+    def _is_whole(self) -> bool:
+        check_is_fitted(self)
+        return hasattr(self, "covariance_")
+
     @available_if(_has_variances)
     def get_covariance(self):
-        r"""Covariance of the data by the released model.
+        r"""Covariance of the data.
 
         Returns
         -------
         ndarray of shape (n_features, n_features)
-            :math:`U \Lambda U' + \sigma^2 I` with the released variances, in units
-            of the data.
+            `covariance_`, where it was released; otherwise
+            :math:`U \Lambda U' + \sigma^2 I` with the released variances, in units of
+            the data.
         """
+        if self._is_whole():
+            return self.covariance_.copy()
         values, noise = self._model_variances()
         components = self.components_ * self._feature_units()
         out = (components.T * (values - noise)) @ components
@@ -86,19 +94,98 @@ class SpikedCovarianceMixin:
         return out
 
     @available_if(_has_variances)
+    def get_correlation(self):
+        """Correlation of the features.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            :meth:`get_covariance` over the standard deviations of both features; its
+            diagonal is 1.
+        """
+        covariance = self.get_covariance()
+        deviations = np.sqrt(np.diag(covariance))
+        out = covariance / deviations / deviations[:, None]
+        out[np.diag_indices_from(out)] = 1.0
+        return np.clip(out, -1.0, 1.0, out=out)
+
+    @available_if(_has_variances)
     def get_precision(self):
-        """Inverse of the covariance, by the model's own inverse.
+        """Inverse of the covariance.
 
         Returns
         -------
         ndarray of shape (n_features, n_features)
             Inverse of :meth:`get_covariance`.
         """
+        if self._is_whole():
+            root = self._root_of_precision()
+            return root @ root.T
         values, noise = self._model_variances()
         components = self.components_ / self._feature_units()
         out = (components.T * (1.0 / values - 1.0 / noise)) @ components
         out[np.diag_indices_from(out)] += 1.0 / (noise * self._feature_units() ** 2)
         return out
+
+    def _root_of_precision(self) -> np.ndarray:
+        """Return a matrix R with R R' the precision, of a whole covariance."""
+        # Features may have units of very different size.
+        units = np.sqrt(np.diag(self.covariance_))
+        values, vectors = np.linalg.eigh(self.covariance_ / np.outer(units, units))
+        values = np.maximum(values, len(values) * np.finfo(float).eps)
+        return vectors / np.sqrt(values) / units[:, None]
+
+    def _log_volume(self) -> float:
+        """Logarithm of the determinant of 2 pi times the covariance."""
+        n_features = self.components_.shape[1]
+        if self._is_whole():
+            units = np.sqrt(np.diag(self.covariance_))
+            scaled = self.covariance_ / np.outer(units, units)
+            log_det = float(np.linalg.slogdet(scaled)[1])
+            units = float(np.sum(np.log(units)))
+        else:
+            values, noise = self._model_variances()
+            log_det = float(np.sum(np.log(values)))
+            log_det += (n_features - len(values)) * math.log(noise)
+            units = float(np.sum(np.log(self._feature_units())))
+        return log_det + 2.0 * units + n_features * math.log(2.0 * math.pi)
+
+    def _squares(self):
+        """Return a function: centered rows -> squared Mahalanobis lengths."""
+        if self._is_whole():
+            root = self._root_of_precision()
+
+            def squares(rows):
+                whitened = rows @ root
+                return np.vecdot(whitened, whitened)
+
+            return squares
+        (values, noise), units = self._model_variances(), self._feature_units()
+
+        def squares_of_model(rows):
+            rows = rows / units
+            scores = rows @ self.components_.T
+            return np.vecdot(rows, rows) / noise + scores**2 @ (1 / values - 1 / noise)
+
+        return squares_of_model
+
+    @available_if(_has_variances)
+    def mahalanobis(self, X):
+        """Squared Mahalanobis distances of rows to the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows. **What is returned is as private as they are**.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Squared, as in :class:`sklearn.covariance.EmpiricalCovariance`.
+        """
+        squares = self._squares()
+        X = self._read_rows(X)
+        return map_rows(lambda block: squares(block - self.mean_), X)
 
     @available_if(_has_variances)
     def score_samples(self, X):
@@ -114,22 +201,7 @@ class SpikedCovarianceMixin:
         ndarray of shape (n_samples,)
             Log-densities.
         """
-        values, noise = self._model_variances()
-        X = self._read_rows(X)
-        units = self._feature_units()
-        n_features, rank = X.shape[1], len(values)
-        log_det = float(np.sum(np.log(values))) + (n_features - rank) * math.log(noise)
-        log_det += 2.0 * float(np.sum(np.log(units)))
-        log_det += n_features * math.log(2.0 * math.pi)
-
-        def densities(block):
-            rows = (block - self.mean_) / units
-            scores = rows @ self.components_.T
-            squares = np.vecdot(rows, rows) / noise
-            squares += scores**2 @ (1.0 / values - 1.0 / noise)
-            return -0.5 * (squares + log_det)
-
-        return map_rows(densities, X)
+        return -0.5 * (self.mahalanobis(X) + self._log_volume())
 
     @available_if(_has_variances)
     def score(self, X, y=None):

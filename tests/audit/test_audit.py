@@ -105,6 +105,7 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
 ROWS = [name for name, case in CASES.items() if isinstance(case, (Case, StageCase))]
 
 
+@pytest.mark.filterwarnings("ignore:.*too few for private lengths")
 @pytest.mark.parametrize("name", ROWS)
 def test_audits_of_rows_have_the_bits_of_whole_fits(name):
     whole, sides = CASES[name].make(CASES[name].epsilon), CASES[name].data()

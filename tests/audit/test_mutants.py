@@ -119,11 +119,35 @@ AUDITED = {
         "return clip_norm * other_clip_norm / n_samples",
         "pca-cross",
     ),
-    "three votes charged as one": Mutant(
+    "votes along and across charged as one": Mutant(
         "_statistics/components/scales.py",
         "sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)",
         "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
-        "pca-three-quantiles",
+        "pca-quantiles",
+    ),
+    "rows of the near layer not clipped": Mutant(
+        "_statistics/whole_covariance.py",
+        "near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)",
+        "near = rows / radii[0]",
+        "pca-near-moment",
+    ),
+    "the far layer holds all of a row": Mutant(
+        "_statistics/whole_covariance.py",
+        "return [near, clip_rows(_scaled(far, np.sqrt(beyond)), 1.0)]",
+        "return [near, far]",
+        "pca-far-moment",
+    ),
+    "a length of a pair counted as that of a row": Mutant(
+        "_statistics/whole_covariance.py",
+        "weight = rows.weight * self.n_samples / rows.n_terms",
+        "weight = self.n_samples / rows.n_terms",
+        "pca-pairs-near-length",
+    ),
+    "votes about lengths charged at a half": Mutant(
+        "_statistics/length_quantiles.py",
+        "return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
+        "return 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
+        "pca-near-length",
     ),
     "projections of the covariance not clipped": Mutant(
         "_statistics/components/projected_moment.py",

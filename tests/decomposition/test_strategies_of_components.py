@@ -115,6 +115,7 @@ def test_what_was_published_does_not_follow_the_object():
     assert published.mechanism.noise_variance == 1.0
 
 
+@pytest.mark.filterwarnings("ignore:.*too few for private lengths")
 def test_searches_go_over_objects_and_their_parameters():
     grid = [
         {"mechanism": ["gaussian", TwoStage(), Auto(1.0, 1.0)]},

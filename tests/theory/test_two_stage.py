@@ -17,6 +17,7 @@ from skdpspectral._statistics.terms import Terms
 from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Auto, SpikedModel
+from skdpspectral.decomposition import Gaussian as PublicNoise
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import (
     cross_moment_sensitivity,
@@ -273,7 +274,8 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
     settings = {"epsilon": epsilon, "delta": delta, "release": "covariance"}
     settings["center"] = "none"
-    plans = [DPPCA(rank, noise_seed=0, **settings).privacy_plan(n, p)]
+    model = PublicNoise(noise_variance=1.0)
+    plans = [DPPCA(rank, mechanism=model, noise_seed=0, **settings).privacy_plan(n, p)]
     papers = DPPCA(
         rank,
         mechanism=SpikedModel(
@@ -288,7 +290,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
         X = np.sqrt(signal + 1.0) * rng.standard_normal((n, rank + 1))
         X[:, -1] = np.sqrt(rng.chisquare(p - rank, n))
         ours, theirs = (Release(plan, None, k) for plan in plans)
-        scales = PrivateScales(n, p, (1e-6, 1e6), 0.0, None, True)
+        scales = PrivateScales(n, p, (1e-6, 1e6), 0.0, 1.0, True)
         radius = scales.run(ours, terms(X), components).radius
         within = [
             ProjectedMoment(n, p, rank).run(ours, terms(X), components, radius),

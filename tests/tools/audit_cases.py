@@ -25,7 +25,7 @@ import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import Window
-from skdpspectral.decomposition import PrivateMean
+from skdpspectral.decomposition import Gaussian, PrivateMean
 from skdpspectral.linear_model import Clip
 
 CONFIDENCE = 0.99
@@ -344,6 +344,8 @@ _ALONG_FIRST, _ALONG_TWO = 3.0 * np.eye(4)[[0] * 6], 3.0 * np.eye(4)[[0, 1] * 4]
 _IN_ORDER = np.zeros((39, 4))
 _IN_ORDER[:, 0], _IN_ORDER[30:, 1] = 1e-6 * np.arange(39), 1.0
 _TWO_STAGE, _AUTO = {"mechanism": "two-stage"}, {"mechanism": "auto"}
+# A covariance by a model: with a public variance across the components.
+_MODEL = {"release": "covariance", "mechanism": Gaussian(noise_variance=1.0)}
 
 CASES |= {
     "pca-stages": StageCase(
@@ -379,13 +381,45 @@ CASES |= {
         300.0,
         np.zeros((6, 4)),
     ),
-    "pca-three-quantiles": StageCase(
+    # Between nearly all lengths that are tried: a vote less, or one more.
+    "pca-near-length": StageCase(
         {"n_components": 1, "release": "covariance"},
-        1e-12 * np.ones(4),
-        1e12 * np.ones(4),
-        "quantile",
-        300.0,
+        1.01e-6 * np.eye(4)[0],
+        0.99e6 * np.eye(4)[0],
+        "near_length",
+        60.0,
         np.zeros((6, 4)),
+    ),
+    "pca-near-moment": StageCase(
+        {"n_components": 2, "release": "covariance"},
+        *_FAR[:2],
+        "near_moment",
+        16.0,
+        _ALONG_TWO,
+    ),
+    "pca-far-length": StageCase(
+        {"n_components": 2, "release": "covariance"},
+        1e-3 * _FAR[0],
+        1e-6 * _FAR[1],
+        "far_length",
+        60.0,
+        np.tile(_ALONG_TWO, (20, 1)),
+        tight=False,
+    ),
+    "pca-far-moment": StageCase(
+        {"n_components": 2, "release": "covariance"},
+        *_FAR[:2],
+        "far_moment",
+        60.0,
+        np.tile(_ALONG_TWO, (20, 1)),
+    ),
+    "pca-whole": StageCase(
+        {"n_components": 2, "release": "covariance"},
+        *_FAR[:2],
+        "",
+        16.0,
+        _ALONG_TWO,
+        tight=False,
     ),
     "pca-reach": StageCase(
         {"n_components": 1, "release": "covariance", **_TWO_STAGE},
@@ -399,7 +433,7 @@ CASES |= {
         {"n_components": 2, **_AUTO}, *_FAR[:2], "second_moment_again", 40.0, _ALONG_TWO
     ),
     "pca-covariance": StageCase(
-        {"n_components": 2, "release": "covariance"},
+        {"n_components": 2, **_MODEL},
         # Unclipped, these would still be within the range of released numbers.
         *(1e-3 * _FAR[:2]),
         "projected",
@@ -409,7 +443,7 @@ CASES |= {
         tight=False,
     ),
     "pca-covariance-clipped": StageCase(
-        {"n_components": 2, "release": "covariance", "clip_norm": 2.0},
+        {"n_components": 2, "clip_norm": 2.0, **_MODEL},
         *_FAR[:2],
         "projected",
         60.0,
@@ -436,8 +470,23 @@ CASES |= {
         _ALONG_FIRST,
         tight=False,
     ),
+    "pca-pairs-near-moment": StageCase(
+        {"center": "pairs", "release": "covariance"},
+        *_FAR[:2],
+        "near_moment",
+        16.0,
+        np.zeros((8, 4)),
+    ),
+    "pca-pairs-near-length": StageCase(
+        {"n_components": 1, "center": "pairs", "release": "covariance"},
+        1.5e-6 * np.eye(4)[0],
+        0.9e6 * np.eye(4)[0],
+        "near_length",
+        60.0,
+        np.zeros((6, 4)),
+    ),
     "pca-pairs-covariance": StageCase(
-        {"center": "pairs", "release": "covariance", "clip_norm": 2.0},
+        {"center": "pairs", "clip_norm": 2.0, **_MODEL},
         *_FAR[:2],
         "projected",
         60.0,

@@ -13,6 +13,7 @@ from ..combination import Statistic
 from ..row_bounds import RowBounds
 from ..searched_center import Searched
 from ..second_moment import SecondMoment
+from .covariance_components import CenteredCovariance, CovarianceComponents
 from .principal_components import CenteredComponents, PrincipalComponents
 from .spiked_projector import SpikedProjector
 from .strategies import (
@@ -154,6 +155,31 @@ class ComponentMechanism:
         if bounds.searched:
             return Searched(moment, PrincipalComponents(moment, *chosen))
         return CenteredComponents(moment, *chosen)
+
+    @property
+    def whole(self) -> bool:
+        """Whether a covariance is that of all features, and not that of a model."""
+        return self.name == "gaussian" and self.noise is None
+
+    def covariance(
+        self, bounds: RowBounds, n_samples: int, rank: int | None
+    ) -> Statistic:
+        """Return the release of a whole covariance, with its components.
+
+        Parameters
+        ----------
+        bounds, n_samples, rank
+            As for :meth:`statistic`.
+
+        Returns
+        -------
+        Searched or CenteredCovariance
+            Whose ``run`` gives :class:`Components` too.
+        """
+        rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
+        if bounds.searched:
+            return Searched(SecondMoment(bounds, n_samples), rest)
+        return CenteredCovariance(bounds, n_samples, rest)
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ... import _linalg
+from ...accounting import split_mu
 from ..combination import Choice, Combination, Statistic
 from ..private_mean import Centered
 from ..second_moment import SecondMoment
+from ..terms import HALF
 from .power_step import PowerStep
 from .projected_moment import ProjectedMoment
 from .scales import LEAST_SIGNAL, PrivateScales, Scales
@@ -20,10 +22,13 @@ from .scales import LEAST_SIGNAL, PrivateScales, Scales
 # components, of private scales, and of the first of two stages in what the
 # covariance leaves.
 _COVARIANCE_SHARE, _SCALE_SHARE, _FIRST_SHARE = 0.15, 0.04, 0.4
+# Deviations of the votes' noise that half of the rows have, where the share of the
+# votes may rise so far; and those below which the lengths are in doubt.
+_SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
 # Noise of votes, as a share of the rows, beyond which no choice rests on them.
 _LOUDEST_VOTES = 0.15
 # Most components that are planned for where their number is released first.
-_MOST_COMPONENTS = 50
+MOST_COMPONENTS = 50
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ class Components:
         How many of them a released second moment tells from its noise.
     said : str, default=""
         What was chosen by releases, and why.
+    covariance : ndarray of shape (p, p) or None, default=None
+        That of all features, where it was released.
     """
 
     mean: np.ndarray | None
@@ -86,6 +93,7 @@ class Components:
     unit: float
     above_noise: int
     said: str = ""
+    covariance: np.ndarray | None = None
 
 
 class PrincipalComponents(Combination):
@@ -128,7 +136,7 @@ class PrincipalComponents(Combination):
         self.moment, self.covariance = moment, covariance
         self.radius = bounds.clip if radius is None else radius
         # Number of components that is planned for.
-        self.width = min(n, p, _MOST_COMPONENTS) if rank is None else rank
+        self.width = min(n, p, MOST_COMPONENTS) if rank is None else rank
         unclipped = covariance and self.radius is None
         staged = mechanism != "gaussian"
         size = n, p, norm_range
@@ -169,6 +177,45 @@ class PrincipalComponents(Combination):
     def shares(self) -> dict[str, float]:
         """Shares of mu**2, by the names of parts."""
         return self._shares
+
+    def costs(self, mu: float) -> dict[str, float]:
+        """Return what each part costs at a total of mu.
+
+        Votes get more than their share where rows are few: quantiles of noise alone
+        may lie anywhere in their range, and what is clipped at them with them.
+        """
+        shares = dict(self._shares)
+        votes = [name for name in ("scales", "reach") if name in shares]
+        usual = math.fsum(shares[name] for name in votes)
+        if not votes or not math.isfinite(mu):
+            return super().costs(mu)
+        part = {"scales": self.scales, "reach": self.reach}[votes[0]]
+        noise = part.noise_std(math.sqrt(shares[votes[0]]) * mu)
+        wanted = usual * (_SURE * noise / (0.5 * self._voters)) ** 2
+        total = min(max(wanted, usual), max(_MOST_VOTES, usual))
+        for name in shares:
+            shares[name] *= (
+                total / usual if name in votes else (1.0 - total) / (1.0 - usual)
+            )
+        return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
+
+    def doubts(self, plan) -> tuple[str, ...]:
+        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+        names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
+        noise = max((getattr(plan[n], "noise_std", 0.0) for n in names), default=0.0)
+        if _FAIRLY_SURE * noise <= 0.5 * self._voters:
+            return ()
+        said = (
+            f"{self.moment.n_samples} rows are too few for private lengths at this "
+            "budget: they may come out at any scale, and variances with them; public "
+            "variances, a narrower norm_range or a clip_norm would help."
+        )
+        return (said,)
+
+    @property
+    def _voters(self) -> float:
+        """Votes of all rows together, at least."""
+        return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
 
     def parts(self) -> dict[str, Statistic]:
         """What is released, in this order."""
@@ -240,6 +287,10 @@ class PrincipalComponents(Combination):
             )
         mean = origin if isinstance(origin, np.ndarray) else None
         return Directions(mean, vectors, values, matrix, scales, above)
+
+    def relative_noise(self, plan) -> float:
+        """Deviation of the noise off the diagonal, for rows of at most unit norm."""
+        return self.moment.noise_std(plan, None) / self.bounds.second_radius**2
 
     def _with_early(self, plan, matrix, spread: float, early, cost: float):
         """Average two releases by their costs; return the noise's deviation too."""

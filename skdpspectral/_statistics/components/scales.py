@@ -117,6 +117,11 @@ class PrivateScales(Statistic):
         least = max(least, LEAST_SIGNAL * noise[0])
         return (least, max(most, LEAST_SIGNAL * noise[1])), noise
 
+    def noise_std(self, mu: float) -> float:
+        """Deviation of the noise of each vote, but for the grid's share."""
+        moved = sensitivity.vote_sensitivity(len(self.wanted), Neighbors.REPLACE_ONE)
+        return moved * math.sqrt(_STEPS) / mu
+
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
         if not self.wanted:

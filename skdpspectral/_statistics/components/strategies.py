@@ -32,10 +32,13 @@ class Gaussian(BaseEstimator):
     ----------
     noise_variance : float or None, default=None
         Public variance across the components, for ``release="covariance"`` alone; in
-        squared units of the data (of the scaled features with ``scale="bounds"``).
+        squared units of the data (of the scaled features with ``scale="bounds"``). The
+        covariance is then that of the components and this noise; with None, a whole
+        one is released.
     norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range, in units of the data, in which a private clip of projections is
-        searched for: with ``release="covariance"`` and no ``clip_norm``.
+        Public range, in units of the data, in which private lengths of rows, or of
+        projections, are searched for: with ``release="covariance"`` and no
+        ``clip_norm``.
 
     See Also
     --------

@@ -1,0 +1,231 @@
+"""Layers of a clipped second moment and votes about lengths: by brute force."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skdpspectral._linalg import row_blocks
+from skdpspectral._release import Release
+from skdpspectral._statistics.length_quantiles import (
+    LengthCounts,
+    LengthQuantile,
+)
+from skdpspectral._statistics.row_bounds import RowBounds
+from skdpspectral._statistics.terms import pair_order
+from skdpspectral._statistics.whole_covariance import WholeCovariance, clipped_parts
+from skdpspectral._tables.clipping import clip_rows
+from skdpspectral.accounting import compose_mu, gaussian_mu
+from skdpspectral.mechanisms import PrivacyPlan
+
+RANGE = (1e-6, 1e6)
+
+
+def rows_of_all_lengths(rng, n, p):
+    """Directions of every kind, lengths from far below to far above any clip."""
+    rows = rng.standard_normal((n, p)) * (rng.random((n, p)) < 0.7)
+    return rows * 10.0 ** rng.uniform(-3, 3, (n, 1))
+
+
+def released(rows, epsilon, seed=0, origin=None, **more):
+    """Run the statistic as an estimator would."""
+    n, p = rows.shape
+    statistic = WholeCovariance(n, p, RANGE, **more)
+    mechanisms = statistic.mechanisms(gaussian_mu(epsilon, 1e-6))
+    seeded = seed is not None and math.isfinite(epsilon)
+    plan = PrivacyPlan(epsilon, 1e-6, mechanisms, estimator="test", seeded=seeded)
+    release = Release(plan, None, seed if seeded else None)
+    blocks = RowBounds(p, center="none").blocks(rows, origin)
+    return statistic.run(release, blocks)
+
+
+@pytest.mark.parametrize("radii", [(1.0,), (1.0, 3.0), (0.2, 50.0), (30.0, 30.0)])
+def test_no_replacement_moves_a_layer_further(radii):
+    rng = np.random.default_rng(0)
+    sides = [clipped_parts(rows_of_all_lengths(rng, 4000, 4), radii) for _ in range(2)]
+    for first, second in zip(*sides, strict=True):
+        for part in (first, second):
+            assert np.linalg.norm(part, axis=1).max() <= 1.0 + 4 * 2.0**-52
+        outer = [part[:, :, None] * part[:, None, :] for part in (first, second)]
+        moved = np.linalg.norm(outer[0] - outer[1], axis=(1, 2))
+        assert moved.max() <= math.sqrt(2.0) * (1 + 1e-12)
+        # A search at random comes near.
+        assert radii == (30.0, 30.0) or moved.max() > 0.9 * math.sqrt(2.0)
+
+
+def test_the_lemma_is_attained_by_two_long_rows():
+    rows = 100.0 * np.eye(3)[:2]
+    for part in clipped_parts(rows, (1.0, 7.0)):
+        outer = part[:, :, None] * part[:, None, :]
+        assert np.linalg.norm(outer[0] - outer[1]) == pytest.approx(math.sqrt(2.0))
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_layers_add_up_to_the_rows_clipped_at_the_larger_radius(make):
+    rng = np.random.default_rng(1)
+    rows = rows_of_all_lengths(rng, 300, 5)
+    rows[0], rows[1] = 0.0, 1e200
+    rows[2, 0], rows[3, 1] = np.nan, np.inf
+    radii = (0.7, 4.0)
+    near, far = clipped_parts(make(rows), radii)
+    areas = radii[0] ** 2, radii[1] ** 2 - radii[0] ** 2
+    total = areas[0] * (near.T @ near) + areas[1] * (far.T @ far)
+    whole = clip_rows(rows, radii[1])
+    np.testing.assert_allclose(
+        total.toarray() if sparse.issparse(total) else total, whole.T @ whole, rtol=1e-9
+    )
+
+
+def test_counts_are_those_of_lengths():
+    rng = np.random.default_rng(2)
+    rows = rows_of_all_lengths(rng, 500, 3)
+    rows[0], rows[1], rows[2] = 0.0, 1e30, np.nan
+    lengths = np.nan_to_num(np.linalg.norm(rows, axis=1), nan=np.inf)
+    for given in (rows, sparse.csr_array(rows)):
+        counts = LengthCounts(*RANGE)
+        for block in row_blocks(500, 128):
+            counts.update(given[block])
+        for point in (0, 1, 2000, 2048, 2100, 4096):
+            expected = np.sum(lengths > counts.length(point) * (1 + 1e-12))
+            assert counts.longer[point] == expected
+
+
+@pytest.mark.parametrize("repeats", [0, 1, 3])
+@pytest.mark.parametrize(("number", "share"), [(0, 0.25), (0, 0.5), (7.3, 0.0)])
+def test_no_replacement_moves_a_vote_further(repeats, number, share):
+    """A row, or all the pairs that it is in, changes from any length to any other."""
+    quantile = LengthQuantile("length", 9, 40)
+    changed = 2 * repeats if repeats else 1
+    lengths = [0.0, 1e-9, 1e-3, 1.0, 1e3, 1e9, math.inf]
+    others = np.array([[0.5], [2.0], [0.0], [50.0]])
+    moved = 0.0
+    votes = []
+    for length in lengths:
+        counts = LengthCounts(*RANGE)
+        counts.update(np.vstack([others, np.full((changed, 1), length)]))
+        seen = []
+        # All points that a search may try.
+        for target in range(0, 4096, 64):
+            collect = Collector(target)
+            quantile.run(collect, counts, 0, number, share, 1.0 / changed)
+            seen.append(collect.votes)
+        votes.append(dict(pair for one in seen for pair in one))
+    for first in votes:
+        for second in votes:
+            both = first.keys() & second.keys()
+            moved = max(moved, max(abs(first[k] - second[k]) for k in both))
+    assert moved == pytest.approx(quantile.moved, rel=1e-12)
+
+
+class Collector:
+    """A release that leads a search to a target, and keeps what it was given."""
+
+    def __init__(self, target):
+        self.target, self.votes, self.place, self.width = target, [], 0, 4096
+
+    def __call__(self, name, value):
+        self.width //= 2
+        middle = self.place + self.width
+        self.votes.append((middle, float(value[0])))
+        longer = self.target >= middle
+        self.place += self.width * longer
+        return np.array([1.0 if longer else -1.0])
+
+
+def test_costs_add_up_to_the_budget():
+    for n, p in ((100, 5), (300, 10), (2000, 64), (10**6, 20)):
+        for paired in (False, True, None):
+            statistic = WholeCovariance(n, p, RANGE, paired=paired)
+            mechanisms = statistic.mechanisms(0.3)
+            assert compose_mu(m.mu for m in mechanisms) == pytest.approx(0.3, rel=1e-9)
+            for m in mechanisms:
+                if m.name.endswith("moment"):
+                    assert m.sensitivity == pytest.approx(math.sqrt(2) / n)
+
+
+@pytest.mark.parametrize("n", [9, 40])
+def test_no_row_moves_what_is_released_of_pairs_further(n):
+    """Half of a mean over pairs, of layers with any radii, for any replaced row."""
+    rng = np.random.default_rng(n)
+    order = pair_order(n, 3)
+    bounds = RowBounds(3, center="pairs")
+    layers = []
+    for _ in range(60):
+        rows = np.zeros((n, 3))
+        rows[0] = rows_of_all_lengths(rng, 1, 3)[0]
+        terms = bounds.blocks(rows, order)
+        sums = [np.zeros((3, 3)) for _ in range(2)]
+        for block in terms():
+            for total, part in zip(sums, clipped_parts(block, (0.5, 2.0)), strict=True):
+                total += part.T @ part
+        layers.append([total / terms.divisor for total in sums])
+    for part in range(2):
+        found = np.array([layer[part] for layer in layers])
+        moved = np.linalg.norm(found[:, None] - found[None], axis=(2, 3)).max()
+        assert 0.6 * math.sqrt(2) / n < moved <= math.sqrt(2) / n * (1 + 1e-12)
+
+
+def test_pairs_give_the_covariance_of_rows_far_from_the_origin():
+    rng = np.random.default_rng(9)
+    rows = rng.standard_normal((20_000, 4)) * [3.0, 1.0, 1.0, 0.5]
+    exact = np.cov(rows, rowvar=False)
+    found = released(rows + 1e4, 4.0, 0, pair_order(*rows.shape), paired=True)
+    assert np.linalg.norm(found.matrix - exact) < 0.05 * np.linalg.norm(exact)
+
+
+def test_without_noise_it_is_the_second_moment_below_the_far_radius():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((5000, 4)) * [3.0, 1.0, 1.0, 0.2]
+    found = released(rows, math.inf)
+    exact = rows.T @ rows / len(rows)
+    assert np.linalg.norm(found.matrix - exact) < 0.02 * np.linalg.norm(exact)
+    assert found.spread == 0.0
+    public = released(rows, math.inf, clip=1e3)
+    np.testing.assert_allclose(public.matrix, exact, rtol=0.01, atol=0.01)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_few_rows_do_not_lead_the_radius_astray(scale):
+    """300 rows at epsilon 1: a vote errs by chance in fewer than one fit in 500."""
+    rng = np.random.default_rng(4)
+    for seed in range(20):
+        found = released(scale * rng.standard_normal((300, 10)), 1.0, seed)
+        assert 0.5 < np.trace(found.matrix) / (10.0 * scale**2) < 3.0
+        assert scale < found.radii[0] < 10.0 * scale
+
+
+def test_votes_that_decide_nothing_are_known_beforehand():
+    for n, more, sure in (
+        (300, {}, True),
+        (60, {}, False),
+        (100, {"paired": True}, False),
+        (60, {"clip": 1.0}, True),
+    ):
+        statistic = WholeCovariance(n, 10, RANGE, **more)
+        plan = PrivacyPlan(1.0, 1e-6, statistic.mechanisms(0.23), estimator="test")
+        assert statistic.votes_are_sure(plan) == sure
+
+
+def test_rows_without_a_length_do_not_count_for_the_radius():
+    """Pairs of equal rows are zero: nine of ten here."""
+    rng = np.random.default_rng(5)
+    rows = np.zeros((20_000, 5))
+    rows[::10] = rng.standard_normal((2000, 5))
+    found = released(rows, 4.0)
+    assert 1.5 < found.radii[0] < 4.0
+    exact = rows.T @ rows / len(rows)
+    assert np.linalg.norm(found.matrix - exact) < 0.2 * np.linalg.norm(exact)
+
+
+def test_inliers_keep_their_distances():
+    """The share beyond the 99 % quantile, whatever the spectrum: .5 to 2 %."""
+    from scipy.stats import chi2
+
+    rng = np.random.default_rng(6)
+    for spectrum in (np.ones(10), 1.0 / np.arange(1, 11), 10 ** -np.linspace(0, 3, 10)):
+        rows = rng.standard_normal((30_000, 10)) * np.sqrt(spectrum)
+        found = released(rows, 1.0)
+        distances = np.einsum("ij,ij->i", rows @ np.linalg.inv(found.matrix), rows)
+        beyond = np.mean(distances > chi2.ppf(0.99, 10))
+        assert 0.003 < beyond < 0.02
