@@ -212,10 +212,8 @@ class WholeCovariance(Statistic):
         radii, clipped = (self.clip,), 0.0
         if self.clip is None:
             radii, clipped = self._release_radii(release, rows)
-        layers = [_linalg.SecondMoment(self.n_features) for _ in radii]
-        for block in rows():
-            for layer, part in zip(layers, clipped_parts(block, radii), strict=True):
-                layer.update(part)
+        parts = (clipped_parts(block, radii) for block in rows())
+        layers = _linalg.layered_moments(parts, self.n_features, len(radii))
         areas = [radii[0] ** 2, *(far**2 - radii[0] ** 2 for far in radii[1:])]
         named = (self.near, self.far)
         found, spreads = [], []

@@ -115,7 +115,6 @@ def test_what_was_published_does_not_follow_the_object():
     assert published.mechanism.noise_variance == 1.0
 
 
-@pytest.mark.filterwarnings("ignore:.*too few for private lengths")
 def test_searches_go_over_objects_and_their_parameters():
     grid = [
         {"mechanism": ["gaussian", TwoStage(), Auto(1.0, 1.0)]},
@@ -126,6 +125,7 @@ def test_searches_go_over_objects_and_their_parameters():
         search = GridSearchCV(DPPCA(1), grid, scoring=captured_variance, cv=2)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", ".*too few for private lengths")
             search.fit(X)
     assert len(search.cv_results_["params"]) == 7
     assert len(accountant.ledger) == 7 * 2 + 1

@@ -168,6 +168,33 @@ def second_moment_of_blocks(blocks: Iterable, n_features: int) -> np.ndarray:
     return moment.total
 
 
+def layered_moments(
+    blocks: Iterable, n_features: int, n_layers: int
+) -> list[SecondMoment]:
+    """Sums of outer products of several parts of the same rows, in one pass.
+
+    Parameters
+    ----------
+    blocks : iterable of lists of ndarray or sparse CSR matrix of shape (b, p)
+        Float64: for each block as many parts as there are layers.
+    n_features : int
+        Length of a row p.
+    n_layers : int
+        Number of parts.
+
+    Returns
+    -------
+    list of SecondMoment
+        One for each part.
+    """
+    layers = [SecondMoment(n_features) for _ in range(n_layers)]
+    with _blas_threads(n_features):
+        for parts in blocks:
+            for layer, part in zip(layers, parts, strict=True):
+                layer.update(part)
+    return layers
+
+
 _limit_lock = threading.Lock()
 # The limit, and the threads whose fits need it.
 _limits: list = []
