@@ -1,6 +1,7 @@
 """Pure linear algebra: arrays to arrays, without noise, budgets or estimators."""
 
 from .covariance import MomentRows, project_covariance, project_spectrum
+from .decomposition.differences import row_differences
 from .decomposition.eigen import flip_signs, top_eigh
 from .decomposition.moments import (
     BLOCK_ROWS,
@@ -65,6 +66,7 @@ __all__ = [
     "project_spectrum",
     "residual",
     "row_blocks",
+    "row_differences",
     "rows_per_block",
     "select_rank",
     "shifted_power_step",

@@ -22,6 +22,7 @@ from ._moments import (
     power_product_sensitivity,
     second_moment_sensitivity,
 )
+from ._pairs import pair_mean_sensitivity, pair_moment_sensitivity
 from ._spiked import (
     paper_moment_sensitivity,
     paper_projector_sensitivity,
@@ -39,6 +40,8 @@ __all__ = [
     "joint_moment_ratio",
     "joint_moments_sensitivity",
     "mean_sensitivity",
+    "pair_mean_sensitivity",
+    "pair_moment_sensitivity",
     "paper_moment_sensitivity",
     "paper_projector_sensitivity",
     "power_product_error",

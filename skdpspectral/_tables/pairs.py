@@ -1,0 +1,173 @@
+"""Pairs of rows from all over a table, in an order that no value decides.
+
+The order is that of scrambled numbers: it depends on the shape of the table alone, and
+is the same for arrays, files and sparse rows, on every machine. Rows are read once, by
+slices from all over the table that are mixed in memory, a *pool* at a time: rows that
+are sorted, by time or by class, are paired with others from far away.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from .._linalg import row_differences, rows_per_block
+from .sliced_rows import SlicedRows
+
+# Rows of a pool, and numbers in it: some megabytes.
+_POOL_ROWS, _POOL_NUMBERS = 1 << 14, 1 << 22
+# Slices of a pool: of its pairs, about one in so many is from a single slice.
+_POOL_SLICES = 16
+# Rows of a pool, at least, for each pair that a row is the first of.
+_ROWS_A_SHIFT = 4
+
+
+@dataclass(frozen=True)
+class PairOrder:
+    """Which rows of a table are paired, from its shape alone.
+
+    Every row is in `2 * n_shifts` pairs: `n_shifts` times the first, and as often the
+    second.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Shape of the table; more rows than pairs that a row is in.
+    n_shifts : int
+        Pairs a row is the first of.
+    """
+
+    n_samples: int
+    n_features: int
+    n_shifts: int
+
+    def __post_init__(self) -> None:
+        if self.n_shifts < 1 or self.n_samples <= 2 * self.n_shifts:
+            raise ValueError(
+                f"n_samples must be above {2 * self.n_shifts} for {self.n_shifts} "
+                f"pairs a row, got {self.n_samples}"
+            )
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return self.n_samples * self.n_shifts
+
+    @property
+    def block_rows(self) -> int:
+        """Most pairs of a block."""
+        return min(rows_per_block(self.n_features), self.n_samples)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of blocks of pairs."""
+        pools = (math.ceil(rows / self.block_rows) for rows in self._pool_sizes())
+        return self.n_shifts * sum(pools)
+
+    @property
+    def _pool_rows(self) -> int:
+        """Rows of a pool, about: not many where rows are wide."""
+        most = min(_POOL_ROWS, _POOL_NUMBERS // self.n_features)
+        return max(most, _ROWS_A_SHIFT * self.n_shifts)
+
+    @property
+    def _slice_rows(self) -> int:
+        if self.n_samples <= self._pool_rows:
+            return 1
+        return max(1, self._pool_rows // _POOL_SLICES)
+
+    def _slices_of_pools(self) -> list[np.ndarray]:
+        """Numbers of the slices of each pool, whose rows are read together."""
+        order = scrambled(math.ceil(self.n_samples / self._slice_rows))
+        most = self._pool_rows // self._slice_rows
+        return np.array_split(order, max(1, len(order) // most))
+
+    def _pool_sizes(self) -> Iterator[int]:
+        size = self._slice_rows
+        ragged = math.ceil(self.n_samples / size) * size - self.n_samples
+        last = self.n_samples // size if ragged else -1
+        for numbers in self._slices_of_pools():
+            yield len(numbers) * size - ragged * int(last in numbers)
+
+    def pools(self, X) -> Iterator:
+        """Yield pools of rows, each with the order that its rows are paired in.
+
+        Parameters
+        ----------
+        X : ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
+            The table; each of its rows is in one pool.
+
+        Yields
+        ------
+        rows : ndarray or sparse CSR matrix
+            The pool, or the whole table.
+        order : ndarray of int
+            Places of the pool's rows in it.
+        """
+        size = self._slice_rows
+        for numbers in self._slices_of_pools():
+            starts = np.sort(numbers) * size
+            places = (starts[:, None] + np.arange(size)).ravel()
+            places = places[places < self.n_samples]
+            mixed = scrambled(len(places))
+            if not isinstance(X, SlicedRows):
+                yield X, places[mixed]
+                continue
+            parts = _runs(starts, size, self.n_samples)
+            yield np.concatenate([X[part] for part in parts]), mixed
+
+
+def _runs(starts: np.ndarray, size: int, n_rows: int) -> Iterator[slice]:
+    """Yield slices of rows, those that follow each other as one."""
+    breaks = np.flatnonzero(np.diff(starts) != size) + 1
+    for run in np.split(starts, breaks):
+        yield slice(int(run[0]), min(int(run[-1]) + size, n_rows))
+
+
+def scrambled(size: int) -> np.ndarray:
+    """Return 0, ..., size - 1 in an order without pattern, the same everywhere."""
+    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
+    keys = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    keys ^= keys >> np.uint64(30)
+    keys *= np.uint64(0xBF58476D1CE4E5B9)
+    keys ^= keys >> np.uint64(27)
+    keys *= np.uint64(0x94D049BB133111EB)
+    keys ^= keys >> np.uint64(31)
+    return np.argsort(keys)
+
+
+def pair_differences(X, order: PairOrder, row_map=None) -> Iterator:
+    """Yield blocks of differences of paired rows, in the same order for any table.
+
+    Parameters
+    ----------
+    X : ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
+        The table.
+    order : PairOrder
+        Which rows are paired.
+    row_map : callable or None, default=None
+        Block of rows -> block of rows of the same shape, row by row: what is paired.
+
+    Yields
+    ------
+    ndarray or sparse CSR array of shape (b, n_features)
+        Float64 differences; dense ones in memory that the next block takes again.
+    """
+    memory = None
+    for rows, places in order.pools(X):
+        for start in range(0, len(places), order.block_rows):
+            count = min(order.block_rows, len(places) - start)
+            taken = np.arange(start, start + count + order.n_shifts) % len(places)
+            block = rows[places[taken]]
+            block = block if row_map is None else row_map(block)
+            if memory is None and not sparse.issparse(block):
+                memory = np.empty((order.block_rows, order.n_features))
+            out = None if memory is None else memory[:count]
+            for shift in range(1, order.n_shifts + 1):
+                yield row_differences(
+                    block[:count], block[shift : shift + count], out=out
+                )
