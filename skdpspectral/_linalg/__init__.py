@@ -42,9 +42,18 @@ from .federation import (
     weighted_median,
 )
 from .linear_model.per_user import combined_columns, totals
+from .preprocessing import (
+    DifferenceCounts,
+    moment_sums,
+    node_values,
+    phase_sums,
+    sum_over_rows,
+    unwind_phases,
+)
 
 __all__ = [
     "BLOCK_ROWS",
+    "DifferenceCounts",
     "MomentRows",
     "SecondMoment",
     "band_shapes",
@@ -58,10 +67,13 @@ __all__ = [
     "inverse_variance_weights",
     "largest_rows",
     "leading_first",
+    "moment_sums",
+    "node_values",
     "noisy_projector_vectors",
     "orthonormal_columns",
     "orthonormal_rows",
     "pack_lower",
+    "phase_sums",
     "project_covariance",
     "project_spectrum",
     "residual",
@@ -74,6 +86,7 @@ __all__ = [
     "spike_strength",
     "squared_parts",
     "subspace_variances",
+    "sum_over_rows",
     "top_eigh",
     "top_of_projectors",
     "top_right_vectors",
@@ -81,5 +94,6 @@ __all__ = [
     "truncated_basis",
     "unit_row_moments",
     "unpack_lower",
+    "unwind_phases",
     "weighted_median",
 ]
