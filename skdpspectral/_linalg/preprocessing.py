@@ -63,6 +63,7 @@ class DifferenceCounts:
         """Add differences of shape (b, n_features), float64, or sparse CSR."""
         n_features, n_nodes = self.total.shape
         if sparse.issparse(differences):
+            differences = _summed(differences)
             values = differences.data
             start = n_nodes * differences.indices.astype(np.int64)
         else:
@@ -92,6 +93,15 @@ class DifferenceCounts:
         flat -= above
         # The last node of a feature has nothing above it.
         flat[1:] += above[:-1]
+
+
+def _summed(rows):
+    """Return sparse rows with one entry a place, whatever their flags say."""
+    parts = (rows.data, rows.indices, rows.indptr)
+    rows = sparse.csr_array(parts, shape=rows.shape, copy=True)
+    with np.errstate(all="ignore"):
+        rows.sum_duplicates()
+    return rows
 
 
 def _upper_weights(bits: np.ndarray) -> np.ndarray:
@@ -217,10 +227,13 @@ def moment_sums(rows: np.ndarray, center, radius) -> np.ndarray:
     ndarray of shape (p, 2)
         Sums over rows of z and of z^2, with z in [-1, 1].
     """
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cut = np.subtract(rows, center, dtype=np.float64)
         cut /= radius
-    np.clip(cut, -1.0, 1.0, out=cut)
+        np.clip(cut, -1.0, 1.0, out=cut)
+    if not np.isfinite(cut.sum()):
+        # Of a file that has changed since it was checked.
+        cut[~np.isfinite(cut)] = 0.0
     sums = np.empty((rows.shape[1], 2))
     sums[:, 0] = cut.sum(axis=0)
     sums[:, 1] = np.square(cut, out=cut).sum(axis=0)

@@ -134,6 +134,11 @@ class DifferenceCounts(Statistic):
         scale[~found] = reach[~found] = 1.0
         return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
 
+    def faintest(self, noise: float) -> float:
+        """Share of pairs that must differ by about the same to be seen in the noise."""
+        limits = self._limits(noise, self._usual_rates())
+        return float(limits.min()) / self.order.n_pairs
+
     def _usual_rates(self) -> np.ndarray:
         """Shares of all false alarms that nodes may make, by where they lie."""
         octave = self.octaves[0] + np.arange(self.n_nodes) // 2
@@ -142,11 +147,16 @@ class DifferenceCounts(Statistic):
         share /= np.where(usual, usual.sum(), max((~usual).sum(), 1))
         return 0.5 * share
 
-    def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Highest node of each feature that stands out of the noise; -1 for none."""
+    def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
+        """Counts that noise exceeds at given shares of the false alarms."""
         rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
         limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
         limits[rates == 0.0] = np.inf
+        return limits
+
+    def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
+        """Highest node of each feature that stands out of the noise; -1 for none."""
+        limits = self._limits(noise, rates)
         highest = np.empty(len(counts), dtype=np.int64)
         for start in range(0, len(counts), _PANEL):
             panel = counts[start : start + _PANEL]

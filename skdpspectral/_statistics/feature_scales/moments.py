@@ -113,4 +113,6 @@ class FeatureMoments(Statistic):
         deviation = np.hypot(square_noise, 2.0 * mean * noise)
         seen = spreads.found & (variance > _DEVIATIONS * deviation)
         scale = radius * np.sqrt(np.where(seen, variance, 1.0))
-        return Moments(place + radius * mean, scale, seen)
+        largest = 0.5 * np.finfo(float).max
+        center = np.clip(place, -largest, largest) + radius * mean
+        return Moments(center, scale, seen)

@@ -20,7 +20,7 @@ _LADDERS = {3: 15, 4: 10, 5: 6, 6: 4, 7: 3, 9: 2}
 # in units of one over the ratio of their lengths: 4 deviations and a half.
 _NOISE_ALLOWED = 0.3
 # The shortest circle is 8 to 16 scales long, so that phases of most values are close.
-_SHORTEST = 8.0
+_SHORTEST = 3
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,8 @@ class Phases(Statistic):
         row_map, scale = given
         n_circles = release.plan[self.name].shape[1]
         steps = _LADDERS[n_circles] * np.arange(n_circles)
-        exponents = np.frexp(_SHORTEST * scale)[1][:, None] + steps
+        # Of a scale in [2**(e-1), 2**e), the shortest circle is 2**(e+3) long.
+        exponents = (np.frexp(scale)[1] + _SHORTEST)[:, None] + steps
         phases = _linalg.sum_over_rows(
             rows, lambda block: _linalg.phase_sums(block, exponents), row_map
         )

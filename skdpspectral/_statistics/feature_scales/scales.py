@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._tables.clipping import Box
+from ...mechanisms import PrivacyPlan
 from ..combination import Combination, Statistic
 from .difference_counts import DifferenceCounts
 from .moments import FeatureMoments
@@ -101,6 +101,12 @@ class FeatureScales(Combination):
             mean = middle + np.where(seen, mean, 0.0) * unit
         return FeatureLaw(mean, scale, seen)
 
+    def faintest(self, plan: PrivacyPlan) -> float:
+        """Share of pairs that must differ in a feature for it to be seen; public."""
+        part = self.parts()["differences"]
+        noise = getattr(plan[part.name], "noise_std", 0.0)
+        return part.faintest(noise)
+
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
-        return ()
+        return ("Which features are unseen is part of what is released.",)
