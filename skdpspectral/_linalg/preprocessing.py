@@ -19,8 +19,6 @@ _CORNER = 2.0**16
 _FEW = 0.125
 # Numbers that are wound around circles together: they stay in the cache.
 _TOGETHER = 1 << 15
-# Powers of two that multiply any float64 without a detour.
-_LARGEST_POWER = 1000
 
 
 def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
@@ -157,7 +155,8 @@ def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
         Sums over rows.
     """
     sums = np.zeros((*exponents.shape, 2))
-    powers = np.exp2(-np.clip(exponents, -_LARGEST_POWER, _LARGEST_POWER).T)
+    with np.errstate(over="ignore", under="ignore"):
+        powers = np.ldexp(1.0, -exponents.T)
     step = max(1, _TOGETHER // rows.shape[1])
     for start in range(0, len(rows), step):
         block = rows[start : start + step]
@@ -201,15 +200,14 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     length = np.abs(along) + np.abs(across)
     length[length == 0.0] = 1.0
     turns = np.copysign(0.25 * (1.0 - along / length), across)
-    place = np.ldexp(turns[:, -1], exponents[:, -1])
+    # In units of the shortest circle, so that nothing overflows before the end.
+    lengths = np.ldexp(1.0, exponents - exponents[:, :1])
+    place = turns[:, -1] * lengths[:, -1]
     for level in range(exponents.shape[1] - 2, -1, -1):
-        exponent = exponents[:, level]
-        with np.errstate(over="ignore", invalid="ignore"):
-            wound = np.ldexp(place, -exponent)
-            place = np.ldexp(
-                np.rint(wound - turns[:, level]) + turns[:, level], exponent
-            )
-    return place
+        length, turn = lengths[:, level], turns[:, level]
+        place = (np.rint(place / length - turn) + turn) * length
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(place, exponents[:, 0])
 
 
 def moment_sums(rows: np.ndarray, center, radius) -> np.ndarray:

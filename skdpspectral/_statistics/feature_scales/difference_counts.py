@@ -20,7 +20,7 @@ _LOWEST_OCTAVE, _HIGHEST_OCTAVE = -1022, 1023
 _MOST_NUMBERS, _FEWEST_OCTAVES = 1 << 25, 256
 # Probability of a false alarm in all features together, its share for nodes between
 # 2**-32 and 2**32, and how many nodes side by side may show a feature together.
-_FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.05, 0.9, 32
+_FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.02, 0.9, 32
 _WINDOWS = (1, 2, 3)
 # What the highest of several nodes must hold by itself, in deviations.
 _ALONE = 2.0
@@ -126,8 +126,8 @@ class DifferenceCounts(Statistic):
         highest[~found] = 0
         reach = nodes[highest]
         below = highest[:, None] - np.arange(_COUNTED_NODES)
-        ratios = np.where(below < 0, 0.0, nodes[below] / reach[:, None])
-        kept = np.take_along_axis(counts, np.maximum(below, 0), axis=1)
+        kept = np.where(below < 0, 0.0, np.take_along_axis(counts, below, axis=1))
+        ratios = nodes[np.maximum(below, 0)] / reach[:, None]
         squares = np.maximum(np.sum(kept * ratios**2, axis=1), noise)
         squares[~found] = 1.0
         scale = reach * np.sqrt(squares / (2.0 * self.order.n_pairs))

@@ -16,11 +16,12 @@ from .difference_counts import Spreads
 
 # Errors of the logarithm of a scale from noise: up to the first, values beyond the
 # highest difference are kept too; above the second, the tails are cut.
-_SMALL_ERROR, _LARGE_ERROR = 0.005, 0.05
+_SMALL_ERROR, _LARGE_ERROR = 0.003, 0.05
 # Share of the highest node in the variance below which it is a mere tail.
 _FEW_AT_THE_END = 0.5
-# Shortest and longest radius in units of the highest difference.
-_SHORTEST, _LONGEST = 0.7, 1024.0
+# Shortest and longest radius in units of the highest difference, and without noise.
+_SHORTEST, _LONGEST, _ENDLESS = 0.7, 2.0, 1024.0
+_LARGEST = float(np.finfo(float).max)
 # Variances below so many deviations of their noise are none.
 _DEVIATIONS = 3.0
 
@@ -74,15 +75,17 @@ class FeatureMoments(Statistic):
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
         """Where to cut: where noise and what is cut off do the least harm."""
-        square_noise = max(noise / self._weight, np.finfo(float).tiny)
+        if noise == 0.0:
+            return _times(_ENDLESS, spreads.reach)
+        per_error = 2.0 * self._weight / noise
         wanted = [
-            np.minimum(spreads.scale / spreads.reach * math.sqrt(2.0 * e), _LONGEST)
-            for e in (_SMALL_ERROR / square_noise, _LARGE_ERROR / square_noise)
+            np.minimum(spreads.scale / spreads.reach * math.sqrt(e), _LONGEST)
+            for e in (_SMALL_ERROR * per_error, _LARGE_ERROR * per_error)
         ]
         # What lies at the highest node, as the rare value of an indicator, is kept.
         shortest = np.where(spreads.tail < _FEW_AT_THE_END, _SHORTEST, 1.0)
         units = np.maximum(np.minimum(wanted[1], 1.0), np.maximum(wanted[0], shortest))
-        return np.minimum(units * spreads.reach, 0.25 * np.finfo(float).max)
+        return _times(units, spreads.reach)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Moments:
         """Release moments of rows under a map, about places, with known spreads.
@@ -113,6 +116,12 @@ class FeatureMoments(Statistic):
         deviation = np.hypot(square_noise, 2.0 * mean * noise)
         seen = spreads.found & (variance > _DEVIATIONS * deviation)
         scale = radius * np.sqrt(np.where(seen, variance, 1.0))
-        largest = 0.5 * np.finfo(float).max
-        center = np.clip(place, -largest, largest) + radius * mean
+        with np.errstate(over="ignore"):
+            center = np.clip(place + radius * mean, -_LARGEST, _LARGEST)
         return Moments(center, scale, seen)
+
+
+def _times(units, lengths: np.ndarray) -> np.ndarray:
+    """Product that ends with the largest float."""
+    with np.errstate(over="ignore"):
+        return np.minimum(units * lengths, _LARGEST)

@@ -14,8 +14,9 @@ from ...mechanisms import Exact, Gaussian
 from ..combination import Statistic
 
 # Circles, and by how many powers of two each is longer than the one before: the longer
-# the steps, the fewer circles share the budget and the less noise they bear.
-_LADDERS = {3: 15, 4: 10, 5: 6, 6: 4, 7: 3, 9: 2}
+# the steps, the fewer circles share the budget and the less noise they bear. The last
+# circle is 2**16 to 2**40 times as long as the first.
+_LADDERS = {3: 20, 4: 13, 5: 10, 6: 7, 7: 5, 8: 3, 9: 2}
 # Noise of a mean phase that still tells which turn of the next shorter circle is meant,
 # in units of one over the ratio of their lengths: 4 deviations and a half.
 _NOISE_ALLOWED = 0.3
