@@ -118,10 +118,10 @@ class DifferenceCounts(Statistic):
         nodes = _linalg.node_values(self.octaves[0], self.n_nodes)
         highest = self._highest(counts, noise, self._usual_rates())
         if (highest >= 0).any():
-            # Where other features have their highest node, less is asked of a feature.
+            # Where others have their highest node, less is asked of those not found.
             seen = np.bincount(highest[highest >= 0], minlength=self.n_nodes)
             again = self._highest(counts, noise, 0.5 * seen / seen.sum())
-            highest = np.maximum(highest, again)
+            highest = np.where(highest < 0, again, highest)
         found = highest >= 0
         highest[~found] = 0
         reach = nodes[highest]
