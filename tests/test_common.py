@@ -11,6 +11,7 @@ import skdpspectral
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -54,6 +55,14 @@ ESTIMATORS = [
     DPPCA(1, mechanism="two-stage", epsilon=None),
     DPPCA(1, mechanism=SPIKED),
     DPPCA(1, mechanism=PAPER, release="covariance"),
+    DPStandardScaler(),
+    DPStandardScaler(epsilon=1000.0),
+    DPStandardScaler(epsilon=None),
+    DPStandardScaler(epsilon=1e-3, delta=1e-12, unseen="keep"),
+    DPStandardScaler(epsilon=1000.0, with_mean=False),
+    DPStandardScaler(epsilon=1000.0, with_std=False),
+    DPStandardScaler(bounds=(-10, 10), epsilon=1000.0, unseen="keep"),
+    DPStandardScaler(accountant=PrivacyAccountant()),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
     LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
@@ -126,6 +135,7 @@ COMPARE_FITS = {
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 @pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
+@pytest.mark.filterwarnings("ignore:no feature can be seen:UserWarning")
 # A skipped check warns on some versions; it is no failure. Nor is an honest warning
 # on the data of a check, where scikit-learn's own tests let it pass, too.
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
@@ -160,11 +170,13 @@ def test_every_estimator_is_checked():
         JMECovariance(horizon=1000),
         FederatedDPPCA(1, client_feature=0),
         SparseDPPCA(),
+        DPStandardScaler(),
     ],
 )
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 @pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
+@pytest.mark.filterwarnings("ignore:no feature can be seen:UserWarning")
 def test_checks_inside_a_with_block(estimator):
     with PrivacyAccountant() as accountant:
         results = check_estimator(estimator.set_params(noise_seed=0), on_skip=None)
@@ -192,6 +204,7 @@ def a_table(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 @pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
+@pytest.mark.filterwarnings("ignore:no feature can be seen:UserWarning")
 def test_a_fit_is_charged_with_the_plan_that_was_made_for_its_rows(estimator):
     X, y, other = a_table(estimator)
     accountant = PrivacyAccountant()

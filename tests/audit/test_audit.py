@@ -19,6 +19,7 @@ from skdpspectral.audit._neighbors import check_neighbors
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
+@pytest.mark.filterwarnings("ignore:no feature can be seen")
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]

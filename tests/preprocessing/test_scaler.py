@@ -426,26 +426,6 @@ def test_planned_sensitivities():
     assert math.prod(wide["differences"].shape) < 2**26
 
 
-def test_the_law_is_a_function_of_the_releases():
-    """Whatever the rows are: the same answers give the same attributes."""
-    from pca_tools import Replay
-
-    X, other = normals(500, 3), np.full((500, 3), 7.0)
-    scaler = DPStandardScaler(epsilon=50.0)
-    with record_releases() as released:
-        scaler.fit(X)
-    for bounds in (None, (-3, 3)):
-        model = clone(scaler).set_params(bounds=bounds)
-        scales = model._scales(500, 3)
-        plan = model._plan(scales)
-        if bounds is not None:
-            with record_releases() as released:
-                model.fit(X)
-        laws = [scales.run(Replay(plan, dict(released)), rows) for rows in (X, other)]
-        for one, same in zip(*laws, strict=True):
-            assert np.array_equal(one, same)
-
-
 def test_a_seed_and_no_privacy_are_warned_of():
     X = normals(1000)
     with pytest.warns(PrivacyLeakWarning, match="noise_seed"):

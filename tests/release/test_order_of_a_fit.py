@@ -12,6 +12,7 @@ from sliced_rows import SlicedTable
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -57,6 +58,7 @@ FITS = {
     "column of clients": lambda rows, **p: FederatedDPPCA(1, client_feature=0, **p).fit(
         with_column(rows)
     ),
+    "scales": lambda rows, **p: DPStandardScaler(**p).fit(rows),
     "few features": lambda rows, **p: SparseDPPCA(**p).fit(rows),
 }
 # Users and items are all that is read of a ratings table.

@@ -19,6 +19,7 @@ import item_tools
 import numpy as np
 from lrs_tools import ReleasesAlone, TranscriptRatio, alike, table
 from pca_tools import audit_releases
+from scaler_tools import SCALER_CASES, ScalerCase
 
 import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
@@ -648,9 +649,12 @@ CASES |= {
 }
 
 
+CASES |= SCALER_CASES
+
+
 def audit(name, epsilon, n_trials, *, random_state=0, n_jobs=None, **options):
     """Audit one case."""
-    if isinstance(CASES[name], StageCase):
+    if isinstance(CASES[name], StageCase | ScalerCase):
         options |= {"confidence": CONFIDENCE, "n_jobs": n_jobs}
         options |= {"random_state": random_state}
         return CASES[name].audit(epsilon, n_trials, **options)
@@ -674,6 +678,8 @@ def main():
     options = parser.parse_args()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # Audits of scalers are made on few rows.
+        warnings.filterwarnings("ignore", "no feature can be seen")
         result = audit(
             options.case,
             options.epsilon,
