@@ -8,6 +8,7 @@ are sorted, by time or by class, are paired with others from far away.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class PairOrder:
     Parameters
     ----------
     n_samples, n_features : int
-        Shape of the table; more rows than pairs that a row is in.
+        Shape of the table; more rows than pairs that a row is in, or two.
     n_shifts : int
         Pairs a row is the first of.
     """
@@ -46,10 +47,10 @@ class PairOrder:
     n_shifts: int
 
     def __post_init__(self) -> None:
-        if self.n_shifts < 1 or self.n_samples <= 2 * self.n_shifts:
+        # Of two rows there is one pair, which then counts twice.
+        if not 1 <= self.n_shifts <= max(1, (self.n_samples - 1) // 2):
             raise ValueError(
-                f"n_samples must be above {2 * self.n_shifts} for {self.n_shifts} "
-                f"pairs a row, got {self.n_samples}"
+                f"n_samples={self.n_samples} is too few for {self.n_shifts} pairs a row"
             )
 
     @property
@@ -65,7 +66,7 @@ class PairOrder:
     @property
     def n_blocks(self) -> int:
         """Number of blocks of pairs."""
-        pools = (math.ceil(rows / self.block_rows) for rows in self._pool_sizes())
+        pools = (math.ceil(rows / self.block_rows) for rows in self.sizes())
         return self.n_shifts * sum(pools)
 
     @property
@@ -86,7 +87,8 @@ class PairOrder:
         most = self._pool_rows // self._slice_rows
         return np.array_split(order, max(1, len(order) // most))
 
-    def _pool_sizes(self) -> Iterator[int]:
+    def sizes(self) -> Iterator[int]:
+        """Yield the numbers of rows of the pools."""
         size = self._slice_rows
         ragged = math.ceil(self.n_samples / size) * size - self.n_samples
         last = self.n_samples // size if ragged else -1
@@ -140,7 +142,27 @@ def scrambled(size: int) -> np.ndarray:
     return np.argsort(keys)
 
 
-def pair_differences(X, order: PairOrder, row_map=None) -> Iterator:
+def _taken(rows, places, memory, order: PairOrder):
+    """Rows at places; dense ones in memory for them and, beside, for differences."""
+    if sparse.issparse(rows):
+        return rows[places], None
+    if memory is None:
+        most = order.block_rows + order.n_shifts
+        shape = (most, order.n_features)
+        memory = np.empty(shape, rows.dtype), np.empty(shape)
+    # All places are in range: "clip" only spares a copy.
+    taken = np.take(rows, places, axis=0, out=memory[0][: len(places)], mode="clip")
+    return taken, memory
+
+
+def pooled_rows(X, order: PairOrder, n_pools: int) -> Iterator:
+    """Yield blocks of the rows of the first pools: rows from all over a table."""
+    for rows, places in itertools.islice(order.pools(X), n_pools):
+        for start in range(0, len(places), order.block_rows):
+            yield rows[places[start : start + order.block_rows]]
+
+
+def pair_differences(X, order: PairOrder, row_map=None, n_pools=None) -> Iterator:
     """Yield blocks of differences of paired rows, in the same order for any table.
 
     Parameters
@@ -151,6 +173,8 @@ def pair_differences(X, order: PairOrder, row_map=None) -> Iterator:
         Which rows are paired.
     row_map : callable or None, default=None
         Block of rows -> block of rows of the same shape, row by row: what is paired.
+    n_pools : int or None, default=None
+        Only the pairs of the first pools; None for all.
 
     Yields
     ------
@@ -158,15 +182,13 @@ def pair_differences(X, order: PairOrder, row_map=None) -> Iterator:
         Float64 differences; dense ones in memory that the next block takes again.
     """
     memory = None
-    for rows, places in order.pools(X):
+    for rows, places in itertools.islice(order.pools(X), n_pools):
         for start in range(0, len(places), order.block_rows):
             count = min(order.block_rows, len(places) - start)
             taken = np.arange(start, start + count + order.n_shifts) % len(places)
-            block = rows[places[taken]]
+            block, memory = _taken(rows, places[taken], memory, order)
             block = block if row_map is None else row_map(block)
-            if memory is None and not sparse.issparse(block):
-                memory = np.empty((order.block_rows, order.n_features))
-            out = None if memory is None else memory[:count]
+            out = None if memory is None else memory[1][:count]
             for shift in range(1, order.n_shifts + 1):
                 yield row_differences(
                     block[:count], block[shift : shift + count], out=out

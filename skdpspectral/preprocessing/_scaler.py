@@ -10,18 +10,21 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import StrOptions
-from .._statistics.bounded_moments import make_box
+from .._base.unweighted import unweighted
 from .._statistics.feature_scales.scales import FeatureScales
+from .._statistics.row_bounds import make_box
 from .._tables.rows import check_rows, map_rows, unread_rows
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._numbers import check_count
 
 # Rows that pairs can be made of.
-_FEWEST_ROWS = 3
+_FEWEST_ROWS = 2
 
 
+@documented
 class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     r"""Standardize features by private means and standard deviations.
 
@@ -32,11 +35,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
 
     Parameters
     ----------
-    epsilon : float or None, default=1.0
-        Privacy budget of one fit, positive. None (or infinity) switches privacy
-        off, with a :class:`~skdpspectral.PrivacyLeakWarning`.
-    delta : float, default=1e-6
-        Privacy budget in [1e-15, 1); it should be well below ``1 / n_samples``.
+    {epsilon}
+    {delta}
+        Well below ``1 / n_samples``.
     with_mean : bool, default=True
         Whether means are subtracted. False leaves zeros where they are, takes sparse
         rows, and spends the whole budget on the differences.
@@ -47,17 +48,10 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
         the noise, which nobody knows the scale of: zeros, as a
         :class:`~sklearn.preprocessing.StandardScaler` makes of constant ones; or the
         values as they are (with `bounds`: mapped to [-1, 1]), whatever their magnitude.
-    bounds : tuple (low, high) or None, default=None
-        Public bounds of the features, if they are known: numbers or arrays of shape
-        (n_features,), in the order of the columns. Rows are clipped into them in
-        :meth:`fit`. They must be known without looking at the data:
-        ``(X.min(0), X.max(0))`` would break the guarantee.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that every fit is charged to, before it reads values. None takes
-        that of the enclosing ``with`` block, if any.
-    noise_seed : int, RandomState instance or None, default=None
-        None draws noise from the operating system's entropy. **Anything else voids
-        the privacy of the fit**, and is for tests and figures alone.
+    {bounds}
+        They are taken feature by feature, and need not be tight.
+    {accountant}
+    {noise_seed}
 
     Attributes
     ----------
@@ -75,21 +69,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
         few rows. That, too, is a release.
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of features, where all of them are strings.
-    privacy_ : PrivacyPlan
-        What was released, at what cost; ``str(privacy_)`` is a sentence.
-
-    Raises
-    ------
-    ValueError
-        If a parameter or the form of X is invalid, or there are fewer than 3 rows;
-        nothing is charged. If a value of X is, as NaN; the fit is charged
-        (:ref:`limits`).
-    PrivacyBudgetError
-        If the accountant's budget does not suffice; nothing is charged.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
 
     Warns
     -----
@@ -178,26 +160,24 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
         Parameters
         ----------
         n_samples : int
-            Number of rows, public; at least 3.
+            Number of rows, public; at least 2.
         n_features : int
             Number of features.
 
         Returns
         -------
-        PrivacyPlan
-            What a fit of that shape is charged with.
+        {plan_of_shape}
 
         Raises
         ------
-        ValueError
-            If a parameter is invalid, or does not fit the shape.
+        {invalid_shape}
         """
         self._check_parameters()
         shape = (
             check_count("n_samples", n_samples),
             check_count("n_features", n_features),
         )
-        return self._plan(self._scales(*shape))
+        return self._planned(self._scales(*shape))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -219,17 +199,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
             box = make_box(self.bounds, n_features, per_feature=True)
         return FeatureScales(n_samples, n_features, bool(self.with_mean), box)
 
-    def _plan(self, scales: FeatureScales) -> PrivacyPlan:
-        epsilon, mu = self._budget()
-        return PrivacyPlan(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            mechanisms=scales.mechanisms(mu),
-            estimator=type(self).__name__,
-            seeded=self.noise_seed is not None,
-            remarks=scales.remarks(),
-        )
-
     def _warn_of_no_sight(self, scales: FeatureScales, plan: PrivacyPlan) -> None:
         """Warn, from public numbers, if noise drowns every feature."""
         share = scales.faintest(plan)
@@ -239,7 +208,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
                 f"{share * scales.n_samples:.0f} would have to differ in it; take more "
                 "rows, fewer features or a larger epsilon",
                 UserWarning,
-                stacklevel=3 + self._levels_around_fit,
+                stacklevel=4 + self._levels_around_fit,
             )
 
     def _takes_sparse_rows(self) -> bool:
@@ -254,6 +223,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
 
     # -- the estimator -------------------------------------------------------------
 
+    @unweighted
     def fit(self, X, y=None):
         """Release the location and the scale of each feature of X.
 
@@ -264,21 +234,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
             Sparse rows need ``with_mean=False``, and must do without `bounds`.
-        y : None
-            Ignored, present by convention.
+        {y_ignored}
 
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter or the form of X is invalid; nothing is charged. If a value
-            of X is, as NaN; the fit is charged (:ref:`limits`).
-        PrivacyBudgetError
-            If the accountant's budget does not suffice; nothing is charged.
+        {outcome_of_fit}
         """
         with self._unchanged_on_error():
             self._check_parameters()
@@ -287,7 +245,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
             scales = self._scales(*unread.shape)
-            plan = self._plan(scales)
+            plan = self._planned(scales)
             self._warn_of_no_sight(scales, plan)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=scales.n_samples)

@@ -22,6 +22,8 @@ from skdpspectral import (
     SparseDPPCA,
 )
 
+# There are few rows, and for scales too few, at all of the budgets.
+pytestmark = pytest.mark.filterwarnings("ignore:no feature can be seen")
 SECRET = 7321.0625
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 4))

@@ -29,6 +29,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -50,6 +51,7 @@ TRANSFORMERS = [
     SparseDPPCA(1, client_feature=0),
     FederatedDPPCA(1, client_feature=0),
     JMECovariance(clip_norm=10.0),
+    DPStandardScaler(epsilon=100.0),
     DPItemEmbedding(
         1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
     ),

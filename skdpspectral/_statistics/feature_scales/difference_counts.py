@@ -61,7 +61,7 @@ class DifferenceCounts(Statistic):
     Parameters
     ----------
     n_samples, n_features : int
-        Public shape of the rows, at least 3 rows.
+        Public shape of the rows, at least 2 rows.
     boxed : bool, default=False
         Whether differences are at most 2, as in a box of half-width 1.
     name : str, default="differences"

@@ -50,7 +50,7 @@ class FeatureScales(Combination):
     Parameters
     ----------
     n_samples, n_features : int
-        Public shape of the rows, at least 3 rows.
+        Public shape of the rows, at least 2 rows.
     with_mean : bool, default=True
         Whether means are wanted.
     box : Box or None, default=None
