@@ -32,6 +32,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
     differences of rows show how far apart the values of a feature lie, phases on
     circles of growing lengths where they lie, and a mean and a mean square about that
     place give the rest. The guarantee holds for any data.
+    Read more in the :ref:`user guide <scales>`.
 
     Parameters
     ----------
@@ -96,8 +97,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
     of sensitivity :math:`2 \sqrt{2 p}` (each row is in two pairs, and a pair has a
     weight of 1 in each histogram), 10 % to sums of phases, of sensitivity
     :math:`2 \sqrt{p L}`, and 45 % to means and mean squares of features in [-1, 1], of
-    sensitivity :math:`2 \sqrt p / n`: squares are free beside means. The proofs are in
-    :ref:`theory`.
+    sensitivity :math:`2 \sqrt p / n`: squares are free beside means
+    (:ref:`theory_feature_scales`).
 
     A feature is seen if it differs between a share of about
     :math:`20 \sqrt p / (n \mu)` of all pairs of rows. Its standard deviation is that of
@@ -109,8 +110,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
 
     References
     ----------
-    Kalinin, Upadhyay and Lampert (2025), lemma 3.5, for the free squares; the rest is
-    worked out in :ref:`feature_scales`.
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5, for the free squares.
 
     Examples
     --------
@@ -122,6 +122,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
     >>> bool(np.all(np.abs(scaler.transform(X).std(axis=0) - 1.0) < 0.1))
     True
     """
+
+    _levels_around_fit: ClassVar[int] = 1  # of @unweighted
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
@@ -208,7 +210,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
                 f"{share * scales.n_samples:.0f} would have to differ in it; take more "
                 "rows, fewer features or a larger epsilon",
                 UserWarning,
-                stacklevel=4 + self._levels_around_fit,
+                stacklevel=3 + self._levels_around_fit,
             )
 
     def _takes_sparse_rows(self) -> bool:

@@ -27,7 +27,6 @@ from ._moments import (
     power_product_sensitivity,
     second_moment_sensitivity,
 )
-from ._pairs import pair_mean_sensitivity, pair_moment_sensitivity
 from ._spiked import (
     paper_moment_sensitivity,
     paper_projector_sensitivity,
@@ -47,8 +46,6 @@ __all__ = [
     "joint_moment_ratio",
     "joint_moments_sensitivity",
     "mean_sensitivity",
-    "pair_mean_sensitivity",
-    "pair_moment_sensitivity",
     "paper_moment_sensitivity",
     "paper_projector_sensitivity",
     "phase_sensitivity",
