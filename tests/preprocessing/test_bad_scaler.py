@@ -40,9 +40,9 @@ def test_values_that_nobody_looked_for_make_no_release_infinite(scene):
     for value in (NAN, INF, -INF):
         for parameters in ({}, {"with_mean": False}, {"bounds": (-1e3, 1e3)}):
             model = DPStandardScaler(epsilon=20.0, **parameters)
-            with sklearn.config_context(assume_finite=True):
-                with record_releases() as released:
-                    model.fit(scene.changed(value))
+            trusted = sklearn.config_context(assume_finite=True)
+            with trusted, record_releases() as released:
+                model.fit(scene.changed(value))
             assert all(np.isfinite(found).all() for found in released.values())
             assert np.isfinite(model.scale_).all()
 
