@@ -429,7 +429,7 @@ EXACT |= {
         "_statistics/feature_scales/difference_counts.py",
         "pair_differences(rows, self.order, row_map)",
         "pair_differences(np.sort(rows, axis=0), self.order, row_map)",
-        f"{_MOVES}[both-differences]",
+        f"{_MOVES}[40-both-differences]",
     ),
     "ties counted as the smallest difference": Mutant(
         "_linalg/preprocessing.py",
@@ -442,13 +442,13 @@ EXACT |= {
         "_linalg/preprocessing.py",
         "        np.clip(cut, -1.0, 1.0, out=cut)\n",
         "",
-        f"{_MOVES}[both-moments]",
+        f"{_MOVES}[40-both-moments]",
     ),
     "squares heavier than what is free": Mutant(
         "_statistics/feature_scales/moments.py",
         "return math.sqrt(sensitivity.free_moment_weight(1))",
         "return 2.0 * math.sqrt(sensitivity.free_moment_weight(1))",
-        f"{_MOVES}[both-moments]",
+        f"{_MOVES}[40-both-moments]",
     ),
     "values beyond the bounds": Mutant(
         "_statistics/feature_scales/scales.py",

@@ -24,6 +24,8 @@ _FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.02, 0.9, 32
 _WINDOWS = (1, 2, 3)
 # What the highest of several nodes must hold by itself, in deviations.
 _ALONE = 2.0
+# Nodes that a tail may reach beyond what stands out by itself.
+_TAIL_NODES = 8
 # Nodes below the highest whose squares count: two differ by a factor of 2**8.
 _COUNTED_NODES = 16
 # Features that are looked at together.
@@ -124,6 +126,7 @@ class DifferenceCounts(Statistic):
             highest = np.where(highest < 0, again, highest)
         found = highest >= 0
         highest[~found] = 0
+        self._extend(highest, counts, noise)
         reach = nodes[highest]
         below = highest[:, None] - np.arange(_COUNTED_NODES)
         kept = np.where(below < 0, 0.0, np.take_along_axis(counts, below, axis=1))
@@ -133,6 +136,19 @@ class DifferenceCounts(Statistic):
         scale = reach * np.sqrt(squares / (2.0 * self.order.n_pairs))
         scale[~found] = reach[~found] = 1.0
         return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
+
+    def _extend(self, highest, counts, noise: float) -> None:
+        """Move highest nodes up, in place, as long as the next ones hold something.
+
+        Less is asked of what goes on where counts were found: tails that are dropped
+        make scales too small.
+        """
+        for _ in range(_TAIL_NODES):
+            ahead = np.minimum(highest[:, None] + (1, 2), self.n_nodes - 1)
+            tail = np.take_along_axis(counts, ahead, axis=1)
+            one = tail[:, 0] > _ALONE * noise
+            two = tail.sum(axis=1) > _ALONE * math.sqrt(2.0) * noise
+            highest += (one | (two & (tail[:, 1] > noise))) & (highest < ahead[:, 0])
 
     def faintest(self, noise: float) -> float:
         """Share of pairs that must differ by about the same to be seen in the noise."""
