@@ -93,10 +93,10 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
     row (`n_samples` is public), for any data. All fitted attributes are covered. What
     :meth:`transform` returns of a row is as private as that row.
 
-    With p features and L circles, 45 % of the budget's :math:`\mu^2` go to histograms
+    With p features and L circles, 50 % of the budget's :math:`\mu^2` go to histograms
     of sensitivity :math:`2 \sqrt{2 p}` (each row is in two pairs, and a pair has a
     weight of 1 in each histogram), 10 % to sums of phases, of sensitivity
-    :math:`2 \sqrt{p L}`, and 45 % to means and mean squares of features in [-1, 1], of
+    :math:`2 \sqrt{p L}`, and 40 % to means and mean squares of features in [-1, 1], of
     sensitivity :math:`2 \sqrt p / n`: squares are free beside means
     (:ref:`theory_feature_scales`).
 
