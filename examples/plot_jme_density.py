@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance.factorizations import Average, factorize, run_filter
+from skdpspectral.covariance.factorizations import Average, factorize
 from skdpspectral.metrics import gaussian_kl
 
 FLOOR = 1e-2
@@ -40,7 +40,7 @@ def truth(d):
 def noise(factorization, n, width, s):
     """Return shaped noise for rows in the unit ball."""
     Z = s * factorization.column_norm * rng.normal(size=(n, width))
-    return run_filter(factorization.filter(width), Z)
+    return factorization.filter(width).push(Z)
 
 
 def estimates(method, name, X, s, steps):

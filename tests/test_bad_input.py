@@ -12,7 +12,14 @@ from bad_calls import CASES as ESTIMATOR_CASES
 from bad_calls import INF, NAN, NOT_A_NUMBER, PLAN, Scene
 from bad_calls_lrs import CASES as LRS_CASES
 from bad_calls_lrs import LRSScene
-from bad_cases import as_parameters, bad, check_call, check_messages_differ, fixtures
+from bad_cases import (
+    as_parameters,
+    bad,
+    check_call,
+    check_messages_differ,
+    check_that_a_charge_shows,
+    fixtures,
+)
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.accounting import (
@@ -268,6 +275,7 @@ def test_bad_call(case, stage):
     check_call(case, stage)
 
 
+@pytest.mark.slow
 @no_warning
 @pytest.mark.parametrize("case", EVERY_CASE[:N_OF_ESTIMATORS])
 def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
@@ -279,18 +287,14 @@ def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
     stage.check_untouched(case.in_values)
 
 
+@pytest.mark.slow
 @no_warning
 def test_different_mistakes_have_different_messages(scene):
     check_messages_differ(CASES, scene, at_least=400)
 
 
 def test_a_good_call_is_seen_to_be_charged_and_to_change_the_state(scene):
-    scene.fit()
-    with pytest.raises(AssertionError, match="was charged"):
-        scene.check_untouched()
-    scene.accountant = PrivacyAccountant()
-    with pytest.raises(AssertionError, match="was lost"):
-        scene.check_untouched()
+    check_that_a_charge_shows(scene)
 
 
 def test_an_exhausted_budget_stays_as_it_is(scene):

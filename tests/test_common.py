@@ -4,6 +4,7 @@ import os
 
 import numpy as np
 import pytest
+from old_checks import mend_checks
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
@@ -22,6 +23,7 @@ from skdpspectral.covariance import BISR, Exponential, Window
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.linear_model import Alternation, Clip
 
+mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")
@@ -122,6 +124,7 @@ ESTIMATORS = [
 
 # The parameter has not the name that scikit-learn's tools write seeds into.
 SEEDED = [clone(estimator).set_params(noise_seed=0) for estimator in ESTIMATORS]
+FIRST_OF_EACH = list({type(e): e for e in reversed(SEEDED)}.values())
 # These compare two fits of the same rows, whose noise differs but for a seed.
 COMPARE_FITS = {
     "check_fit_idempotent",
@@ -129,21 +132,43 @@ COMPARE_FITS = {
     "check_regressors_int",
     "check_supervised_y_2d",
 }
+HONEST = (
+    "skdpspectral.PrivacyLeakWarning",
+    "UserWarning:items=None",
+    "UserWarning:X has no columns user_id",
+    "UserWarning:no feature can be seen",
+)
 
 
-@parametrize_with_checks(SEEDED)
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
-@pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
-@pytest.mark.filterwarnings("ignore:no feature can be seen:UserWarning")
-# A skipped check warns on some versions; it is no failure. Nor is an honest warning
-# on the data of a check, where scikit-learn's own tests let it pass, too.
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def allow_warnings(test, *more):
+    """Let honest warnings on the data of a check pass, as scikit-learn's tests do."""
+    for category, _, message in (w.partition(":") for w in (*HONEST, *more)):
+        test = pytest.mark.filterwarnings(f"ignore:{message}:{category}")(test)
+    return test
+
+
+def allow_warnings_of_checks(test):
+    """A skipped check warns on some versions too; it is no failure."""
+    skipped, unfinished = "SkipTestWarning", "ConvergenceWarning"
+    prefix = "sklearn.exceptions."
+    return allow_warnings(test, prefix + skipped, prefix + unfinished)
+
+
+@parametrize_with_checks(FIRST_OF_EACH)
+@allow_warnings_of_checks
 def test_estimator_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
+@parametrize_with_checks([e for e in SEEDED if e not in FIRST_OF_EACH])
+@allow_warnings_of_checks
+def test_estimator_checks_of_settings(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", sorted({type(e) for e in ESTIMATORS}, key=str))
 @pytest.mark.filterwarnings("ignore")
 def test_checks_with_fresh_noise(cls):
@@ -161,6 +186,7 @@ def test_every_estimator_is_checked():
     assert estimators == {type(estimator) for estimator in ESTIMATORS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
     [
@@ -173,10 +199,7 @@ def test_every_estimator_is_checked():
         DPStandardScaler(),
     ],
 )
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
-@pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
-@pytest.mark.filterwarnings("ignore:no feature can be seen:UserWarning")
+@allow_warnings
 def test_checks_inside_a_with_block(estimator):
     with PrivacyAccountant() as accountant:
         results = check_estimator(estimator.set_params(noise_seed=0), on_skip=None)
@@ -200,11 +223,7 @@ def a_table(estimator):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
-@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.filterwarnings("ignore:items=None:UserWarning")
-@pytest.mark.filterwarnings("ignore:X has no columns user_id:UserWarning")
-@pytest.mark.filterwarnings("ignore:no feature can be seen:UserWarning")
+@allow_warnings_of_checks
 def test_a_fit_is_charged_with_the_plan_that_was_made_for_its_rows(estimator):
     X, y, other = a_table(estimator)
     accountant = PrivacyAccountant()

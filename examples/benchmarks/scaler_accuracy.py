@@ -7,9 +7,9 @@ The first table has, for each data set and budget, the share of features that ar
 the medians and .9-quantiles over those of |log(scale / deviation)| and of the errors of
 means in deviations, and the CPU time of a fit; medians over repeats. ``--classifier``
 puts scalers in front of a logistic regression on Adult, trained on its training rows:
-accuracies on its test rows, with quartiles; of all columns, with those that are not seen
-as zeros or kept as they are, and of the six numeric columns alone. delta = 1e-6. The data are read from the
-folder that SKDPSPECTRAL_DATA names.
+accuracies on its test rows, with quartiles; of all columns, with those that are not
+seen as zeros or kept as they are, and of the six numeric columns alone. delta = 1e-6.
+The data are read from the folder that SKDPSPECTRAL_DATA names.
 """
 
 import argparse

@@ -24,7 +24,7 @@ from ..accounting._ambient import accountant_to_send, ambient_accountant, block_
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._parallel_plan import read_plan
-from .sklearn_compat import Interval
+from .sklearn_compat import Interval, parameter_names
 from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
@@ -57,6 +57,10 @@ class PrivateEstimator(BaseEstimator):
         "accountant": [PrivacyAccountant, None],
         "noise_seed": ["random_state"],
     }
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return list(parameter_names(cls))
 
     def set_params(self, **params):
         """Set parameters of the estimator, and of its strategies as ``name__part``.

@@ -8,6 +8,9 @@ from sklearn.base import clone
 
 from .sklearn_compat import callback_management_context
 
+# Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
+_LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+
 
 class FitProgress:
     """Report of the steps of a fit.
@@ -33,7 +36,8 @@ class FitProgress:
         self._data: dict[str, object] = {}
         self._cleanup = contextlib.ExitStack()
         self._shown, self._context = estimator, None
-        if not hasattr(estimator, "_init_callback_context"):
+        # Where nobody listens there is nothing to be told.
+        if not any(hasattr(estimator, name) for name in _LISTENERS):
             return
         if private:
             self._shown = self._stand_in(estimator)
@@ -42,7 +46,7 @@ class FitProgress:
     def _stand_in(self, estimator):
         """Return an unfitted estimator that callbacks may keep, without a ledger."""
         shown = clone(estimator).set_params(accountant=None)
-        for name in ("_skl_callbacks", "_parent_callback_ctx"):
+        for name in _LISTENERS:
             if hasattr(estimator, name):
                 setattr(shown, name, getattr(estimator, name))
         self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)

@@ -1,7 +1,9 @@
 """The only importer of scikit-learn's private names, and of names that are new."""
 
 import contextlib
+import functools
 
+from sklearn.base import BaseEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
@@ -28,6 +30,16 @@ except ImportError:
         return method
 
 
+@functools.cache
+def parameter_names(cls) -> tuple[str, ...]:
+    """Return the parameters of an estimator's class.
+
+    scikit-learn inspects the signature whenever a parameter is read, which takes
+    longer than anything else in the fit of a small table.
+    """
+    return tuple(BaseEstimator._get_param_names.__func__(cls))
+
+
 def output_container(transformer) -> str:
     """Return what transform makes: "default", "pandas" or "polars"."""
     return _get_output_config("transform", transformer)["dense"]
@@ -47,5 +59,6 @@ __all__ = [
     "callback_management_context",
     "check_input_features",
     "output_container",
+    "parameter_names",
     "with_callbacks",
 ]

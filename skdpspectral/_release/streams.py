@@ -13,15 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..accounting import LedgerError, PrivacyAccountant
+from ..accounting._streams import advance_stream, open_stream, stream_position
 from ..mechanisms import CorrelatedGaussian, Exact, Mechanism, PrivacyPlan
 from .grid import Array, round_to_integers, scaled_normals
-from .release import (
-    NoiseOwner,
-    NoiseSeed,
-    charge,
-    noise_generator,
-    record_rows,
-)
+from .release import NoiseSeed, charge, noise_generator, record_rows
+from .turns import NoiseOwner
 
 _ENDED = (
     "this stream can't go on: it has ended or was closed, or a step of it failed, or "
@@ -30,13 +26,18 @@ _ENDED = (
 )
 
 
+# Numbers of noise that are drawn together.
+_CACHED = 1 << 16
+
+
 class Shaping(Protocol):
     """A filter of rows, in blocks of steps.
 
     Attributes
     ----------
     block : int
-        Rows that it takes at a time, the last time before a reset apart.
+        It takes any number of blocks of so many rows, and the last time before a reset
+        a part of one.
     width : int
         Entries of a row.
     """
@@ -106,7 +107,7 @@ class StreamRelease(NoiseOwner):
         self.plan = plan
         self.position = 0
         self._accountant = accountant
-        self._id = "" if accountant is None else accountant.open_stream()
+        self._id = "" if accountant is None else open_stream(accountant)
         # Steps that were claimed and not yet released; whether noise is in the making.
         self._claimed, self._drawn_from, self._closed = 0, False, False
         self._noise: _ShapedNoise | None = None
@@ -197,7 +198,7 @@ class StreamRelease(NoiseOwner):
             if self._claimed or position != self.position:
                 raise RuntimeError(_ENDED)
             if self._accountant is not None:
-                self._accountant.advance_stream(self._id, self.position, steps)
+                advance_stream(self._accountant, self._id, self.position, steps)
             # In this order: whoever is interrupted in between can't go on.
             self._claimed = steps
             self.position += steps
@@ -266,7 +267,7 @@ class StreamRelease(NoiseOwner):
                     "a stream without an accountant can't be resumed: nothing says "
                     "which noise was used; clone the estimator to begin a new stream"
                 )
-            position = self._accountant.stream_position(self._id)
+            position = stream_position(self._accountant, self._id)
             if self._closed and position == self.position:
                 return position
             self._check_open()
@@ -291,19 +292,7 @@ class StreamRelease(NoiseOwner):
 def check_shaping(
     mechanism: Mechanism, factorization: Factorization
 ) -> Exact | CorrelatedGaussian:
-    """Refuse a matrix that does not fit its plan, or whose noise leaves the grid.
-
-    Parameters
-    ----------
-    mechanism : Exact or CorrelatedGaussian
-        What is planned.
-    factorization : Factorization
-        The matrix.
-
-    Returns
-    -------
-    Exact or CorrelatedGaussian
-        The mechanism, of a type that streams know.
+    """Return a stream's mechanism, or refuse a matrix that does not fit it.
 
     Raises
     ------
@@ -347,7 +336,7 @@ class _ShapedNoise:
         generator: np.random.Generator,
     ) -> None:
         self._grid = mechanism.grid
-        self._steps = mechanism.noise_std / mechanism.grid
+        self._steps = mechanism.noise_std / self._grid
         self._max_steps = mechanism.max_steps
         self._shaping, self._generator = shaping, generator
         self._ready = np.empty((0, mechanism.shape[0]))
@@ -374,17 +363,17 @@ class _ShapedNoise:
     def _take(self, most: int) -> Array:
         """Return noise of the next steps, at least one of them."""
         if not len(self._ready):
-            self._draw()
+            self._draw(most)
         part, self._ready = self._ready[:most], self._ready[most:]
         self.position += len(part)
         return part
 
-    def _draw(self) -> None:
-        """Draw and shape the noise of the next block, rounded to the grid."""
+    def _draw(self, wanted: int) -> None:
+        """Draw and shape noise of the next steps, in blocks, rounded to the grid."""
         if self._drawn == self._max_steps:
             self._shaping.reset()
             self._drawn = 0
-        count = self._shaping.block
+        count = self._in_blocks(wanted)
         if self._max_steps is not None:
             count = min(count, self._max_steps - self._drawn)
         noise = scaled_normals(
@@ -393,3 +382,9 @@ class _ShapedNoise:
         shaped = self._shaping.push(noise)
         self._ready = np.rint(shaped, out=np.empty_like(shaped))
         self._drawn += count
+
+    def _in_blocks(self, wanted: int) -> int:
+        """Return a number of steps in whole blocks, as many as stay in the cache."""
+        block, width = self._shaping.block, self._shaping.width
+        most = max(1, _CACHED // (block * width))
+        return block * min(most, -(-wanted // block))

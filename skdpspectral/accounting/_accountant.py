@@ -18,11 +18,10 @@ from ._arguments import (
     check_relation,
 )
 from ._ledger import Ledger, Transaction, conversion_factor
-from ._ledger_file import TemporaryFolder
+from ._ledger_schema import TemporaryFolder
 from ._parts import Part, asserted_block, checked_blocks, whole
 from ._planned_fits import PlannedFit, planned_fits
 from ._reports import LedgerReports
-from ._streams import advance_stream, open_stream, stream_position
 from ._summary import Spent
 from ._terms import agreed_budget, create_ledger
 from ._uninterrupted import uninterrupted
@@ -364,33 +363,6 @@ class PrivacyAccountant(LedgerReports):
     def _handle_of(self, fit: PlannedFit) -> PrivacyAccountant:
         """Return the handle that a fit is charged to."""
         return self if fit.accountant is None else fit.accountant
-
-    def open_stream(self) -> str:
-        """Enter a stream, and return the id that it advances by."""
-        return open_stream(self._ledger())
-
-    def advance_stream(self, name: str, position: int, steps: int) -> None:
-        """Move a stream on, or refuse a copy that is not where the ledger has it.
-
-        Parameters
-        ----------
-        name : str
-            Id that :meth:`open_stream` gave.
-        position : int
-            Steps that the caller's copy has made.
-        steps : int
-            Steps that it is about to make.
-
-        Raises
-        ------
-        LedgerError
-            If the ledger has the stream elsewhere; nothing is changed.
-        """
-        advance_stream(self._ledger(), name, position, steps)
-
-    def stream_position(self, name: str) -> int:
-        """Return how many steps a stream has made, in whichever copy."""
-        return stream_position(self._ledger(), name)
 
     def _own_part(self) -> Part:
         if self._division is None or self._label is None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
-from . import _ledger_file as _file
+from . import _ledger_schema as _file
 from ._composition import Total, relation_factor
 from ._errors import LedgerError
 from ._locks import PATIENCE, Use, locked, turn

@@ -8,8 +8,8 @@ behind may take over at that position, with noise that no copy has used.
 
 from __future__ import annotations
 
+from ._accountant import PrivacyAccountant
 from ._errors import LedgerError
-from ._ledger import Ledger
 from ._parts import new_name
 from ._uninterrupted import uninterrupted
 
@@ -20,23 +20,25 @@ _TABLE = (
 
 
 @uninterrupted
-def open_stream(ledger: Ledger) -> str:
-    """Enter a stream at position 0 and return its id."""
+def open_stream(accountant: PrivacyAccountant) -> str:
+    """Enter a stream at position 0 of a ledger, and return its id."""
     name = new_name()
-    with ledger.transaction() as transaction:
+    with accountant._ledger().transaction() as transaction:
         transaction.execute(_TABLE)
         transaction.execute("INSERT INTO streams VALUES (?, 0)", (name,))
     return name
 
 
 @uninterrupted
-def advance_stream(ledger: Ledger, name: str, position: int, steps: int) -> None:
+def advance_stream(
+    accountant: PrivacyAccountant, name: str, position: int, steps: int
+) -> None:
     """Move a stream on, if it is where the caller believes it to be.
 
     Parameters
     ----------
-    ledger : Ledger
-        Where the stream was entered.
+    accountant : PrivacyAccountant
+        A handle of the ledger that the stream was entered in.
     name : str
         Id of the stream.
     position : int
@@ -49,6 +51,7 @@ def advance_stream(ledger: Ledger, name: str, position: int, steps: int) -> None
     LedgerError
         If the stream is elsewhere; nothing is changed.
     """
+    ledger = accountant._ledger()
     with ledger.transaction() as transaction:
         transaction.execute(_TABLE)
         moved = transaction.execute(
@@ -66,13 +69,13 @@ def advance_stream(ledger: Ledger, name: str, position: int, steps: int) -> None
 
 
 @uninterrupted
-def stream_position(ledger: Ledger, name: str) -> int:
+def stream_position(accountant: PrivacyAccountant, name: str) -> int:
     """Return how many steps a stream has made, in whichever copy.
 
     Parameters
     ----------
-    ledger : Ledger
-        Where the stream was entered.
+    accountant : PrivacyAccountant
+        A handle of the ledger that the stream was entered in.
     name : str
         Id of the stream.
 
@@ -86,6 +89,7 @@ def stream_position(ledger: Ledger, name: str) -> int:
     LedgerError
         If the ledger does not know the stream.
     """
+    ledger = accountant._ledger()
     with ledger.transaction(keep=False) as transaction:
         transaction.execute(_TABLE)
         query = "SELECT position FROM streams WHERE id = ?"

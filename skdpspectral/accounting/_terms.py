@@ -8,7 +8,7 @@ from typing import Any
 from ..mechanisms import Neighbors, Unit
 from ._budget import Budget
 from ._errors import LedgerError
-from ._ledger_file import create
+from ._ledger_schema import create
 
 Relation = tuple[Unit, Neighbors]
 

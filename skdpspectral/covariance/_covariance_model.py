@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.covariance import log_likelihood
 from sklearn.utils.validation import check_is_fitted
 
 from .._tables.rows import check_rows
 
 
-class CovarianceModel:
-    """The interface of :class:`sklearn.covariance.EmpiricalCovariance`.
+class CovarianceModel(OneToOneFeatureMixin, TransformerMixin):
+    """The interface of :class:`sklearn.covariance.EmpiricalCovariance`, and whitening.
 
-    The estimator sets `location_` and `covariance_`, which is positive definite.
+    The estimator sets `location_` and `covariance_`, which is positive definite, and
+    has a parameter `whiten`.
     """
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
     def get_precision(self):
         """Return the inverse of the covariance.
@@ -136,6 +143,7 @@ class CovarianceModel:
             symmetric root (ZCA), so that features keep their meaning.
         """
         check_is_fitted(self)
+        self._check_parameters()
         X = check_rows(self, X, reset=False)
         if not self.whiten:
             return X - self.location_.astype(X.dtype)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 
-from .._linalg import row_blocks
 from .._release.turns import Turns
-from ..mechanisms import PrivacyPlan
-from ._moment_stream import BLOCK_STEPS, MomentStream
-from ._moment_sums import Moments, MomentSums
+from ._moment_stream import MomentStream
+from ._moment_sums import Moments
 
 
 class MomentRun:
@@ -27,14 +25,18 @@ class MomentRun:
         What is known of the columns of its rows.
     parameters : dict
         What the stream was begun with, and must go on with.
+
+    Attributes
+    ----------
+    plan : PrivacyPlan
+        What was charged.
     """
 
     def __init__(
         self, moments: MomentStream, release, features: dict, parameters: dict
     ):
-        (mechanism,) = release.plan.mechanisms
-        self._moments, self._release = moments, release
-        self._sums = MomentSums(moments, getattr(mechanism, "noise_std", 0.0))
+        self._moments, self._release, self.plan = moments, release, release.plan
+        self._sums = moments.begin(release.plan)
         self.features, self.parameters = features, parameters
         self._turns = Turns()
 
@@ -53,11 +55,6 @@ class MomentRun:
         self._turns = Turns()
 
     @property
-    def plan(self) -> PrivacyPlan:
-        """What was charged."""
-        return self._release.plan
-
-    @property
     def n_steps(self) -> int | None:
         """Number of steps that noise is planned for; None for any number."""
         return self._moments.n_steps
@@ -74,10 +71,7 @@ class MomentRun:
 
     def path(self, X) -> Iterator[Moments]:
         """Claim a step for each row, and yield the moments of block after block."""
-        self._release.claim(self._sums.step, len(X))
-        for rows in row_blocks(len(X), BLOCK_STEPS):
-            vectors = self._release(self._moments.vectors(X[rows]))
-            yield self._sums.push(vectors)
+        return self._moments.run(self._release, X, self._sums)
 
     def push(self, X) -> tuple[Moments, int]:
         """Release rows; return the moments of the last of them, and what was lost."""

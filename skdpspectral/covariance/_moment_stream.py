@@ -2,152 +2,47 @@
 
 from __future__ import annotations
 
-import functools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from .. import sensitivity
-from .._base.strategies import is_strategy, snapshot
 from .._linalg import MomentRows
+from .._statistics.combination import Statistic
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact
+from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._gaussian import GRID_BITS
-from .factorizations import (
-    Average,
-    Custom,
-    Factorization,
-    Prefix,
-    Workload,
-    factorize,
-    needs_steps,
-)
-from .factorizations._factorizations import check_triangular, is_given
+from ._moment_sums import Moments, MomentSums
+from .factorizations._choices import PlannedNoise
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
 _NAME = "moments"
-# Squares of weights must not underflow beside those of other rows.
-_LEAST_SHARE = 1e-60
 
 
-_NAMED = {"prefix": Prefix, "average": Average}
+class MomentStream(Statistic):
+    """The moments of one stream of rows, as a private statistic.
 
-
-def make_workload(workload) -> Workload:
-    """Return a workload as it is now, or an error about it.
-
-    Parameters
-    ----------
-    workload : str, Workload or array of shape (n, n)
-        A name, a strategy, or weights.
-    """
-    if isinstance(workload, str):
-        if workload not in _NAMED:
-            raise ValueError(
-                'workload must be "average", "prefix", Window(length), '
-                f"Exponential(decay) or an array, got {workload!r}"
-            )
-        return _NAMED[workload]()
-    return snapshot(workload) if is_strategy(workload) else _custom(workload)
-
-
-def _custom(weights) -> Workload:
-    weights = check_triangular("workload", weights, singular=True)
-    largest = weights.max(axis=1)
-    if np.any(weights < 0.0) or not largest.min() > 0.0:
-        raise ValueError(
-            "workload must hold weights of at least 0, not all of a row 0: a mean and "
-            "a covariance are made with them"
-        )
-    if largest.min() < _LEAST_SHARE * largest.max():
-        raise ValueError(
-            "workload must have rows of similar scale: the largest weight of a row is "
-            f"below {_LEAST_SHARE:g} times that of another; scale its rows"
-        )
-    return Custom(weights)
-
-
-def count_steps(workload: Workload, factorization, horizon, n_samples) -> int | None:
-    """Return the number of steps that noise is planned for; None for any number.
-
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for.
-    factorization : str, BISR or array
-        How it is made, or C.
-    horizon : int or None
-        As the user gave it.
-    n_samples : int or None
-        Rows of a fit; None for a stream.
-    """
-    sizes = {}
-    if workload.max_steps is not None:
-        sizes["workload"] = workload.max_steps
-    if is_given(factorization):
-        sizes["factorization"] = len(check_triangular("factorization", factorization))
-    if horizon is not None:
-        sizes["horizon"] = int(horizon)
-    if len(set(sizes.values())) > 1:
-        found = ", ".join(f"{name} has {size}" for name, size in sizes.items())
-        raise ValueError(f"the numbers of steps differ: {found}; leave horizon=None")
-    if sizes:
-        return next(iter(sizes.values()))
-    if n_samples is None and needs_steps(workload, factorization):
-        raise ValueError(
-            f"factorization={factorization!r} of {workload} needs a horizon: set "
-            'horizon to a number of steps that is large enough, or take "trivial"'
-        )
-    return n_samples
-
-
-def make_factorization(workload: Workload, factorization, n_steps) -> Factorization:
-    """Return a factorization; those without arrays are kept for the next call."""
-    if workload.name == "custom" or is_given(factorization):
-        return factorize(workload, factorization, n_steps)
-    return _kept_factorization(_key(workload), _key(factorization), n_steps)
-
-
-def _key(choice):
-    """Return what says all of a name or a strategy, and can be hashed."""
-    if isinstance(choice, str):
-        return choice
-    return type(choice), tuple(choice.get_params(deep=False).items())
-
-
-@functools.lru_cache(maxsize=16)
-def _kept_factorization(workload, factorization, n_steps) -> Factorization:
-    made = [
-        key if isinstance(key, str) else key[0](**dict(key[1]))
-        for key in (workload, factorization)
-    ]
-    return factorize(*made, n_steps)
-
-
-class MomentStream:
-    """How one stream of rows is bounded, weighed and planned, by public numbers.
+    Each row is clipped, and leaves as one vector of itself and of its outer product;
+    what is made of these vectors, as :meth:`begin` begins it, is public.
 
     Parameters
     ----------
     n_features : int
         Number of features d.
+    noise : PlannedNoise
+        What is asked for, what shapes the noise, and for how many steps.
     clip_norm : float
         Bound on the norm of a row.
     method, moment_weight, second_moment, center
         As in :class:`~skdpspectral.JMECovariance`.
-    workload : Workload
-        What is asked for.
-    factorization : Factorization
-        What shapes the noise.
-    n_steps : int or None
-        Steps that the noise is planned for.
-    renewed : bool
-        Whether fresh noise follows after them.
 
     Attributes
     ----------
+    workload, factorization, n_steps, renewed
+        Those of `noise`.
     rows : MomentRows
         The map of a row to the vector that is released.
     sensitivity : float
@@ -156,22 +51,18 @@ class MomentStream:
 
     def __init__(
         self,
-        n_features,
+        n_features: int,
+        noise: PlannedNoise,
         *,
-        clip_norm,
-        method,
-        moment_weight,
-        second_moment,
-        center,
-        workload,
-        factorization,
-        n_steps,
-        renewed,
-    ):
+        clip_norm: float = 1.0,
+        method: str = "jme",
+        moment_weight: str | float = "free",
+        second_moment: str = "full",
+        center: str = "private",
+    ) -> None:
+        self.workload, self.factorization, self.n_steps, self.renewed = noise
         self.clip_norm = float(clip_norm)
         self.method, self.centered = method, center == "none"
-        self.workload, self.factorization = workload, factorization
-        self.n_steps, self.renewed = n_steps, renewed
         self.diagonal = second_moment == "diag"
         nu, trace, ratio = self._weights(moment_weight, n_features)
         scale = 1.0 / self.clip_norm
@@ -193,37 +84,24 @@ class MomentStream:
         They are for rows in the unit ball.
         """
         free = weight == "free"
-        split = weight == "trace-split"
-        if self.centered or self.method.startswith("pp"):
-            if not free:
-                raise ValueError(
-                    "moment_weight must be 'free' with center=\"none\" or with a "
-                    "method that releases one moment: there is nothing to weigh"
-                )
-            if self.centered:
-                return 1.0, None, sensitivity.second_moment_ratio(d)
+        if self.centered:
+            return 1.0, None, sensitivity.second_moment_ratio(d)
+        if self.method.startswith("pp"):
             return None, None, 4.0
         if self.method == "jme":
-            if split:
+            if weight == "trace-split":
                 return 0.5, sensitivity.free_trace_weight(d), 4.0
             nu = float(weight) * self.clip_norm**2 if not free else None
             nu = sensitivity.free_moment_weight(d) if free else nu
             return nu, None, sensitivity.joint_moment_ratio(nu, d)
-        if split:
-            raise ValueError('moment_weight="trace-split" needs method="jme"')
         if self.method == "ime":
             share = 0.5 if free else float(weight)
-            if not 0.0 < share < 1.0:
-                raise ValueError(
-                    'moment_weight with method="ime" is the share of the budget of the '
-                    f"mean, in (0, 1); got {weight!r}"
-                )
             nu = 2.0 * (1.0 - share) / share
             return nu, None, sensitivity.separate_moments_ratio(nu)
         nu = 1.0 if free else float(weight) * self.clip_norm**2
         return nu, None, sensitivity.concatenated_moments_ratio(nu)
 
-    def plan(self, mu: float) -> tuple:
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the release of all steps at a total cost of mu; infinite for none."""
         shape = (self.rows.width,)
         if not math.isfinite(mu):
@@ -246,7 +124,35 @@ class MomentStream:
                 "amplification": self.factorization.amplification,
             },
         )
+        self.factorization.check_precision(mechanism.noise_std / mechanism.grid)
         return (mechanism,)
+
+    def begin(self, plan: PrivacyPlan) -> MomentSums:
+        """Return the sums of a stream that begins, by the noise that was planned."""
+        (mechanism,) = plan.mechanisms
+        return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
+
+    def run(self, release, rows, *given) -> Iterator[Moments]:
+        """Release the next rows of the stream, block after block.
+
+        Parameters
+        ----------
+        release : StreamRelease
+            Charged with the plan of the whole stream.
+        rows : ndarray of shape (n, d)
+            The rows of its next n steps, which are claimed first of all.
+        *given : MomentSums
+            What was released before, and takes these steps in.
+
+        Yields
+        ------
+        Moments
+            Of the steps of a block.
+        """
+        (sums,) = given
+        release.claim(sums.step, len(rows))
+        for start in range(0, len(rows), BLOCK_STEPS):
+            yield sums.push(release(self.vectors(rows[start : start + BLOCK_STEPS])))
 
     def vectors(self, block: np.ndarray) -> np.ndarray:
         """Return what is released of rows, exactly: nothing else is made of them."""

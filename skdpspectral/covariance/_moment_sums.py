@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from .._linalg import MomentRows
-from ._moment_stream import MomentStream
 from .factorizations import GappedGain, NoiseGain, Workload
+
+if TYPE_CHECKING:
+    from ._moment_stream import MomentStream
 
 _CHUNK = 1 << 16
 
@@ -48,7 +52,7 @@ class MomentSums:
         if self._squares is not None:
             squares = self._squares.push(self._square_rows.pack(vectors))
         gain = self._gain.push(n) if self.noise_std else (np.zeros(n), np.zeros(n))
-        totals = self.stream.workload.totals(steps)
+        totals = None
         if self._counts is not None:
             totals = self._counts.push(np.ones((n, 1)))[:, 0]
         return Moments(self, steps, self._sums.push(vectors), squares, gain, totals)
@@ -121,8 +125,8 @@ class Moments:
         Weighted sums of released vectors, and of outer products of noisy rows.
     gain : tuple of ndarray
         Variances of the sums for unit noise, as :class:`NoiseGain` gives them.
-    totals : ndarray of shape (b,)
-        Sums of the weights of the rows that are in the sums.
+    totals : ndarray of shape (b,) or None
+        Sums of the weights of the rows that are in the sums; None where these are all.
     """
 
     def __init__(self, sums, steps, vectors, squares, gain, totals):
@@ -142,7 +146,7 @@ class Moments:
             self._vectors[-1:],
             None if self._squares is None else self._squares[-1:],
             (core, squares),
-            self._totals[-1:],
+            None if self._totals is None else self._totals[-1:],
         )
 
     def at(self, places) -> tuple[np.ndarray, ...]:
@@ -165,15 +169,15 @@ class Moments:
             Weighted covariances, unbiased but for "pp", not yet projected.
         """
         stream, places = self.sums.stream, np.asarray(places)
+        totals = self._totals_at(places)
+        core, squares = self._gain[0][places], self._gain[1][places]
         first, second = stream.rows.unpack(self._vectors[places])
-        core, squares = (part[places] for part in self._gain)
         variance = self.sums.noise_std**2
         unit = np.eye(first.shape[1])
         if self._squares is not None:
             second = self.sums._square_rows.unpack(self._squares[places])[1]
             if stream.method == "pp-debiased":
                 second -= (variance * squares)[:, None, None] * unit
-        totals = self._totals[places]
         mean = first / totals[:, None]
         covariance = second / totals[:, None, None]
         if not stream.centered:
@@ -190,3 +194,8 @@ class Moments:
             divisors = stream.workload.divisors(self.steps[places])
         first, second = first / divisors[:, None], second / divisors[:, None, None]
         return first, second, mean, covariance
+
+    def _totals_at(self, places) -> np.ndarray:
+        if self._totals is not None:
+            return self._totals[places]
+        return self.sums.stream.workload.totals(self.steps[places])

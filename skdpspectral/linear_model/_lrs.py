@@ -29,6 +29,7 @@ from .._tables.users import unread_users
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
+from ._personal_models import PersonalModels
 from ._predictions import PersonalPredictions
 from ._strategies import Alternation, Clip
 
@@ -358,7 +359,9 @@ class LRSRegressor(
             self._keep(found)
             # What belongs to users, apart from all public attributes.
             users_fit = self._users_beside(found, rows, shared.users.rules)
-            self._personal = self._personal_models(rows, users_fit, index)
+            self._personal = PersonalModels.fitted(
+                rows, users_fit, index, self.scale_, self.components_
+            )
             self._users_given = index is not None
             self.privacy_ = plan
             progress.end()

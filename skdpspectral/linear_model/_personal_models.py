@@ -48,6 +48,41 @@ class PersonalModels:
             intercepts=np.empty(0),
         )
 
+    @classmethod
+    def fitted(cls, rows, users, index, scale, components) -> PersonalModels:
+        """Make models of what users fitted, and their intercepts, in data units.
+
+        Parameters
+        ----------
+        rows : UserRows
+            The users' rows and targets, with their means where there are intercepts.
+        users : object
+            Weights, supports and sparse parts that they fitted, of scaled features.
+        index : IdIndex or None
+            Ids; None for a single user without one.
+        scale : ndarray of shape (n_features,)
+            What features were divided by.
+        components : ndarray of shape (rank, n_features)
+            U'.
+        """
+        with np.errstate(all="ignore"):
+            sparse = users.sparse / scale[users.support]
+        models = cls(
+            index=None if index is None else index.without_codes(),
+            weights=_finite_or_zero(users.weights),
+            support=users.support,
+            sparse=_finite_or_zero(sparse),
+            intercepts=np.zeros(rows.n_users),
+        )
+        if rows.y_means is None:
+            return models
+        # A user's model passes through the mean of their rows.
+        everyone = np.arange(rows.n_users)
+        means = models.predict(lambda part: rows.X_means[part], everyone, components)
+        with np.errstate(all="ignore"):
+            models.intercepts[:] = _finite_or_zero(rows.y_means - means)
+        return models
+
     def codes(self, users, n_rows: int, name: str) -> np.ndarray:
         """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
         if users is None:
@@ -154,3 +189,8 @@ def _set(array: np.ndarray, code: int, value: np.ndarray) -> np.ndarray:
     array = array.copy()
     array[code] = value[0]
     return array
+
+
+def _finite_or_zero(values: np.ndarray) -> np.ndarray:
+    """Take zero for what a user's extreme rows have put beyond float64."""
+    return np.where(np.isfinite(values), values, 0.0)

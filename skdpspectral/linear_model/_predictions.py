@@ -72,27 +72,6 @@ class PersonalPredictions:
             return found.users
         return lrs.fit_users(rows, found.U, rules, self.n_jobs)
 
-    def _personal_models(self, rows, users, index) -> PersonalModels:
-        """Models of the users of a fit, in units of the data."""
-        with np.errstate(all="ignore"):
-            sparse = users.sparse / self.scale_[users.support]
-        models = PersonalModels(
-            index=None if index is None else index.without_codes(),
-            weights=_finite_or_zero(users.weights),
-            support=users.support,
-            sparse=_finite_or_zero(sparse),
-            intercepts=np.zeros(rows.n_users),
-        )
-        if rows.y_means is not None:
-            everyone = np.arange(rows.n_users)
-            fitted = models.predict(
-                lambda part: rows.X_means[part], everyone, self.components_
-            )
-            with np.errstate(all="ignore"):
-                intercepts = rows.y_means - fitted
-            models.intercepts[:] = _finite_or_zero(intercepts)
-        return models
-
     def predict(self, X, *, users=None):
         """Predict every row by the model of its user.
 
@@ -238,7 +217,7 @@ class PersonalPredictions:
         rank, d = self.components_.shape
         rules = self._rules(d, self._prior_of_users(rank))
         fit = lrs.fit_users(rows, (self.components_ * self.scale_).T, rules)
-        model = self._personal_models(rows, fit, None)
+        model = PersonalModels.fitted(rows, fit, None, self.scale_, self.components_)
         self._personal = self._models().updated(user, model)
         self._users_given = user is not None
         return self
@@ -318,8 +297,3 @@ class PersonalPredictions:
                 stacklevel=2,
             )
         return state
-
-
-def _finite_or_zero(values: np.ndarray) -> np.ndarray:
-    """Take zero for what a user's extreme rows have put beyond float64."""
-    return np.where(np.isfinite(values), values, 0.0)

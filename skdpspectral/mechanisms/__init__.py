@@ -5,8 +5,7 @@ release. It holds no data, draws no noise and derives no sensitivity.
 """
 
 from ._alternatives import Alternatives
-from ._correlated import CorrelatedGaussian
-from ._gaussian import Exact, Gaussian, Mechanism
+from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbors, Unit

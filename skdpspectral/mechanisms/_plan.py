@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
 from ._alternatives import Alternatives
-from ._correlated import CorrelatedGaussian
-from ._gaussian import Exact, Gaussian, Mechanism
+from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbors, Unit
 
 _KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives)

@@ -179,7 +179,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
             check_count("n_samples", n_samples),
             check_count("n_features", n_features),
         )
-        return self._planned(self._scales(*shape))
+        return self._planned(self._statistic(*shape))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -189,7 +189,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
                 "them to True"
             )
 
-    def _scales(self, n_samples: int, n_features: int) -> FeatureScales:
+    def _statistic(self, n_samples: int, n_features: int) -> FeatureScales:
         """Return the statistic of a fit of that shape, from public numbers alone."""
         if n_samples < _FEWEST_ROWS:
             raise ValueError(
@@ -246,7 +246,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
             unread = unread_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
-            scales = self._scales(*unread.shape)
+            scales = self._statistic(*unread.shape)
             plan = self._planned(scales)
             self._warn_of_no_sight(scales, plan)
             # It is charged here, and values are read from here on.

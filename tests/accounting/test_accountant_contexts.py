@@ -172,6 +172,7 @@ def refusal_of(sent, barrier):
     return str(caught.value)[:24]
 
 
+@pytest.mark.slow
 @ignore_fork_warning
 @pytest.mark.parametrize("name", ["threading", "loky", "multiprocessing"])
 def test_a_search_in_a_block_is_sure_of_it_beside_those_of_others(name):
@@ -233,6 +234,7 @@ def test_a_fresh_thread_never_runs_uncharged_beside_a_block():
     assert counts(accountant) == [1]
 
 
+@pytest.mark.slow
 @REPETITIONS
 def test_threads_with_blocks_of_their_own(repetition, switching_often):
     """Blocks are opened and closed at once: each fit is its own block's."""
@@ -420,6 +422,7 @@ A = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]
 NEIGHBOR = [[0.0, 1.0], *A[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("repetition", range(10))
 def test_audits_and_fits_of_other_threads(repetition, n_jobs, switching_often):

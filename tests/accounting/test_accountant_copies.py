@@ -22,6 +22,7 @@ from ledger_tools import (
 import skdpspectral
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import _locks
+from skdpspectral.accounting._streams import advance_stream, open_stream
 
 PLAN = fit_plan(0.1)
 needs_flock = pytest.mark.skipif(_locks.fcntl is None, reason="the system has no flock")
@@ -59,6 +60,7 @@ def other_process(tmp_path_factory):
     process.stdout.close()
 
 
+@pytest.mark.slow
 @needs_flock
 @pytest.mark.parametrize("repetition", range(20))
 def test_files_are_copied_while_two_processes_charge(other_process, repetition):
@@ -218,12 +220,16 @@ def test_an_older_copy_of_the_same_entries_is_refused(tmp_path):
     """Positions of streams are no entries: noise would be drawn twice."""
     path = tmp_path / "ledger.db"
     accountant = PrivacyAccountant(path=path)
-    stream = accountant.open_stream()
+    stream = open_stream(accountant)
     shutil.copy(path, tmp_path / "old.db")
-    accountant.advance_stream(stream, 0, 5)
+    advance_stream(accountant, stream, 0, 5)
     (tmp_path / "old.db").replace(path)
     with pytest.raises(LedgerError, match="lacks what this process has seen"):
-        accountant.advance_stream(stream, 0, 5)
+        advance_stream(accountant, stream, 0, 5)
+
+
+def test_streams_are_no_public_matter_of_an_accountant():
+    assert not [name for name in dir(PrivacyAccountant) if "stream" in name]
 
 
 def test_a_ledger_that_is_replaced_in_the_middle_of_a_charge(tmp_path):

@@ -22,6 +22,8 @@ from ledger_tools import (
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 
+pytestmark = pytest.mark.slow
+
 # -- the end of processes ------------------------------------------------------
 
 
@@ -53,6 +55,7 @@ assert len(accountant.ledger) == 1 and os.path.exists(accountant.path)
 """
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("end", ["", "sys.exit(0)", "del accountant"])
 def test_only_the_owner_deletes_a_temporary_ledger(end):

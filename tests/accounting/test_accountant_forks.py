@@ -70,6 +70,7 @@ def charging_threads(accountants):
     assert not any(thread.is_alive() for thread in threads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repetition", range(20))
 def test_forks_while_threads_charge(repetition):
     """Two threads on one ledger and one on another; children on both, at any moment."""

@@ -37,6 +37,8 @@ from sklearn.pipeline import FeatureUnion
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_epsilon
 
+pytestmark = pytest.mark.slow
+
 GRID = {"pca__n_components": [1, 2]}  # with 3 folds and the refit: 7 fits
 BACKENDS = ["sequential", "loky", "threading", "multiprocessing"]
 
@@ -54,6 +56,7 @@ def backend(name):
 # -- scikit-learn's meta-estimators --------------------------------------------
 
 
+@pytest.mark.slow
 @ignore_fork_warning
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", BACKENDS)

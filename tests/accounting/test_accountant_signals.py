@@ -11,7 +11,7 @@ import pytest
 from ledger_tools import PATIENCE, entries, fit_plan, needs_fork, run_python
 
 from skdpspectral import LedgerError, PrivacyAccountant, accounting
-from skdpspectral.accounting import _ledger_file, _locks
+from skdpspectral.accounting import _ledger_schema, _locks
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [
@@ -23,12 +23,12 @@ PLAN = fit_plan(0.1)
 # Where the signal comes: before a call of these, or after it.
 PLACES = {
     "in the lock of the locks": (threading.Condition, "notify_all", "before"),
-    "with the turn": (_ledger_file, "check_header", "before"),
+    "with the turn": (_ledger_schema, "check_header", "before"),
     "as the file is locked": (_locks.fcntl, "flock", "after"),
-    "in the transaction": (_ledger_file, "count_write", "before"),
-    "once it is written": (_ledger_file, "read_mark", "after"),
+    "in the transaction": (_ledger_schema, "count_write", "before"),
+    "once it is written": (_ledger_schema, "read_mark", "after"),
     "before the lock is given back": (_locks, "_give_back", "before"),
-    "as all is done": (_ledger_file, "remember", "after"),
+    "as all is done": (_ledger_schema, "remember", "after"),
 }
 
 
@@ -153,15 +153,20 @@ def test_a_handler_may_fork(place, handle, monkeypatch):
     assert len(entries(accountant)) == 2
 
 
-def test_who_is_interrupted_while_waiting_is_not_charged_later(handle, tmp_path):
+def test_who_is_interrupted_while_waiting_is_not_charged_later(
+    handle, tmp_path, monkeypatch
+):
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
     accountant.charge(PLAN)
     handle(interrupt)
     held = os.open(f"{accountant.path}-lock", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
-    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-    with pytest.raises(KeyboardInterrupt):
-        accountant.charge(PLAN)
+    with monkeypatch.context() as patch:
+        # In the pause of who has found the lock taken.
+        sent = signal_once(patch, _locks.time, "sleep", "before")
+        with pytest.raises(KeyboardInterrupt):
+            accountant.charge(PLAN)
+    assert sent
     os.close(held)
     time.sleep(0.2)
     assert len(entries(accountant)) == 1

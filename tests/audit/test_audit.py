@@ -4,10 +4,14 @@ Clopper-Pearson bounds at 99 %: an honest mechanism is refuted in at most 1 of 1
 audits. Seeds are fixed.
 """
 
+import itertools
+
 import numpy as np
 import pytest
-from audit_cases import CASES, JOBS, UserCase, audit
+from audit_cases import CASES, JOBS, Case, ClientCase, StageCase, UserCase, audit
+from federated_tools import with_whole_fits
 from lrs_tools import alike, table
+from pca_tools import ReleasesAlone
 from sklearn.base import BaseEstimator
 
 import skdpspectral
@@ -19,11 +23,12 @@ from skdpspectral.audit._neighbors import check_neighbors
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:no feature can be seen")
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]
-    result = audit(name, case.epsilon, case.n_trials, n_jobs=JOBS)
+    result = audit(name, n_jobs=JOBS)
     assert not result.violated, str(result)
     assert result.epsilon <= result.claimed_epsilon <= case.epsilon
     if case.tight:
@@ -40,6 +45,7 @@ def test_every_private_estimator_is_audited():
     assert all(issubclass(c, BaseEstimator) for c in private)
 
 
+@pytest.mark.slow
 def test_audit_of_the_components_alone():
     """Any statistic of a fitted estimator will do; post-processing loses power."""
     X, neighbor = CASES["pca"].data()
@@ -58,6 +64,7 @@ def test_audit_of_the_components_alone():
 USERS = [name for name, case in CASES.items() if isinstance(case, UserCase)]
 
 
+@pytest.mark.slow
 def test_audit_of_whole_fits():
     """The audits of users leave out the users' own models; this one does not."""
     result = audit("lrs-joins", 30.0, 500, n_jobs=JOBS, whole_fits=True)
@@ -96,6 +103,41 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
             assert error <= 1.5 * model.privacy_[key].grid + 1e-12
 
 
+ROWS = [name for name, case in CASES.items() if isinstance(case, (Case, StageCase))]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_audits_of_rows_have_the_bits_of_whole_fits(name):
+    whole, sides = CASES[name].make(CASES[name].epsilon), CASES[name].data()
+    quick = ReleasesAlone(**whole.get_params(deep=False))
+    for X, seed in itertools.product(sides, (0, 1)):
+        released = []
+        for model in (whole, quick):
+            with record_releases() as transcript:
+                model.set_params(noise_seed=seed).fit(X)
+            released.append(transcript)
+        assert list(released[0]) == list(released[1])
+        assert all(map(np.array_equal, *(side.values() for side in released)))
+
+
+CLIENTS = [name for name, case in CASES.items() if isinstance(case, ClientCase)]
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_audits_of_clients_have_the_messages_of_whole_fits(name):
+    quick = CASES[name].make(CASES[name].epsilon)
+    whole = with_whole_fits(type(quick))(**quick.get_params(deep=False))
+    for X, seed in itertools.product(CASES[name].data(), (0, 1)):
+        received = []
+        for model in (whole, quick):
+            model.set_params(noise_seed=seed).fit(X)
+            received.append(model._recorder.received)
+        for messages in zip(*received, strict=True):
+            assert len({m.numbers for m in messages}) == 1
+            assert np.array_equal(*(m.values for m in messages))
+
+
+@pytest.mark.slow
 def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
     class Sign:
         threshold = 0.0
@@ -129,6 +171,7 @@ def test_audit_sees_what_is_really_drawn():
     assert 0.0 < result.mu < 2 * result.claimed_mu
 
 
+@pytest.mark.slow
 def test_audit_charges_no_ledger():
     """Its data are made up; its fits without noise must not void a real ledger."""
     own, block = PrivacyAccountant(100.0, 1e-6), PrivacyAccountant(0.1, 1e-6)

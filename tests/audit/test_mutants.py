@@ -6,27 +6,21 @@ ledger or post-processing, which must fail on the mutant.
 """
 
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from audit_cases import CASES, JOBS, StageCase
-from scaler_tools import ScalerCase
+from audit_cases import JOBS
+from forked_python import ForkedPython
 
 import skdpspectral
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(skdpspectral.__file__).parent
 TESTS = Path(__file__).parents[1]
-EPSILON, TRIALS = 10.0, 6_000
-# Mistakes about users cost at least a third of the claim: few fits show them.
-TRIALS_OF_USERS = 1_000
-# Those about streams at least a tenth.
-TRIALS_OF_STREAMS = 3_000
 
 
 @dataclass(frozen=True)
@@ -37,23 +31,6 @@ class Mutant:
     old: str
     new: str
     caught_by: str
-
-    @property
-    def trials(self):
-        """Return how many fits on either side the audit takes."""
-        if isinstance(CASES[self.caught_by], StageCase | ScalerCase):
-            return CASES[self.caught_by].n_trials
-        if "jme" in self.caught_by or self.caught_by == "ime":
-            return TRIALS_OF_STREAMS
-        few = self.caught_by.startswith(("lrs-", "federated-", "sparse-"))
-        return TRIALS_OF_USERS if few else TRIALS
-
-    @property
-    def epsilon(self):
-        """Return where the audit is made."""
-        case = CASES[self.caught_by]
-        staged = isinstance(case, StageCase | ScalerCase)
-        return case.epsilon if staged else EPSILON
 
 
 AUDITED = {
@@ -600,7 +577,7 @@ _RESUMED = "covariance/test_stream_resume.py::test_"
 # Of streams.
 EXACT |= {
     "noise scaled for columns of norm one": Mutant(
-        "mechanisms/_correlated.py",
+        "mechanisms/_gaussian.py",
         "return self.column_norm * super().charged_sensitivity",
         "return super().charged_sensitivity",
         f"{_STREAMS}plan_costs_what_was_asked",
@@ -642,14 +619,14 @@ EXACT |= {
         f"{_STREAMS}a_failed_step_ends_the_stream",
     ),
     "stream read before it is charged": Mutant(
-        "covariance/_jme.py",
+        "covariance/_stream_estimator.py",
         "        plan = self._plan(moments)\n        release",
         "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
         "        plan = self._plan(moments)\n        release",
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
     ),
     "a forked process draws the same noise": Mutant(
-        "_release/release.py",
+        "_release/turns.py",
         "return self._home != (os.getpid(), _process_mark)",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
@@ -686,13 +663,13 @@ EXACT |= {
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
     ),
     "a path that comes back": Mutant(
-        "covariance/_jme.py",
+        "covariance/_stream_estimator.py",
         'if getattr(self, "_latest", None) is mark:',
         "if True:",
         "covariance/test_jme.py::test_a_fit_beside_an_open_path",
     ),
     "a strategy that changes while its stream runs": Mutant(
-        "covariance/_jme.py",
+        "covariance/_stream_estimator.py",
         "            name: snapshot(value)\n",
         "            name: value\n",
         "covariance/test_strategies_of_streams.py::test_a_stream_keeps_what_it_began_with",
@@ -814,13 +791,13 @@ EXACT |= {
         f"{_CONTEXTS}audits_and_fits_of_other_threads",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "accounting/_ledger_file.py",
+        "accounting/_ledger_schema.py",
         "if now.generation < seen.generation or entry != seen.entry:",
         "if False:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
-        "accounting/_ledger_file.py",
+        "accounting/_ledger_schema.py",
         "        _remove_draft(path, found)\n        found = stat_of(path)\n",
         "        _remove_draft(path, found)\n        return stat_of(path)\n",
         f"{_COPIES}hard_links_are_refused",
@@ -916,10 +893,25 @@ if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
 
 # Tests of the copy, after a line that says which package is tested.
 RUN_TESTS = """
-import sys, pytest, skdpspectral
-print(skdpspectral.__file__)
+import os, sys
+os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+import pytest, skdpspectral
+print(skdpspectral.__file__, flush=True)
 sys.exit(pytest.main(sys.argv[1:]))
 """
+# An audit of the copy.
+RUN_AUDIT = f"""
+import sys
+sys.path.append({str(TESTS / "tools")!r})
+import audit_cases
+audit_cases.main()
+"""
+
+
+@pytest.fixture(scope="session")
+def python():
+    with ForkedPython() as python:
+        yield python
 
 
 def mutated_copy(mutant, folder):
@@ -931,24 +923,8 @@ def mutated_copy(mutant, folder):
     path.write_text(source.replace(mutant.old, mutant.new))
 
 
-def run_in(folder, *arguments):
-    """Run Python with the copy of the package in `folder` before any other."""
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def audit_in(folder, mutant):
-    options = {"epsilon": mutant.epsilon, "trials": mutant.trials, "jobs": JOBS}
-    words = [word for key, value in options.items() for word in (f"--{key}", value)]
-    script = TESTS / "tools" / "audit_cases.py"
-    done = run_in(folder, *map(str, (script, mutant.caught_by, *words)))
+def audit_in(folder, python, case, *options):
+    done = python.run(folder, RUN_AUDIT, case, "--jobs", JOBS, *options)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert Path(report["package"]).is_relative_to(folder)
@@ -956,27 +932,28 @@ def audit_in(folder, mutant):
 
 
 @pytest.mark.parametrize("name", AUDITED)
-def test_audit_refutes(name, tmp_path):
+def test_audit_refutes(name, tmp_path, python):
     mutant = AUDITED[name]
     mutated_copy(mutant, tmp_path)
-    report = audit_in(tmp_path, mutant)
+    report = audit_in(tmp_path, python, mutant.caught_by)
     assert report["mu"] > report["claimed_mu"], report
 
 
 @pytest.mark.parametrize("case", sorted({m.caught_by for m in AUDITED.values()}))
-def test_same_audit_accepts_the_package(case, tmp_path):
+def test_first_look_accepts_an_unchanged_copy(case, tmp_path, python):
+    """The second look is that of `test_audit.py`: same case, trials and seed."""
     unchanged = Mutant("__init__.py", '__version__ = "', '__version__ = "', case)
     mutated_copy(unchanged, tmp_path)
-    report = audit_in(tmp_path, unchanged)
+    report = audit_in(tmp_path, python, case, "--looks", 1)
     assert report["mu"] <= report["claimed_mu"], report
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_exact_test_fails(name, tmp_path):
+def test_exact_test_fails(name, tmp_path, python):
     mutant = EXACT[name]
     mutated_copy(mutant, tmp_path)
-    target = str(TESTS / mutant.caught_by)
-    done = run_in(tmp_path, "-c", RUN_TESTS, "-qx", "-p", "no:cacheprovider", target)
+    target = TESTS / mutant.caught_by
+    done = python.run(tmp_path, RUN_TESTS, "-qx", "-p", "no:cacheprovider", target)
     tested = Path(done.stdout.split("\n", 1)[0])
     assert tested.is_relative_to(tmp_path), done.stdout + done.stderr
     assert done.returncode == 1, done.stdout + done.stderr

@@ -172,6 +172,73 @@ def test_bad_parameters(case, checked, budget):
     assert vars(model).keys() == before.keys()
 
 
+# What reads parameters, of a stream of the rows of X.
+CALLS = {
+    "fit": lambda model: model.fit(X),
+    "fit_transform": lambda model: model.fit_transform(X),
+    "partial_fit": lambda model: model.partial_fit(X),
+    "release_path": lambda model: model.release_path(X),
+    "privacy_plan": lambda model: model.privacy_plan(*X.shape),
+    "plan_for": lambda model: model.plan_for(X),
+    "check of the ledger": lambda model: PrivacyAccountant().check(model, X),
+    "resume": lambda model: model.resume(),
+    "transform": lambda model: model.transform(X),
+}
+# Of a stream that has begun; what is wrong with a shape is known by then.
+UNDER_WAY = {"resume", "transform"}
+# Methods that read releases alone, or nothing.
+WITHOUT_PARAMETERS = {
+    "error_norm",
+    "get_feature_names_out",
+    "get_metadata_routing",
+    "get_params",
+    "get_precision",
+    "load",
+    "mahalanobis",
+    "publish",
+    "save",
+    "score",
+    "score_samples",
+    "set_callbacks",
+    "set_output",
+    "set_params",
+}
+
+
+def error_of(call, model):
+    with pytest.raises(ValueError) as caught:
+        call(model)
+    return str(caught.value)
+
+
+def test_every_public_method_is_in_the_table():
+    methods = {
+        name
+        for name in dir(JMECovariance)
+        if not name.startswith("_") and callable(getattr(JMECovariance, name))
+    }
+    assert methods - WITHOUT_PARAMETERS == set(CALLS) - {"check of the ledger"}
+
+
+@pytest.mark.parametrize("case", PARAMETERS, ids=lambda c: str(c[0])[:60])
+def test_every_method_says_the_same_of_a_bad_parameter(case, budget):
+    """No method has an error of its own, and none of them is charged."""
+    parameters, *words = case
+    parameters = {"accountant": budget, **parameters}
+    wanted = error_of(CALLS["fit"], JMECovariance(**parameters))
+    assert all(word in wanted for word in words), wanted
+    for name in CALLS.keys() - UNDER_WAY:
+        model = JMECovariance(**parameters)
+        assert error_of(CALLS[name], model) == wanted, name
+    try:
+        JMECovariance(**parameters)._check_parameters()
+    except ValueError:
+        begun = JMECovariance(horizon=30, accountant=PrivacyAccountant())
+        begun.partial_fit(X[:5]).set_params(**parameters)
+        for name in UNDER_WAY:
+            assert error_of(CALLS[name], begun) == wanted, name
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_bad_rows(name):
     rows, word = ROWS[name]
@@ -185,8 +252,14 @@ def test_bad_rows(name):
 
 
 def test_bad_streams(budget):
-    with pytest.raises(AttributeError, match="partial_fit"):
-        JMECovariance(accountant=budget).partial_fit(X)
+    missing = r"no partial_fit without a horizon: .*blt.* set horizon"
+    for kind in (AttributeError, ValueError):
+        with pytest.raises(kind, match=missing):
+            JMECovariance(accountant=budget).partial_fit(X)
+    assert not hasattr(JMECovariance(), "partial_fit")
+    assert hasattr(JMECovariance(workload="mean"), "partial_fit")
+    with pytest.raises(NotFittedError, match="no stream to resume"):
+        JMECovariance(horizon=30).resume()
     with pytest.raises(ValueError, match="horizon"):
         JMECovariance(accountant=budget).privacy_plan(n_features=3)
     with pytest.raises(ValueError, match="n_features"):

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.validation import has_fit_parameter
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._linalg import project_spectrum
@@ -157,6 +159,39 @@ def test_the_interface_of_scikit_learn():
     for options in ({}, {"norm": "spectral"}, {"scaling": False, "squared": False}):
         wanted = peer.error_norm(np.eye(D), **options)
         assert model.error_norm(np.eye(D), **options) == pytest.approx(wanted)
+
+
+def test_all_that_scikit_learn_s_covariances_have_is_there():
+    methods = {name for name in dir(EmpiricalCovariance) if not name.startswith("_")}
+    # Of routing: no weights, no other covariances.
+    absent = {"set_score_request"}
+    assert methods - absent <= set(dir(JMECovariance))
+
+
+def test_tags_are_true():
+    tags = JMECovariance().__sklearn_tags__()
+    assert not tags.input_tags.sparse
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        JMECovariance().fit(sparse.eye_array(3, format="csr"))
+    assert set(tags.transformer_tags.preserves_dtype) == {"float64", "float32"}
+    X = np.random.default_rng(0).normal(size=(50, D))
+    for whiten in (False, True):
+        for dtype in (np.float64, np.float32):
+            model = JMECovariance(whiten=whiten).fit(X.astype(dtype))
+            assert model.transform(X.astype(dtype)).dtype == dtype
+
+
+def test_weights_of_rows_are_refused_by_name():
+    X, accountant = np.zeros((10, D)), PrivacyAccountant()
+    model = JMECovariance(horizon=20, accountant=accountant)
+    for name in ("fit", "partial_fit", "fit_transform"):
+        with pytest.raises(TypeError, match=r"takes no sample_weight: .* leave it out"):
+            getattr(model, name)(X, sample_weight=np.ones(10))
+        assert not has_fit_parameter(model, "sample_weight")
+    with pytest.raises(TypeError, match="weight_of_samples"):
+        model.fit(X, weight_of_samples=np.ones(10))
+    assert len(accountant.ledger) == 0
+    model.fit(X, sample_weight=None)
 
 
 def test_whitening_in_a_pipeline():

@@ -17,7 +17,6 @@ from skdpspectral.covariance.factorizations import (
     Prefix,
     Window,
     factorize,
-    run_filter,
 )
 from skdpspectral.mechanisms import CorrelatedGaussian
 
@@ -88,7 +87,7 @@ def test_errors_of_accepted_noise_are_far_below_the_grid(workload, name, n):
     factorization = factorize(workload, name, n)
     assert factorization.amplification <= 2.0**13
     Z = np.random.default_rng(1).normal(size=(n, 1))
-    W = run_filter(factorization.filter(1), Z)[:, 0]
+    W = factorization.filter(1).push(Z)[:, 0]
     if name == "trivial":
         back = W
     elif name == "optimal":
@@ -128,6 +127,7 @@ SCALED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SCALED)
 def test_the_scale_of_a_matrix_does_not_matter(name):
     """The noise of each step is what brute force makes of the unscaled matrix.

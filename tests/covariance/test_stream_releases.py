@@ -37,6 +37,7 @@ def noise_of(parameters, rows):
     return C @ (released["moments"] - exact) / mechanism.noise_std
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
 @pytest.mark.parametrize("on_horizon", ["raise", "restart"])
 def test_the_noise_is_the_planned_one(factorization, on_horizon):
@@ -336,6 +337,8 @@ def test_warnings_name_the_caller_s_line():
         with pytest.warns(PrivacyLeakWarning) as caught:
             call()
         assert [warning.filename for warning in caught] == [__file__]
+        line = call.__code__.co_firstlineno
+        assert [warning.lineno for warning in caught] == [line]
 
 
 class Spy:

@@ -194,6 +194,7 @@ def planned_variance(stale, n, gap):
     return (stale.privacy_["moments"].noise_std * np.linalg.norm(response)) ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["average", "exponential", "window", "sqrt", "restart"]
 )
@@ -246,6 +247,7 @@ for number, batch in enumerate(np.split(X, 20), 1):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no SIGKILL here")
 def test_a_killed_stream_goes_on_within_its_budget(tmp_path):
     """The whole budget was spent by the first batch, and it is enough."""

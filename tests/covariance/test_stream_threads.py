@@ -17,6 +17,8 @@ from skdpspectral.covariance import Window
 from skdpspectral.covariance.factorizations import factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
+pytestmark = pytest.mark.slow
+
 REPEATS = 20
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 forks = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -62,6 +64,7 @@ def in_child(function):
 # -- fits and paths on one object ----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(REPEATS))
 def test_overlapping_fits_leave_with_their_noise(repeat):
     """At epsilon=.001 a true row leaves by chance with a probability below 1e-9."""
@@ -91,6 +94,7 @@ def test_overlapping_fits_leave_with_their_noise(repeat):
     assert len(found) == len(accountant.ledger) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeat", range(REPEATS))
 def test_a_fit_in_a_thread_beside_a_path(repeat):
     """No increment of the path is a true row; all of its noise is as planned.

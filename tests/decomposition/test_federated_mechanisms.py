@@ -148,6 +148,7 @@ def test_a_figure_of_the_federated_paper():
         assert np.mean(found[name]) == pytest.approx(wanted, rel=0.12), name
 
 
+@pytest.mark.slow
 def test_two_stages_gain_where_features_are_many():
     """Mean squared distances over 4 federations: by more than a fifth.
 

@@ -15,6 +15,8 @@ from skdpspectral._release.release import record_releases
 from skdpspectral._tables.sliced_rows import SlicedRows, sliced_rows
 from skdpspectral.decomposition import SpikedModel
 
+pytestmark = pytest.mark.slow
+
 SPIKED = {"mechanism": SpikedModel(signal_variance=9.0, noise_variance=1.0)}
 # A signal that is strong enough for the model's bound where rows are few or wide.
 STRONG = {"mechanism": SpikedModel(signal_variance=1e4, noise_variance=1.0)}
@@ -75,6 +77,7 @@ def test_wide_slices_release_what_an_array_does(n, p, rank):
     check_equal(X, SlicedTable(X), n_components=rank, **STRONG)
 
 
+@pytest.mark.slow
 def test_slices_of_many_components_release_what_an_array_does():
     X = rows(2200, 2100)
     table = SlicedTable(X)
@@ -272,6 +275,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @needs_madvise
 @pytest.mark.skipif(sys.platform != "linux", reason="where Linux tells the peak")
 @pytest.mark.parametrize("order", ["C", "F"])

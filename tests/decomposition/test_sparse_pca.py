@@ -93,6 +93,7 @@ def test_the_printed_noise_is_6_to_13_times_as_large():
     assert 13.0 < max(ratios.values()) < 13.5
 
 
+@pytest.mark.slow
 def test_noise_averages_over_clients():
     """Four clients of 2000 rows: half the noise of one, and not four times as much."""
     start, spread = np.eye(1, 40), {}

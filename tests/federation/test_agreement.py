@@ -500,6 +500,7 @@ def warped(data, rng):
     return signed(bytes(body))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "known"), KNOWN)
 @pytest.mark.filterwarnings("ignore:client .* was rejected")
 def test_mutated_replies_are_rejected_by_name_or_leave_a_bounded_result(name, known):

@@ -716,6 +716,7 @@ def test_solvers_have_one_fixed_point(setting):
         np.testing.assert_allclose(found[solver][1], found["direct"][1], rtol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["cached", "cg"])
 def test_penalties_do_not_keep_supports_from_coming_to_rest(solver):
     """Supports that are better at each other's U must not alternate for ever."""

@@ -120,6 +120,7 @@ def compare(rng, d, m, rank, sparsity):
                 np.testing.assert_array_equal(found[name], value, err_msg=message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("parts", ["usual", "small blocks", "one user a part"])
 def test_a_user_has_the_same_bits_in_any_company(seed, parts, monkeypatch):
@@ -191,6 +192,7 @@ OWN_LAYOUTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.filterwarnings("ignore")
 def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
@@ -229,6 +231,7 @@ def test_what_stays_with_a_user_has_the_same_bits_in_any_company(seed):
                 np.testing.assert_array_equal(again[name], value, err_msg=message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["Prescott", "Nehalem", "Haswell"])
 def test_bits_do_not_depend_on_the_place_in_memory(kernels):
     """Older kernels of OpenBLAS start vectors otherwise that do not lie on 16 bytes."""

@@ -311,6 +311,7 @@ IDS_OF_COLUMN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("position", [0, 2, N_FEATURES])
 @pytest.mark.parametrize("container", COLUMNS)
@@ -509,6 +510,7 @@ DULL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1.0, None])
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("kind", DULL)

@@ -12,9 +12,12 @@ from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import Alternation, Clip
 from skdpspectral.metrics import subspace_distance
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:.*without privacy:skdpspectral.PrivacyLeakWarning"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings(
+        "ignore:.*without privacy:skdpspectral.PrivacyLeakWarning"
+    ),
+]
 # Targets without noise leave nothing to penalize.
 EXACT = {
     "epsilon": None,

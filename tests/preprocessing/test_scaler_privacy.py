@@ -70,5 +70,5 @@ def test_all_that_is_public_is_a_function_of_the_releases(name):
 def law_of(model, plan, released, rows):
     from pca_tools import Replay
 
-    law = model._scales(*rows.shape).run(Replay(plan, released), rows)
+    law = model._statistic(*rows.shape).run(Replay(plan, released), rows)
     return law.mean, law.scale, ~law.seen

@@ -12,7 +12,14 @@ from bad_calls_items import (
     SECRET_USER,
     Scene,
 )
-from bad_cases import as_parameters, check_call, check_messages_differ, fixtures
+from bad_cases import (
+    as_parameters,
+    check_call,
+    check_messages_differ,
+    check_that_a_charge_shows,
+    fixtures,
+    renew_if_charged,
+)
 
 from skdpspectral import DPItemEmbedding, PrivacyAccountant, PrivacyLeakWarning
 
@@ -36,28 +43,25 @@ def test_bad_call(case, stage):
         assert str(secret) not in report
 
 
+@pytest.mark.slow
 @no_warning
 def test_privacy_does_not_rest_on_an_optional_validation(scene):
     with sklearn.config_context(skip_parameter_validation=True, assume_finite=True):
         for case in CASES:
-            scene.renew()
+            renew_if_charged(scene)
             with pytest.raises(case.error):
                 case.call(scene)
             scene.check_untouched(case.in_values)
 
 
+@pytest.mark.slow
 @no_warning
 def test_different_mistakes_have_different_messages(scene):
     check_messages_differ(CASES, scene, at_least=120)
 
 
 def test_a_good_call_is_seen_to_be_charged_and_to_change_the_state(scene):
-    scene.fit()
-    with pytest.raises(AssertionError, match="was charged"):
-        scene.check_untouched()
-    scene.accountant = PrivacyAccountant()
-    with pytest.raises(AssertionError, match="was lost"):
-        scene.check_untouched()
+    check_that_a_charge_shows(scene)
 
 
 @pytest.mark.parametrize("column", ["user_id", "item_id", "hour"])

@@ -6,7 +6,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
-from bad_cases import bad, mark_values
+from bad_cases import bad, mark_values, refused_fits
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sliced_rows import (
@@ -363,39 +363,20 @@ CASES += [
 
 # -- accountants that refuse a fit -----------------------------------------------------
 
-REFUSED = PrivacyBudgetError
+CASES += refused_fits("user", "add-remove-one")
 CASES += [
-    bad("too dear", lambda s: s.fit(epsilon=3.0), "epsilon", "remains", error=REFUSED),
-    bad("no limit", lambda s: s.fit(epsilon=None), "epsilon", "number", error=REFUSED),
-    bad("no limit", lambda s: s.fit(epsilon=INF), "epsilon", "number", error=REFUSED),
-    bad(
-        "seed with a budget",
-        lambda s: s.fit(noise_seed=0),
-        "noise_seed",
-        "allow_seeded=True",
-        error=REFUSED,
-    ),
     bad(
         "too many fits",
         lambda s: s.accountant.check(PLAN, n_fits=9),
         "9 fits",
         "remains",
-        error=REFUSED,
+        error=PrivacyBudgetError,
     ),
     bad(
         "lost ledger",
         lambda s: s.fit(accountant=s.lost_ledger()),
         "lost.db",
         "another accountant",
-        error=LedgerError,
-    ),
-    bad(
-        "ledger of users",
-        lambda s: s.fit(
-            accountant=PrivacyAccountant(unit="user", neighbors="add-remove-one")
-        ),
-        "ledger of its own",
-        "per user",
         error=LedgerError,
     ),
 ]

@@ -4,15 +4,13 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
-from bad_cases import bad, mark_values
+from bad_cases import bad, mark_values, refused_fits
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from skdpspectral import (
     DPItemEmbedding,
-    LedgerError,
     PrivacyAccountant,
-    PrivacyBudgetError,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -452,28 +450,7 @@ CASES += [
 
 # -- accountants -----------------------------------------------------------------------
 
-REFUSED = PrivacyBudgetError
-CASES += [
-    bad("too dear", lambda s: s.fit(epsilon=3.0), "epsilon", "remains", error=REFUSED),
-    bad("no limit", lambda s: s.fit(epsilon=None), "epsilon", "number", error=REFUSED),
-    bad("no limit", lambda s: s.fit(epsilon=INF), "epsilon", "number", error=REFUSED),
-    bad(
-        "seed with a budget",
-        lambda s: s.fit(noise_seed=0),
-        "noise_seed",
-        "allow_seeded=True",
-        error=REFUSED,
-    ),
-    bad(
-        "ledger of rows",
-        lambda s: s.fit(
-            accountant=PrivacyAccountant(unit="row", neighbors="zero-out-one")
-        ),
-        "per user",
-        "ledger of its own",
-        error=LedgerError,
-    ),
-]
+CASES += refused_fits("row", "zero-out-one")
 
 # -- plans, names, files and unfitted estimators ---------------------------------------
 

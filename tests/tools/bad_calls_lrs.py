@@ -15,7 +15,6 @@ from bad_calls import (
     NOT_A_NUMBER,
     PARAMETERS,
     RADII,
-    REFUSED,
     ROWS,
     SAME,
 )
@@ -23,7 +22,7 @@ from bad_cases import bad, mark_values
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from skdpspectral import LRSRegressor, PrivacyAccountant
+from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.linear_model import Alternation, Clip
 
 USERS = np.repeat(np.arange(6), 10)
@@ -281,20 +280,26 @@ CASES += [
 # -- accountants that refuse a fit -----------------------------------------------------
 
 CASES += [
-    bad("dear", lambda s: s.lrs.fit(epsilon=3.0), "epsilon", "remains", error=REFUSED),
+    bad(
+        "dear",
+        lambda s: s.lrs.fit(epsilon=3.0),
+        "epsilon",
+        "remains",
+        error=PrivacyBudgetError,
+    ),
     bad(
         "no limit",
         lambda s: s.lrs.fit(epsilon=None),
         "LRSRegressor",
         "number",
-        error=REFUSED,
+        error=PrivacyBudgetError,
     ),
     bad(
         "seed with a budget",
         lambda s: s.lrs.fit(noise_seed=0),
         "noise_seed",
         "allow_seeded=True",
-        error=REFUSED,
+        error=PrivacyBudgetError,
     ),
 ]
 

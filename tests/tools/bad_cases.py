@@ -1,10 +1,13 @@
 """What every test of bad input does: cases, scenes to play them on, and checks."""
 
+import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+
+from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 
 
 class Bad(NamedTuple):
@@ -34,6 +37,49 @@ def as_parameters(cases):
     return [
         pytest.param(case, id=f"{number}-{case.mistake}")
         for number, case in enumerate(cases)
+    ]
+
+
+def refused_fits(other_unit, other_neighbors):
+    """Cases of fits that a ledger refuses, one of another unit among them."""
+
+    def fit_under_another_unit(scene):
+        ledger = PrivacyAccountant(unit=other_unit, neighbors=other_neighbors)
+        scene.fit(accountant=ledger)
+
+    def no_limit(epsilon):
+        return bad(
+            "no limit",
+            lambda s: s.fit(epsilon=epsilon),
+            "epsilon",
+            "number",
+            error=PrivacyBudgetError,
+        )
+
+    return [
+        bad(
+            "too dear",
+            lambda s: s.fit(epsilon=3.0),
+            "epsilon",
+            "remains",
+            error=PrivacyBudgetError,
+        ),
+        no_limit(None),
+        no_limit(math.inf),
+        bad(
+            "seed with a budget",
+            lambda s: s.fit(noise_seed=0),
+            "noise_seed",
+            "allow_seeded=True",
+            error=PrivacyBudgetError,
+        ),
+        bad(
+            f"ledger of {other_unit}s",
+            fit_under_another_unit,
+            "ledger of its own",
+            "per user",
+            error=LedgerError,
+        ),
     ]
 
 
@@ -81,11 +127,29 @@ def check_call(case, stage):
     return caught.value
 
 
+def renew_if_charged(scene):
+    """Give a scene new ledgers, which takes ten times as long as a bad call."""
+    try:
+        scene.check_untouched()
+    except AssertionError:
+        scene.renew()
+
+
+def check_that_a_charge_shows(scene):
+    """What `check_untouched` would miss, no test of a bad call would find."""
+    scene.fit()
+    with pytest.raises(AssertionError, match="was charged"):
+        scene.check_untouched()
+    scene.accountant = PrivacyAccountant()
+    with pytest.raises(AssertionError, match="was lost"):
+        scene.check_untouched()
+
+
 def check_messages_differ(cases, scene, at_least):
     """Different mistakes have different messages, `at_least` so many."""
     mistakes = {}
     for case in cases:
-        scene.renew()
+        renew_if_charged(scene)
         # What does not fail, or fails in another way, fails check_call.
         try:
             case.call(scene)

@@ -2,10 +2,18 @@
 
 import numpy as np
 from pca_tools import Replay, transcript_ratio
+from sklearn.utils import check_random_state
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral._linalg import orthonormal_columns
-from skdpspectral.federation import Reply, Server, Topic
+from skdpspectral.federation import (
+    InProcessSession,
+    LocalClient,
+    Registration,
+    Reply,
+    Server,
+    Topic,
+)
 
 # The first column names clients: the one that is audited comes last.
 OTHER, AUDITED = 0.0, 1.0
@@ -22,8 +30,8 @@ class Recorder(Server):
 
     def request(self, basis=None):
         if basis is not None and self.malicious:
-            # What reveals most of the first axes, and ten times too long.
-            basis = 10.0 * np.eye(*basis.shape)
+            # What reveals most of the first axes, and five times too long.
+            basis = 5.0 * np.eye(*basis.shape)
         self.sent.append(super().request(basis))
         return self.sent[-1]
 
@@ -39,9 +47,46 @@ class MaliciousRecorder(Recorder):
 
 
 class _Recorded:
-    """Keeps the messages of a fit."""
+    """Keeps the messages of a fit, which ends with the last of them.
+
+    Plans are made once for all fits of the same rows, and clients whose answers have
+    no say in what the audited one is asked are not asked themselves: its messages are
+    those of a whole fit.
+    """
 
     _recorder_class = Recorder
+    _asked = (AUDITED,)
+
+    def fit(self, X, y=None):
+        if getattr(self, "_fitted_to", (None,))[0] is not X:
+            self._fitted_to = X, self._task(X.shape[1] - 1), self._clients(X)
+        _, task, clients = self._fitted_to
+        source = check_random_state(self.noise_seed)
+        seeds = source.randint(2**62, size=2, dtype=np.int64).tolist()
+        members = {
+            name: LocalClient._charged(
+                name, rows, task, plan, self.epsilon, seeds[position]
+            )
+            for name, position, rows, plan in clients
+        }
+        registered = {
+            name: Registration(len(rows), self.epsilon, self.delta)
+            for name, _, rows, _ in clients
+        }
+        rounds = self._rounds(self._server(registered, task))
+        session = InProcessSession(rounds.server, members)
+        while not rounds.done:
+            rounds.collect(session._answers(rounds.request()))
+        return self
+
+    def _clients(self, X):
+        """Name, place among all, rows and plan of those that are asked."""
+        plans = dict(self.plan_for(X).blocks)
+        order = [OTHER, AUDITED]
+        return [
+            (str(c), order.index(c), X[X[:, 0] == c, 1:].copy(), plans[str(c)])
+            for c in self._asked
+        ]
 
     def _server(self, names, task):
         self._recorder = self._recorder_class(names, task, min_clients=self.min_clients)
@@ -53,11 +98,18 @@ class RecordedPCA(_Recorded, FederatedDPPCA):
 
 
 class RecordedSparse(_Recorded, SparseDPPCA):
-    pass
+    """The server makes its requests of all answers."""
+
+    _asked = (OTHER, AUDITED)
 
 
-class MaliciousSparse(RecordedSparse):
+class MaliciousSparse(_Recorded, SparseDPPCA):
     _recorder_class = MaliciousRecorder
+
+
+def with_whole_fits(cls):
+    """Return the same with fits of the estimator as it is."""
+    return type(cls.__name__, (cls,), {"fit": super(_Recorded, cls).fit})
 
 
 class StageRatio:

@@ -13,7 +13,7 @@ from skdpspectral.audit import audit_epsilon
 def exact_releases(model, plan, transcript, X):
     """Return what is released of X without noise, given a transcript of a fit."""
     replayed = Replay(plan, transcript)
-    model._scales(*X.shape).run(replayed, X)
+    model._statistic(*X.shape).run(replayed, X)
     return replayed.exact
 
 

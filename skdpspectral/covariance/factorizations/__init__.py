@@ -1,14 +1,9 @@
 """Workloads of streams and factorizations that shape their noise: pure arithmetic."""
 
 from ._buffers import Buffers, optimize_buffers, prefix_buffers
+from ._choices import BISR, factorize, needs_steps
 from ._errors import NoiseGain, workload_error
-from ._factorizations import (
-    BISR,
-    Factorization,
-    factorize,
-    needs_steps,
-    run_filter,
-)
+from ._factorizations import Factorization
 from ._gaps import GappedGain
 from ._optimal import optimal_matrix
 from ._workloads import (
@@ -37,6 +32,5 @@ __all__ = [
     "optimal_matrix",
     "optimize_buffers",
     "prefix_buffers",
-    "run_filter",
     "workload_error",
 ]

@@ -38,7 +38,7 @@ class NoiseGain:
         self._base, self._place = 0.0, 0
         self._last = (0.0, 0.0)
         self._rows = None
-        if factorization.inverse_column(1) is None or not workload.toeplitz:
+        if not (factorization.toeplitz and workload.toeplitz):
             self._rows = self._dense_norms()
         self._begin()
 
@@ -114,26 +114,31 @@ class NoiseGain:
         sums[0] += self._sums
         np.add.accumulate(sums, axis=0, out=sums)
         self._sums = sums[-1].copy()
-        steps = np.arange(self._place + 1, self._place + count + 1)
-        sums[:, 0] += self._base * self._workload.fade(steps) ** 2
+        if self._base:
+            sums[:, 0] += self._faded_base(count)
         return sums
 
     def _dense(self, count: int) -> np.ndarray:
         steps = np.arange(self._place + 1, self._place + count + 1)
         sums = self._rows[steps - 1].copy()
-        sums[:, 0] += self._base * self._workload.fade(steps) ** 2
+        if self._base:
+            sums[:, 0] += self._faded_base(count)
         return sums
+
+    def _faded_base(self, count: int) -> np.ndarray:
+        """Return what the next steps have left of the noise of earlier blocks."""
+        steps = np.arange(self._place + 1, self._place + count + 1)
+        return self._base * self._workload.fade(steps) ** 2
 
     def _impulse(self, count: int) -> np.ndarray:
         """Return the next entries of the first column of the inverse."""
-        pieces, known = [self._ready], len(self._ready)
-        while known < count:
-            rows = np.zeros((self._filter.block, 1))
-            if self._place == 0 and known == 0:
+        missing = count - len(self._ready)
+        if missing > 0:
+            block = self._filter.block
+            rows = np.zeros((-(-missing // block) * block, 1))
+            if self._place == 0:
                 rows[0] = 1.0
-            pieces.append(self._filter.push(rows))
-            known += len(rows)
-        self._ready = np.concatenate(pieces)
+            self._ready = np.concatenate([self._ready, self._filter.push(rows)])
         out, self._ready = self._ready[:count], self._ready[count:]
         return out
 

@@ -1,12 +1,12 @@
 r"""Filters that shape noise: rows of C^{-1} Z from rows of Z, in constant blocks.
 
-Each filter has a ``block``: it is fed that many rows at a time (the last time before
-a reset perhaps fewer), so that what it returns does not depend on how a stream is cut
-into batches.
+Each filter has a ``block``, and works on so many rows at a time: fed with any number of
+whole blocks (the last time before a reset perhaps a part of one) it returns the same.
 """
 
 from __future__ import annotations
 
+import abc
 import functools
 
 import numpy as np
@@ -16,7 +16,50 @@ from scipy.linalg import solve_triangular
 _SMALL_BLOCK = 32
 
 
-class Identity:
+class Filter(abc.ABC):
+    """Shapes rows, block by block.
+
+    Attributes
+    ----------
+    block : int
+        Rows that it works on at a time.
+    width : int
+        Length of a row.
+    """
+
+    block: int
+    width: int
+
+    def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next rows of the shaped noise.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (b, width)
+            Rows of Z: whole blocks, before the end of them all.
+
+        Returns
+        -------
+        ndarray of shape (b, width)
+            Rows of :math:`C^{-1} Z`.
+        """
+        if len(rows) <= self.block:
+            return self._push_block(rows)
+        starts = range(0, len(rows), self.block)
+        return np.concatenate(
+            [self._push_block(rows[s : s + self.block]) for s in starts]
+        )
+
+    @abc.abstractmethod
+    def reset(self) -> None:
+        """Forget the past."""
+
+    @abc.abstractmethod
+    def _push_block(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next rows of the shaped noise, at most a block of them."""
+
+
+class Identity(Filter):
     """The filter of C = I.
 
     Parameters
@@ -30,15 +73,14 @@ class Identity:
     def __init__(self, width: int):
         self.width = width
 
-    def reset(self) -> None:
+    def reset(self):
         """Forget the past."""
 
-    def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows of the shaped noise."""
+    def _push_block(self, rows):
         return rows
 
 
-class Buffered:
+class Buffered(Filter):
     r"""The filter of a buffered linear Toeplitz matrix.
 
     :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`, with a
@@ -59,12 +101,11 @@ class Buffered:
         self._decay, self._weight = decay, weight
         self.reset()
 
-    def reset(self) -> None:
+    def reset(self):
         """Forget the past."""
         self._state = np.zeros((len(self._decay), self.width))
 
-    def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows of the shaped noise."""
+    def _push_block(self, rows):
         n_rows, n_buffers = len(rows), len(self._state)
         step = _block_step(tuple(self._decay), tuple(self._weight), n_rows)
         moved = step @ np.concatenate([rows, self._state])
@@ -89,7 +130,7 @@ def _block_step(
     return np.concatenate([out, state])
 
 
-class Convolution:
+class Convolution(Filter):
     """The filter of a Toeplitz inverse, given by its first column.
 
     The past is kept as transforms of blocks, one for each block of the column: as
@@ -114,13 +155,12 @@ class Convolution:
         self._parts = rfft(parts.reshape(n_parts, block), 2 * block, axis=1)
         self.reset()
 
-    def reset(self) -> None:
+    def reset(self):
         """Forget the past."""
         self._past: list[np.ndarray] = []
         self._tail = np.zeros((self.block, self.width))
 
-    def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows of the shaped noise."""
+    def _push_block(self, rows):
         newest = rfft(rows, 2 * self.block, axis=0)
         self._past = [newest, *self._past[: len(self._parts) - 1]]
         product = self._parts[0][:, None] * newest
@@ -132,7 +172,7 @@ class Convolution:
         return out
 
 
-class Triangular:
+class Triangular(Filter):
     """The filter of any lower-triangular matrix, by forward substitution.
 
     Parameters
@@ -150,12 +190,11 @@ class Triangular:
         self._matrix = matrix
         self.reset()
 
-    def reset(self) -> None:
+    def reset(self):
         """Forget the past."""
         self._shaped = np.zeros((0, self.width))
 
-    def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows of the shaped noise."""
+    def _push_block(self, rows):
         start, stop = len(self._shaped), len(self._shaped) + len(rows)
         known = rows - self._matrix[start:stop, :start] @ self._shaped
         out = solve_triangular(self._matrix[start:stop, start:stop], known, lower=True)

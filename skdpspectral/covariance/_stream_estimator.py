@@ -1,0 +1,367 @@
+"""How an estimator is fed the rows of a stream: at once, in batches, along a path."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import types
+from collections.abc import Iterator
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from .._base.documented import documented
+from .._base.estimator import PrivateEstimator
+from .._base.progress import FitProgress
+from .._base.sklearn_compat import (
+    CALLBACK_LEVELS,
+    CallbackSupportMixin,
+    with_callbacks,
+)
+from .._base.strategies import same_value, snapshot
+from .._base.unweighted import unweighted
+from .._release.streams import StreamRelease
+from .._tables.rows import Unread, unread_rows
+from ..mechanisms._numbers import check_count
+from ._moment_run import MomentRun
+from ._moment_stream import BLOCK_STEPS, MomentStream
+from ._moment_sums import Moments
+from .factorizations._choices import HorizonError, check_batches, check_horizon
+
+_FEATURES = ("n_features_in_", "feature_names_in_")
+
+
+class MomentRelease(NamedTuple):
+    """What a stream has released up to a step.
+
+    Parameters
+    ----------
+    step : int
+        Number of rows so far.
+    location : ndarray of shape (n_features,)
+        Mean.
+    covariance : ndarray of shape (n_features, n_features)
+        Covariance.
+    """
+
+    step: int
+    location: np.ndarray
+    covariance: np.ndarray
+
+
+class _InBatches:
+    """A method that is there if the number of steps is known, or no matter.
+
+    Parameters
+    ----------
+    method : callable
+        The method.
+    """
+
+    def __init__(self, method):
+        self._method = method
+        functools.update_wrapper(self, method)
+
+    def __get__(self, estimator, owner=None):
+        if estimator is None:
+            return self._method
+        estimator._check_batches(self._method.__name__)
+        return types.MethodType(self._method, estimator)
+
+
+@documented
+class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
+    """Base of what makes moments of the rows of a stream.
+
+    A subclass offers ``_moment_stream(n_samples, n_features)``, the private statistic;
+    ``_plan(moments)``, what a stream of it is charged with; and ``_released(moments,
+    places)``, what is made of its moments. It has the parameters `horizon`, `workload`,
+    `factorization`, and `on_horizon`.
+    """
+
+    # What may change while a stream runs: it shapes what is made of releases.
+    _free_parameters: ClassVar[set[str]] = {"accountant", "noise_seed"}
+
+    # -- at once -------------------------------------------------------------------
+
+    @with_callbacks
+    @unweighted
+    def fit(self, X, y=None):
+        """Release the moments of the rows of X, one step a row; keep the last ones.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows in order, all finite; never modified.
+        {y_ignored}
+
+        Returns
+        -------
+        self : object
+            The fitted estimator; its stream has ended.
+
+        Raises
+        ------
+        {invalid_data}
+        {no_budget}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            rows, features = self._form(X)
+            n_blocks = len(range(0, rows.shape[0], BLOCK_STEPS))
+            moments = self._moment_stream(*rows.shape)
+            with FitProgress(
+                self, n_blocks, private=self._is_private(), verbose=False
+            ) as progress:
+                # It is charged here, and values are read from here on.
+                run, X = self._begin(
+                    moments, features, rows, levels=1 + CALLBACK_LEVELS
+                )
+                progress.begin(X, y)
+                with contextlib.closing(run):
+                    for number, moments in enumerate(run.path(X), 1):
+                        last = moments
+                        progress.step(number)
+                self._keep(run, last)
+                self.__dict__.pop("_stream", None)
+                progress.end()
+        return self
+
+    # -- in batches ----------------------------------------------------------------
+
+    @_InBatches
+    @unweighted
+    def partial_fit(self, X, y=None):
+        """Release the moments of further rows, one step a row.
+
+        The first call charges the whole stream, and so does the first one after
+        :meth:`fit`, which begins a new stream. Batches of any sizes give the same
+        releases as one.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The next rows in order, all finite; never modified.
+        {y_ignored}
+
+        Returns
+        -------
+        self : object
+            The estimator, with the moments of the last of these rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or X is invalid, the horizon is passed, or parameters were
+            changed since the stream began; the stream stays where it is, and what was
+            charged for it stays charged.
+        {no_budget}
+        LedgerError
+            If a copy of this stream has gone further; see :meth:`resume`.
+        RuntimeError
+            If the stream has ended, a step of it failed, or this is a forked copy.
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            run = getattr(self, "_stream", None)
+            rows, features = self._form(X, run)
+            if run is None:
+                run = self._first_batch(rows, features)
+            else:
+                self._check_unchanged(run)
+                self._check_horizon(run.n_steps, run.step, rows)
+        # A stream that has begun stays begun, whatever the values are: it is paid.
+        with self._unchanged_on_error():
+            X = rows.read()
+            self._latest = object()
+            moments, n_lost = run.push(X)
+            self._keep(run, moments, n_lost)
+        return self
+
+    def _first_batch(self, rows: Unread, features: dict) -> MomentRun:
+        moments = self._moment_stream(None, rows.shape[1])
+        self._check_horizon(moments.n_steps, 0, rows)
+        (run,) = self._begin(moments, features, levels=2)
+        self._stream = run
+        return run
+
+    @_InBatches
+    def resume(self):
+        """Go on with a stream of which a later copy is lost, where that one ended.
+
+        For a pickle that is older than the last batch, as after a crash
+        (:ref:`resumed_streams`). What was released since then is not in this copy:
+        moments are those of the other rows from then on, and those of a window begin
+        anew. **The rows of these steps must not be given again**: they have had their
+        step. The next row is that of step ``n_samples_seen_ + 1``.
+
+        Returns
+        -------
+        self : object
+            The estimator, with the same moments; `n_samples_seen_` and
+            `n_samples_lost_` are those of the ledger.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger is behind this copy, or does not know the stream.
+        NotFittedError
+            If no stream was begun, or it was ended by :meth:`fit`.
+        RuntimeError
+            If a step of this very copy failed: load a pickle.
+        ValueError
+            If there is no accountant, parameters are invalid or were changed since the
+            stream began, or a workload given as an array weighs the rows of the gap
+            alone.
+        """
+        self._check_parameters()
+        run = getattr(self, "_stream", None)
+        if run is None:
+            raise NotFittedError(
+                "there is no stream to resume: partial_fit begins one, and a pickle of "
+                "the estimator keeps it"
+            )
+        with self._unchanged_on_error():
+            self._check_unchanged(run)
+            run.resume()
+            self._latest = object()
+            counts = {"n_samples_seen_": run.step, "n_samples_lost_": run.n_lost}
+            self.__dict__.update(counts)
+        return self
+
+    def _check_batches(self, method: str) -> None:
+        """Refuse batches where noise needs a number of steps, and nothing says it."""
+        if self.horizon is not None:
+            return
+        try:
+            self._check_parameters()
+            check_batches(self.workload, self.factorization, self.on_horizon)
+        except HorizonError as error:
+            raise HorizonError(f"no {method} without a horizon: {error}") from None
+        except (TypeError, ValueError):
+            return  # what is wrong is said by the call, as by that of any method
+
+    # -- along a path --------------------------------------------------------------
+
+    def release_path(self, X, *, every=1) -> Iterator[MomentRelease]:
+        """Fit, and return the moments at every step, or at some of them.
+
+        The budget is charged by the call. The path has a stream of its own: the
+        estimator is as before until the iterator is exhausted, and takes over the last
+        moments then, unless another fit, batch or path was begun meanwhile.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows in order, all finite; never modified.
+        every : int, default=1
+            Steps between two that are returned; the last step always is.
+
+        Returns
+        -------
+        iterator of MomentRelease
+            Named tuples (step, location, covariance).
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the form of X is invalid; nothing is charged. If a value
+            of X is, as NaN; the fit is charged (:ref:`limits`).
+        {no_budget}
+        """
+        every = check_count("every", every)
+        with self._unchanged_on_error():
+            self._check_parameters()
+            rows, features = self._form(X)
+            run, X = self._begin(self._moment_stream(*rows.shape), features, rows)
+            self._latest = mark = object()
+        return self._path(X, every, run, mark)
+
+    def _path(self, X, every: int, run, mark) -> Iterator[MomentRelease]:
+        """Walk along a stream of its own; `mark` says whether it is the latest fit."""
+        with contextlib.closing(run):
+            for moments in run.path(X):
+                due = (moments.steps % every == 0) | (moments.steps == len(X))
+                places = np.flatnonzero(due)
+                if len(places):
+                    _, _, means, covariances = self._released(moments, places)
+                    steps = moments.steps[places].tolist()
+                    yield from map(MomentRelease, steps, means, covariances)
+        if getattr(self, "_latest", None) is mark:
+            self._keep(run, moments)
+            self.__dict__.pop("_stream", None)
+
+    # -- a stream under way --------------------------------------------------------
+
+    def _form(self, X, run: MomentRun | None = None) -> tuple[Unread, dict]:
+        """Check the form of rows, of a fit or a stream under way; change nothing.
+
+        Fits on one object may overlap, and a path may be left: what belongs to a fit
+        comes into the estimator at its end, all at once.
+        """
+        reader = object.__new__(type(self))
+        reader.__dict__.update(self.__dict__)
+        for name in _FEATURES:
+            reader.__dict__.pop(name, None)
+        if run is not None:
+            reader.__dict__.update(run.features)
+        rows = unread_rows(reader, X, reset=run is None)
+        found = vars(reader)
+        return rows, {name: found[name] for name in _FEATURES if name in found}
+
+    def _check_horizon(self, n_steps: int | None, seen: int, rows: Unread) -> None:
+        if self.on_horizon != "restart":
+            check_horizon(n_steps, seen, rows.shape[0])
+
+    def _begin(
+        self, moments: MomentStream, features: dict, *unread, levels: int = 0
+    ) -> tuple:
+        """Charge a stream by its public shape, then read its rows."""
+        plan = self._plan(moments)
+        release, *read = self._start_release(
+            plan,
+            *unread,
+            n_public=moments.n_steps,
+            kind=functools.partial(StreamRelease, factorization=moments.factorization),
+            levels=1 + levels,
+        )
+        self._latest = object()
+        run = MomentRun(moments, release, features, self._fixed_parameters())
+        return run, *read
+
+    def _keep(self, run: MomentRun, moments: Moments, n_lost: int = 0) -> None:
+        """Take over what a stream gave last, all of it at once."""
+        first, second, mean, covariance = self._released(moments, [-1])
+        if "feature_names_in_" not in run.features:
+            self.__dict__.pop("feature_names_in_", None)
+        self.__dict__.update(
+            run.features,
+            first_moment_=first[0],
+            second_moment_=second[0],
+            location_=mean[0],
+            covariance_=covariance[0],
+            n_samples_seen_=int(moments.steps[-1]),
+            n_samples_lost_=n_lost,
+            privacy_=run.plan,
+        )
+
+    def _fixed_parameters(self) -> dict:
+        parameters = self.get_params(deep=False)
+        return {
+            name: snapshot(value)
+            for name, value in parameters.items()
+            if name not in self._free_parameters
+        }
+
+    def _check_unchanged(self, run: MomentRun) -> None:
+        """Refuse parameters that differ from those that the stream was charged with."""
+        for name, value in self._fixed_parameters().items():
+            if not same_value(value, run.parameters[name]):
+                raise ValueError(
+                    f"{name} was changed while the stream runs; set it back, or clone "
+                    "the estimator to begin a new stream"
+                )
+
+    def __sklearn_is_fitted__(self):
+        return hasattr(self, "covariance_")

@@ -1,0 +1,38 @@
+"""Names of parameters, which are read off a signature once for each class."""
+
+import pytest
+from sklearn.base import BaseEstimator
+
+import skdpspectral
+from skdpspectral import DPPCA
+from skdpspectral._base.estimator import PrivateEstimator
+
+PUBLIC = [getattr(skdpspectral, name) for name in skdpspectral.__all__]
+ESTIMATORS = [
+    c for c in PUBLIC if isinstance(c, type) and issubclass(c, PrivateEstimator)
+]
+
+
+class Further(DPPCA):
+    """A class with a parameter of its own."""
+
+    def __init__(self, n_components=2, further=3):
+        super().__init__(n_components)
+        self.further = further
+
+
+@pytest.mark.parametrize("cls", [*ESTIMATORS, Further])
+def test_names_are_those_of_scikit_learn(cls):
+    expected = BaseEstimator._get_param_names.__func__(cls)
+    found = cls._get_param_names()
+    assert found == expected
+    # What a caller does to the list stays with the caller.
+    found.clear()
+    assert cls._get_param_names() == expected
+    assert sorted(cls().get_params(deep=False)) == expected
+
+
+def test_a_derived_class_has_names_of_its_own():
+    assert Further._get_param_names() == ["further", "n_components"]
+    assert "further" not in DPPCA().get_params()
+    assert Further().set_params(further=4).get_params()["further"] == 4
