@@ -11,6 +11,7 @@ from .decomposition._federated_pca import FederatedDPPCA
 from .decomposition._pca import DPPCA
 from .decomposition._sparse_pca import SparseDPPCA
 from .linear_model._lrs import LRSRegressor
+from .preprocessing._scaler import DPStandardScaler
 from .recommendation._item_embedding import DPItemEmbedding
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DPPCA",
     "DPItemEmbedding",
+    "DPStandardScaler",
     "FederatedDPPCA",
     "JMECovariance",
     "LRSRegressor",

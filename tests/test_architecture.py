@@ -15,7 +15,13 @@ PACKAGE = "skdpspectral"
 # Rooms: what each may import of the others.
 CORE = {"mechanisms", "sensitivity", "accounting", "_release"}
 BELOW_ESTIMATORS = CORE | {"_linalg", "_tables", "_statistics", "_base"}
-ESTIMATORS = {"covariance", "decomposition", "linear_model", "recommendation"}
+ESTIMATORS = {
+    "covariance",
+    "decomposition",
+    "linear_model",
+    "preprocessing",
+    "recommendation",
+}
 PUBLIC = ESTIMATORS | {"accounting", "mechanisms", "metrics", "sensitivity"}
 
 ALLOWED = {

@@ -13,6 +13,7 @@ import skdpspectral
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -59,6 +60,14 @@ ESTIMATORS = [
     DPPCA(1, mechanism="two-stage", epsilon=None),
     DPPCA(1, mechanism=SPIKED),
     DPPCA(1, mechanism=PAPER, release="covariance"),
+    DPStandardScaler(),
+    DPStandardScaler(epsilon=1000.0),
+    DPStandardScaler(epsilon=None),
+    DPStandardScaler(epsilon=1e-3, delta=1e-12, unseen="keep"),
+    DPStandardScaler(epsilon=1000.0, with_mean=False),
+    DPStandardScaler(epsilon=1000.0, with_std=False),
+    DPStandardScaler(bounds=(-10, 10), epsilon=1000.0, unseen="keep"),
+    DPStandardScaler(accountant=PrivacyAccountant()),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
     LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
@@ -141,6 +150,7 @@ HONEST = (
     "UserWarning:.*too few for private lengths",
     "UserWarning:items=None",
     "UserWarning:X has no columns user_id",
+    "UserWarning:no feature can be seen",
 )
 
 
@@ -200,6 +210,7 @@ def test_every_estimator_is_checked():
         JMECovariance(horizon=1000),
         FederatedDPPCA(1, client_feature=0),
         SparseDPPCA(),
+        DPStandardScaler(),
     ],
 )
 @allow_warnings

@@ -16,6 +16,7 @@ ESTIMATORS = {
     "skdpspectral.covariance",
     "skdpspectral.decomposition",
     "skdpspectral.linear_model",
+    "skdpspectral.preprocessing",
     "skdpspectral.recommendation",
 }
 

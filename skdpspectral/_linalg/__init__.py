@@ -46,6 +46,14 @@ from .federation import (
     weighted_median,
 )
 from .linear_model.per_user import combined_columns, totals
+from .preprocessing import (
+    DifferenceCounts,
+    moment_sums,
+    node_values,
+    phase_sums,
+    sum_over_rows,
+    unwind_phases,
+)
 from .shrinkage import (
     edge_of_noise,
     join_layers,
@@ -57,6 +65,7 @@ from .shrinkage import (
 
 __all__ = [
     "BLOCK_ROWS",
+    "DifferenceCounts",
     "MomentRows",
     "SecondMoment",
     "band_shapes",
@@ -75,11 +84,14 @@ __all__ = [
     "largest_rows",
     "layered_moments",
     "leading_first",
+    "moment_sums",
     "moment_variances",
+    "node_values",
     "noisy_projector_vectors",
     "orthonormal_columns",
     "orthonormal_rows",
     "pack_lower",
+    "phase_sums",
     "product_of_blocks",
     "project_covariance",
     "project_spectrum",
@@ -97,6 +109,7 @@ __all__ = [
     "spike_strength",
     "squared_parts",
     "subspace_variances",
+    "sum_over_rows",
     "top_eigh",
     "top_of_projectors",
     "top_right_vectors",
@@ -104,5 +117,6 @@ __all__ = [
     "truncated_basis",
     "unit_row_moments",
     "unpack_lower",
+    "unwind_phases",
     "weighted_median",
 ]

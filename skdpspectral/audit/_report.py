@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    RobustScaler,
+    StandardScaler,
+)
 
 from .._base.estimator import PrivateEstimator
 from ..mechanisms import Assumption
@@ -15,6 +21,7 @@ from ._nested import estimators_in, has_estimators, inside_of, is_search, reason
 from ._stateless import is_known, makes_sparse, stateless_reason, telling_reason
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+_SCALERS = (MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler)
 _FOREIGN = (
     "its class is derived from one that is known, and what its own code takes from "
     "private rows is not"
@@ -204,7 +211,16 @@ def _leaf(name: str, estimator, before: Before) -> StepReport:
         return StepReport(name, kind, STATELESS, reason)
     reason = telling_reason(estimator) if is_known(estimator) else None
     reason = reason or "is fitted on private rows without noise"
+    if isinstance(estimator, _SCALERS):
+        reason += f": take {_private_scaler(estimator)} instead"
     return StepReport(name, kind, LEAKS, reason)
+
+
+def _private_scaler(scaler) -> str:
+    """Name the private scaler that does what a scaler of scikit-learn does."""
+    centered = getattr(scaler, "with_mean", getattr(scaler, "with_centering", True))
+    centered = centered and not isinstance(scaler, MaxAbsScaler)
+    return f"DPStandardScaler({'' if centered else 'with_mean=False'})"
 
 
 def _private_verdict(estimator, before: Before) -> tuple[str, str]:

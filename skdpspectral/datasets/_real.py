@@ -78,7 +78,7 @@ COIL_RANGES = {
 }
 
 
-def load_adult(*, data_home=None, as_frame=False):
+def load_adult(*, data_home=None, as_frame=False, units="bounded"):
     """Load Adult: 48,842 persons of the 1994 US census, scaled to [0, 1].
 
     Six numeric columns, each divided by a cap fixed beforehand (age 100, fnlwgt
@@ -98,16 +98,22 @@ def load_adult(*, data_home=None, as_frame=False):
         reads the environment variable SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
         Return `data` and `target` as pandas objects.
+    units : {"bounded", "raw"}, default="bounded"
+        "raw" leaves the numeric columns as they were recorded, in years and dollars,
+        neither divided nor clipped.
 
     Returns
     -------
     sklearn.utils.Bunch
         `data` (48842, 105) in float64, `target` (48842,) with 1 for an income above
-        50,000 dollars, `feature_names`, `bounds` = (0.0, 1.0), `is_test` (48842,)
+        50,000 dollars, `feature_names`, `bounds` = (0.0, 1.0), in raw units arrays of
+        shape (105,) that 18 rows go beyond, `is_test` (48842,)
         with True for the 16,281 rows of the original test file, and `DESCR`.
 
     Raises
     ------
+    ValueError
+        If the units are none of these.
     OSError
         If there is no such file (FileNotFoundError), or it is not as described.
 
@@ -125,18 +131,19 @@ def load_adult(*, data_home=None, as_frame=False):
     )
     expect("numeric_names", raw["numeric_names"].tolist(), list(ADULT_CAPS))
     expect("categorical_names", raw["categorical_names"].tolist(), list(ADULT_LEVELS))
-    blocks = [_divide_by_caps(raw["numeric"], ADULT_CAPS, np.float64)]
+    blocks = [_in_units(units, raw["numeric"], ADULT_CAPS, np.float64)]
     names = list(ADULT_CAPS)
     for column, (name, n_levels) in enumerate(ADULT_LEVELS.items()):
         expect(f"number of levels of {name}", len(raw[f"levels_{name}"]), n_levels)
         blocks.append(_one_hot(raw["categorical"][:, column], n_levels, np.float64))
         names += [f"{name}={level}" for level in raw[f"levels_{name}"]]
-    bunch = as_bunch(load_adult, np.hstack(blocks), names, (0.0, 1.0))
+    bounds = _bounds_in_units(units, ADULT_CAPS, len(names))
+    bunch = as_bunch(load_adult, np.hstack(blocks), names, bounds)
     bunch.update(target=raw["income_gt_50k"], is_test=raw["is_test"].astype(bool))
     return to_pandas(bunch, "income_gt_50k") if as_frame else bunch
 
 
-def load_kddcup99(*, data_home=None, as_frame=False):
+def load_kddcup99(*, data_home=None, as_frame=False, units="bounded"):
     """Load the 10 % sample of KDD Cup 1999: 494,021 connections, scaled to [0, 1].
 
     Simulated network traffic. In this order: 23 counts, each divided by a cap fixed
@@ -159,16 +166,22 @@ def load_kddcup99(*, data_home=None, as_frame=False):
         service, flag, label. None reads the environment variable SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
         Return `data` and `target` as pandas objects.
+    units : {"bounded", "raw"}, default="bounded"
+        "raw" leaves the counts as they were recorded, in seconds and bytes, neither
+        divided nor clipped.
 
     Returns
     -------
     sklearn.utils.Bunch
         `data` (494021, 122) in float32 (240 MB), `target` (494021,) with the labels
         as strings, the original final dot kept ("normal.", "smurf.", ...),
-        `feature_names`, `bounds` = (0.0, 1.0) and `DESCR`.
+        `feature_names`, `bounds` = (0.0, 1.0), in raw units arrays of shape (122,)
+        that some rows go beyond, and `DESCR`.
 
     Raises
     ------
+    ValueError
+        If the units are none of these.
     OSError
         If there is no such file (FileNotFoundError), or it is not as described.
 
@@ -184,7 +197,7 @@ def load_kddcup99(*, data_home=None, as_frame=False):
     expect("counts_names", raw["counts_names"].tolist(), list(KDD_CAPS))
     expect("number of rates", len(raw["rate_names"]), 15)
     blocks = [
-        _divide_by_caps(raw["counts"], KDD_CAPS, np.float32),
+        _in_units(units, raw["counts"], KDD_CAPS, np.float32),
         np.minimum(raw["rate_x100"] / np.float32(100), np.float32(1)),
     ]
     names = [*KDD_CAPS, *raw["rate_names"]]
@@ -192,7 +205,8 @@ def load_kddcup99(*, data_home=None, as_frame=False):
         codes = _recode(raw[f"code_{name}"], raw[f"levels_{name}"], vocabulary)
         blocks.append(_one_hot(codes, len(vocabulary), np.float32))
         names += [f"{name}={level}" for level in vocabulary]
-    bunch = as_bunch(load_kddcup99, np.hstack(blocks), names, (0.0, 1.0))
+    bounds = _bounds_in_units(units, KDD_CAPS, len(names))
+    bunch = as_bunch(load_kddcup99, np.hstack(blocks), names, bounds)
     bunch.target = raw["levels_label"][raw["code_label"]]
     return to_pandas(bunch, "label") if as_frame else bunch
 
@@ -314,6 +328,24 @@ def load_digits(*, as_frame=False):
     bunch = sklearn_datasets.load_digits(as_frame=as_frame)
     bunch.bounds = (0.0, 16.0)
     return bunch
+
+
+def _in_units(units, counts, caps, dtype):
+    """Return counts divided by their caps, or as they are."""
+    if units == "raw":
+        return counts.astype(dtype)
+    if units != "bounded":
+        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
+    return _divide_by_caps(counts, caps, dtype)
+
+
+def _bounds_in_units(units, caps, n_features):
+    """Return the bounds of capped columns and of others in [0, 1]."""
+    if units == "bounded":
+        return 0.0, 1.0
+    high = np.ones(n_features)
+    high[: len(caps)] = list(caps.values())
+    return np.zeros(n_features), high
 
 
 def _divide_by_caps(counts, caps, dtype):

@@ -6,6 +6,11 @@ documentation, whose index ties each lemma to its function and its test.
 """
 
 from ._arithmetic import box_radius, summation_error
+from ._features import (
+    difference_counts_sensitivity,
+    feature_moments_sensitivity,
+    phase_sensitivity,
+)
 from ._joint_moments import (
     concatenated_moments_ratio,
     free_moment_weight,
@@ -35,6 +40,8 @@ __all__ = [
     "box_radius",
     "concatenated_moments_ratio",
     "cross_moment_sensitivity",
+    "difference_counts_sensitivity",
+    "feature_moments_sensitivity",
     "free_moment_weight",
     "free_trace_weight",
     "joint_moment_ratio",
@@ -44,6 +51,7 @@ __all__ = [
     "pair_moment_sensitivity",
     "paper_moment_sensitivity",
     "paper_projector_sensitivity",
+    "phase_sensitivity",
     "power_product_error",
     "power_product_sensitivity",
     "projector_sum_sensitivity",

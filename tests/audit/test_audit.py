@@ -24,6 +24,7 @@ from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:no feature can be seen")
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]

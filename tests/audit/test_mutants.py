@@ -256,6 +256,39 @@ AUDITED |= {
     ),
 }
 
+AUDITED |= {
+    "weights of a pair added up without the root of 2": Mutant(
+        "sensitivity/_features.py",
+        "return 2.0 * math.sqrt(2.0 * n_features)",
+        "return 2.0 * math.sqrt(n_features)",
+        "scaler-differences",
+    ),
+    "one of a row's two pairs forgotten": Mutant(
+        "sensitivity/_features.py",
+        "return 2.0 * math.sqrt(2.0 * n_features)",
+        "return math.sqrt(2.0 * n_features)",
+        "scaler-differences",
+    ),
+    "phases of all features charged as one": Mutant(
+        "sensitivity/_features.py",
+        "return 2.0 * math.sqrt(n_features * n_periods)",
+        "return 2.0 * math.sqrt(n_periods)",
+        "scaler-places",
+    ),
+    "phases of all circles charged as one": Mutant(
+        "sensitivity/_features.py",
+        "return 2.0 * math.sqrt(n_features * n_periods)",
+        "return 2.0 * math.sqrt(n_features)",
+        "scaler-places",
+    ),
+    "moments of all features charged as one": Mutant(
+        "sensitivity/_features.py",
+        "return math.sqrt(n_features) * one",
+        "return one",
+        "scaler-moments",
+    ),
+}
+
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "second moment taken as free beyond its threshold": Mutant(
@@ -445,6 +478,64 @@ EXACT = {
         "some = (order - rank, order - 1)",
         "some = (0, rank - 1)",
         "release/test_plan_and_charge.py::test_components_follow_the_law_of_top_values",
+    ),
+}
+
+_SCALER = "preprocessing/test_scaler_privacy.py::test_"
+_MOVES = f"{_SCALER}no_row_moves_a_release_by_more_than_was_planned"
+
+# Of the scaler.
+EXACT |= {
+    "pairs of rows that are neighbors by value": Mutant(
+        "_statistics/feature_scales/difference_counts.py",
+        "pair_differences(rows, self.order, row_map)",
+        "pair_differences(np.sort(rows, axis=0), self.order, row_map)",
+        f"{_MOVES}[40-both-differences]",
+    ),
+    "ties counted as the smallest difference": Mutant(
+        "_linalg/preprocessing.py",
+        "        counted = node >= 0\n",
+        "        np.maximum(node, 0, out=node)\n        counted = node >= 0\n",
+        "linalg/test_feature_kernels.py::"
+        "test_ties_and_subnormal_numbers_count_for_nothing_and_large_ones_as_the_last",
+    ),
+    "features not cut": Mutant(
+        "_linalg/preprocessing.py",
+        "        np.clip(cut, -1.0, 1.0, out=cut)\n",
+        "",
+        f"{_MOVES}[40-both-moments]",
+    ),
+    "squares heavier than what is free": Mutant(
+        "_statistics/feature_scales/moments.py",
+        "return math.sqrt(sensitivity.free_moment_weight(1))",
+        "return 2.0 * math.sqrt(sensitivity.free_moment_weight(1))",
+        f"{_MOVES}[40-both-moments]",
+    ),
+    "values beyond the bounds": Mutant(
+        "_statistics/feature_scales/scales.py",
+        "bounded = None if self.box is None else self.box.to_unit",
+        "bounded = None",
+        "preprocessing/test_scaler.py::test_bounds_clip_and_need_not_be_tight",
+    ),
+    "places without their noise": Mutant(
+        "_statistics/feature_scales/places.py",
+        "released = release(self.name, phases, overwrite=True)",
+        "released, _ = phases, release(self.name, phases)",
+        f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[both]",
+    ),
+    "features seen by private counts": Mutant(
+        "_statistics/feature_scales/difference_counts.py",
+        "self._spreads(release(self.name, counts.total, overwrite=True), noise)",
+        "release(self.name, counts.total) is None "
+        "or self._spreads(counts.total, noise)",
+        f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[no mean]",
+    ),
+    "entries of sparse rows believed to be one a place": Mutant(
+        "_linalg/preprocessing.py",
+        "rows.sum_duplicates()",
+        "pass",
+        "linalg/test_feature_kernels.py::"
+        "test_entries_at_the_same_place_are_one_difference",
     ),
 }
 

@@ -21,11 +21,14 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import (
     Binarizer,
     FunctionTransformer,
+    MaxAbsScaler,
+    MinMaxScaler,
     Normalizer,
     OneHotEncoder,
     OrdinalEncoder,
     PolynomialFeatures,
     QuantileTransformer,
+    RobustScaler,
     StandardScaler,
 )
 from sklearn.random_projection import GaussianRandomProjection
@@ -33,6 +36,7 @@ from sklearn.random_projection import GaussianRandomProjection
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
@@ -105,6 +109,25 @@ def test_a_leak_voids_what_comes_after(leak):
     last = list(report)[-1]
     assert type(leak).__name__.lower() in last.reason
     assert not report.private
+
+
+@pytest.mark.parametrize(
+    ("scaler", "said"),
+    [
+        (StandardScaler(), "DPStandardScaler()"),
+        (StandardScaler(with_mean=False), "DPStandardScaler(with_mean=False)"),
+        (RobustScaler(), "DPStandardScaler()"),
+        (MinMaxScaler(), "DPStandardScaler()"),
+        (MaxAbsScaler(), "DPStandardScaler(with_mean=False)"),
+    ],
+)
+def test_the_private_scaler_is_recommended(scaler, said):
+    first, _ = privacy_report(make_pipeline(scaler, DPPCA()))
+    assert first.verdict == "LEAKS"
+    assert f"take {said} instead" in first.reason
+    report = privacy_report(make_pipeline(DPStandardScaler(epsilon=0.5), DPPCA()))
+    assert [step.verdict for step in report] == ["private", "private"]
+    assert "epsilon=0.5" in next(iter(report)).reason
 
 
 class LearnedComponents(DPPCA):

@@ -568,3 +568,18 @@ def test_gordon2002():
     low, high = bunch.bounds
     assert (bunch.data[expression <= 10] == low).all()
     assert (bunch.data[expression >= 16_000] == high).all()
+
+
+@needs_data
+@pytest.mark.parametrize("load", [load_adult, load_kddcup99])
+def test_raw_units_are_those_of_the_bounds(load):
+    """The bounded columns are the raw ones, clipped and divided."""
+    raw, bounded = load(units="raw"), load()
+    low, high = raw.bounds
+    assert low.shape == high.shape == (raw.data.shape[1],)
+    assert high.max() > 1.0
+    assert raw.data.max() > 1.0
+    scaled = np.clip(raw.data[:1000] / high, low, 1.0)
+    assert scaled == pytest.approx(bounded.data[:1000], rel=1e-6)
+    with pytest.raises(ValueError, match="units"):
+        load(units="years")

@@ -12,6 +12,7 @@ from sliced_rows import SlicedTable
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -21,6 +22,8 @@ from skdpspectral import (
     SparseDPPCA,
 )
 
+# There are few rows, and for scales too few, at all of the budgets.
+pytestmark = pytest.mark.filterwarnings("ignore:no feature can be seen")
 SECRET = 7321.0625
 N = 60
 X = np.random.default_rng(0).normal(size=(N, 4))
@@ -57,6 +60,7 @@ FITS = {
     "column of clients": lambda rows, **p: FederatedDPPCA(1, client_feature=0, **p).fit(
         with_column(rows)
     ),
+    "scales": lambda rows, **p: DPStandardScaler(**p).fit(rows),
     "few features": lambda rows, **p: SparseDPPCA(**p).fit(rows),
 }
 # Users and items are all that is read of a ratings table.

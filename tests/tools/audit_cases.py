@@ -20,6 +20,7 @@ import lrs_tools
 import numpy as np
 from lrs_tools import TranscriptRatio, alike, table
 from pca_tools import ReleasesAlone, audit_releases
+from scaler_tools import SCALER_CASES, ScalerCase
 
 import skdpspectral
 from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
@@ -785,6 +786,9 @@ CASES |= {
 }
 
 
+CASES |= SCALER_CASES
+
+
 def audit(
     name,
     epsilon=None,
@@ -800,7 +804,7 @@ def audit(
     epsilon = case.epsilon if epsilon is None else epsilon
     n_trials = case.n_trials if n_trials is None else n_trials
     common = {"n_jobs": n_jobs, "confidence": confidence, "random_state": random_state}
-    if isinstance(case, StageCase):
+    if isinstance(case, StageCase | ScalerCase):
         return case.audit(epsilon, n_trials, **common, **options)
     arguments = case.arguments(epsilon, **options)
     return audit_epsilon(**arguments, n_trials=n_trials, **common)
@@ -826,6 +830,8 @@ def main():
         warnings.simplefilter("error")
         # Worst cases have few rows.
         warnings.filterwarnings("ignore", ".* stand out of the noise")
+        # Audits of scalers are made on few rows.
+        warnings.filterwarnings("ignore", "no feature can be seen")
         result = first_look(options.case, n_jobs=options.jobs)
         if not result.violated and options.looks == 2:
             result = audit(options.case, n_jobs=options.jobs)

@@ -29,6 +29,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
     LRSRegressor,
@@ -50,6 +51,8 @@ TRANSFORMERS = [
     SparseDPPCA(1, client_feature=0),
     FederatedDPPCA(1, client_feature=0),
     JMECovariance(clip_norm=10.0),
+    # Of so few rows it sees nothing: they pass as they are.
+    DPStandardScaler(unseen="keep"),
     DPItemEmbedding(
         1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
     ),
@@ -205,6 +208,8 @@ def grid_over(model):
     """Return a grid over some parameter of the private estimator in a model."""
     names = model.get_params(deep=True)
     by_name = {name.rpartition("__")[2]: name for name in names}
+    if "unseen" in by_name:
+        return {by_name["with_std"]: [True, False]}
     name = "clip_norm" if "min_eigenvalue" in by_name else "n_components"
     return {by_name[name]: [1, 2]}
 

@@ -1,0 +1,1 @@
+"""Private places and scales of features of which no bounds are known."""

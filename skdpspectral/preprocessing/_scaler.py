@@ -1,0 +1,359 @@
+"""Standardization of features by private means and standard deviations."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from .._base.documented import documented
+from .._base.estimator import PrivateEstimator
+from .._base.sklearn_compat import StrOptions
+from .._base.unweighted import unweighted
+from .._statistics.feature_scales.scales import FeatureScales
+from .._statistics.row_bounds import make_box
+from .._tables.rows import check_rows, map_rows, unread_rows
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._numbers import check_count
+
+# Rows that pairs can be made of.
+_FEWEST_ROWS = 2
+
+
+@documented
+class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+    r"""Standardize features by private means and standard deviations.
+
+    Neither bounds nor magnitudes of the features need to be known: histograms of the
+    differences of rows show how far apart the values of a feature lie, phases on
+    circles of growing lengths where they lie, and a mean and a mean square about that
+    place give the rest. The guarantee holds for any data.
+    Read more in the :ref:`user guide <scales>`.
+
+    Parameters
+    ----------
+    {epsilon}
+    {delta}
+        Well below ``1 / n_samples``.
+    with_mean : bool, default=True
+        Whether means are subtracted. False leaves zeros where they are, takes sparse
+        rows, and spends the whole budget on the differences.
+    with_std : bool, default=True
+        Whether features are divided by their standard deviations.
+    unseen : {"zero", "keep"}, default="zero"
+        What :meth:`transform` makes of features whose variance does not stand out of
+        the noise, which nobody knows the scale of: zeros, as a
+        :class:`~sklearn.preprocessing.StandardScaler` makes of constant ones; or the
+        values as they are (with `bounds`: mapped to [-1, 1]), whatever their magnitude.
+    {bounds}
+        They are taken feature by feature, and need not be tight.
+    {accountant}
+    {noise_seed}
+
+    Attributes
+    ----------
+    mean_ : ndarray of shape (n_features,) or None
+        Private means; 0 (with `bounds`: the middle) for unseen features. None with
+        ``with_mean=False``.
+    scale_ : ndarray of shape (n_features,) or None
+        Private standard deviations; 1 (with `bounds`: half of the extent) for unseen
+        features. None with ``with_std=False``.
+    var_ : ndarray of shape (n_features,) or None
+        Squares of the standard deviations, 0 for unseen features; infinite where they
+        exceed the largest float. None with ``with_std=False``.
+    unseen_features_ : ndarray of bool of shape (n_features,)
+        Whether a feature was lost in the noise: it is constant, or differs between too
+        few rows. That, too, is a release.
+    n_samples_ : int
+        Number of rows of the fit, public under replace-one.
+    {n_features_in_}
+    {feature_names_in_}
+    {privacy_}
+
+    Warns
+    -----
+    UserWarning
+        If rows are so few that no feature can be seen at that budget, by public numbers
+        alone.
+
+    See Also
+    --------
+    DPPCA : Which can use these scales in its own fit.
+    JMECovariance : Running means and variances of a stream.
+    sklearn.preprocessing.StandardScaler : The same without privacy.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
+    (`epsilon`, `delta`)-differentially private for one row, under replacement of that
+    row (`n_samples` is public), for any data. All fitted attributes are covered. What
+    :meth:`transform` returns of a row is as private as that row.
+
+    With p features and L circles, 50 % of the budget's :math:`\mu^2` go to histograms
+    of sensitivity :math:`2 \sqrt{2 p}` (each row is in two pairs, and a pair has a
+    weight of 1 in each histogram), 10 % to sums of phases, of sensitivity
+    :math:`2 \sqrt{p L}`, and 40 % to means and mean squares of features in [-1, 1], of
+    sensitivity :math:`2 \sqrt p / n`: squares are free beside means
+    (:ref:`theory_feature_scales`).
+
+    A feature is seen if it differs between a share of about
+    :math:`20 \sqrt p / (n \mu)` of all pairs of rows. Its standard deviation is that of
+    values that are cut at some multiple of it, which depends on releases: what lies far
+    outside, in fewer rows than that, counts less than in a plain standard deviation.
+
+    Rows may be in any order, sorted ones too: pairs are made of rows from all over the
+    table, in an order that depends on its shape alone.
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5, for the free squares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPStandardScaler
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal([1e6, -3.0], [2e4, 0.01], size=(10_000, 2))
+    >>> scaler = DPStandardScaler(epsilon=1.0).fit(X)
+    >>> bool(np.all(np.abs(scaler.transform(X).std(axis=0) - 1.0) < 0.1))
+    True
+    """
+
+    _levels_around_fit: ClassVar[int] = 1  # of @unweighted
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        "with_mean": ["boolean"],
+        "with_std": ["boolean"],
+        "unseen": [StrOptions({"zero", "keep"})],
+        "bounds": [tuple, list, np.ndarray, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        with_mean=True,
+        with_std=True,
+        unseen="zero",
+        bounds=None,
+        accountant=None,
+        noise_seed=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.with_mean = with_mean
+        self.with_std = with_std
+        self.unseen = unseen
+        self.bounds = bounds
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+
+    # -- what a fit will release ---------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public; at least 2.
+        n_features : int
+            Number of features.
+
+        Returns
+        -------
+        {plan_of_shape}
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        self._check_parameters()
+        shape = (
+            check_count("n_samples", n_samples),
+            check_count("n_features", n_features),
+        )
+        return self._planned(self._statistic(*shape))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not (self.with_mean or self.with_std):
+            raise ValueError(
+                "with_mean=False and with_std=False leave nothing to do; set one of "
+                "them to True"
+            )
+
+    def _statistic(self, n_samples: int, n_features: int) -> FeatureScales:
+        """Return the statistic of a fit of that shape, from public numbers alone."""
+        if n_samples < _FEWEST_ROWS:
+            raise ValueError(
+                f"n_samples={n_samples} must be at least {_FEWEST_ROWS}: scales are "
+                "made of differences of rows"
+            )
+        box = None
+        if self.bounds is not None:
+            box = make_box(self.bounds, n_features, per_feature=True)
+        return FeatureScales(n_samples, n_features, bool(self.with_mean), box)
+
+    def _warn_of_no_sight(self, scales: FeatureScales, plan: PrivacyPlan) -> None:
+        """Warn, from public numbers, if noise drowns every feature."""
+        share = scales.faintest(plan)
+        if share > 1.0:
+            warnings.warn(
+                f"no feature can be seen: of {scales.n_samples} pairs of rows, "
+                f"{share * scales.n_samples:.0f} would have to differ in it; take more "
+                "rows, fewer features or a larger epsilon",
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
+
+    def _takes_sparse_rows(self) -> bool:
+        """Whether zeros stay where they are."""
+        return not self.with_mean and self.bounds is None
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse_rows()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # -- the estimator -------------------------------------------------------------
+
+    @unweighted
+    def fit(self, X, y=None):
+        """Release the location and the scale of each feature of X.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows, all finite; never modified. Memory maps are read block by block,
+            in constant memory, and so are arrays of other libraries with ``shape``,
+            a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
+            Sparse rows need ``with_mean=False``, and must do without `bounds`.
+        {y_ignored}
+
+        {outcome_of_fit}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            self._refuse_sparse(X)
+            unread = unread_rows(
+                self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
+            )
+            scales = self._statistic(*unread.shape)
+            plan = self._planned(scales)
+            self._warn_of_no_sight(scales, plan)
+            # It is charged here, and values are read from here on.
+            release, X = self._start_release(plan, unread, n_public=scales.n_samples)
+            self._set_law(scales.run(release, X))
+            self.n_samples_ = scales.n_samples
+            self.privacy_ = plan
+        return self
+
+    def _refuse_sparse(self, X) -> None:
+        """Say which parameter sparse rows ask for."""
+        if sparse.issparse(X) and not self._takes_sparse_rows():
+            needed = "with_mean=False" if self.with_mean else "bounds=None"
+            raise ValueError(
+                "Sparse data was passed for X, whose zeros would be filled: set "
+                f"{needed} or pass X.toarray()"
+            )
+
+    def _set_law(self, law) -> None:
+        """Turn what was released into public attributes."""
+        self.mean_ = law.mean
+        self.unseen_features_ = ~law.seen
+        self.scale_ = self.var_ = None
+        if self.with_std:
+            self.scale_ = law.scale
+            with np.errstate(over="ignore"):
+                self.var_ = np.where(law.seen, np.square(law.scale), 0.0)
+
+    def _weights(self) -> np.ndarray:
+        """What deviations from the mean are multiplied by; 0 for what is left out."""
+        weights = np.ones(self.n_features_in_)
+        if self.scale_ is not None:
+            weights = 1.0 / self.scale_
+        if self.unseen == "zero":
+            weights = np.where(self.unseen_features_, 0.0, weights)
+        return weights
+
+    def transform(self, X):
+        """Center and scale rows by the released values.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows; they are not clipped. Sparse ones stay sparse, and need a fit with
+            ``with_mean=False``.
+
+        Returns
+        -------
+        ndarray or sparse CSR matrix of shape (n_samples, n_features)
+            Standardized rows, of the precision of X.
+        """
+        check_is_fitted(self)
+        self._refuse_filling(X)
+        X = check_rows(self, X, reset=False, accept_sparse=True, in_blocks=True)
+        weights, mean = self._weights(), self.mean_
+        precision = np.float32 if X.dtype == np.float32 else np.float64
+        if sparse.issparse(X):
+            return _scaled_columns(X, weights, precision)
+
+        def standardize(block):
+            block = np.asarray(block, dtype=np.float64)
+            block = block * weights if mean is None else (block - mean) * weights
+            return block.astype(precision, copy=False)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            return map_rows(standardize, X)
+
+    def inverse_transform(self, X):
+        """Map standardized rows back to the units of the data.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows, as :meth:`transform` gives them.
+
+        Returns
+        -------
+        ndarray or sparse CSR matrix of shape (n_samples, n_features)
+            Rows in the units of the data; of a feature that was made zero, its
+            `mean_`.
+        """
+        check_is_fitted(self)
+        self._refuse_filling(X)
+        X = check_rows(None, X, accept_sparse=True)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X must have shape (n_samples, {self.n_features_in_}), as transform "
+                f"gives it, got {X.shape}"
+            )
+        weights = self._weights()
+        units = np.divide(1.0, weights, out=np.zeros_like(weights), where=weights > 0)
+        if sparse.issparse(X):
+            return _scaled_columns(X, units, X.dtype)
+        rows = X * units if self.mean_ is None else X * units + self.mean_
+        return rows.astype(X.dtype, copy=False)
+
+    def _refuse_filling(self, X) -> None:
+        if sparse.issparse(X) and self.mean_ is not None:
+            raise ValueError(
+                "X is sparse, and subtracting means would fill its zeros: fit with "
+                "with_mean=False or pass X.toarray()"
+            )
+
+
+def _scaled_columns(X, factors: np.ndarray, precision):
+    """Multiply the columns of a CSR matrix, and drop what becomes zero."""
+    X = X.astype(precision, copy=True)
+    X.data *= factors[X.indices].astype(precision)
+    X.eliminate_zeros()
+    return X
