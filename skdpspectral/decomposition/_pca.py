@@ -15,7 +15,9 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._base.unweighted import unweighted
 from .._statistics.centers import PrivateMean
 from .._statistics.components.mechanism import design_components, public_guesses
+from .._statistics.components.scaled import Scaled, ScaledComponents
 from .._statistics.components.strategies import SpikedModel
+from .._statistics.row_bounds import make_box
 from .._tables.rows import unread_rows
 from ..mechanisms._numbers import check_count
 from ._constraints import CENTERS, CLIP_RANGE, MECHANISMS
@@ -54,7 +56,12 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     {clip_norm}
         The square root of the covariance's trace is a good choice where noise is
         negligible.
-    {scale}
+    scale : {"bounds", "private"} or None, default=None
+        "bounds" divides each feature by its own half-width, instead of all by the
+        largest. "private" divides each by a private standard deviation, as
+        :class:`~skdpspectral.DPStandardScaler` does, for 20 % of the budget: bounds
+        and magnitudes need not be known (:ref:`scales`). Features that are not seen
+        are in no component.
     center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
         What rows are measured from; nothing is taken for granted about their mean.
         "pairs": other rows, from far away in the table (:ref:`lemma-pair-moment`),
@@ -95,7 +102,10 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         and ``mechanism="gaussian"`` alone; :meth:`get_covariance` has a model's too.
     mean_ : ndarray of shape (n_features,)
         What rows are measured from, in the units of the data.
-    {scale_}
+    scale_ : ndarray of shape (n_features,) or None
+        What features are divided by; None with ``scale=None``.
+    unseen_features_ : ndarray of bool of shape (n_features,)
+        With ``scale="private"``, whether a feature was lost in the noise.
     {singular_values_}
     {n_components_}
     components_above_noise_ : int
@@ -153,7 +163,7 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         "release": [StrOptions({"components", "covariance"})],
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
-        "scale": [StrOptions({"bounds"}), None],
+        "scale": [StrOptions({"bounds", "private"}), None],
         "center": CENTERS,
         "whiten": ["boolean"],
     }
@@ -265,21 +275,40 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         """Return what a fit of that shape releases, from public numbers alone."""
         self._check_shape(n_samples, n_features)
         covariance = self.release == "covariance"
+        scaled, bounded = self._is_scaled(), {"bounds": self.bounds}
+        bounded["scale"] = self.scale
+        if scaled:  # of scaled rows no bounds are known
+            bounded = {"bounds": None, "scale": None}
         bounds, mechanism = design_components(
             self.mechanism,
             self.n_components,
             n_features,
             covariance,
-            bounds=self.bounds,
             clip_norm=self.clip_norm,
             center=self.center,
-            scale=self.scale,
             search=True,
+            **bounded,
         )
         rank = None if self.n_components == "auto" else int(self.n_components)
-        if covariance and mechanism.whole:
+        if covariance and mechanism.whole and not scaled:
             return mechanism.covariance(bounds, n_samples, rank)
-        return mechanism.statistic(bounds, n_samples, rank, covariance)
+        statistic = mechanism.statistic(bounds, n_samples, rank, covariance)
+        if not scaled:
+            return statistic
+        box = None
+        if self.bounds is not None:
+            box = make_box(self.bounds, n_features, per_feature=True)
+        return Scaled(statistic, n_samples, box)
+
+    def _is_scaled(self) -> bool:
+        """Whether features are divided by private scales."""
+        scaled = isinstance(self.scale, str) and self.scale == "private"
+        if scaled and isinstance(self.mechanism, SpikedModel):
+            raise ValueError(
+                "mechanism=SpikedModel(...) is for rows in the units of the model: "
+                'leave out scale="private"'
+            )
+        return scaled
 
     def _planned(self, statistic):
         """Return the plan, with what a fit of that shape cannot be relied on for."""
@@ -288,6 +317,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
 
     def _doubts(self, statistic, plan) -> tuple[str, ...]:
         """Say what few rows, or a small budget, leave in doubt: by public numbers."""
+        if isinstance(statistic, Scaled):
+            statistic = statistic.components
         rest = getattr(statistic, "rest", None)
         return rest.doubts(plan) if hasattr(rest, "doubts") else ()
 
@@ -352,8 +383,11 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 warnings.warn(doubt, UserWarning, stacklevel=3)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])
-            found = statistic.run(release, X)
+            found, law = statistic.run(release, X), None
+            if isinstance(found, ScaledComponents):
+                found, law = found
             self._set_components(statistic.bounds, found)
+            self._set_units(law)
             remarks = (*plan.remarks, found.said) if found.said else plan.remarks
             self.n_samples_ = unread.shape[0]
             self.privacy_ = replace(plan, remarks=remarks)
@@ -371,13 +405,20 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 stacklevel=3,
             )
 
+    def _set_units(self, law) -> None:
+        """Turn values of scaled rows into those of the data."""
+        vars(self).pop("unseen_features_", None)
+        if law is not None:
+            self.mean_ = law.center + law.scale * np.where(law.seen, self.mean_, 0.0)
+            self.scale_, self.unseen_features_ = law.scale, ~law.seen
+
     def _set_components(self, bounds, found) -> None:
         """Turn released components into public attributes, in units of the data."""
         self.components_ = found.vectors
         self.explained_variance_ = found.values * found.unit**2
         self.explained_variance_ratio_ = found.values / found.total
         self.mean_ = bounds.to_data_units(found.mean)
-        self.scale_ = None if self.scale is None else bounds.box.unit.copy()
+        self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
         self.n_components_ = len(found.vectors)
         self.components_above_noise_ = found.above_noise
         for name in ("noise_variance_", "covariance_"):

@@ -32,11 +32,14 @@ class FeatureLaw(NamedTuple):
         Standard deviations; 1, or the half-width of the box, for such features.
     seen : ndarray of bool of shape (n_features,)
         Whether a feature's variance stands out of the noise.
+    center : ndarray of shape (n_features,)
+        Public middle of the box; 0 without one.
     """
 
     mean: np.ndarray | None
     scale: np.ndarray
     seen: np.ndarray
+    center: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class FeatureScales(Combination):
         scale = np.where(seen, scale, 1.0) * unit
         if mean is not None:
             mean = middle + np.where(seen, mean, 0.0) * unit
-        return FeatureLaw(mean, scale, seen)
+        return FeatureLaw(mean, scale, seen, middle)
 
     def faintest(self, plan: PrivacyPlan) -> float:
         """Share of pairs that must differ in a feature for it to be seen; public."""

@@ -1,0 +1,97 @@
+"""Components of rows whose features are divided by private scales first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from ..._tables.clipping import Box
+from ..._tables.mapped_rows import MappedRows
+from ..combination import Combination, Statistic
+from ..feature_scales.scales import FeatureLaw, FeatureScales
+from .principal_components import Components
+
+# Shares of mu**2: scales need not be exact, and whoever is not seen is lost.
+_SHARES = {"feature_scales": 0.2, "components": 0.8}
+
+
+class ScaledComponents(NamedTuple):
+    """Released components in units of scaled rows, and what rows are scaled by."""
+
+    components: Components
+    law: FeatureLaw
+
+
+class Scaled(Combination):
+    """Private scales of all features, and components of rows in units of them.
+
+    Parameters
+    ----------
+    components : Statistic
+        What is released of the scaled rows, which no bounds are known of.
+    n_samples : int
+        Public number of rows.
+    box : Box or None
+        Public bounds that rows are clipped into first, feature by feature.
+    """
+
+    def __init__(self, components: Any, n_samples: int, box: Box | None) -> None:
+        self.components, self.bounds = components, components.bounds
+        self.scales = FeatureScales(n_samples, self.bounds.n_features, False, box)
+
+    def parts(self) -> Mapping[str, Statistic]:
+        """Scales, and components of scaled rows."""
+        return {"feature_scales": self.scales, "components": self.components}
+
+    def shares(self) -> Mapping[str, float]:
+        """Shares of mu**2."""
+        return _SHARES
+
+    def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
+        """Release scales, and components of what they make of the rows."""
+        law = self.scales.run(release, rows)
+        found = self.components.run(release, self._divided(rows, law))
+        return ScaledComponents(_among_seen(found, law.seen), law)
+
+    def _divided(self, rows: Any, law: FeatureLaw):
+        """Rows in units of the scales; zeros for features that are not seen."""
+        box = self.scales.box
+        weights = np.where(law.seen, 1.0 / law.scale, 0.0)
+        if sparse.issparse(rows):
+            rows = sparse.csr_array(rows, dtype=np.float64, copy=True)
+            rows.data *= weights[rows.indices]
+            return rows
+
+        def divide(block):
+            if box is not None:
+                return box.to_unit(block) * (weights * box.unit)
+            with np.errstate(over="ignore", invalid="ignore"):
+                return block * weights
+
+        return MappedRows(rows, divide)
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Refuse: nobody knows variances in units of private scales."""
+        raise ValueError(
+            'expected_error knows variances in units of the data: scale="private" '
+            "leaves none; ask with scale=None"
+        )
+
+
+def _among_seen(found: Components, seen: np.ndarray) -> Components:
+    """Leave out of components what noise has made of features that are not seen.
+
+    Where fewer features are seen than components were asked for, the last are zero.
+    """
+    vectors = np.zeros_like(found.vectors)
+    count = min(len(vectors), int(seen.sum()))
+    if count:
+        basis, triangle = np.linalg.qr(found.vectors[:count, seen].T)
+        signs = np.where(np.diag(triangle) < 0.0, -1.0, 1.0)
+        vectors[:count, seen] = (basis * signs).T
+    above = min(found.above_noise, count)
+    return replace(found, vectors=vectors, above_noise=above)
