@@ -59,9 +59,9 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     scale : {"bounds", "private"} or None, default=None
         "bounds" divides each feature by its own half-width, instead of all by the
         largest. "private" divides each by a private standard deviation, as
-        :class:`~skdpspectral.DPStandardScaler` does, for 20 % of the budget: bounds
-        and magnitudes need not be known (:ref:`scales`). Features that are not seen
-        are in no component.
+        :class:`~skdpspectral.DPStandardScaler` does, for 35 % of the budget: bounds
+        and magnitudes need not be known (:ref:`scales`). Rows are then compared in
+        pairs with ``center="auto"``. Features that are not seen are in no component.
     center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
         What rows are measured from; nothing is taken for granted about their mean.
         "pairs": other rows, from far away in the table (:ref:`lemma-pair-moment`),
@@ -276,16 +276,18 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         self._check_shape(n_samples, n_features)
         covariance = self.release == "covariance"
         scaled, bounded = self._is_scaled(), {"bounds": self.bounds}
-        bounded["scale"] = self.scale
+        bounded |= {"scale": self.scale, "center": self.center}
         if scaled:  # of scaled rows no bounds are known
-            bounded = {"bounds": None, "scale": None}
+            bounded |= {"bounds": None, "scale": None}
+            if isinstance(self.center, str) and self.center == "auto":
+                # Differences of scaled rows keep more of them than unit rows.
+                bounded["center"] = "pairs"
         bounds, mechanism = design_components(
             self.mechanism,
             self.n_components,
             n_features,
             covariance,
             clip_norm=self.clip_norm,
-            center=self.center,
             search=True,
             **bounded,
         )

@@ -523,6 +523,24 @@ CASES |= {
         np.vstack([np.eye(4), -np.eye(4)] * 6),
         tight=False,
     ),
+    # Differences from node to node, and then unit rows about the origin.
+    "pca-scaled": StageCase(
+        {"n_components": 1, "scale": "private", "center": "none"},
+        np.ones(4),
+        8.0 * np.ones(4),
+        "differences",
+        30.0,
+        np.zeros((6, 4)),
+    ),
+    "pca-scaled-whole": StageCase(
+        {"n_components": 1, "scale": "private"},
+        _FAR[0],
+        -_FAR[1],
+        "",
+        16.0,
+        np.zeros((6, 4)),
+        tight=False,
+    ),
     "pca-rank": StageCase(
         {"n_components": "auto", "release": "covariance", **_AUTO},
         *_FAR[:2],

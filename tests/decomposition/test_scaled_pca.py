@@ -1,0 +1,165 @@
+"""DPPCA(scale="private"): scales and components of one fit, with no bounds known."""
+
+import numpy as np
+import pytest
+from pca_tools import Replay
+from scipy import sparse
+from sklearn.decomposition import PCA
+from sliced_rows import SlicedTable
+
+from skdpspectral import DPPCA, DPStandardScaler
+from skdpspectral._release.release import record_releases
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.decomposition import PrivateMean, SpikedModel
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:noise_seed:skdpspectral.PrivacyLeakWarning",
+    "ignore:.*stand out of the noise",
+    "ignore:this DPPCA is not private",
+)
+UNITS = np.array([1.0, 1e6, 1e-5, 30.0, 1.0, 1e9])
+
+
+def table(n=20_000, shift=0.0):
+    """Two directions in standardized features, in units that hide them."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.standard_normal((6, 2)))[0]
+    X = rng.standard_normal((n, 6)) + 2.5 * rng.standard_normal((n, 2)) @ axes.T
+    return (X + shift) * UNITS
+
+
+def captured(pca, X):
+    """Share of the variance of standardized features, of what two axes can have."""
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    axes = np.linalg.qr((pca.components_ * (X.std(axis=0) / pca.scale_)).T)[0]
+    best = PCA(2).fit(Z).explained_variance_ratio_.sum()
+    return np.linalg.norm(Z @ axes) ** 2 / np.linalg.norm(Z) ** 2 / best
+
+
+@pytest.mark.parametrize("shift", [0.0, 3.0, 2000.0])
+def test_units_and_places_do_not_matter(shift):
+    X = table(shift=shift)
+    for seed in range(3):
+        pca = DPPCA(2, scale="private", noise_seed=seed).fit(X)
+        assert not pca.unseen_features_.any()
+        assert captured(pca, X) > 0.98
+    plain = DPPCA(2, noise_seed=0).fit(X)
+    plain.scale_ = np.ones(6)
+    assert captured(plain, X) < 0.9
+
+
+def test_scores_and_the_way_back():
+    X = table()
+    pca = DPPCA(6, scale="private", epsilon=50.0, noise_seed=0).fit(X)
+    back = pca.inverse_transform(pca.transform(X))
+    assert back / UNITS == pytest.approx(X / UNITS, abs=1e-6)
+    assert pca.components_ @ pca.components_.T == pytest.approx(np.eye(6), abs=1e-12)
+
+
+def test_what_is_not_seen_is_in_no_component():
+    X = np.column_stack([table(), np.full(20_000, 1e12), np.zeros(20_000)])
+    pca = DPPCA(2, scale="private", noise_seed=1).fit(X)
+    assert pca.unseen_features_.tolist() == [False] * 6 + [True] * 2
+    assert not pca.components_[:, 6:].any()
+    assert pca.components_ @ pca.components_.T == pytest.approx(np.eye(2), abs=1e-12)
+    assert np.abs(pca.transform(X)).max() < 1e3
+    few = DPPCA(3, scale="private", noise_seed=1).fit(X[:, 5:])
+    assert few.components_above_noise_ <= 1
+    assert not few.components_[1:].any()
+
+
+def test_the_covariance_is_in_units_of_the_data():
+    X = table()
+    pca = DPPCA(
+        2, scale="private", release="covariance", epsilon=20.0, noise_seed=0
+    ).fit(X)
+    scale = np.outer(UNITS, UNITS)
+    expected = np.cov(X.T) / scale
+    found = pca.get_covariance() / scale
+    assert np.linalg.norm(found - expected) < 0.15 * np.linalg.norm(expected)
+
+
+FORMS = {
+    "float32": lambda X: X.astype(np.float32),
+    "slices": SlicedTable,
+    "lists": lambda X: X.tolist(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_table_releases_the_same(form):
+    X = np.rint(table(3000) / UNITS * 100.0)
+    one, other = (
+        DPPCA(2, scale="private", epsilon=5.0, noise_seed=0).fit(rows)
+        for rows in (X, FORMS[form](X))
+    )
+    assert np.array_equal(one.scale_, other.scale_)
+    assert one.components_ == pytest.approx(other.components_, abs=1e-9)
+
+
+def test_sparse_rows_stay_sparse():
+    rng = np.random.default_rng(0)
+    X = table(5000) * (rng.random((5000, 6)) < 0.3)
+    one, other = (
+        DPPCA(2, scale="private", epsilon=5.0, noise_seed=0).fit(rows)
+        for rows in (X, sparse.csr_array(X))
+    )
+    assert np.array_equal(one.scale_, other.scale_)
+    assert one.components_ == pytest.approx(other.components_, abs=1e-9)
+
+
+@pytest.mark.parametrize("center", ["auto", "none", "pairs", "private"])
+@pytest.mark.parametrize("bounds", [None, (-3e9, 3e9)])
+@pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
+def test_plan_costs_what_was_asked(center, bounds, mechanism):
+    pca = DPPCA(2, scale="private", center=center, bounds=bounds, mechanism=mechanism)
+    plan = pca.privacy_plan(10_000, 6)
+    budget = gaussian_mu(1.0, 1e-6)
+    assert budget * (1 - 1e-9) <= plan.mu <= budget
+    share = plan["differences"].mu ** 2 / budget**2
+    assert share == pytest.approx(0.35, rel=1e-6)
+    assert pca.fit(table(10_000)).privacy_.mu == plan.mu
+
+
+@pytest.mark.parametrize("parameters", [{}, {"bounds": (-3e9, 3e9)}])
+def test_all_that_is_public_is_a_function_of_the_releases(parameters):
+    X, other = table(2000), np.random.default_rng(1).standard_cauchy((2000, 6))
+    pca = DPPCA(2, scale="private", epsilon=20.0, **parameters)
+    with record_releases() as released:
+        pca.fit(X)
+    for rows in (X, other):
+        statistic = pca._statistic(*rows.shape)
+        found, law = statistic.run(Replay(pca._planned(statistic), released), rows)
+        assert np.array_equal(found.vectors, pca.components_)
+        assert np.array_equal(law.scale, pca.scale_)
+        assert np.array_equal(~law.seen, pca.unseen_features_)
+
+
+def test_an_earlier_fit_leaves_nothing_behind(tmp_path):
+    X = table(3000)
+    pca = DPPCA(2, scale="private", epsilon=5.0, noise_seed=0).fit(X)
+    pca.save(tmp_path / "pca.npz")
+    again = DPPCA.load(tmp_path / "pca.npz")
+    assert np.array_equal(again.transform(X), pca.transform(X))
+    pca.set_params(scale=None).fit(X)
+    assert not hasattr(pca, "unseen_features_")
+    assert pca.scale_ is None
+
+
+def test_what_has_no_scale_is_refused():
+    with pytest.raises(ValueError, match="SpikedModel"):
+        DPPCA(1, scale="private", mechanism=SpikedModel(9.0, 1.0)).privacy_plan(99, 3)
+    with pytest.raises(ValueError, match="scale=None"):
+        DPPCA(1, scale="private").expected_error(1000, 5, signal_variance=2.0)
+    with pytest.raises(ValueError, match="scale"):
+        DPPCA(1, scale="deviation").privacy_plan(100, 3)
+    ball = DPPCA(1, scale="private", center=PrivateMean(50.0), epsilon=5.0)
+    assert ball.fit(table(5000)).mean_.shape == (6,)
+
+
+def test_the_scales_are_those_of_the_scaler():
+    X = table(5000)
+    pca = DPPCA(2, scale="private", epsilon=None, center="none")
+    scaler = DPStandardScaler(epsilon=None, with_mean=False)
+    with pytest.warns(match="without privacy"):
+        assert np.array_equal(pca.fit(X).scale_, scaler.fit(X).scale_)
