@@ -58,6 +58,25 @@ def test_successive_draws_are_uncorrelated():
         assert abs(correlation) < 6.0 / np.sqrt(COUNT)
 
 
+@pytest.mark.parametrize("shape", [(60_000,), (300, 200), (300, 300)])
+def test_no_draw_is_used_twice(shape):
+    """Releases of several chunks of draws, and of several panels of a matrix.
+
+    Draws of 2**26 steps or more repeat by chance in at most 8 pairs on average: 40 or
+    more have a probability below 1e-15. One chunk that is used again repeats 8192.
+    """
+    symmetric = len(set(shape)) == 1 < len(shape)
+    mechanism = calibrate_gaussian("m", 1.0, 0.7, shape, symmetric=symmetric)
+    plan = PrivacyPlan(1.0, 1e-6, (mechanism,), "test", seeded=True)
+    noise = Release(plan, None, 0)("m", np.zeros(shape)) / mechanism.grid
+    draws = noise[np.tril_indices(len(noise))] if symmetric else noise.ravel()
+    deviation = (
+        np.sqrt(0.5 if symmetric else 1.0) * mechanism.noise_std / mechanism.grid
+    )
+    assert draws.size**2 / (4.0 * np.sqrt(np.pi) * deviation) < 8.0
+    assert draws.size - len(np.unique(draws)) < 40
+
+
 def test_hardware_generator_is_aes():
     """The example vector of FIPS 197, appendix C.1."""
     if not release_module._has_hardware_aes():
