@@ -704,9 +704,9 @@ EXACT |= {
     ),
     "stream read before it is charged": Mutant(
         "covariance/_stream_estimator.py",
-        "        plan = self._plan(moments)\n        release",
+        "        plan = self._planned(moments)\n        release",
         "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
-        "        plan = self._plan(moments)\n        release",
+        "        plan = self._planned(moments)\n        release",
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
     ),
     "a forked process draws the same noise": Mutant(

@@ -15,7 +15,8 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._release.release import record_releases
+from skdpspectral._release import streams
+from skdpspectral._release.release import noise_generator, record_releases
 from skdpspectral._release.streams import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
 from skdpspectral.covariance.factorizations import Prefix, factorize
@@ -64,6 +65,32 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     for lag in (1, 2, 250):
         assert abs((Z[lag:] * Z[:-lag]).mean()) < 4 / np.sqrt(Z[lag:].size)
     assert np.abs(np.corrcoef(Z.T) - np.eye(Z.shape[1])).max() < 5 / np.sqrt(len(Z))
+
+
+@pytest.mark.parametrize("factorization", FACTORIZATIONS)
+@pytest.mark.parametrize("on_horizon", ["raise", "restart"])
+def test_noise_does_not_depend_on_how_much_is_drawn_at_once(
+    factorization, on_horizon, monkeypatch
+):
+    """A block at a time, a few of them, or all: the same bits, also of what is lost."""
+    n_steps = 200 if factorization == "optimal" else 600
+    horizon = n_steps if on_horizon == "raise" else 90
+    parameters = {"factorization": factorization, "on_horizon": on_horizon}
+    model = JMECovariance(horizon=horizon, noise_seed=1, **parameters)
+    moments, found = model._moment_stream(None, 2), []
+    (mechanism,) = moments.mechanisms(0.3)
+    for cached, lost in ((1, (0,)), (1 << 9, (30, 60)), (1 << 16, (40, 100))):
+        monkeypatch.setattr(streams, "_CACHED", cached)
+        shaping = moments.factorization.filter(5)
+        noise = streams._ShapedNoise(mechanism, shaping, noise_generator(1))
+        for steps in lost:
+            noise.discard(steps)
+        rows = np.zeros((n_steps - sum(lost), 5))
+        noise.add_to(rows, sum(lost))
+        found.append(rows)
+        assert np.array_equal(rows, found[0][sum(lost) :])
+    # Numbers of 2**26 steps: none of them twice, but by chance.
+    assert len(np.unique(found[0])) > found[0].size - 10
 
 
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
