@@ -230,17 +230,8 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
         return self.privacy_plan(len(self._catalog(table)))
 
     def _plan(self, moment: ItemMoment) -> PrivacyPlan:
-        epsilon, mu = self._budget()
-        return PrivacyPlan(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            mechanisms=moment.mechanisms(mu),
-            estimator=type(self).__name__,
-            unit=Unit.USER,
-            neighbors=Neighbors.ADD_REMOVE_ONE,
-            seeded=self.noise_seed is not None,
-            remarks=moment.remarks(),
-        )
+        neighbors = Neighbors.ADD_REMOVE_ONE
+        return self._planned(moment, unit=Unit.USER, neighbors=neighbors)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -299,7 +290,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
                 f"items=None: item ids are hashed into {N_BUCKETS} buckets, since "
                 "those of the data are private; pass the public catalog as items=...",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=3 + self._levels_around_fit,
             )
 
     def _set_items(self, catalog, features: np.ndarray) -> None:

@@ -342,8 +342,10 @@ def test_without_privacy_the_catalog_comes_from_the_data():
 
 def test_with_a_budget_items_are_hashed_with_a_warning():
     X, y = ratings()
-    with pytest.warns(UserWarning, match="items=None: item ids are hashed into 512"):
+    hashed = "items=None: item ids are hashed into 512"
+    with pytest.warns(UserWarning, match=hashed) as warned:
         model = DPItemEmbedding(2).fit(X, y)
+    assert warned[0].filename == __file__
     assert model.components_.shape == (2, 512)
     assert model.hashed_
     assert np.array_equal(model.items_, np.arange(512))

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
 from skdpspectral._linalg import blocked_mean, blocked_second_moment
 from skdpspectral._release.release import Release, record_releases
 from skdpspectral.accounting import calibrate_gaussian
@@ -57,6 +57,50 @@ def test_grid_and_summation_terms_are_charged():
     assert moment.charged_sensitivity == lemma + 2 * error + moment.grid * p
     assert plan.mu == moment.charged_sensitivity / moment.noise_std
     assert moment.noise_std > lemma / plan.mu
+
+
+def test_every_release_states_what_it_rests_on():
+    """Sensitivity, error and size of each release, in all branches of a choice."""
+    n, p, root2 = 5000, 30, math.sqrt(2)
+    pca = DPPCA(2, mechanism="auto", bounds=(-1, 1), release="covariance")
+    radius = math.sqrt(p)
+
+    def sums(bound):
+        return summation_error(bound, n, 2048), 2.0 * bound
+
+    unit = (root2 / n, *sums(1.0))
+    votes = {f"quantile_{step}": (root2, 0.0, n) for step in range(1, 13)}
+    reach = {f"reach_{step}": (1.0, 0.0, n) for step in range(1, 13)}
+    stated = {
+        "mean": (2.0 * radius / n, *sums(radius)),
+        "second_moment": unit,
+        **votes,
+        "cross_moment": (2.0 / n, *sums(1.0)),
+        "weighted_moment": (root2 * 3.0 / n, *sums(3.0)),
+        "wide_moment": (root2 * 9.0 / n, *sums(9.0)),
+        "second_moment_again": unit,
+        **reach,
+        "projected_moment": unit,
+    }
+    _check_stated(pca.privacy_plan(n, p), stated)
+    errors, users = (p + 16) * 2.0**-52, 2.0**32
+    moments = {f"moments_{step}": (1.0, 2.0**-49, users) for step in range(1, 6)}
+    medians = {
+        f"median_{step}": (0.5 * root2, 0.0, 0.5 * users) for step in range(1, 13)
+    }
+    stated = {"start": (1.0, errors, users), **medians, **moments}
+    _check_stated(LRSRegressor().privacy_plan(p), stated)
+    items = {"second_moment": (1.0, 0.0, 2.0**31)}
+    _check_stated(DPItemEmbedding().privacy_plan(p), items)
+
+
+def _check_stated(plan, stated):
+    found = {
+        m.name: (m.sensitivity, m.summation_error, m.magnitude) for m in plan.releases()
+    }
+    assert list(found) == list(stated)
+    for name, numbers in stated.items():
+        assert found[name] == pytest.approx(numbers, rel=1e-12, abs=0.0), name
 
 
 @pytest.mark.parametrize(
