@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from .._release.release import Release
 from .._tables.rows import table_shape
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_mu
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._ambient import accountant_to_send, ambient_accountant, block_at_hand
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import PrivacyPlan
@@ -136,20 +136,18 @@ class PrivateEstimator(Publishable):
         """
         return self.privacy_plan(*table_shape(X))
 
-    def _budget(self) -> tuple[float, float]:
-        """Return (epsilon, mu); both infinite where privacy is opted out."""
-        if not self._is_private():
-            return math.inf, math.inf
-        return float(self.epsilon), gaussian_mu(float(self.epsilon), float(self.delta))
+    def _planned(self, statistic, **relation) -> PrivacyPlan:
+        """Return the plan of a statistic within the budget of one fit.
 
-    def _planned(self, statistic) -> PrivacyPlan:
-        """Return the plan of a statistic within the budget of one fit."""
+        `relation` has the `unit` and `neighbors` of a plan, if they are others than a
+        row that is replaced.
+        """
         epsilon = float(self.epsilon) if self._is_private() else math.inf
         named = {
             "estimator": type(self).__name__,
             "seeded": self.noise_seed is not None,
         }
-        return statistic.plan(epsilon, float(self.delta), **named)
+        return statistic.plan(epsilon, float(self.delta), **named, **relation)
 
     def _start_release(
         self,

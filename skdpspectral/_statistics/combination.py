@@ -57,7 +57,7 @@ class Statistic(abc.ABC):
         epsilon, delta : float
             The budget; an infinite epsilon for no noise.
         **named : object
-            `estimator` and `seeded` of the plan.
+            `estimator` and `seeded` of the plan; `unit` and `neighbors` if need be.
 
         Raises
         ------

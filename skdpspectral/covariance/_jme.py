@@ -11,7 +11,6 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._linalg import project_covariance
-from ..mechanisms import PrivacyPlan
 from ..mechanisms._numbers import check_count
 from ._covariance_model import CovarianceModel
 from ._moment_stream import MomentStream
@@ -273,18 +272,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
             if n_samples > MOST_STEPS:
                 raise ValueError("n_samples must be at most 2**53")
         n_features = check_count("n_features", n_features)
-        return self._plan(self._moment_stream(n_samples, n_features))
-
-    def _plan(self, moments: MomentStream) -> PrivacyPlan:
-        epsilon, mu = self._budget()
-        return PrivacyPlan(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            mechanisms=moments.mechanisms(mu),
-            estimator=type(self).__name__,
-            seeded=self.noise_seed is not None,
-            remarks=moments.remarks(),
-        )
+        return self._planned(self._moment_stream(n_samples, n_features))
 
     def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
         """Return what is released, or an error about parameters."""

@@ -74,10 +74,9 @@ class _InBatches:
 class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
     """Base of what makes moments of the rows of a stream.
 
-    A subclass offers ``_moment_stream(n_samples, n_features)``, the private statistic;
-    ``_plan(moments)``, what a stream of it is charged with; and ``_released(moments,
-    places)``, what is made of its moments. It has the parameters `horizon`, `workload`,
-    `factorization`, and `on_horizon`.
+    A subclass offers ``_moment_stream(n_samples, n_features)``, the private statistic,
+    and ``_released(moments, places)``, what is made of its moments. It has the
+    parameters `horizon`, `workload`, `factorization`, and `on_horizon`.
     """
 
     # What may change while a stream runs: it shapes what is made of releases.
@@ -318,7 +317,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         self, moments: MomentStream, features: dict, *unread, levels: int = 0
     ) -> tuple:
         """Charge a stream by its public shape, then read its rows."""
-        plan = self._plan(moments)
+        plan = self._planned(moments)
         release, *read = self._start_release(
             plan,
             *unread,

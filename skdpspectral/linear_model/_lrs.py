@@ -26,7 +26,7 @@ from .._statistics.shared_directions import SharedModel
 from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
-from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
 from ._personal_models import PersonalModels
@@ -302,17 +302,8 @@ class LRSRegressor(
         return self.privacy_plan(n_columns - (self.user_feature is not None))
 
     def _plan(self, shared: Statistic) -> PrivacyPlan:
-        epsilon, mu = self._budget()
-        return PrivacyPlan(
-            epsilon=epsilon,
-            delta=float(self.delta),
-            mechanisms=shared.mechanisms(mu),
-            estimator=type(self).__name__,
-            unit=Unit.USER,
-            neighbors=Neighbors(self.neighbors),
-            seeded=self.noise_seed is not None,
-            remarks=shared.remarks(),
-        )
+        neighbors = shared.users.neighbors
+        return self._planned(shared, unit=Unit.USER, neighbors=neighbors)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
