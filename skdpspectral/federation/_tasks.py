@@ -299,6 +299,8 @@ class SpectralTask:
 
     def statistic(self, n_samples: int) -> Statistic:
         """Return what a client of so many rows releases, from public numbers alone."""
+        # As a Python int: equal numbers of other types would be found in its place.
+        n_samples = check_count("n_samples", n_samples)
         if n_samples not in self._statistics:
             self._statistics[n_samples] = self._statistic_of(n_samples)
         return self._statistics[n_samples]
@@ -331,16 +333,16 @@ class SpectralTask:
         self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
     ) -> PrivacyPlan:
         """Return the plan of a client of so many rows."""
-        budget, named = (float(epsilon), float(delta)), (estimator, bool(seeded))
+        budget, seeded = (float(epsilon), float(delta)), bool(seeded)
+        statistic = self.statistic(n_samples)
         plans = self._plans.setdefault((n_samples, *budget), {})
-        if named not in plans:
+        if (estimator, seeded) not in plans:
             more = {"estimator": estimator, "seeded": seeded}
-            known = next(iter(plans.values()), None)
-            if known is None:
-                plans[named] = self.statistic(n_samples).plan(*budget, **more)
-            else:
-                plans[named] = replace(known, **more)
-        return plans[named]
+            # Another thread may add one meanwhile.
+            known = list(plans.values())
+            plan = replace(known[0], **more) if known else None
+            plans[estimator, seeded] = plan or statistic.plan(*budget, **more)
+        return plans[estimator, seeded]
 
     def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
         """Return :meth:`plan`, with errors that name the client."""

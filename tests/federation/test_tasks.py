@@ -297,3 +297,15 @@ def test_both_give_the_same_covariance(given):
         top = np.linalg.eigvalsh(scores.T @ scores / 400)[::-1]
         # Clients subtract means of their own, which differ by some tenth.
         np.testing.assert_allclose(found.explained_variance, top, rtol=0.02)
+
+
+@pytest.mark.parametrize("n_samples", [np.float32(5000), 5000.0, True, 0])
+def test_numbers_of_rows_are_whole_numbers(n_samples):
+    """An equal number of a narrow type would round the noise of all that ask later."""
+    task = make_task(2, 6, bounds=(-1, 1))
+    for ask in (task.statistic, lambda n: task.plan(n, 1.0, 1e-6, "any", False)):
+        with pytest.raises(ValueError, match="n_samples must be a positive integer"):
+            ask(n_samples)
+    plans = [task.plan(n, 1.0, 1e-6, "any", False) for n in (np.int32(5000), 5000)]
+    anew = make_task(2, 6, bounds=(-1, 1)).plan(5000, 1.0, 1e-6, "any", False)
+    assert plans == [anew, anew]
