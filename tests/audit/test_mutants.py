@@ -688,7 +688,7 @@ EXACT |= {
         "_release/streams.py",
         "            self._shaping.reset()\n",
         "",
-        f"{_STREAMS}the_noise_is_the_planned_one",
+        f"{_STREAMS}noise_is_that_of_the_generator_in_every_block[90-blt]",
     ),
     "rows of a stream not rounded": Mutant(
         "_release/streams.py",
@@ -811,9 +811,10 @@ EXACT |= {
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "a round forgotten in the composition": Mutant(
-        "_statistics/components/power_iteration.py",
-        "dict.fromkeys(steps, 1.0 / len(steps))",
-        "{**dict.fromkeys(steps, 1.0 / len(steps)), name: 1.0}",
+        "_statistics/combination.py",
+        "planned.extend(part.mechanisms(costs[name]))",
+        "more = 4.0 / 3.0 if name == 'power_1' else 1.0\n"
+        "            planned.extend(part.mechanisms(more * costs[name]))",
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(
@@ -854,6 +855,56 @@ EXACT |= {
         "        weights = smallest / variances",
         "        weights = np.sqrt(variances / smallest)",
         f"{_ESTIMATOR}optimal_weights_are_better_than_equal_ones",
+    ),
+}
+
+_NOISE, _PANELS = (
+    "release/test_noise.py::test_",
+    "theory/test_symmetric_noise.py::test_",
+)
+_BOUNDS = "theory/test_row_bounds.py::test_no_row_is_longer_than_what_is_charged"
+
+# Of large releases and of rows about a mean.
+EXACT |= {
+    "a chunk of draws used again": Mutant(
+        "_release/grid.py",
+        "        generator.standard_normal(out=chunk)\n        chunk *= steps",
+        "        if start and chunk.size == _CHUNK:\n"
+        "            chunk[:] = flat[:_CHUNK]\n"
+        "            continue\n"
+        "        generator.standard_normal(out=chunk)\n        chunk *= steps",
+        f"{_NOISE}no_draw_is_used_twice",
+    ),
+    "less noise in later panels": Mutant(
+        "_release/grid.py",
+        "grid_noise(noise, steps / math.sqrt(2.0), generator)",
+        "less = 0.9 if start else 1.0\n"
+        "        grid_noise(noise, less * steps / math.sqrt(2.0), generator)",
+        f"{_PANELS}variances_of_every_panel",
+    ),
+    "less noise in samples of a release": Mutant(
+        "_release/release.py",
+        "noise_std = _noise_std(mechanism)",
+        "noise_std = 0.9 * _noise_std(mechanism)",
+        f"{_NOISE}samples_of_a_release_get_its_deviation_and_fresh_draws",
+    ),
+    "noise of a stream cut off in the middle of a block": Mutant(
+        "_release/streams.py",
+        "return block * min(most, -(-wanted // block))",
+        "return min(block * most, wanted)",
+        f"{_STREAMS}noise_does_not_depend_on_how_much_is_drawn_at_once",
+    ),
+    "rows of a mean in a box not clipped": Mutant(
+        "_statistics/row_bounds.py",
+        "return clip_rows(block, self.mean_radius, out=block)",
+        "return block",
+        _BOUNDS,
+    ),
+    "a second release of the moment planned for twice the rows": Mutant(
+        "_statistics/components/principal_components.py",
+        'again = replace(moment, name="second_moment_again")',
+        'again = replace(moment, name="second_moment_again", n_samples=2 * n)',
+        "theory/test_floating_point.py::test_every_release_states_what_it_rests_on",
     ),
 }
 
@@ -983,6 +1034,7 @@ import pytest, skdpspectral
 print(skdpspectral.__file__, flush=True)
 sys.exit(pytest.main(sys.argv[1:]))
 """
+BROKEN = r"^E +(Attribute|Import|ModuleNotFound|Name|Syntax|UnboundLocal)Error\b"
 # An audit of the copy.
 RUN_AUDIT = f"""
 import sys
@@ -1042,3 +1094,5 @@ def test_exact_test_fails(name, tmp_path, python):
     assert tested.is_relative_to(tmp_path), done.stdout + done.stderr
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(r"^\d+ failed", done.stdout, re.MULTILINE), done.stdout
+    # A mutant that cannot run is no mistake that was found.
+    assert not re.search(BROKEN, done.stdout, re.MULTILINE), done.stdout

@@ -94,6 +94,27 @@ def test_noise_does_not_depend_on_how_much_is_drawn_at_once(
 
 
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
+@pytest.mark.parametrize("horizon", [200, 90])
+def test_noise_is_that_of_the_generator_in_every_block(factorization, horizon):
+    """C times the noise of a block is what was drawn for it, but for rounding."""
+    n_steps = 200
+    renewed = {"on_horizon": "restart"} if horizon < n_steps else {}
+    model = JMECovariance(factorization=factorization, horizon=horizon, **renewed)
+    moments = model._moment_stream(None, 2)
+    (mechanism,) = moments.mechanisms(0.3)
+    shaping = moments.factorization.filter(5)
+    noise = streams._ShapedNoise(mechanism, shaping, noise_generator(1))
+    rows = np.zeros((n_steps, 5))
+    noise.add_to(rows, 0)
+    drawn = noise_generator(1).standard_normal((n_steps, 5)) * mechanism.noise_std
+    for start in range(0, n_steps, horizon):
+        C = moments.factorization.matrix(min(horizon, n_steps - start))
+        error = C @ rows[start : start + horizon] - drawn[start : start + horizon]
+        longest = np.abs(C).sum(axis=1).max()
+        assert np.abs(error).max() < longest * mechanism.grid
+
+
+@pytest.mark.parametrize("factorization", FACTORIZATIONS)
 def test_releases_lie_on_the_grid(factorization):
     with record_releases() as released:
         model = JMECovariance(factorization=factorization).fit(X)

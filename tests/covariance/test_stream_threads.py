@@ -240,7 +240,7 @@ def open_release(accountant=None, epsilon=1.0, n=100):
 
     model = JMECovariance(epsilon, horizon=n, accountant=accountant)
     moments = model._moment_stream(n, 2)
-    plan = PrivacyPlan(epsilon, 1e-6, model._plan(moments).mechanisms, "Test")
+    plan = PrivacyPlan(epsilon, 1e-6, model._planned(moments).mechanisms, "Test")
     return StreamRelease(plan, accountant, factorization=moments.factorization)
 
 
