@@ -11,36 +11,15 @@ from ..accounting import gaussian_mu, split_mu
 from ..mechanisms import Alternatives, Mechanism, PrivacyPlan
 
 
-class Statistic(abc.ABC):
-    """One private statistic: what it releases, how it is made, what it leaves.
+class Planned(abc.ABC):
+    """What will be released: described, planned and priced before there are data.
 
-    It holds public numbers alone, so that it can be described, planned and priced
-    before there are data.
+    It holds public numbers alone.
     """
 
     @abc.abstractmethod
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan what is released at a total cost of mu; infinite for no noise."""
-
-    @abc.abstractmethod
-    def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Bound the rows, apply a kernel, and release what was planned.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : object
-            The private rows, or a function that yields blocks of them: the only place
-            where they are touched.
-        *given : object
-            What was released before, or is public.
-
-        Returns
-        -------
-        object
-            Public values, made of releases and public numbers alone.
-        """
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
@@ -68,6 +47,30 @@ class Statistic(abc.ABC):
         return PrivacyPlan(epsilon, delta, mechanisms, remarks=self.remarks(), **named)
 
 
+class Statistic(Planned):
+    """One private statistic: what it releases, how it is made, what it leaves."""
+
+    @abc.abstractmethod
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Bound the rows, apply a kernel, and release what was planned.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : object
+            The private rows, or a function that yields blocks of them: the only place
+            where they are touched.
+        *given : object
+            What was released before, or is public.
+
+        Returns
+        -------
+        object
+            Public values, made of releases and public numbers alone.
+        """
+
+
 class Combination(Statistic):
     """Statistics that share one budget, and run in the order of their names.
 
@@ -76,7 +79,7 @@ class Combination(Statistic):
     """
 
     @abc.abstractmethod
-    def parts(self) -> Mapping[str, Statistic]:
+    def parts(self) -> Mapping[str, Planned]:
         """Return the statistics, in the order of their releases."""
 
     @abc.abstractmethod
@@ -136,8 +139,10 @@ class AsAsked(Combination):
         return self._parts[name].run(release, rows, *rest)
 
 
-class Choice(Statistic):
+class Choice(Planned):
     """One of several statistics of the same cost, to be chosen by what is released.
+
+    Who chooses runs the branch: what each of them is given differs.
 
     Parameters
     ----------
@@ -155,7 +160,6 @@ class Choice(Statistic):
         planned = tuple(branch.mechanisms(mu) for branch in self.branches)
         return (Alternatives(self.name, planned),)
 
-    def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Run the branch of a given number, with what else is given."""
-        chosen, *rest = given
-        return self.branches[chosen].run(release, rows, *rest)
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences of all branches."""
+        return tuple(said for branch in self.branches for said in branch.remarks())

@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import _linalg
 from ...accounting import split_mu
-from ..combination import Choice, Combination, Statistic
+from ..combination import Choice, Combination, Planned
 from ..private_mean import Centered
 from ..second_moment import SecondMoment
 from ..terms import HALF
@@ -217,7 +217,7 @@ class PrincipalComponents(Combination):
         """Votes of all rows together, at least."""
         return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
 
-    def parts(self) -> dict[str, Statistic]:
+    def parts(self) -> dict[str, Planned]:
         """What is released, in this order."""
         parts = {
             "first": self.moment,
