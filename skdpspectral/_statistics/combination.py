@@ -148,11 +148,11 @@ class Choice(Planned):
     ----------
     name : str
         Name of the choice in the plan.
-    *branches : Statistic
+    *branches : Planned
         What may be chosen.
     """
 
-    def __init__(self, name: str, *branches: Statistic) -> None:
+    def __init__(self, name: str, *branches: Planned) -> None:
         self.name, self.branches = name, branches
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:

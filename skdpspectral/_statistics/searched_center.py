@@ -12,7 +12,7 @@ from .. import sensitivity
 from ..accounting import split_mu
 from ..mechanisms import PrivacyPlan
 from .center_search import CenterSteps, Nearness, Quantile, Sample, lengths_of
-from .combination import Choice, Statistic
+from .combination import Choice, Planned, Statistic
 from .second_moment import SecondMoment
 from .terms import pair_order
 
@@ -111,8 +111,11 @@ def _number_of_steps(sample: Sample, mu: float) -> tuple[int, float]:
     return n_steps, factor
 
 
-class Near(Statistic):
-    """The steps to a center, and whether rows are too near to it."""
+class Near(Planned):
+    """The steps to a center, and whether rows are too near to it.
+
+    They are not run as one: what the steps give decides on what follows.
+    """
 
     def __init__(self, search: Search) -> None:
         self._search = search
@@ -122,10 +125,6 @@ class Near(Statistic):
         search = self._search
         steps, nearness = search.costs["steps"], search.costs["nearness"]
         return (*search.steps.mechanisms(steps), *search.nearness.mechanisms(nearness))
-
-    def run(self, release: Any, rows: Any, *given: Any):
-        """Not run as one: what the steps give decides on what follows."""
-        raise NotImplementedError
 
 
 class Searched(Statistic):

@@ -10,6 +10,7 @@ from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
 from skdpspectral._linalg import blocked_mean, blocked_second_moment
 from skdpspectral._release.release import Release, record_releases
 from skdpspectral.accounting import calibrate_gaussian
+from skdpspectral.decomposition import PrivateMean
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import summation_error
 
@@ -62,7 +63,8 @@ def test_grid_and_summation_terms_are_charged():
 def test_every_release_states_what_it_rests_on():
     """Sensitivity, error and size of each release, in all branches of a choice."""
     n, p, root2 = 5000, 30, math.sqrt(2)
-    pca = DPPCA(2, mechanism="auto", bounds=(-1, 1), release="covariance")
+    parameters = {"mechanism": "auto", "center": PrivateMean(9.0), "bounds": (-1, 1)}
+    pca = DPPCA(2, release="covariance", **parameters)
     radius = math.sqrt(p)
 
     def sums(bound):
