@@ -129,7 +129,7 @@ def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
     ndarray
         Of the shape of a block's sums.
     """
-    total = 0.0
+    total = np.zeros(())
     for rows in row_blocks(X.shape[0], rows_per_block(X.shape[1])):
         block = X[rows] if row_map is None else row_map(X[rows])
         total = total + sums(np.asarray(block, dtype=np.float64))

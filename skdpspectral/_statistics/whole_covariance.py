@@ -209,7 +209,8 @@ class WholeCovariance(Statistic):
         Covariance
             Made from releases and public numbers alone.
         """
-        radii, clipped = (self.clip,), 0.0
+        clipped = 0.0
+        radii: tuple[Any, ...] = (self.clip,)
         if self.clip is None:
             radii, clipped = self._release_radii(release, rows)
         parts = (clipped_parts(block, radii) for block in rows())

@@ -407,13 +407,6 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 stacklevel=3,
             )
 
-    def _set_units(self, law) -> None:
-        """Turn values of scaled rows into those of the data."""
-        vars(self).pop("unseen_features_", None)
-        if law is not None:
-            self.mean_ = law.center + law.scale * np.where(law.seen, self.mean_, 0.0)
-            self.scale_, self.unseen_features_ = law.scale, ~law.seen
-
     def _set_components(self, bounds, found) -> None:
         """Turn released components into public attributes, in units of the data."""
         self.components_ = found.vectors
@@ -430,3 +423,10 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         if found.covariance is not None:
             units = self._feature_units() * found.unit
             self.covariance_ = found.covariance * np.outer(units, units)
+
+    def _set_units(self, law) -> None:
+        """Turn values of scaled rows into those of the data."""
+        vars(self).pop("unseen_features_", None)
+        if law is not None:
+            self.mean_ = law.center + law.scale * np.where(law.seen, self.mean_, 0.0)
+            self.scale_, self.unseen_features_ = law.scale, ~law.seen
