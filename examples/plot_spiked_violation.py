@@ -33,7 +33,7 @@ neighbor[0] = 10 * np.linalg.norm(X, axis=1).max() * np.eye(p)[-1]
 
 model = SpikedModel(signal_variance=10.0, noise_variance=1.0)
 spiked = DPPCA(1, epsilon=epsilon, delta=1e-4, mechanism=model)
-worst_case = DPPCA(1, epsilon=epsilon, delta=1e-4)
+worst_case = DPPCA(1, epsilon=epsilon, delta=1e-4, center="none")
 print(spiked.privacy_plan(n, p))
 
 # %%
