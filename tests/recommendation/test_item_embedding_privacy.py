@@ -274,6 +274,7 @@ MODULES = (
     "_statistics.item_moment",
     "recommendation._parameters",
     "recommendation._catalog",
+    "recommendation._choice_of_items",
     "recommendation._item_embedding",
 )
 
@@ -351,7 +352,7 @@ MUTANTS = {
     ),
     "catalog from the data under a budget": (
         check_public,
-        "recommendation._item_embedding",
+        "recommendation._choice_of_items",
         (
             "if self.items is None and not self._is_private():",
             "if self.items is None:",
@@ -402,7 +403,7 @@ MUTANTS = {
             "            rows = _coded(table, catalog, *y)\n",
             "            rows = _coded(table, catalog, *y)\n"
             "            if (rows.items < 0).mean() > 0.5:\n"
-            "                warnings.warn('most items are unknown', stacklevel=2)\n",
+            "                __import__('warnings').warn('most are unknown', stacklevel=2)\n",
         ),
     ),
 }
