@@ -8,7 +8,7 @@ import numpy as np
 
 # Counts of items are taken for this where noise has left less.
 _SMALLEST_COUNT = 1e-3
-# Logarithms of counts begin at half a rating, or at the noise.
+# Logarithms of counts begin here, or at the noise.
 _SMALLEST_LOGGED = 0.5
 # Rounds of prior and variance in turn.
 _ROUNDS = 5
@@ -41,10 +41,14 @@ def positive_counts(counts: np.ndarray) -> np.ndarray:
     return np.maximum(counts, _SMALLEST_COUNT)
 
 
-def popularity(counts: np.ndarray, noise_std: float) -> np.ndarray:
-    """Logarithms of noisy counts, standardized over the items."""
-    logged = np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, noise_std))
-    return _standardized(logged, np.full(len(logged), 1.0 / len(logged)))
+def log_counts(counts: np.ndarray, noise_std: float) -> np.ndarray:
+    """Logarithms of noisy counts, which begin at half a rating or at the noise."""
+    return np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, noise_std))
+
+
+def standardized(values: np.ndarray) -> np.ndarray:
+    """Values of mean 0 and variance 1 over the catalog; zero if they are all alike."""
+    return _standardized(values, np.full(len(values), 1.0 / len(values)))
 
 
 def _standardized(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -102,8 +106,7 @@ def public_columns(features: np.ndarray) -> np.ndarray:
     """Public features, standardized over the catalog; constant ones are left out."""
     scale = np.abs(features).max(axis=0, initial=0.0)
     features = features[:, scale > 0.0] / scale[scale > 0.0]
-    even = np.full(len(features), 1.0 / len(features))
-    columns = [_standardized(column, even) for column in features.T]
+    columns = [standardized(column) for column in features.T]
     return np.column_stack([np.empty((len(features), 0)), *columns])
 
 
@@ -148,7 +151,7 @@ def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
     columns : ndarray of shape (n_items, d)
         Standardized public features.
     counts, logged : ndarray of shape (n_items,)
-        Positive counts, and what :func:`popularity` makes of them.
+        Positive counts, and their logarithms.
 
     Returns
     -------

@@ -403,7 +403,7 @@ MUTANTS = {
             "            rows = _coded(table, catalog, *y)\n",
             "            rows = _coded(table, catalog, *y)\n"
             "            if (rows.items < 0).mean() > 0.5:\n"
-            "                __import__('warnings').warn('most are unknown', stacklevel=2)\n",
+            "                __import__('warnings').warn('many', stacklevel=2)\n",
         ),
     ),
 }

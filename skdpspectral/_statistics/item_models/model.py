@@ -32,12 +32,12 @@ class FoundItems(NamedTuple):
     ----------
     model : ItemModel
         What users' models rest on.
-    counts : ndarray of shape (n_items,)
-        Positive sums of users' weights, by which items are popular.
+    popularity : ndarray of shape (n_items,)
+        Logarithms of sums of users' weights.
     """
 
     model: ItemModel
-    counts: np.ndarray
+    popularity: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class RatingsModel(Combination):
         if self.n_tastes:
             model = self._with_factors(release, rows, model, found)
             progress.step(3)
-        return FoundItems(model, found.counts)
+        return FoundItems(model, found.logged)
 
     def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
         """Release products of residuals and tastes, and add what they tell."""

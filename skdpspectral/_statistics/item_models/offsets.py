@@ -31,7 +31,7 @@ class ItemOffsets:
     counts : ndarray of shape (n_items,)
         Positive sums of the weights of users who rated an item.
     logged : ndarray of shape (n_items,)
-        Their logarithms, standardized.
+        Their logarithms.
     offsets, variance : ndarray of shape (n_items,)
         Posterior means and variances.
     level : float
@@ -122,8 +122,9 @@ def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
     level = float(np.clip(sides[2] / n_users, -1.0, 1.0))
     released = total[:n_items]
     counts = items.positive_counts(released)
-    logged = items.popularity(released, noise_std)
-    design = np.column_stack([np.ones(n_items), columns, logged, logged**2])
+    logged = items.log_counts(released, noise_std)
+    popular = items.standardized(logged)
+    design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
     # Of a user with m ratings m s^2 is the share of the ones in the squared norm: the
     # mean of s, weighted by ratings, is the quotient of the sums over users.
     share = answers.SHARE_BESIDE_THREE**2 * (1.0 - spread)
