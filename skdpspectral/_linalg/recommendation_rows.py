@@ -123,7 +123,13 @@ class UserRatings:
 
     def map(self, function: Callable, n_jobs: int | None = None):
         """Apply a function to every block, in threads; yield what it returns."""
+
+        def quietly(block):
+            # Of each thread: a warning would tell of somebody's ratings.
+            with np.errstate(all="ignore"):
+                return function(block)
+
         if n_jobs in (None, 1):
-            return map(function, self.blocks())
-        jobs = (delayed(function)(block) for block in self.blocks())
+            return map(quietly, self.blocks())
+        jobs = (delayed(quietly)(block) for block in self.blocks())
         return Parallel(n_jobs, prefer="threads", return_as="generator")(jobs)

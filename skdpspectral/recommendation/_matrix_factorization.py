@@ -19,7 +19,7 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.unweighted import unweighted
-from .._statistics.item_models import RatingsModel
+from .._statistics.item_models.model import RatingsModel
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
 from .._tables.rows import table_shape

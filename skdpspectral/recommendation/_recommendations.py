@@ -86,8 +86,7 @@ class Recommendations:
         model = ItemModel(
             self._level(), self._offsets(), self.item_factors_, self.ridge_
         )
-        with np.errstate(all="ignore"):
-            weights = list(rows.map(lambda b: user_weights(b, model), self.n_jobs))
+        weights = list(rows.map(lambda b: user_weights(b, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
         return UserModels.fitted(index, weights, rows)
 
@@ -178,7 +177,7 @@ class Recommendations:
 
     # -- lists -----------------------------------------------------------------------
 
-    def recommend(self, users, n=10, *, exclude_seen=True, popularity=1.0):
+    def recommend(self, users, n=10, *, exclude_seen=True, popularity=2.0):
         """Return the best items for each of some users, for their eyes alone.
 
         Items are ranked by the predicted rating plus `popularity` times the logarithm
@@ -193,7 +192,7 @@ class Recommendations:
             Length of the lists, at least 1; capped at the number of items.
         exclude_seen : bool, default=True
             Whether to leave out what the user has rated.
-        popularity : float, default=1.0
+        popularity : float, default=2.0
             Finite, at least 0; with 0 the predicted rating alone counts.
 
         Returns

@@ -54,8 +54,8 @@ class UserModels:
 
     def seen(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return pairs of a place in `codes` and an item that this user rated."""
-        starts = self.pointer[:-1][codes]
-        counts = np.where(codes < 0, 0, np.diff(self.pointer)[codes])
+        starts = self.pointer[codes]
+        counts = np.where(codes < 0, 0, self.pointer[codes + 1] - starts)
         places = np.repeat(np.arange(len(codes)), counts)
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return places, self.items[np.repeat(starts, counts) + within]

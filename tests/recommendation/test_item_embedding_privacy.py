@@ -4,11 +4,10 @@ The checks are functions of a class, so that each planted mistake, an edit of th
 source that is run in this process, must fail the check that is to catch it.
 """
 
-import importlib.util
 import sys
 import warnings
-from pathlib import Path
 
+import item_tools
 import joblib
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from item_tools import (
 from lrs_tools import scripted
 from sklearn.base import clone
 
-import skdpspectral
 from skdpspectral import DPItemEmbedding, PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral.recommendation import _item_embedding
@@ -267,7 +265,6 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
 
 # -- planted mistakes ------------------------------------------------------------------
 
-PACKAGE = Path(skdpspectral.__file__).parent
 MODULES = (
     "recommendation._ratings_tables",
     "_linalg.recommendation",
@@ -281,21 +278,8 @@ MODULES = (
 
 def mutated(monkeypatch, module, *edits):
     """Return the estimator as it is after edits of one module's source."""
-    for name in MODULES:
-        path = PACKAGE / (name.replace(".", "/") + ".py")
-        source = path.read_text()
-        if name == module:
-            for old, new in edits:
-                assert source.count(old) == 1, f"{old!r} must occur once in {path}"
-                source = source.replace(old, new)
-        full = f"skdpspectral.{name}"
-        spec = importlib.util.spec_from_file_location(full, path)
-        new_module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, full, new_module)
-        parent = sys.modules[full.rpartition(".")[0]]
-        monkeypatch.setattr(parent, name.rpartition(".")[2], new_module)
-        exec(compile(source, str(path), "exec"), new_module.__dict__)
-    return new_module.DPItemEmbedding
+    last = item_tools.mutated(monkeypatch, MODULES, module, *edits)
+    return last.DPItemEmbedding
 
 
 MUTANTS = {

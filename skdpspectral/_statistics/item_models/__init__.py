@@ -3,7 +3,3 @@
 In every round a user answers with one vector of norm at most one, made from their own
 ratings and earlier releases; the sum over users is released with noise.
 """
-
-from .model import RatingsModel
-
-__all__ = ["RatingsModel"]
