@@ -103,9 +103,9 @@ def weighted_variance(values: np.ndarray, counts: np.ndarray) -> float:
 
 
 def public_columns(features: np.ndarray) -> np.ndarray:
-    """Public features, standardized over the catalog; constant ones are left out."""
+    """Public features, standardized over the catalog; constant ones become zero."""
     scale = np.abs(features).max(axis=0, initial=0.0)
-    features = features[:, scale > 0.0] / scale[scale > 0.0]
+    features = features / np.where(scale > 0.0, scale, 1.0)
     columns = [standardized(column) for column in features.T]
     return np.column_stack([np.empty((len(features), 0)), *columns])
 

@@ -296,26 +296,10 @@ MUTANTS = {
         ANSWERS,
         ("unit * (taste / lengths)", "unit * (2.0 * taste / lengths)"),
     ),
-    "rounded away from zero": (
-        check_sums,
-        ANSWERS,
-        (
-            "    return np.trunc(values / STEP)",
-            "    return np.copysign(np.ceil(np.abs(values) / STEP), values)",
-        ),
-    ),
     "no rounding to steps": (
         check_sums,
         ANSWERS,
         ("    return np.trunc(values / STEP)", "    return values / STEP"),
-    ),
-    "lengths that underflow": (
-        check_sums,
-        ANSWERS,
-        (
-            "np.maximum(np.sqrt(block.totals(values * values)), _SHORTEST)",
-            "np.sqrt(block.totals(values * values))",
-        ),
     ),
     "a second rating of an item counted": (
         check_last_rating,

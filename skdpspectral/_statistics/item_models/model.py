@@ -120,7 +120,6 @@ class RatingsModel(Combination):
         """Release products of residuals and tastes, and add what they tell."""
         # Public components first, then popularity, then the factor of offsets.
         order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
-        order += [0] * (self.n_tastes - len(order))  # constant features are left out
 
         def products(block: RatingsBlock) -> np.ndarray:
             left, weights = _residuals(block, model)
