@@ -8,7 +8,7 @@ import numpy as np
 
 # Counts of items are taken for this where noise has left less.
 _SMALLEST_COUNT = 1e-3
-# Logarithms of counts begin here, or at the noise.
+# Logarithms of counts begin here, or at their noise.
 _SMALLEST_LOGGED = 0.5
 # Rounds of prior and variance in turn.
 _ROUNDS = 5
@@ -41,9 +41,9 @@ def positive_counts(counts: np.ndarray) -> np.ndarray:
     return np.maximum(counts, _SMALLEST_COUNT)
 
 
-def log_counts(counts: np.ndarray, noise_std: float) -> np.ndarray:
-    """Logarithms of noisy counts, which begin at half a rating or at the noise."""
-    return np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, noise_std))
+def log_counts(counts: np.ndarray, shift: float) -> np.ndarray:
+    """Logarithms of noisy counts, which begin at half a rating or at `shift`."""
+    return np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, shift))
 
 
 def standardized(values: np.ndarray) -> np.ndarray:
