@@ -202,7 +202,7 @@ def importances_by_hand(made, model, other, y):
 
 
 def same(model):
-    return None if isinstance(model, LRSRegressor) else clone(model)
+    return None if isinstance(model, REGRESSORS) else clone(model)
 
 
 def pairs(model, other):
