@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .linear_model.per_user import solve_each
+from .linear_model.per_user import eliminate
 from .recommendation_rows import RatingsBlock
 
+# Users whose normal equations are in the cache together.
+_PART_USERS = 128
 # Largest modulus of a weight, which no ratings come near.
 _LARGEST = 1e6
 # Penalties of what a user adds, in squares of residuals: of a level, of a factor of
@@ -106,10 +108,15 @@ def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     q = features.shape[1]
     i, j = np.triu_indices(q)
     packed = block.products(features[:, i] * features[:, j])
-    gram = np.empty((len(block), q, q))
-    gram[:, i, j] = gram[:, j, i] = packed
-    gram[:, range(q), range(q)] += model.ridge
     rest = block.values - model.level - model.offsets[block.items]
     right = block.products(features, rest)
-    weights = solve_each(gram, right[:, :, None])[:, :, 0]
+    weights = np.empty_like(right)
+    for start in range(0, len(block), _PART_USERS):
+        part = slice(start, start + _PART_USERS)
+        gram = np.empty((q, q, len(right[part])))
+        gram[i, j] = gram[j, i] = packed[part].T
+        gram[range(q), range(q)] += model.ridge[:, None]
+        solved = right[part].T[:, None].copy()
+        eliminate(gram, solved)
+        weights[part] = solved[:, 0].T
     return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)

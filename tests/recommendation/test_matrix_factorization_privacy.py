@@ -339,7 +339,7 @@ MUTANTS = {
     "penalties from the number of users": (
         check_sums,
         "_linalg.recommendation_models",
-        ("+= model.ridge\n", "+= model.ridge + len(block)\n"),
+        ("+= model.ridge[:, None]", "+= model.ridge[:, None] + len(block)"),
     ),
     "exact sums in place of the released": (
         check_public,
@@ -362,9 +362,8 @@ MUTANTS = {
         check_own_bits,
         "_linalg.recommendation_models",
         (
-            "weights = solve_each(gram, right[:, :, None])[:, :, 0]",
-            "weights = solve_each(gram, right[:, :, None])[:, :, 0]"
-            " * (1.0 + 1e-16 * len(block))",
+            "solved[:, 0].T",
+            "solved[:, 0].T * (1.0 + 1e-15 * len(block))",
         ),
     ),
     "users' models published": (

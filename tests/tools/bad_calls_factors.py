@@ -90,16 +90,14 @@ CASES += [
 # -- users, scores and files -----------------------------------------------------------
 
 CASES += [
-    bad(
-        "no ratings of users", lambda s: s.model.personalize(s.X), "requires y", "None"
-    ),
+    bad("no ratings", lambda s: s.model.personalize(s.X), "requires y", "None"),
     bad(
         "ratings: not finite",
         lambda s: s.model.personalize(s.X, np.where(s.y > 3, NAN, s.y)),
         "y",
         "NaN",
     ),
-    bad("too few ratings", lambda s: s.model.personalize(s.X, s.y[:4]), "X and y"),
+    bad("ratings: short", lambda s: s.model.personalize(s.X, s.y[:4]), "X and y"),
     bad(
         "another kind of users",
         lambda s: s.model.personalize(s.X.assign(user_id="ann"), s.y),
