@@ -253,7 +253,7 @@ class FactorsCase:
 
     joins: bool
     epsilon: float = 16.0
-    n_trials: int = 1_500
+    n_trials: int = 4_000
     tight: bool = True
     power = POWER
 
