@@ -19,6 +19,7 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.unweighted import unweighted
+from .._statistics.item_models.answers import MOST_USERS
 from .._statistics.item_models.model import RatingsModel
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
@@ -225,6 +226,8 @@ class DPMatrixFactorization(
             release, table, *ratings = self._start_release(plan, unread, *targets)
             ratings = ratings[0] if ratings else table.ratings
             index = IdIndex(table.users, "user_feature")
+            if len(index) > MOST_USERS:
+                raise ValueError("user_feature must hold at most 2**31 users")
             rows = self._user_ratings(table, catalog, ratings, index)
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)

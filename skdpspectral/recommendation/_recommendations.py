@@ -312,7 +312,7 @@ class Recommendations:
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
         own = [arrays.pop(name, None) for name in _OF_USER]
-        estimator = super()._from_parts(header, arrays)
+        estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
         if own[0] is not None:
             index = IdIndex([json.loads(str(own[0]))], "user").without_codes()
             pointer = np.array([0, len(own[2])])
