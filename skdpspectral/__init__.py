@@ -13,12 +13,14 @@ from .decomposition._sparse_pca import SparseDPPCA
 from .linear_model._lrs import LRSRegressor
 from .preprocessing._scaler import DPStandardScaler
 from .recommendation._item_embedding import DPItemEmbedding
+from .recommendation._matrix_factorization import DPMatrixFactorization
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DPPCA",
     "DPItemEmbedding",
+    "DPMatrixFactorization",
     "DPStandardScaler",
     "FederatedDPPCA",
     "JMECovariance",

@@ -13,6 +13,7 @@ import skdpspectral
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPMatrixFactorization,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
@@ -90,6 +91,10 @@ ESTIMATORS = [
     DPItemEmbedding(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
     DPItemEmbedding(0, items=8),
     DPItemEmbedding(max_ratings_per_user=1, accountant=PrivacyAccountant()),
+    DPMatrixFactorization(),
+    DPMatrixFactorization(epsilon=None),
+    DPMatrixFactorization(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
+    DPMatrixFactorization(0, items=8, accountant=PrivacyAccountant()),
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
@@ -154,6 +159,7 @@ HONEST = (
     "UserWarning:.*too few for private lengths",
     "UserWarning:items=None",
     "UserWarning:X has no columns user_id",
+    "UserWarning:columns of X beside users and items",
     "UserWarning:no feature can be seen",
 )
 
@@ -211,6 +217,7 @@ def test_every_estimator_is_checked():
         DPPCA(1),
         LRSRegressor(),
         DPItemEmbedding(),
+        DPMatrixFactorization(),
         JMECovariance(horizon=1000),
         FederatedDPPCA(1, client_feature=0),
         SparseDPPCA(),
@@ -233,7 +240,7 @@ def a_table(estimator):
     X = np.column_stack([ids, rng.standard_normal((80, 3)), ids])
     other = X.copy()
     other[:, 1:-1] = np.nan
-    if isinstance(estimator, DPItemEmbedding):
+    if isinstance(estimator, DPItemEmbedding | DPMatrixFactorization):
         X[:, 1] = np.arange(80) % 5
         # Without privacy and a catalog the items are those of the data.
         other = other if estimator.epsilon is not None else X

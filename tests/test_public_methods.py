@@ -13,7 +13,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
-from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
+from skdpspectral import (
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    LRSRegressor,
+    PrivacyAccountant,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -24,6 +29,7 @@ RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
 LRS = LRSRegressor(n_rounds=1).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
+FACTORS = DPMatrixFactorization(items=range(6)).fit(RATINGS, STARS)
 
 OF_BOTH = {
     "publish": lambda m: m.publish(),
@@ -54,6 +60,16 @@ METHODS = {
         "transform": lambda m: m.transform(RATINGS),
         "get_feature_names_out": lambda m: m.get_feature_names_out(),
         "set_output": lambda m: copy.copy(m).set_output(transform="default"),
+    },
+    FACTORS: OF_BOTH
+    | {
+        "fit": lambda m: clone(m, safe=False).fit(RATINGS, STARS),
+        "privacy_plan": lambda m: m.privacy_plan(6),
+        "plan_for": lambda m: m.plan_for(RATINGS),
+        "predict": lambda m: m.predict(RATINGS),
+        "score": lambda m: m.score(RATINGS, STARS),
+        "recommend": lambda m: m.recommend([0, 1]),
+        "personalize": lambda m: copy.copy(m).personalize(RATINGS, STARS),
     },
 }
 # Of files, of scikit-learn's requests, and of callbacks, which read no parameter.
@@ -139,6 +155,9 @@ def fits(**arguments):
     return [
         lambda **a: LRSRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
         lambda **a: DPItemEmbedding(items=6, **a).fit(RATINGS, STARS, **arguments),
+        lambda **a: DPMatrixFactorization(items=6, **a).fit(
+            RATINGS, STARS, **arguments
+        ),
         lambda **a: DPItemEmbedding(items=6, **a).fit_transform(
             RATINGS, STARS, **arguments
         ),

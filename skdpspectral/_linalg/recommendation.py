@@ -14,7 +14,7 @@ _PANEL = 256
 
 def last_of_each(users, items, values):
     """Keep the last value of every pair of user and item, in order of users."""
-    order = np.lexsort((np.arange(len(users)), items, users))
+    order = np.lexsort((items, users))  # stable: rows stay in their order
     users, items, values = users[order], items[order], values[order]
     last = np.ones(len(users), dtype=bool)
     last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])

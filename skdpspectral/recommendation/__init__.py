@@ -5,5 +5,6 @@ they import the core and ``_tables``, and no other room of estimators.
 """
 
 from ._item_embedding import DPItemEmbedding
+from ._matrix_factorization import DPMatrixFactorization
 
-__all__ = ["DPItemEmbedding"]
+__all__ = ["DPItemEmbedding", "DPMatrixFactorization"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import warnings
 from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import TransformerMixin, clone
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
@@ -20,20 +19,11 @@ from .._statistics.item_moment import MOST_USERS, CodedRatings, ItemMoment
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
 from .._tables.rows import table_shape
-from ..mechanisms import Neighbors, PrivacyPlan, Unit
-from ..mechanisms._numbers import check_count
-from ._catalog import (
-    N_BUCKETS,
-    catalog_of_data,
-    index_of,
-    item_codes,
-    of_one_type,
-    read_catalog,
-)
-from ._parameters import item_moment, public_features, read_range
+from ._catalog import index_of, item_codes, of_one_type
+from ._choice_of_items import CatalogEstimator
+from ._parameters import item_moment, public_features
 from ._ratings_tables import (
     RatingsTable,
-    UnreadRatings,
     find_columns,
     read_ratings,
     unread_ratings,
@@ -43,7 +33,7 @@ from ._written_tables import embedded_names, join_columns, users_first
 
 
 @documented
-class DPItemEmbedding(TransformerMixin, PrivateEstimator):
+class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     r"""Replace items of a ratings table by private embeddings, and public features.
 
     Each user is one row of users x items: the ratings, measured from the middle of
@@ -183,59 +173,9 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
 
     # -- what a fit will release -----------------------------------------------------
 
-    def privacy_plan(self, n_items):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        n_items : int
-            Number of items of the catalog, or of buckets.
-
-        Returns
-        -------
-        PrivacyPlan
-            What a fit is charged with.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is invalid.
-        """
-        self._check_parameters()
-        return self._plan(item_moment(self, check_count("n_items", n_items)))
-
-    def plan_for(self, X) -> PrivacyPlan:
-        """Describe what a fit of X will release and cost; nothing is fitted.
-
-        Parameters
-        ----------
-        X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            As for :meth:`fit`; items are read only without privacy and a catalog.
-
-        Returns
-        -------
-        PrivacyPlan
-            What that fit is charged with.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter is invalid, or the catalog.
-        """
-        self._check_parameters()
-        table_shape(X)
-        table = None
-        if self.items is None and (sparse.issparse(X) or not self._is_private()):
-            table = unread_ratings(clone(self), X, reset=True)
-        return self.privacy_plan(len(self._catalog(table)))
-
-    def _plan(self, moment: ItemMoment) -> PrivacyPlan:
-        neighbors = Neighbors.ADD_REMOVE_ONE
-        return self._planned(moment, unit=Unit.USER, neighbors=neighbors)
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        read_range(self.rating_range)
+    def _statistic(self, n_items: int) -> ItemMoment:
+        """Return what a fit with so many items releases."""
+        return item_moment(self, n_items)
 
     # -- the estimator ---------------------------------------------------------------
 
@@ -261,7 +201,7 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             features = public_features(self.item_features, len(catalog))
-            moment = item_moment(self, len(catalog))
+            moment = self._statistic(len(catalog))
             plan = self._plan(moment)
             # It is charged here, and values are read from here on.
             release, table, *y = self._start_release(plan, unread, *targets)
@@ -270,28 +210,6 @@ class DPItemEmbedding(TransformerMixin, PrivateEstimator):
             self._set_items(catalog, features)
             self.privacy_ = plan
         return self
-
-    def _catalog(self, table: UnreadRatings | None):
-        """Return an index of items, or a number of buckets."""
-        if self.items is None and table is not None and table.n_items is not None:
-            return index_of(np.arange(table.n_items))
-        if self.items is None and self.item_features is not None and table is not None:
-            raise ValueError("item_features need items=..., whose order they follow")
-        if self.items is None and not self._is_private():
-            accountant = self._governing_accountant()
-            if accountant is not None:  # a budget refuses before items are read
-                accountant.check(self._plan(item_moment(self, 1)))
-            return catalog_of_data(table.read().items)
-        return read_catalog(self.items)
-
-    def _warn_of_buckets(self, catalog) -> None:
-        if isinstance(catalog, range) and self.items is None:
-            warnings.warn(
-                f"items=None: item ids are hashed into {N_BUCKETS} buckets, since "
-                "those of the data are private; pass the public catalog as items=...",
-                UserWarning,
-                stacklevel=3 + self._levels_around_fit,
-            )
 
     def _set_items(self, catalog, features: np.ndarray) -> None:
         """Set what is public of the items, beside what was released."""

@@ -36,6 +36,7 @@ from sklearn.random_projection import GaussianRandomProjection
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPMatrixFactorization,
     DPStandardScaler,
     FederatedDPPCA,
     LRSRegressor,
@@ -355,6 +356,7 @@ PASSED = ColumnTransformer([("s", DPPCA(), [1, 2])], remainder="passthrough")
         make_pipeline(PASSED, DPItemEmbedding(item_feature=1)),
         # Without names its defaults are positions.
         make_pipeline(PASSED, DPItemEmbedding()),
+        make_pipeline(PASSED, DPMatrixFactorization()),
         make_pipeline(FeatureUnion([("a", DPPCA())]), FIRST),
         make_pipeline(PolynomialFeatures(), FIRST),
         make_pipeline(make_pipeline(PolynomialFeatures()), FIRST),

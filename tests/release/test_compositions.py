@@ -38,6 +38,7 @@ from skdpspectral.audit import privacy_report
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
+    pytest.mark.filterwarnings("ignore:columns of X beside users:UserWarning"),
     pytest.mark.filterwarnings("ignore:no feature can be seen"),
 ]
 

@@ -12,6 +12,7 @@ from sliced_rows import SlicedTable
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPMatrixFactorization,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
@@ -56,6 +57,9 @@ FITS = {
         with_column(rows), Y
     ),
     "items": lambda rows, **p: DPItemEmbedding(2, items=5, **p).fit(ratings(rows), Y),
+    "factors": lambda rows, **p: DPMatrixFactorization(items=5, **p).fit(
+        ratings(rows)[:, :2], Y
+    ),
     "clients": lambda rows, **p: FederatedDPPCA(1, **p).fit(rows, clients=IDS),
     "column of clients": lambda rows, **p: FederatedDPPCA(1, client_feature=0, **p).fit(
         with_column(rows)
@@ -64,7 +68,7 @@ FITS = {
     "few features": lambda rows, **p: SparseDPPCA(**p).fit(rows),
 }
 # Users and items are all that is read of a ratings table.
-ALL_VALUES = [name for name in FITS if name != "items"]
+ALL_VALUES = [name for name in FITS if name not in ("items", "factors")]
 
 
 def refused(fit, rows):
@@ -309,7 +313,7 @@ def test_no_slice_is_read_before_the_charge():
 
 
 @pytest.mark.parametrize("rows", [X[:0], X[0], X[None], X[:, :0], X + 1j, [[1.0], []]])
-@pytest.mark.parametrize("fit", [f for f in FITS if "column" not in f and f != "items"])
+@pytest.mark.parametrize("fit", [f for f in ALL_VALUES if "column" not in f])
 def test_the_form_is_checked_before_the_charge(fit, rows):
     accountant = PrivacyAccountant(1e-9)
     with pytest.raises(ValueError, match="X"):

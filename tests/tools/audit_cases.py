@@ -23,7 +23,13 @@ from pca_tools import ReleasesAlone, audit_releases
 from scaler_tools import SCALER_CASES, ScalerCase
 
 import skdpspectral
-from skdpspectral import DPPCA, DPItemEmbedding, JMECovariance, LRSRegressor
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    JMECovariance,
+    LRSRegressor,
+)
 from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import Window
 from skdpspectral.decomposition import Gaussian, PrivateMean
@@ -226,6 +232,52 @@ class RatingsCase:
             "y": y,
             "y_neighbor": y_neighbor,
             "statistic": item_tools.Ratio(other_mean - mean, 0.5 * (mean + other_mean)),
+        }
+
+
+@dataclass(frozen=True)
+class FactorsCase:
+    """A user who joins or leaves a recommender, at nearly the whole sensitivity.
+
+    The other user rates items outside the catalog alone, and answers with zeros.
+
+    Parameters
+    ----------
+    joins : bool
+        Whether the user joins.
+    epsilon : float
+        Where the audit is made.
+    n_trials : int
+        Fits on either side.
+    """
+
+    joins: bool
+    epsilon: float = 16.0
+    n_trials: int = 4_000
+    tight: bool = True
+    power = POWER
+
+    def make(self, epsilon, cls=DPMatrixFactorization):
+        """Return the estimator."""
+        features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
+        ids = {"user_feature": 0, "item_feature": 1, "items": range(4)}
+        return cls(item_features=features, epsilon=epsilon, **ids)
+
+    def arguments(self, epsilon, cls=DPMatrixFactorization):
+        """Return what `audit_epsilon` is called with."""
+        nobody = {0: [(9, 5.0)]}
+        rated = [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
+        users = [nobody, nobody | {item_tools.CANARY: rated}]
+        users = users if self.joins else users[::-1]
+        (X, y), (X_neighbor, y_neighbor) = map(item_tools.table, users)
+        statistic = item_tools.FactorRatio(rated, 4, 1.0 if self.joins else -1.0)
+        return {
+            "factory": self.make(epsilon, cls),
+            "X": X.astype(float),
+            "X_neighbor": X_neighbor.astype(float),
+            "y": y,
+            "y_neighbor": y_neighbor,
+            "statistic": statistic,
         }
 
 
@@ -633,6 +685,8 @@ CASES |= {
 CASES |= {
     "items-joins": RatingsCase(True),
     "items-leaves": RatingsCase(False),
+    "factors-joins": FactorsCase(True),
+    "factors-leaves": FactorsCase(False),
 }
 
 

@@ -29,6 +29,7 @@ from sklearn.preprocessing import FunctionTransformer
 from skdpspectral import (
     DPPCA,
     DPItemEmbedding,
+    DPMatrixFactorization,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
@@ -58,19 +59,23 @@ TRANSFORMERS = [
     ),
 ]
 REGRESSOR = LRSRegressor(sparsity=1, user_feature=0)
-ESTIMATORS = [*TRANSFORMERS, REGRESSOR]
+RECOMMENDER = DPMatrixFactorization(
+    1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
+)
+REGRESSORS = (LRSRegressor, DPMatrixFactorization)
+ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER]
 
 
 def regressor(estimator):
     """Return a model of real targets with a private estimator in it."""
-    if isinstance(estimator, LRSRegressor):
+    if isinstance(estimator, REGRESSORS):
         return clone(estimator)
     return Pipeline([("private", clone(estimator)), ("last", Ridge())])
 
 
 def classifier(estimator):
     """Return a classifier with a private step, or None where it makes no features."""
-    if isinstance(estimator, LRSRegressor):
+    if isinstance(estimator, REGRESSORS):
         return None
     return Pipeline([("private", clone(estimator)), ("last", GaussianNB())])
 
@@ -197,7 +202,7 @@ def importances_by_hand(made, model, other, y):
 
 
 def same(model):
-    return None if isinstance(model, LRSRegressor) else clone(model)
+    return None if isinstance(model, REGRESSORS) else clone(model)
 
 
 def pairs(model, other):
@@ -230,7 +235,7 @@ def fits_of_search(made):
 
 
 def pipeline_of(estimator):
-    if isinstance(estimator, LRSRegressor):
+    if isinstance(estimator, REGRESSORS):
         steps = [("same", FunctionTransformer()), ("private", clone(estimator))]
         return Pipeline(steps)
     return classifier(estimator)

@@ -1,13 +1,20 @@
 """Tables of ratings, fits that end with their release, and what it would be."""
 
+import importlib.util
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 from lrs_tools import scripted
 
+import skdpspectral
 from skdpspectral import DPItemEmbedding
+from skdpspectral._linalg.recommendation_rows import UserRatings
 from skdpspectral._release.release import Release
 
+PACKAGE = Path(skdpspectral.__file__).parent
 WHOLE = 2**11  # steps of a unit vector
 CANARY = 77
 
@@ -77,3 +84,76 @@ def moment_by_hand(*signs):
 
 
 MEANS = moment_by_hand([1, 1]), moment_by_hand([1, 1], [1, -1])
+
+
+# -- models of items -------------------------------------------------------------------
+
+
+def exact_answers(cls, users, seed=None, **parameters):
+    """What a fit would release without noise, every release given scripted ones."""
+    X, y = table(users, seed)
+    with scripted() as asked:
+        cls(**parameters).fit(X, y)
+    return asked
+
+
+@dataclass
+class Given:
+    """Stands for a release: notes what it is to release, and returns what was."""
+
+    plan: object
+    released: dict
+
+    def __post_init__(self):
+        self.noted = {}
+
+    def __call__(self, name, value, *, overwrite=False):
+        self.noted[name] = np.array(value)
+        return self.released[name]
+
+
+@dataclass
+class FactorRatio:
+    """Log likelihood ratio of all sums, where one user with ratings joins nobody.
+
+    Or its opposite, where the user leaves. Each sum is zero without the user; with the
+    user it is what they answer, given the earlier sums.
+    """
+
+    ratings: list
+    n_items: int
+    sign: float = 1.0
+
+    def __call__(self, model, released):
+        items, values = map(np.array, zip(*self.ratings, strict=True))
+        values = model._centered(values.astype(float))
+        rows = UserRatings(np.zeros(len(items), int), items, values, 1, self.n_items)
+        given = Given(model.privacy_, released)
+        model._statistic(self.n_items).run(given, rows, Mock())
+        return self.sign * sum(
+            np.vdot(answer, released[name] - 0.5 * answer)
+            / model.privacy_[name].noise_std ** 2
+            for name, answer in given.noted.items()
+        )
+
+
+# -- planted mistakes ------------------------------------------------------------------
+
+
+def mutated(monkeypatch, modules, module, *edits):
+    """Return the last of some modules as it is after edits of one of their sources."""
+    for name in modules:
+        path = PACKAGE / (name.replace(".", "/") + ".py")
+        source = path.read_text()
+        if name == module:
+            for old, new in edits:
+                assert source.count(old) == 1, f"{old!r} must occur once in {path}"
+                source = source.replace(old, new)
+        full = f"skdpspectral.{name}"
+        spec = importlib.util.spec_from_file_location(full, path)
+        new_module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, full, new_module)
+        parent = sys.modules[full.rpartition(".")[0]]
+        monkeypatch.setattr(parent, name.rpartition(".")[2], new_module)
+        exec(compile(source, str(path), "exec"), new_module.__dict__)
+    return new_module

@@ -215,10 +215,24 @@ def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
     need no exchange; one that rounding has made zero or negative marks a column that
     the others explain, and is left out.
     """
-    size = gram.shape[1]
     A = gram.transpose(1, 2, 0).copy()
     b = right.transpose(1, 2, 0).copy()
-    pivots = np.empty((size, len(gram)))
+    eliminate(A, b)
+    return b.transpose(2, 0, 1)
+
+
+def eliminate(A: np.ndarray, b: np.ndarray) -> None:
+    """Solve positive definite systems in place, one a user along the last axis.
+
+    Parameters
+    ----------
+    A : ndarray of shape (q, q, n_users)
+        Matrices; overwritten.
+    b : ndarray of shape (q, p, n_users)
+        Right-hand sides; overwritten by the solutions.
+    """
+    size = len(A)
+    pivots = np.empty((size, A.shape[2]))
     for j in range(size):
         pivots[j] = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
         factors = A[j + 1 :, j] * pivots[j]
@@ -227,7 +241,6 @@ def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
     for j in range(size - 1, -1, -1):
         b[j] *= pivots[j]
         b[:j] -= A[:j, j, None] * b[j]
-    return b.transpose(2, 0, 1)
 
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:

@@ -1,0 +1,355 @@
+"""What a fitted recommender does for users: predictions, lists, models of new ones."""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zipfile
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from .._linalg.recommendation_models import ItemModel, user_weights
+from .._linalg.recommendation_rows import UserRatings
+from .._tables.id_index import IdIndex
+from .._tables.masks import refuse_masked
+from .._tables.targets import check_targets
+from ..accounting import PrivacyLeakWarning
+from ._catalog import index_of, item_codes
+from ._parameters import read_range
+from ._ratings_tables import RatingsTable, read_ratings
+from ._user_models import UserModels
+
+# Scores of users and items that are in memory together.
+_PART_NUMBERS = 1 << 18
+# Entries of a file that holds a user's model, beside those of `publish`.
+_OF_USER = ("user_id", "user_weights", "user_items")
+
+
+class Recommendations:
+    """Methods of a fitted recommender; the fit is elsewhere."""
+
+    # -- what users' models rest on --------------------------------------------------
+
+    def _item_model(self) -> ItemModel:
+        """Return the model, with a last row for items outside the catalog."""
+        return ItemModel(
+            self._level(),
+            np.append(self._offsets(), self._offsets().mean()),
+            np.vstack([self.item_factors_, self._outside()]),
+            self.ridge_,
+        )
+
+    def _units(self) -> tuple[float, float]:
+        """Return the middle of the range of ratings, and a quarter of it."""
+        low, high = read_range(self.rating_range)
+        return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
+
+    def _level(self) -> float:
+        middle, quarter = self._units()
+        return (self.level_ - middle) / quarter
+
+    def _offsets(self) -> np.ndarray:
+        return self.item_factors_[:, 1]
+
+    def _outside(self) -> np.ndarray:
+        """Features of an item outside the catalog: a level, and the mean offset."""
+        row = np.zeros(self.item_factors_.shape[1])
+        row[:2] = 1.0, self._offsets().mean()
+        return row
+
+    def _centered(self, ratings: np.ndarray) -> np.ndarray:
+        """Ratings within the range, from its middle, in quarters of it."""
+        middle, quarter = self._units()
+        return (np.clip(ratings, *read_range(self.rating_range)) - middle) / quarter
+
+    def _in_units(self, values: np.ndarray) -> np.ndarray:
+        middle, quarter = self._units()
+        return middle + quarter * values
+
+    def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
+        """Return the ratings of known items, grouped by user."""
+        items = item_codes(catalog, table.items)
+        known = np.flatnonzero(items >= 0)
+        return UserRatings(
+            index.codes[known],
+            items[known],
+            self._centered(ratings[known]),
+            len(index),
+            len(catalog),
+        )
+
+    def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
+        """Fit every user beside the items' model, each from their rows alone."""
+        model = ItemModel(
+            self._level(), self._offsets(), self.item_factors_, self.ridge_
+        )
+        weights = list(rows.map(lambda b: user_weights(b, model), self.n_jobs))
+        weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
+        return UserModels.fitted(index, weights, rows)
+
+    def _fitted_catalog(self):
+        return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
+
+    def _models(self) -> UserModels:
+        """Return the users' models; none of them in a published copy."""
+        empty = UserModels.empty(len(self.ridge_))
+        return getattr(self, "_personal", empty)
+
+    # -- predictions -----------------------------------------------------------------
+
+    def predict(self, X):
+        """Predict the ratings of users and items, each by the user's own model.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
+            Table with the columns of fit, or a sparse matrix of users x items, for the
+            table of its stored entries, by rows.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Ratings within the range. Of users who were not in the fit, and were not
+            personalized, those that the average user is expected to give; items
+            outside the catalog are taken for the average one.
+        """
+        check_is_fitted(self)
+        return self._predicted(read_ratings(self, X, reset=False))
+
+    def _predicted(self, table: RatingsTable) -> np.ndarray:
+        models = self._models()
+        own = models.codes(table.users, "user_feature")
+        items = item_codes(self._fitted_catalog(), table.items)
+        model = self._item_model()
+        found = self._in_units(model.predict(items, own, models.weights_or_prior()))
+        return np.clip(found, *read_range(self.rating_range))
+
+    def score(self, X, y=None, sample_weight=None):
+        """Coefficient of determination of predictions by the users' own models.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
+            As for :meth:`predict`.
+        y : array-like of shape (n_rows,) or None, default=None
+            Ratings; None with a sparse matrix.
+        sample_weight : array-like of shape (n_rows,) or None, default=None
+            Weights of the rows in the score.
+
+        Returns
+        -------
+        float
+            :math:`R^2`. Pooled over users it tells something of all of them, which
+            no ledger accounts for.
+
+        Warns
+        -----
+        PrivacyLeakWarning
+            If the fit was private.
+        """
+        check_is_fitted(self)
+        table = read_ratings(self, X, reset=False)
+        ratings = self._ratings_of(table, y)
+        predictions = self._predicted(table)
+        refuse_masked(sample_weight, "sample_weight")
+        if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
+            raise ValueError("sample_weight must hold one number for each row of X")
+        if self._was_private():
+            warnings.warn(
+                "a score pooled over users is a release of their private models and "
+                "ratings that no budget accounts for; do not publish it",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        return r2_score(ratings, predictions, sample_weight=sample_weight)
+
+    def _ratings_of(self, table: RatingsTable, y) -> np.ndarray:
+        if table.ratings is None:
+            return check_targets(self, y, len(table))
+        if y is not None:
+            raise ValueError(
+                "y must be None where X is a sparse matrix, which holds it"
+            )
+        return table.ratings
+
+    # -- lists -----------------------------------------------------------------------
+
+    def recommend(self, users, n=10, *, exclude_seen=True, popularity=2.0):
+        """Return the best items for each of some users, for their eyes alone.
+
+        Items are ranked by the predicted rating plus `popularity` times the logarithm
+        of the released count of the item: what somebody picks depends on what many
+        pick, and not on the rating alone.
+
+        Parameters
+        ----------
+        users : array-like of shape (n_users,)
+            Ids; unknown ones get what suits the average user.
+        n : int, default=10
+            Length of the lists, at least 1; capped at the number of items.
+        exclude_seen : bool, default=True
+            Whether to leave out what the user has rated.
+        popularity : float, default=2.0
+            Finite, at least 0; with 0 the predicted rating alone counts.
+
+        Returns
+        -------
+        items : ndarray of shape (n_users, n)
+            Ids, best first.
+        scores : ndarray of shape (n_users, n)
+            What they were ranked by; minus infinity where a user has seen all others.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is invalid, or items are buckets of a hash.
+        """
+        check_is_fitted(self)
+        n, popularity = _check_lists(n, exclude_seen, popularity)
+        if self.hashed_:
+            raise ValueError(
+                "items were hashed into buckets, which cannot be recommended: fit with "
+                "the public catalog as items=..."
+            )
+        models = self._models()
+        own = models.codes(users, "users")
+        n = min(n, len(self.items_))
+        best = np.empty((len(own), n), dtype=np.intp)
+        scores = np.empty((len(own), n))
+        size = max(1, _PART_NUMBERS // len(self.items_))
+        for start in range(0, len(own), size):
+            part = slice(start, start + size)
+            all_scores = self._scores(models, own[part], popularity)
+            if exclude_seen:
+                all_scores[models.seen(own[part])] = -np.inf
+            best[part], scores[part] = _largest(all_scores, n)
+        return self.items_[best], scores
+
+    def _scores(self, models: UserModels, own, popularity: float) -> np.ndarray:
+        """Scores of all items for some users: (n_users, n_items)."""
+        weights = models.weights_or_prior()[own]
+        out = np.repeat((self._level() + self._offsets())[None], len(own), axis=0)
+        term = np.empty_like(out)
+        # Entry by entry, as predictions are: a list is the same whoever else has one.
+        for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
+            np.multiply(weight[:, None], feature, out=term)
+            out += term
+        return self._in_units(out) + popularity * self.item_popularity_
+
+    # -- users -----------------------------------------------------------------------
+
+    def personalize(self, X, y=None):
+        """Fit some users beside the items' model, and store theirs.
+
+        Works on a published copy too, so that users can do it where their ratings are:
+        nothing but what is public is needed. Models that were stored for these users
+        are replaced; no other changes, and no budget is spent.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
+            All ratings of one or more users, with the columns of fit.
+        y : array-like of shape (n_ratings,) or None, default=None
+            Ratings; None with a sparse matrix.
+
+        Returns
+        -------
+        self : object
+            The estimator, which predicts for these users from now on.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If X or y is invalid.
+        """
+        check_is_fitted(self)
+        self._check_parameters()
+        table = read_ratings(self, X, reset=False)
+        ratings = self._ratings_of(table, y)
+        index = IdIndex(table.users, "user_feature")
+        rows = self._user_ratings(table, self._fitted_catalog(), ratings, index)
+        models = self._models()
+        if models.index is not None:
+            models.index.find(index.ids, "user_feature")  # of one kind with the others
+        self._personal = models.updated(self._fitted_users(rows, index))
+        return self
+
+    # -- files -----------------------------------------------------------------------
+
+    def save(self, path, *, user=None):
+        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write; an existing one is replaced.
+        user : str or int or None, default=None
+            A user whose own model is written beside it, for that user's device alone.
+
+        Raises
+        ------
+        ValueError
+            If there is no model of that user.
+        """
+        super().save(path)
+        if user is None:
+            return
+        models = self._models()
+        code = int(models.codes([user], "user")[0])
+        if code < 0:
+            raise ValueError("user has no model: personalize it first")
+        own = models.of(code)
+        name = json.dumps(user.item() if isinstance(user, np.generic) else user)
+        values = (np.array(name), own.weights, own.items)
+        with zipfile.ZipFile(path, "a") as archive:
+            for entry, value in zip(_OF_USER, values, strict=True):
+                with archive.open(f"{entry}.npy", "w") as file:
+                    np.save(file, value, allow_pickle=False)
+
+    @classmethod
+    def _from_parts(cls, header: dict, arrays: dict):
+        own = [arrays.pop(name, None) for name in _OF_USER]
+        estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
+        if own[0] is not None:
+            index = IdIndex([json.loads(str(own[0]))], "user").without_codes()
+            pointer = np.array([0, len(own[2])])
+            estimator._personal = UserModels(index, own[1], pointer, own[2])
+        return estimator
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        if "_personal" in state and self._was_private():
+            warnings.warn(
+                f"this copy of {type(self).__name__} carries the models of its users, "
+                "which are not private; hand on publish() instead",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        return state
+
+
+def _check_lists(n, exclude_seen, popularity) -> tuple[int, float]:
+    if not isinstance(n, Integral) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"n must be an integer of at least 1, got {n!r}")
+    if not isinstance(exclude_seen, (bool, np.bool_)):
+        raise TypeError(f"exclude_seen must be True or False, got {exclude_seen!r}")
+    is_number = isinstance(popularity, Real) and not isinstance(popularity, bool)
+    if not is_number or not 0.0 <= popularity < np.inf:
+        raise ValueError(
+            f"popularity must be a finite number of at least 0, got {popularity!r}"
+        )
+    return int(n), float(popularity)
+
+
+def _largest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return places and values of the n largest of each row, largest first."""
+    places = np.argpartition(-scores, n - 1, axis=1)[:, :n]
+    found = np.take_along_axis(scores, places, axis=1)
+    order = np.argsort(-found, axis=1, kind="stable")
+    return (
+        np.take_along_axis(places, order, axis=1),
+        np.take_along_axis(found, order, axis=1),
+    )

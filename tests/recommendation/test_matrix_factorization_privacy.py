@@ -1,0 +1,409 @@
+"""Privacy of DPMatrixFactorization for users: exact checks, and planted mistakes.
+
+The checks are functions of a class, so that each planted mistake, an edit of the
+source that is run in this process, must fail the check that is to catch it.
+"""
+
+import sys
+import warnings
+
+import item_tools
+import joblib
+import numpy as np
+import pytest
+from audit_cases import audit
+from item_tools import CANARY, exact_answers, table
+from lrs_tools import scripted
+
+from skdpspectral import DPMatrixFactorization, PrivacyAccountant
+from skdpspectral._linalg.recommendation_answers import STEP
+from skdpspectral.recommendation import _matrix_factorization
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:items=None:UserWarning"),
+    pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
+]
+TINY = float(np.nextafter(0.0, 1.0))
+FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
+RELEASES = ["offsets", "residuals", "factors"]
+
+
+def ordinary(t=6, p=5, n=4, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        user: [(int(i), float(rng.integers(1, 6))) for i in rng.integers(p + 2, size=n)]
+        for user in range(t)
+    }
+
+
+# Ratings of one user, of items 0 to 4 of the catalog and of others.
+HOSTILE = {
+    "one rating": [(0, 5.0)],
+    "all of the middle": [(j, 3.0) for j in range(5)],
+    "all unknown": [(j, 5.0) for j in range(100, 130)],
+    "mostly unknown": [(0, 4.0)] + [(j, 5.0) for j in range(100, 120)],
+    "beyond every range": [(0, 1e300), (1, -1e300), (2, 1.7e308), (3, -1.7e308)],
+    "near the middle": [(j, 3.0 + (-1) ** j * 4e-16) for j in range(4)],
+    "tiny": [(j, TINY * (j + 1)) for j in range(5)],
+    "duplicates": [(j % 3, 1.0 + j % 5) for j in range(40)],
+    "many ratings": [(j % 5, 5.0 - j % 2) for j in range(500)],
+    "all alike": [(j, 5.0) for j in range(5)],
+    "both ends": [(j, 1.0 + 4.0 * (j % 2)) for j in range(5)],
+}
+SETTINGS = {
+    "features": {"items": range(5), "item_features": FEATURES},
+    "no features": {"items": range(5)},
+    "no factors": {"items": range(5), "item_features": FEATURES, "n_components": 0},
+    "wide range": {"items": range(5), "rating_range": (-10, 10)},
+    "tiny range": {"items": range(5), "rating_range": (0, 1e-300)},
+    "buckets": {"items": 7},
+    "threads": {"items": range(5), "n_jobs": 2},
+}
+
+
+# -- checks of a class -----------------------------------------------------------------
+
+
+def check_sums(cls):
+    """Whoever joins moves every sum by a vector of their own, of norm at most one.
+
+    Releases are scripted, so that every round is asked with the same past; all
+    numbers are whole steps, far below 2**52.
+    """
+    base = ordinary()
+    for setting, parameters in SETTINGS.items():
+        before = exact_answers(cls, base, **parameters)
+        for what, rated in HOSTILE.items():
+            alone = exact_answers(cls, {CANARY: rated}, **parameters)
+            where = f"{setting}, {what}"
+            assert list(alone) == RELEASES[: len(alone)], where
+            for answer in alone.values():
+                check_answer(answer, where)
+            for users, seed in (
+                (base | {CANARY: rated}, None),
+                ({CANARY: rated} | base, 1),
+            ):
+                together = exact_answers(cls, users, seed, **parameters)
+                for name, answer in alone.items():
+                    change = together[name] - before[name]
+                    assert np.array_equal(change, answer), (where, name)
+
+
+def check_answer(answer, where):
+    """Whole steps of a norm of at most one, exactly."""
+    steps = answer.ravel() / STEP
+    assert np.array_equal(steps, np.rint(steps)), where
+    assert sum(int(step) ** 2 for step in steps) <= round(1 / STEP) ** 2, where
+
+
+def check_last_rating(cls):
+    """Of several ratings of an item the last one alone counts."""
+    once = {0: [(1, 2.0), (0, 5.0)]}
+    twice = {0: [(0, 1.0), (0, 4.0), (1, 2.0), (0, 5.0)]}
+    found = [
+        exact_answers(cls, users, **SETTINGS["features"]) for users in (once, twice)
+    ]
+    for name in RELEASES:
+        assert np.array_equal(found[0][name], found[1][name])
+
+
+def check_features(cls):
+    """With sums held fixed, what users' models rest on does not know their ratings."""
+    found = []
+    for seed in range(3):
+        with scripted():
+            model = cls(**SETTINGS["features"]).fit(*table(ordinary(seed=seed)))
+        found.append(joblib.hash([model.item_factors_, model.level_, model.ridge_]))
+    assert len(set(found)) == 1
+
+
+def seen(cls, users, seed=None, **parameters):
+    """Everything that a fit shows: warnings, attributes, copies, files, outputs."""
+    X, y = table(users, seed)
+    with scripted(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = cls(**parameters).fit(X, y)
+    published = model.publish()
+    state = {k: v for k, v in vars(model).items() if k not in parameters}
+    state.pop("_personal")
+    stranger = np.array([["somebody", 1], ["else", 3]], dtype=object)
+    lists = None if published.hashed_ else published.recommend(["somebody"], 3)
+    return {
+        "warnings": [(w.category, str(w.message)) for w in caught],
+        "attributes": joblib.hash(state),
+        "published": joblib.hash(vars(published)),
+        "plan": (str(model.privacy_), model.privacy_.to_json()),
+        "text": repr(model),
+        "output": published.predict(stranger).tolist(),
+        "lists": joblib.hash(lists),
+    }
+
+
+def check_public(cls):
+    """With the releases held fixed, nothing else depends on the data."""
+    base = ordinary()
+    for turn, parameters in enumerate(SETTINGS.values()):
+        expected = seen(cls, base, **parameters)
+        changed = [(f"{k} joins", base | {CANARY: v}) for k, v in HOSTILE.items()]
+        some = list(HOSTILE.items())[turn % 3 :: 3]
+        changed += [(f"{k} replaces", base | {0: v}) for k, v in some]
+        changed += [(f"{k} alone", {CANARY: v}) for k, v in some]
+        changed += [("one leaves", {k: v for k, v in base.items() if k != 3})]
+        changed += [("named otherwise", {f"user {k}": v for k, v in base.items()})]
+        changed += [("many users", ordinary(t=200, seed=1))]
+        for what, users in changed:
+            found = seen(cls, users, **parameters)
+            for part, value in expected.items():
+                assert found[part] == value, f"{what}: {part}"
+
+
+def check_own_bits(cls):
+    """A user's model and lists have the same bits alone and among others."""
+    for rated in HOSTILE.values():
+        found = []
+        for users in ({CANARY: rated}, ordinary(t=300, n=9) | {CANARY: rated}):
+            with scripted():
+                model = cls(**SETTINGS["features"]).fit(*table(users, 3))
+            models = model._personal
+            weights = models.weights[models.codes([CANARY], "users")]
+            rows = np.array([[CANARY, j] for j in range(7)])
+            ids = [CANARY] if len(found) == 0 else [*range(300), CANARY]
+            best, scores = model.recommend(ids, 4)
+            found.append((weights, model.predict(rows), best[-1], scores[-1]))
+        assert joblib.hash(found[0]) == joblib.hash(found[1])
+
+
+CHECKS = [check_sums, check_last_rating, check_features, check_public, check_own_bits]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_estimator_passes(check):
+    check(DPMatrixFactorization)
+
+
+def test_random_users_move_the_sums_by_at_most_one():
+    """Brute force over users of all sizes; the bounds are nearly attained."""
+    rng = np.random.default_rng(0)
+    largest = dict.fromkeys(RELEASES, 0.0)
+    for trial in range(200):
+        n = int(rng.integers(1, 40))
+        values = rng.uniform(0, 6, n) if trial % 2 else rng.choice([1.0, 5.0], n)
+        rated = list(
+            zip(rng.integers(12, size=n).tolist(), values.tolist(), strict=True)
+        )
+        parameters = {"items": range(10), "n_components": int(rng.integers(4))}
+        if trial % 3:
+            parameters["item_features"] = rng.standard_normal((10, 3))
+        X, y = table({CANARY: rated})
+        with scripted(trial) as asked:
+            DPMatrixFactorization(**parameters).fit(X, y)
+        for name, answer in asked.items():
+            check_answer(answer, (trial, name))
+            largest[name] = max(largest[name], float(np.linalg.norm(answer)))
+    assert largest["offsets"] > 0.99
+    assert min(largest["residuals"], largest["factors"]) > 0.998
+
+
+def test_a_user_attains_one_in_all_rounds():
+    rated = [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
+    found = exact_answers(
+        DPMatrixFactorization, {CANARY: rated}, **SETTINGS["features"]
+    )
+    norms = [np.linalg.norm(found[name]) for name in RELEASES]
+    assert 0.98 < norms[0] <= 1.0
+    assert min(norms[1:]) > 0.99
+
+
+def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
+    model = DPMatrixFactorization(**SETTINGS["features"])
+    plans = {model.fit(*table(ordinary(t))).privacy_.to_json() for t in (1, 6, 300)}
+    assert plans == {model.privacy_plan(5).to_json()}
+    for release in model.privacy_.mechanisms:
+        assert (release.sensitivity, release.summation_error) == (1.0, 0.0)
+        # Sums are whole steps, so that rounding them to the grid is all it costs.
+        assert release.magnitude == 2.0**31
+    assert [m.name for m in model.privacy_.mechanisms] == RELEASES
+    assert (model.privacy_.unit, model.privacy_.neighbors) == ("user", "add-remove-one")
+    assert model.privacy_.epsilon == 1.0
+    assert np.hypot.reduce([m.mu for m in model.privacy_.mechanisms]) == pytest.approx(
+        model.privacy_.mu, rel=1e-9
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
+    accountant = PrivacyAccountant()
+    X, y = table(ordinary())
+    y[3] = value
+    with pytest.raises(ValueError, match="Input y contains NaN or infinity"):
+        DPMatrixFactorization(items=range(5), accountant=accountant).fit(X, y)
+    assert len(accountant.ledger) == 1
+
+
+# -- planted mistakes ------------------------------------------------------------------
+
+MODULES = (
+    "_linalg.recommendation",
+    "_linalg.recommendation_rows",
+    "_linalg.recommendation_answers",
+    "_linalg.recommendation_items",
+    "_linalg.recommendation_models",
+    "_statistics.item_models.answers",
+    "_statistics.item_models.offsets",
+    "_statistics.item_models.model",
+    "recommendation._ratings_tables",
+    "recommendation._parameters",
+    "recommendation._catalog",
+    "recommendation._choice_of_items",
+    "recommendation._user_models",
+    "recommendation._recommendations",
+    "recommendation._matrix_factorization",
+)
+
+
+def mutated(monkeypatch, module, *edits):
+    """Return the estimator as it is after edits of one module's source."""
+    last = item_tools.mutated(monkeypatch, MODULES, module, *edits)
+    return last.DPMatrixFactorization
+
+
+ANSWERS = "_linalg.recommendation_answers"
+MODEL = "_statistics.item_models.model"
+MUTANTS = {
+    "each rating clipped, and no user": (
+        check_sums,
+        ANSWERS,
+        (
+            "np.maximum(np.sqrt(block.totals(values * values)), _SHORTEST)",
+            "np.ones(len(block))",
+        ),
+    ),
+    "counts and sums of norm one each, charged once": (
+        check_sums,
+        ANSWERS,
+        (
+            "    own = weights[block.of_user]\n",
+            "    own = np.sqrt(1.0 / block.counts)[block.of_user]\n",
+        ),
+    ),
+    "numbers about a user beside a whole vector": (
+        check_sums,
+        ANSWERS,
+        ("SHARE_BESIDE_ONE = 0.992", "SHARE_BESIDE_ONE = 1.0"),
+    ),
+    "tastes not scaled": (
+        check_sums,
+        ANSWERS,
+        ("unit * (taste / lengths)", "unit * (2.0 * taste / lengths)"),
+    ),
+    "no rounding to steps": (
+        check_sums,
+        ANSWERS,
+        ("    return np.trunc(values / STEP)", "    return values / STEP"),
+    ),
+    "a second rating of an item counted": (
+        check_last_rating,
+        "_linalg.recommendation",
+        (
+            "    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])\n",
+            "",
+        ),
+    ),
+    "features fitted on ratings": (
+        check_features,
+        MODEL,
+        (
+            "tastes = items.tastes(columns, found.counts, found.logged)",
+            "rated = np.bincount(rows.items, minlength=len(columns)) + 1.0\n"
+            "        tastes = items.tastes(columns, rated, found.logged)",
+        ),
+    ),
+    "residuals of the second round from others' ratings": (
+        check_sums,
+        MODEL,
+        (
+            "    return answers.clipped(model.residuals(block, weights)), weights",
+            "    left = model.residuals(block, weights)\n"
+            "    left -= left.mean()\n"
+            "    return answers.clipped(left), weights",
+        ),
+    ),
+    "users' means drawn to that of all": (
+        check_sums,
+        ANSWERS,
+        (
+            "means = block.totals(block.values) /",
+            "means = (block.totals(block.values) + block.values.sum()) /",
+        ),
+    ),
+    "penalties from the number of users": (
+        check_sums,
+        "_linalg.recommendation_models",
+        ("+= model.ridge[:, None]", "+= model.ridge[:, None] + len(block)"),
+    ),
+    "exact sums in place of the released": (
+        check_public,
+        "_statistics.item_models.answers",
+        (
+            "released = release(self.name, total * STEP, overwrite=True)",
+            "release(self.name, total * STEP)\n        released = total * STEP",
+        ),
+    ),
+    "the exact number of users": (
+        check_public,
+        "_statistics.item_models.model",
+        (
+            "        progress.step(1)\n        found = first_offsets(first, columns)",
+            "        progress.step(1)\n        first.total[-3] = rows.n_users / 8\n"
+            "        found = first_offsets(first, columns)",
+        ),
+    ),
+    "products over all users": (
+        check_own_bits,
+        "_linalg.recommendation_models",
+        (
+            "solved[:, 0].T",
+            "solved[:, 0].T * (1.0 + 1e-15 * len(block))",
+        ),
+    ),
+    "users' models published": (
+        check_public,
+        "recommendation._matrix_factorization",
+        (
+            "            self.privacy_ = plan\n",
+            "            self.privacy_, self.models_ = plan, self._personal\n",
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_mistake_is_caught(name, monkeypatch):
+    check, module, *edits = MUTANTS[name]
+    wrong = mutated(monkeypatch, module, *edits)
+    with pytest.raises(AssertionError):
+        check(wrong)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_an_unchanged_copy_passes(check, monkeypatch):
+    copy = mutated(monkeypatch, None)
+    assert copy is not DPMatrixFactorization
+    check(copy)
+
+
+def test_audit_refutes_counts_and_sums_of_norm_one_each(monkeypatch):
+    """The audit has power, and looks at the class that it is given."""
+
+    def violated(cls):
+        return audit("factors-joins", 10.0, 400, cls=cls).violated
+
+    assert not violated(DPMatrixFactorization)
+    name = "counts and sums of norm one each, charged once"
+    assert violated(mutated(monkeypatch, *MUTANTS[name][1:]))
+
+
+def test_mutants_leave_the_package_as_it_was():
+    name = "skdpspectral.recommendation._matrix_factorization"
+    assert sys.modules[name] is _matrix_factorization
+    assert _matrix_factorization.DPMatrixFactorization is DPMatrixFactorization
