@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from ._gaussian import Mechanism
 
@@ -49,5 +52,18 @@ class Alternatives:
 
     def describe(self) -> str:
         """Phrase for a report."""
-        branches = (" and ".join(m.describe() for m in b) for b in self.branches)
+        branches = (" and ".join(phrases(branch)) for branch in self.branches)
         return "by earlier releases, either " + ", or ".join(branches)
+
+
+def phrases(mechanisms: Iterable[Any]) -> Iterator[str]:
+    """Describe releases, those together that follow and differ in name alone."""
+    nameless = functools.partial(replace, name="")
+    for _, group in itertools.groupby(mechanisms, key=nameless):
+        first, *others = group
+        phrase: str = first.describe()
+        if others:
+            names = f"{first.name!r} to {others[-1].name!r}"
+            each = f"{names} ({len(others) + 1} releases, each of "
+            phrase = phrase.replace(f"{first.name!r} (", each, 1)
+        yield phrase

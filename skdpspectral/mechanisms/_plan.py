@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-from ._alternatives import Alternatives
+from ._alternatives import Alternatives, phrases
 from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbors, Unit
 
@@ -97,20 +96,8 @@ class PrivacyPlan:
         raise KeyError(name)
 
     def __str__(self) -> str:
-        releases = "; ".join(self._phrases()) or "nothing"
+        releases = "; ".join(phrases(self.mechanisms)) or "nothing"
         return " ".join((self._guarantee(), f"It releases {releases}.", *self.remarks))
-
-    def _phrases(self) -> Iterator[str]:
-        """Describe releases, those together that follow and differ in name alone."""
-        nameless = functools.partial(replace, name="")
-        for _, group in itertools.groupby(self.mechanisms, key=nameless):
-            first, *others = group
-            phrase = first.describe()
-            if others:
-                names = f"{first.name!r} to {others[-1].name!r}"
-                each = f"{names} ({len(others) + 1} releases, each of "
-                phrase = phrase.replace(f"{first.name!r} (", each, 1)
-            yield phrase
 
     def _guarantee(self) -> str:
         if not math.isfinite(self.mu):
