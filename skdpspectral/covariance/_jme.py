@@ -51,11 +51,10 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         :class:`~skdpspectral.covariance.Exponential` and
         :class:`~skdpspectral.covariance.Window`. An array of shape (steps, steps)
         gives any weights of at least 0, with zeros above the diagonal.
-    factorization : {"blt", "trivial", "sqrt", "bisr", "optimal"}, BISR or array of \
-            shape (steps, steps), default="blt"
+    factorization : str, BISR or array of shape (steps, steps), default="blt"
         How noise is correlated (:ref:`stream_parameters`): "blt" in constant memory,
-        "trivial" independent, "bisr" for :class:`~skdpspectral.covariance.BISR`, or
-        any lower-triangular C.
+        "trivial" independent, "sqrt", "optimal", "bisr" for
+        :class:`~skdpspectral.covariance.BISR`, or any lower-triangular C.
     method : {"jme", "ime", "cs", "pp", "pp-debiased"}, default="jme"
         "jme": both moments by their joint sensitivity. The others, of the same
         guarantee, are there for comparison (:ref:`stream_methods`).
