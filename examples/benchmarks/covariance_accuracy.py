@@ -10,11 +10,15 @@ eigenvalue, and "components alone" the exact median eigenvalue as the noise.
 """
 
 import argparse
-import warnings
 
 import numpy as np
 from covariance_peers import adaptive_cov, budget, coinpress, nearest, separate_cov
-from tables import ignore_leak_warnings, print_row
+from tables import (
+    ignore_leak_warnings,
+    ignore_noise_warnings,
+    print_row,
+    with_quartiles,
+)
 
 from skdpspectral import DPPCA
 from skdpspectral.datasets import load_adult, load_digits, make_spiked_covariance
@@ -103,7 +107,7 @@ def main():
     parser.add_argument("--only", choices=DATA)
     options = parser.parse_args()
     ignore_leak_warnings()
-    warnings.filterwarnings("ignore", ".*stand out of the noise")
+    ignore_noise_warnings()
     print(f"{options.repeats} repeats: median (quartiles)")
     for name, make in DATA.items():
         if options.only not in (None, name):
@@ -114,10 +118,7 @@ def main():
             for target, errors in found.items():
                 if epsilon == EPSILONS[0] and target == "rows":
                     print_row("epsilon", "to", *errors, widths=19)
-                cells = []
-                for values in errors.values():
-                    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-                    cells.append(f"{middle:.4f} ({low:.3f}-{high:.3f})")
+                cells = [with_quartiles(values) for values in errors.values()]
                 print_row(epsilon, target, *cells, widths=19)
 
 

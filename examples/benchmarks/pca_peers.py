@@ -10,7 +10,6 @@ the box and the exact mean and largest norm.
 """
 
 import argparse
-import warnings
 
 import numpy as np
 from covariance_peers import (
@@ -24,7 +23,7 @@ from covariance_peers import (
 )
 from pca_real_data import kept
 from sklearn.decomposition import PCA
-from tables import ignore_leak_warnings, print_row
+from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
 from skdpspectral.datasets import (
@@ -38,9 +37,10 @@ from skdpspectral.datasets import (
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 
 
-def simulated(n, p):
-    """Rows about 3, and a box that holds them."""
-    return make_spiked_covariance(n, p, random_state=0)[0] + 3.0, (-15.0, 21.0)
+def simulated(n, p, *, n_components=1, location=3.0):
+    """Rows about a location, and a box that holds them."""
+    X, _ = make_spiked_covariance(n, p, n_components=n_components, random_state=0)
+    return X + location, (location - 18.0, location + 18.0)
 
 
 def real(load):
@@ -92,7 +92,7 @@ def main():
     parser.add_argument("--only", choices=DATA)
     options = parser.parse_args()
     ignore_leak_warnings()
-    warnings.filterwarnings("ignore", ".*stand out of the noise")
+    ignore_noise_warnings()
     for name, (load, rank) in DATA.items():
         if options.only not in (None, name):
             continue

@@ -13,11 +13,22 @@ def ignore_leak_warnings():
     warnings.simplefilter("ignore", PrivacyLeakWarning)
 
 
+def ignore_noise_warnings():
+    """Keep tables readable: components that the noise drowns are in the figures."""
+    warnings.filterwarnings("ignore", ".*stand out of the noise")
+
+
 def with_error(values, digits=4):
     """Return mean and standard error as text."""
     values = np.asarray(values, dtype=float)
     error = values.std(ddof=1) / np.sqrt(len(values))
     return f"{values.mean():.{digits}f} +- {error:.{digits}f}"
+
+
+def with_quartiles(values):
+    """Return median and quartiles as text."""
+    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
+    return f"{middle:.4f} ({low:.3f}-{high:.3f})"
 
 
 def median_cpu(function, repeats):
