@@ -55,14 +55,13 @@ def rows_of(name):
     return real((LOADERS | RAW)[name])
 
 
-def shares(X, parameters, given, repeats):
+def shares(pca, X, given, repeats):
     """Return the shares kept, by repeat, for each number of components.
 
     What is released does not depend on how many components are asked for, so that one
     fit has the leading ones for every number.
     """
     covariance, best = given
-    pca = DPPCA(max(best), **parameters)
     found = []
     for seed in range(repeats):
         components = pca.set_params(noise_seed=seed).fit(X).components_
@@ -70,36 +69,35 @@ def shares(X, parameters, given, repeats):
     return np.array(found)
 
 
+def print_table(X, bounds, given, options):
+    """Print the table of one data set at one place."""
+    best = given[1]
+    print_row("epsilon", "k", *options.methods, widths=22)
+    for epsilon in options.epsilons:
+        columns = []
+        for center, bounded in (METHODS[name] for name in options.methods):
+            box = bounds if bounded else None
+            pca = DPPCA(max(best), epsilon=epsilon, center=center, bounds=box)
+            columns.append(shares(pca, X, given, options.repeats))
+        for place, k in enumerate(best):
+            cells = [with_quartiles(column[:, place]) for column in columns]
+            print_row(f"{epsilon:g}", k, *cells, widths=22)
+
+
 def print_tables(name, options):
-    """Print one table for each location of a data set."""
+    """Print one table for each place of a data set."""
     X, bounds = rows_of(name)
+    # Neither of these changes where rows are moved, and each is made once.
     covariance = np.cov(X, rowvar=False, bias=True)
-    deviations = np.sqrt(np.diag(covariance))
     values = np.linalg.eigvalsh(covariance)[::-1]
     best = {k: float(values[:k].sum()) for k in options.ranks}
     for moved in options.moved:
-        step = moved * deviations
-        rows, box = (
-            (X + step, [side + step for side in bounds]) if moved else (X, bounds)
-        )
         print(f"\n{name}: {X.shape[0]} x {X.shape[1]}, moved by {moved:g}")
-        print_row("epsilon", "k", *options.methods, widths=22)
-        for epsilon in options.epsilons:
-            columns = []
-            for method in options.methods:
-                center, bounded = METHODS[method]
-                parameters = {"center": center, "bounds": box if bounded else None}
-                columns.append(
-                    shares(
-                        rows,
-                        {**parameters, "epsilon": epsilon},
-                        (covariance, best),
-                        options.repeats,
-                    )
-                )
-            for place, k in enumerate(best):
-                cells = [with_quartiles(column[:, place]) for column in columns]
-                print_row(f"{epsilon:g}", k, *cells, widths=22)
+        rows, box = X, bounds
+        if moved:
+            step = moved * np.sqrt(np.diag(covariance))
+            rows, box = X + step, [side + step for side in bounds]
+        print_table(rows, box, (covariance, best), options)
 
 
 def main():
