@@ -211,6 +211,12 @@ class CenterSteps(Statistic):
         weights = precision / precision.sum()
         return radii, weights.tolist(), float(np.hypot.reduce(weights * errors))
 
+    @staticmethod
+    def narrowed(n_steps: int, factor: float, n_features: int) -> float:
+        """How far steps narrow the first radius, in which noise is `factor` long."""
+        radius = _CLIP * factor * (1.0 + 1.0 / math.sqrt(n_features))
+        return float(_FIRST_CLIP * radius ** (n_steps - 1))
+
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the steps of given radii; return their average of given weights."""
         radii, weights = given

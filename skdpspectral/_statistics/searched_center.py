@@ -27,7 +27,7 @@ _NEARNESS = 0.04
 _SLOWEST, _DEAREST = 0.6, 0.55
 # Distance, in units of the typical one, from which steps must be able to come.
 _FAR = 3e3
-_FEWEST_STEPS, _MOST_STEPS = 4, 8
+_FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 4, 8, 16
 # Least share of rows that lie about a center which is not beside them.
 _LEAST_BESIDE = 0.2
 # Deviations of noise that the test forgives.
@@ -102,13 +102,21 @@ def _lengths_of(sample: Sample) -> tuple[Quantile, Quantile]:
 
 
 def _number_of_steps(sample: Sample, mu: float) -> tuple[int, float]:
-    """Fewest steps that come from far away, and how far each but the last does."""
-    length = 2.0 * math.sqrt(sample.bounds.n_features) / (sample.n_rows * mu)
+    """Fewest steps that come from far away, and how long the noise of each is.
+
+    In units of its radius. Where too many would be needed, as many as suit rows that
+    are not so far away.
+    """
+    n_features = sample.bounds.n_features
+    length = 2.0 * math.sqrt(n_features) / (sample.n_rows * mu)
+
+    def noise(n_steps: int) -> float:
+        return length * math.sqrt((n_steps - 1) / (1.0 - _LAST))
+
     for n_steps in range(_FEWEST_STEPS, _MOST_STEPS + 1):
-        factor = length * math.sqrt((n_steps - 1) / (1.0 - _LAST))
-        if factor ** (n_steps - 1) * _FAR <= 1.0:
-            break
-    return n_steps, factor
+        if CenterSteps.narrowed(n_steps, noise(n_steps), n_features) * _FAR <= 1.0:
+            return n_steps, noise(n_steps)
+    return _USUAL_STEPS, noise(_USUAL_STEPS)
 
 
 class Near(Planned):
@@ -268,4 +276,5 @@ def _is_searched(plan) -> bool:
 
 def _number_planned(plan) -> int:
     """Number of steps to a center in a plan."""
-    return sum(m.name.removeprefix("center_").isdigit() for m in plan.releases())
+    names = [mechanism.name for mechanism in plan.releases()]
+    return sum(name.removeprefix("center_").isdigit() for name in names)
