@@ -403,10 +403,15 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     def _warn_of_noise(self) -> None:
         """Say of released eigenvalues that noise alone might have made them."""
         if self.components_above_noise_ < self.n_components_:
+            unseen = np.sum(getattr(self, "unseen_features_", False))
+            because = ""
+            if unseen:
+                because = f", which hides {unseen} of {self.n_features_in_} features"
             warnings.warn(
                 f"{self.components_above_noise_} of {self.n_components_} components "
-                "stand out of the noise of this fit: the others may be noise alone. "
-                "Ask for fewer components, or give more rows or a larger epsilon",
+                f"stand out of the noise of this fit{because}: the others may be noise "
+                "alone. Ask for fewer components, or give more rows or a larger "
+                "epsilon",
                 UserWarning,
                 stacklevel=3,
             )

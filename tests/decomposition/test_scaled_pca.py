@@ -202,6 +202,12 @@ def test_an_earlier_fit_leaves_nothing_behind(tmp_path):
     assert pca.scale_ is None
 
 
+def test_a_fit_that_sees_nothing_says_so():
+    with pytest.warns(UserWarning, match="hides 6 of 6 features"):
+        pca = DPPCA(2, scale="private").fit(table(200))
+    assert not pca.components_.any()
+
+
 def test_what_has_no_scale_is_refused():
     with pytest.raises(ValueError, match="SpikedModel"):
         DPPCA(1, scale="private", mechanism=SpikedModel(9.0, 1.0)).privacy_plan(99, 3)
