@@ -61,7 +61,9 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         largest. "private" divides each by a private standard deviation, as
         :class:`~skdpspectral.DPStandardScaler` does, for 35 % of the budget: bounds
         and magnitudes need not be known (:ref:`scales`). Rows are then compared in
-        pairs with ``center="auto"``. Features that are not seen are in no component.
+        pairs with ``center="auto"``, unless variances of the data are released, whose
+        densities need a mean. Features that are not seen are in no component, have no
+        variance, and count for nothing in densities and distances.
     center : {"auto", "none", "pairs", "private"} or PrivateMean, default="auto"
         What rows are measured from; nothing is taken for granted about their mean.
         "pairs": other rows, from far away in the table (:ref:`lemma-pair-moment`),
@@ -279,8 +281,10 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         bounded |= {"scale": self.scale, "center": self.center}
         if scaled:  # of scaled rows no bounds are known
             bounded |= {"bounds": None, "scale": None}
-            if isinstance(self.center, str) and self.center == "auto":
-                # Differences of scaled rows keep more of them than unit rows.
+            automatic = isinstance(self.center, str) and self.center == "auto"
+            if automatic and self._why_no_variances() is not None:
+                # Differences of scaled rows keep more of them than unit rows; they
+                # leave no mean, which densities and distances are measured from.
                 bounded["center"] = "pairs"
         bounds, mechanism = design_components(
             self.mechanism,
@@ -399,10 +403,15 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     def _warn_of_noise(self) -> None:
         """Say of released eigenvalues that noise alone might have made them."""
         if self.components_above_noise_ < self.n_components_:
+            unseen = np.sum(getattr(self, "unseen_features_", False))
+            because = ""
+            if unseen:
+                because = f", which hides {unseen} of {self.n_features_in_} features"
             warnings.warn(
                 f"{self.components_above_noise_} of {self.n_components_} components "
-                "stand out of the noise of this fit: the others may be noise alone. "
-                "Ask for fewer components, or give more rows or a larger epsilon",
+                f"stand out of the noise of this fit{because}: the others may be noise "
+                "alone. Ask for fewer components, or give more rows or a larger "
+                "epsilon",
                 UserWarning,
                 stacklevel=3,
             )

@@ -70,6 +70,11 @@ class SpikedCovarianceMixin:
         ones = np.ones(self.components_.shape[1])
         return ones if self.scale_ is None else self.scale_
 
+    def _unseen(self) -> np.ndarray:
+        """Features of no known scale: they have no variance, and count for nothing."""
+        none = np.zeros(self.components_.shape[1], dtype=bool)
+        return getattr(self, "unseen_features_", none)
+
     def _is_whole(self) -> bool:
         check_is_fitted(self)
         return hasattr(self, "covariance_")
@@ -90,7 +95,8 @@ class SpikedCovarianceMixin:
         values, noise = self._model_variances()
         components = self.components_ * self._feature_units()
         out = (components.T * (values - noise)) @ components
-        out[np.diag_indices_from(out)] += noise * self._feature_units() ** 2
+        across = noise * self._feature_units() ** 2
+        out[np.diag_indices_from(out)] += np.where(self._unseen(), 0.0, across)
         return out
 
     @available_if(_has_variances)
@@ -105,6 +111,7 @@ class SpikedCovarianceMixin:
         """
         covariance = self.get_covariance()
         deviations = np.sqrt(np.diag(covariance))
+        deviations[deviations == 0.0] = 1.0  # of features that are not seen
         out = covariance / deviations / deviations[:, None]
         out[np.diag_indices_from(out)] = 1.0
         return np.clip(out, -1.0, 1.0, out=out)
@@ -124,7 +131,8 @@ class SpikedCovarianceMixin:
         values, noise = self._model_variances()
         components = self.components_ / self._feature_units()
         out = (components.T * (1.0 / values - 1.0 / noise)) @ components
-        out[np.diag_indices_from(out)] += 1.0 / (noise * self._feature_units() ** 2)
+        across = 1.0 / (noise * self._feature_units() ** 2)
+        out[np.diag_indices_from(out)] += np.where(self._unseen(), 0.0, across)
         return out
 
     def _root_of_precision(self) -> np.ndarray:
@@ -137,7 +145,8 @@ class SpikedCovarianceMixin:
 
     def _log_volume(self) -> float:
         """Logarithm of the determinant of 2 pi times the covariance."""
-        n_features = self.components_.shape[1]
+        seen = ~self._unseen()
+        n_features = int(seen.sum())
         if self._is_whole():
             units = np.sqrt(np.diag(self.covariance_))
             scaled = self.covariance_ / np.outer(units, units)
@@ -145,9 +154,10 @@ class SpikedCovarianceMixin:
             units = float(np.sum(np.log(units)))
         else:
             values, noise = self._model_variances()
+            values = values[:n_features]
             log_det = float(np.sum(np.log(values)))
             log_det += (n_features - len(values)) * math.log(noise)
-            units = float(np.sum(np.log(self._feature_units())))
+            units = float(np.sum(np.log(self._feature_units()[seen])))
         return log_det + 2.0 * units + n_features * math.log(2.0 * math.pi)
 
     def _squares(self):
@@ -161,9 +171,10 @@ class SpikedCovarianceMixin:
 
             return squares
         (values, noise), units = self._model_variances(), self._feature_units()
+        unseen = self._unseen()
 
         def squares_of_model(rows):
-            rows = rows / units
+            rows = np.where(unseen, 0.0, rows / units)
             scores = rows @ self.components_.T
             return np.vecdot(rows, rows) / noise + scores**2 @ (1 / values - 1 / noise)
 

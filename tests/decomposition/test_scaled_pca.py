@@ -10,7 +10,7 @@ from sliced_rows import SlicedTable
 from skdpspectral import DPPCA, DPStandardScaler
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.decomposition import PrivateMean, SpikedModel
+from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:noise_seed:skdpspectral.PrivacyLeakWarning",
@@ -79,6 +79,59 @@ def test_the_covariance_is_in_units_of_the_data():
     assert np.linalg.norm(found - expected) < 0.15 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("center", ["none", "pairs", "private"])
+def test_what_is_not_seen_outweighs_nothing(center):
+    X = table()
+    rare = np.zeros((len(X), 1))
+    rare[::500] = 1e12
+    wide = np.column_stack([X, ALONE, rare])
+    pca = DPPCA(2, scale="private", center=center, epsilon=4.0, noise_seed=0).fit(wide)
+    assert pca.unseen_features_[6:].all()
+    pca.components_, pca.scale_ = pca.components_[:, :6], pca.scale_[:6]
+    assert captured(pca, X) > 0.98
+
+
+VARIANCES = [{"release": "covariance"}, {"clip_norm": 9.0}]
+ALONE = np.column_stack([np.full(20_000, 1e12), np.ones(20_000), np.zeros(20_000)])
+
+
+@pytest.mark.parametrize("parameters", VARIANCES)
+@pytest.mark.parametrize("shift", [0.0, 50.0])
+@pytest.mark.parametrize("unseen", [False, True])
+def test_distances_are_from_the_mean_of_what_is_seen(parameters, shift, unseen):
+    X = table(shift=shift)
+    wide = np.column_stack([X, ALONE]) if unseen else X
+    pca = DPPCA(2, scale="private", epsilon=8.0, noise_seed=0, **parameters).fit(wide)
+    assert np.array_equal(pca.unseen_features_[6:], [True] * (wide.shape[1] - 6))
+    assert pca.mean_[:6] / UNITS == pytest.approx(np.full(6, shift), abs=0.5)
+    distances = pca.mahalanobis(wide)
+    # The median of the chi-square law of 6 degrees, where variances are right.
+    assert np.median(distances) == pytest.approx(5.35, abs=1.0)
+    density = pca.score_samples(wide)
+    covariance = pca.get_covariance()[:6, :6]
+    log_det = np.linalg.slogdet(covariance / np.outer(UNITS, UNITS))[1]
+    log_det += 2.0 * np.log(UNITS).sum() + 6 * np.log(2 * np.pi)
+    assert density == pytest.approx(-0.5 * (distances + log_det), rel=1e-9)
+    assert not pca.get_covariance()[6:].any()
+    assert not pca.get_precision()[6:].any()
+    assert np.isfinite(pca.get_correlation()).all()
+    product = (pca.get_precision() @ pca.get_covariance())[:6, :6]
+    rescaled = product * UNITS[:, None] / UNITS
+    assert rescaled == pytest.approx(np.eye(6), abs=1e-6)
+
+
+def test_a_public_noise_variance_stays_what_it_is():
+    X = np.column_stack([table(), ALONE])
+    pca = DPPCA(
+        2,
+        scale="private",
+        release="covariance",
+        mechanism=Gaussian(noise_variance=0.3),
+        noise_seed=0,
+    )
+    assert pca.fit(X).noise_variance_ == pytest.approx(0.3)
+
+
 FORMS = {
     "float32": lambda X: X.astype(np.float32),
     "slices": SlicedTable,
@@ -100,10 +153,12 @@ def test_every_form_of_a_table_releases_the_same(form):
 def test_sparse_rows_stay_sparse():
     rng = np.random.default_rng(0)
     X = table(5000) * (rng.random((5000, 6)) < 0.3)
+    sparse_rows = sparse.csr_array(X)
     one, other = (
         DPPCA(2, scale="private", epsilon=5.0, noise_seed=0).fit(rows)
-        for rows in (X, sparse.csr_array(X))
+        for rows in (X, sparse_rows)
     )
+    assert np.array_equal(sparse_rows.toarray(), X)
     assert np.array_equal(one.scale_, other.scale_)
     assert one.components_ == pytest.approx(other.components_, abs=1e-9)
 
@@ -124,6 +179,7 @@ def test_plan_costs_what_was_asked(center, bounds, mechanism):
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-3e9, 3e9)}])
 def test_all_that_is_public_is_a_function_of_the_releases(parameters):
     X, other = table(2000), np.random.default_rng(1).standard_cauchy((2000, 6))
+    other[:, 2:4] = 7.0
     pca = DPPCA(2, scale="private", epsilon=20.0, **parameters)
     with record_releases() as released:
         pca.fit(X)
@@ -144,6 +200,12 @@ def test_an_earlier_fit_leaves_nothing_behind(tmp_path):
     pca.set_params(scale=None).fit(X)
     assert not hasattr(pca, "unseen_features_")
     assert pca.scale_ is None
+
+
+def test_a_fit_that_sees_nothing_says_so():
+    with pytest.warns(UserWarning, match="hides 6 of 6 features"):
+        pca = DPPCA(2, scale="private").fit(table(200))
+    assert not pca.components_.any()
 
 
 def test_what_has_no_scale_is_refused():

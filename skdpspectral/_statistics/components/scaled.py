@@ -56,6 +56,8 @@ class Scaled(Combination):
         """Release scales, and components of what they make of the rows."""
         law = self.scales.run(release, rows)
         found = self.components.run(release, self._divided(rows, law))
+        if getattr(self.components.rest, "noise", None) is None:
+            found = replace(found, noise=_noise_among_seen(found, law.seen))
         return ScaledComponents(_among_seen(found, law.seen), law)
 
     def _divided(self, rows: Any, law: FeatureLaw):
@@ -96,3 +98,12 @@ def _among_seen(found: Components, seen: np.ndarray) -> Components:
         vectors[:count, seen] = (basis * signs).T
     above = min(found.above_noise, count)
     return replace(found, vectors=vectors, above_noise=above)
+
+
+def _noise_among_seen(found: Components, seen: np.ndarray) -> float | None:
+    """Released variance across components, of the features that have any."""
+    rank = len(found.vectors)
+    across = int(seen.sum()) - rank
+    if found.noise is None or across <= 0:
+        return found.noise
+    return found.noise * (len(seen) - rank) / across

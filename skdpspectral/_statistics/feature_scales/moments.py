@@ -24,6 +24,8 @@ _SHORTEST, _LONGEST, _ENDLESS = 0.7, 2.0, 1024.0
 _LARGEST = float(np.finfo(float).max)
 # Variances below so many deviations of their noise are none.
 _DEVIATIONS = 3.0
+# Means of so many deviations of their noise from the edge may be of values beyond it.
+_FROM_THE_EDGE = 4.5
 
 
 class Moments(NamedTuple):
@@ -114,7 +116,10 @@ class FeatureMoments(Statistic):
         square_noise = noise / self._weight
         variance = released[:, 1] / self._weight - mean**2 + noise**2
         deviation = np.hypot(square_noise, 2.0 * mean * noise)
-        seen = spreads.found & (variance > _DEVIATIONS * deviation)
+        # A mean at the edge is that of values that were all cut: the place was lost,
+        # and what looks like a variance is noise.
+        inside = np.abs(mean) < 1.0 - _FROM_THE_EDGE * noise
+        seen = spreads.found & inside & (variance > _DEVIATIONS * deviation)
         scale = radius * np.sqrt(np.where(seen, variance, 1.0))
         with np.errstate(over="ignore"):
             center = np.clip(place + radius * mean, -_LARGEST, _LARGEST)

@@ -18,6 +18,7 @@ from .places import Phases
 # Shares of mu**2, by the error of scales and the features seen on tables of 85 to 122
 # features.
 _SHARES = {"differences": 0.5, "places": 0.1, "moments": 0.4}
+_SHORTEST = float(np.finfo(float).tiny)
 
 
 class FeatureLaw(NamedTuple):
@@ -99,6 +100,8 @@ class FeatureScales(Combination):
         middle, unit = np.zeros(self.n_features), np.ones(self.n_features)
         if self.box is not None:
             middle, unit = self.box.midpoint, self.box.unit
+        # What is shorter than all normal numbers has no inverse to scale by.
+        seen = seen & (scale * unit >= _SHORTEST)
         scale = np.where(seen, scale, 1.0) * unit
         if mean is not None:
             mean = middle + np.where(seen, mean, 0.0) * unit
