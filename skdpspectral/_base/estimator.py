@@ -9,6 +9,8 @@ from numbers import Real
 from operator import methodcaller
 from typing import ClassVar
 
+import numpy as np
+
 from .._release.release import Release
 from .._tables.rows import table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
@@ -90,6 +92,8 @@ class PrivateEstimator(Publishable):
     def _check_parameters(self) -> None:
         """Check constructor parameters on their own, at no cost."""
         check_values(self, self._array_parameters)
+        if getattr(self, "n_jobs", None) == 0:
+            raise ValueError("n_jobs must be None or a number of threads, not 0")
         self._check_budget()
 
     def _check_budget(self) -> None:
@@ -218,10 +222,15 @@ class PrivateEstimator(Publishable):
 
     @contextlib.contextmanager
     def _unchanged_on_error(self):
-        """Leave the estimator as it was if a fit fails."""
+        """Leave the estimator as it was if a fit fails.
+
+        Arithmetic of the fit is quiet, whatever the caller has asked of numpy: that
+        some value underflowed is not to be known.
+        """
         before = self.__dict__.copy()
         try:
-            yield
+            with np.errstate(all="ignore"):
+                yield
         except BaseException:
             # Never empty: another thread may be reading parameters.
             for name in self.__dict__.keys() - before.keys():

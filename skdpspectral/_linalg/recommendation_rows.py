@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy import sparse
 
 from .recommendation import last_of_each
+from .threads import map_in_threads
 
 # Ratings of a block: what is made of them fits in memory many times.
 _BLOCK_RATINGS = 1 << 19
@@ -123,13 +123,4 @@ class UserRatings:
 
     def map(self, function: Callable, n_jobs: int | None = None):
         """Apply a function to every block, in threads; yield what it returns."""
-
-        def quietly(block):
-            # Of each thread: a warning would tell of somebody's ratings.
-            with np.errstate(all="ignore"):
-                return function(block)
-
-        if n_jobs in (None, 1):
-            return map(quietly, self.blocks())
-        jobs = (delayed(quietly)(block) for block in self.blocks())
-        return Parallel(n_jobs, prefer="threads", return_as="generator")(jobs)
+        return map_in_threads(function, self.blocks(), n_jobs)

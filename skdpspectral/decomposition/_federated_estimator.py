@@ -133,8 +133,6 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
     def _check_parameters(self) -> None:
         """Check constructor parameters on their own, at no cost."""
         super()._check_parameters()
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs must be None or a number of threads, not 0")
         self._check_whitening()
 
     def _check_budget(self) -> None:

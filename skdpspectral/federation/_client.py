@@ -6,6 +6,7 @@ import math
 import os
 import warnings
 
+from .._linalg.threads import quietly
 from .._release.release import Release
 from .._release.turns import Turns
 from .._tables.rows import check_features
@@ -204,6 +205,7 @@ class LocalClient:
         with self._turns.take():
             return self._respond(request)
 
+    @quietly  # in whatever thread; a server would hear of an error
     def _respond(self, request: Request) -> Reply:
         if request.task != self.task.digest:
             raise MessageError(

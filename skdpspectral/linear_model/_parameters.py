@@ -40,8 +40,6 @@ def check_together(model) -> None:
             f'fit_intercept must be "user" or False, got {model.fit_intercept!r}: '
             "an intercept of all users would have to be released"
         )
-    if model.n_jobs == 0:
-        raise ValueError("n_jobs must be None or a number of threads, not 0")
     if model.shared_weights == "fixed":
         _check_fixed_weights(model)
     if model._is_private():

@@ -11,6 +11,9 @@ import numpy as np
 from .._statistics.item_moment import ItemMoment
 from .._tables.masks import refuse_masked
 
+# A quarter of the range of ratings is at least this: ratings are divided by it.
+_NARROWEST = 2.0**-1022
+
 
 def read_range(rating_range) -> tuple[float, float]:
     """Return the public range of ratings.
@@ -27,6 +30,11 @@ def read_range(rating_range) -> tuple[float, float]:
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ValueError(
             "rating_range must be a pair (low, high) of finite numbers, low < high"
+        )
+    if 0.25 * high - 0.25 * low < _NARROWEST:
+        raise ValueError(
+            "rating_range is too narrow for float64 to tell ratings apart: give them "
+            "in larger units"
         )
     return low, high
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.recommendation_models import ItemModel, user_weights
 from .._linalg.recommendation_rows import UserRatings
+from .._linalg.threads import quietly
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
@@ -60,6 +61,7 @@ class Recommendations:
         row[:2] = 1.0, self._offsets().mean()
         return row
 
+    @quietly
     def _centered(self, ratings: np.ndarray) -> np.ndarray:
         """Ratings within the range, from its middle, in quarters of it."""
         middle, quarter = self._units()
@@ -216,22 +218,22 @@ class Recommendations:
             )
         models = self._models()
         own = models.codes(users, "users")
+        weights = models.weights_or_prior()
         n = min(n, len(self.items_))
         best = np.empty((len(own), n), dtype=np.intp)
         scores = np.empty((len(own), n))
         size = max(1, _PART_NUMBERS // len(self.items_))
         for start in range(0, len(own), size):
             part = slice(start, start + size)
-            all_scores = self._scores(models, own[part], popularity)
+            all_scores = self._scores(weights[own[part]], popularity)
             if exclude_seen:
                 all_scores[models.seen(own[part])] = -np.inf
             best[part], scores[part] = _largest(all_scores, n)
         return self.items_[best], scores
 
-    def _scores(self, models: UserModels, own, popularity: float) -> np.ndarray:
-        """Scores of all items for some users: (n_users, n_items)."""
-        weights = models.weights_or_prior()[own]
-        out = np.repeat((self._level() + self._offsets())[None], len(own), axis=0)
+    def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
+        """Scores of all items for users of such weights: (n_users, n_items)."""
+        out = np.repeat((self._level() + self._offsets())[None], len(weights), axis=0)
         term = np.empty_like(out)
         # Entry by entry, as predictions are: a list is the same whoever else has one.
         for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
@@ -292,22 +294,31 @@ class Recommendations:
         Raises
         ------
         ValueError
-            If there is no model of that user.
+            If there is no model of that user; no file is written.
+        TypeError
+            If the id is neither a string nor a number; no file is written.
         """
+        check_is_fitted(self)
+        values = () if user is None else self._arrays_of(user)
         super().save(path)
         if user is None:
             return
-        models = self._models()
-        code = int(models.codes([user], "user")[0])
-        if code < 0:
-            raise ValueError("user has no model: personalize it first")
-        own = models.of(code)
-        name = json.dumps(user.item() if isinstance(user, np.generic) else user)
-        values = (np.array(name), own.weights, own.items)
         with zipfile.ZipFile(path, "a") as archive:
             for entry, value in zip(_OF_USER, values, strict=True):
                 with archive.open(f"{entry}.npy", "w") as file:
                     np.save(file, value, allow_pickle=False)
+
+    def _arrays_of(self, user) -> tuple[np.ndarray, ...]:
+        """Return the entries of a file that are a user's."""
+        models = self._models()
+        code = int(models.codes([user], "user")[0])
+        if code < 0:
+            raise ValueError("user has no model: personalize it first")
+        plain = user.item() if isinstance(user, np.generic) else user
+        if not isinstance(plain, (str, int, float)):
+            raise TypeError("user must be a string or a number to be written")
+        own = models.of(code)
+        return np.array(json.dumps(plain)), own.weights, own.items
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):

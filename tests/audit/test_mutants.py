@@ -641,9 +641,9 @@ EXACT |= {
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(
-        "_linalg/linear_model/user_rows.py",
-        '            with np.errstate(all="ignore"):\n                return function',
-        "            if True:\n                return function",
+        "_linalg/threads.py",
+        '        with np.errstate(all="ignore"):\n            return function',
+        "        if True:\n            return function",
         f"{_PRIVACY}no_user_makes_a_private_fit_warn_or_fail[usual]",
     ),
     "users' models published": Mutant(

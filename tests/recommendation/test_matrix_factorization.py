@@ -211,6 +211,43 @@ def test_files_hold_one_user_or_none(tmp_path):
     assert ann.predict([["ann", "b"]]) == named.predict([["ann", "b"]])
 
 
+def test_a_user_who_cannot_be_written_leaves_no_file(tmp_path):
+    """Neither a new one nor an old one changed."""
+    times = np.arange("2020-01-01", "2020-01-03", dtype="datetime64[D]")
+    rows = pd.DataFrame({"user_id": times, "item_id": RATINGS.item_ids[:2]})
+    dated = DPMatrixFactorization(**COMMON).fit(rows, [4.0, 2.0])
+    before = b"of somebody else"
+    for model, user, error in (
+        (MODEL, 10**9, ValueError),
+        (MODEL, "3", ValueError),
+        (MODEL, [3], TypeError),
+        (dated, times[0], TypeError),
+    ):
+        old, new = tmp_path / "old.npz", tmp_path / "new.npz"
+        old.write_bytes(before)
+        for path in (old, new):
+            with pytest.raises(error, match="user"):
+                model.save(path, user=user)
+        assert not new.exists()
+        assert old.read_bytes() == before
+
+
+def test_a_file_of_a_user_holds_nobody_else(tmp_path):
+    MODEL.save(tmp_path / "own.npz", user=3)
+    MODEL.save(tmp_path / "public.npz")
+    with np.load(tmp_path / "own.npz") as own, np.load(tmp_path / "public.npz") as all_:
+        assert set(own.files) - set(all_.files) == {
+            "user_id",
+            "user_weights",
+            "user_items",
+        }
+        assert own["user_weights"].shape == (1, len(MODEL.ridge_))
+        rated = np.flatnonzero(np.isin(MODEL.items_, X[rows_of(3), 1]))
+        assert own["user_items"].tolist() == rated.tolist()
+        for name in all_.files:
+            assert np.array_equal(own[name], all_[name])
+
+
 def test_a_pickle_warns_of_the_users_in_it():
     with pytest.warns(PrivacyLeakWarning, match="carries the models of its users"):
         copied = pickle.loads(pickle.dumps(MODEL))

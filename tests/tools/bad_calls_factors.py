@@ -41,7 +41,7 @@ CASES = [case for case in of_items.CASES if not case.mistake.startswith(OTHER + 
 # -- parameters of its own -------------------------------------------------------------
 
 WRONG = {
-    "n_jobs": {"text": "2", "float": 1.5, "array": np.ones(1)},
+    "n_jobs": {"text": "2", "float": 1.5, "array": np.ones(1), "zero": 0},
     "verbose": {"text": "yes", "negative": -1, "float": 0.5, "None": None},
 }
 CASES += [

@@ -115,6 +115,12 @@ PAIR = ("rating_range", "(low, high)", "low < high")
 RANGES = [(5, 1), (1, 1), (1,), (1, 3, 5), (), (NAN, 5), (1, INF), (-INF, 5), (1, None)]
 RANGES += [("1", "5"), (False, True), (1j, 5), ([1], [5]), (1, 10**400), np.eye(2)]
 CASES += [bad("range", lambda s, r=r: s.fit(rating_range=r), *PAIR) for r in RANGES]
+# A quarter of them is no float, or one of few digits.
+NARROW = [(0, 5e-324), (0, 8e-308), (1e-310, 1.00000000000005e-310)]
+CASES += [
+    bad("narrow", lambda s, r=r: s.fit(rating_range=r), "rating_range", "larger units")
+    for r in NARROW
+]
 
 ID = "must be a string or a number"
 CATALOGS = {

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from joblib import Parallel, delayed
 
+from ..threads import map_in_threads, quietly
 from . import per_user
 
 # Numbers a block: small enough for the cache, large enough to drown the overhead.
@@ -145,11 +145,8 @@ class UserRows:
         rows = sum(height * len(users) for height, users in self._members)
         return rows * self.n_features
 
+    @quietly
     def _center(self) -> None:
-        with np.errstate(all="ignore"):
-            self._set_means()
-
-    def _set_means(self) -> None:
         X_means = np.zeros((self.n_users, self.n_features))
         y_means = np.zeros(self.n_users)
         for height, users in self._members:
@@ -159,12 +156,9 @@ class UserRows:
             y_means[users] = per_user.totals(block.y) / counts
         self.X_means, self.y_means = X_means, y_means
 
+    @quietly
     def _load(self, height: int, users: np.ndarray) -> Block:
         """Read, center, scale and pad the rows of some users."""
-        with np.errstate(all="ignore"):
-            return self._loaded(height, users)
-
-    def _loaded(self, height: int, users: np.ndarray) -> Block:
         counts, starts = self.counts[users], self._starts[users]
         full = bool(np.all(counts == height))
         if full and self._order is None and _consecutive(users):
@@ -235,27 +229,19 @@ class UserRows:
             One result a block.
         """
         self.keep()
-
-        def quiet(block):
-            # A warning would tell of the values of some user.
-            with np.errstate(all="ignore"):
-                return function(block)
-
         if n_jobs in (None, 1):
-            return [quiet(block) for block in self.blocks()]
+            return list(map_in_threads(function, self.blocks()))
         tasks = self._kept if self._kept is not None else self._members
         chunk = max(1, min(16, len(tasks) // 8))
         chunks = [tasks[i : i + chunk] for i in range(0, len(tasks), chunk)]
 
         def run(chunk):
             return [
-                quiet(task if isinstance(task, Block) else self._load(*task))
+                function(task if isinstance(task, Block) else self._load(*task))
                 for task in chunk
             ]
 
-        results = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(run)(chunk) for chunk in chunks
-        )
+        results = map_in_threads(run, chunks, n_jobs)
         return [result for chunk in results for result in chunk]
 
 
