@@ -9,9 +9,9 @@ import pytest
 
 import skdpspectral
 from skdpspectral import (
+    DPPCA,
     DPItemEmbedding,
     DPMatrixFactorization,
-    DPPCA,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
