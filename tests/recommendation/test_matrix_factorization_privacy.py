@@ -241,12 +241,17 @@ def test_ratings_that_are_not_finite_are_refused_after_the_charge(value):
 
 
 @pytest.mark.parametrize("column", [0, 1])
-@pytest.mark.parametrize("value", [None, np.nan, "of another kind", [1]])
+@pytest.mark.parametrize(
+    "value", ["NaN in floats", None, np.nan, "of another kind", [1]]
+)
 def test_ids_are_read_after_the_charge(column, value):
     accountant = PrivacyAccountant()
     X, y = table(ordinary())
     X[3, column] = value
-    with pytest.raises((TypeError, ValueError), match="user_feature|item_feature|X"):
+    if value == "NaN in floats":
+        X[3, column] = np.nan
+        X = X.astype(float)
+    with pytest.raises((TypeError, ValueError), match=r"user_feature|item_feature|NaN"):
         DPMatrixFactorization(items=range(5), accountant=accountant).fit(X, y)
     assert len(accountant.ledger) == 1
 
