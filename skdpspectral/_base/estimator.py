@@ -9,6 +9,8 @@ from numbers import Real
 from operator import methodcaller
 from typing import ClassVar
 
+import numpy as np
+
 from .._release.release import Release
 from .._tables.rows import table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
@@ -218,10 +220,15 @@ class PrivateEstimator(Publishable):
 
     @contextlib.contextmanager
     def _unchanged_on_error(self):
-        """Leave the estimator as it was if a fit fails."""
+        """Leave the estimator as it was if a fit fails.
+
+        Whatever errors of arithmetic a caller has asked numpy to raise or to print:
+        whether there are any depends on values, and is not said.
+        """
         before = self.__dict__.copy()
         try:
-            yield
+            with np.errstate(all="ignore"):
+                yield
         except BaseException:
             # Never empty: another thread may be reading parameters.
             for name in self.__dict__.keys() - before.keys():

@@ -6,6 +6,8 @@ import math
 import os
 import warnings
 
+import numpy as np
+
 from .._release.release import Release
 from .._release.turns import Turns
 from .._tables.rows import check_features
@@ -201,7 +203,8 @@ class LocalClient:
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
-        with self._turns.take():
+        # Errors of arithmetic depend on values: none is raised or printed.
+        with self._turns.take(), np.errstate(all="ignore"):
             return self._respond(request)
 
     def _respond(self, request: Request) -> Reply:

@@ -73,6 +73,31 @@ def test_slices_are_paired_as_arrays_and_sparse_rows_are(dtype):
     assert len(found[0]) == order.n_pairs
 
 
+class OfSmallestType(SlicedTable):
+    """Slices come in the smallest type that holds them, which their values decide."""
+
+    def __getitem__(self, rows):
+        block = super().__getitem__(rows)
+        return block.astype("i2") if np.all(block == np.rint(block)) else block
+
+
+@pytest.mark.parametrize("declared", ["f8", "f4", "i2"])
+def test_slices_of_many_types_keep_their_numbers(declared):
+    """The type of one slice decides nothing about the numbers of others."""
+    X = np.random.default_rng(0).integers(-3, 3, (20_000, 3)).astype(float)
+    order = PairOrder(20_000, 3, 2)
+    rows = X[::2] = X[::2] + 0.25 * (np.arange(10_000) > 5000)[:, None]
+    assert np.any(rows != np.rint(rows))
+    from skdpspectral._tables.sliced_rows import SlicedRows
+
+    table = SlicedRows(OfSmallestType(X), X.shape, np.dtype(declared))
+    found = [
+        np.concatenate([b.copy() for b in pair_differences(t, order)])
+        for t in (X, table)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
 def test_differences_beyond_float64_have_their_direction():
     X = np.zeros((8, 2))
     X[0], X[1], X[2] = [1.5e308, 0.0], [-1.5e308, 0.0], [1e-310, 1e-310]
