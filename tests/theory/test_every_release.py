@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import skdpspectral._release.release as release_module
-from skdpspectral import DPPCA, FederatedDPPCA
+from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 
 CENTERS = ("auto", "pairs", "private")
 SETTINGS = {
@@ -122,15 +122,18 @@ def test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned(name):
         assert found[kind] > 0.8, (kind, found)
 
 
-@pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
+@pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto", "rounds"])
 def test_nor_a_release_of_a_client(mechanism):
     rng = np.random.default_rng(1)
     covariance = {"release": "covariance", "projection_norm": 3.0}
     for k in range(16):
         n, p = int(rng.choice([4, 9, 60])), int(rng.choice([2, 3, 5]))
-        pca = FederatedDPPCA(
-            1, epsilon=100.0, mechanism=mechanism, **(covariance if k % 2 else {})
-        )
+        if mechanism == "rounds":
+            pca = SparseDPPCA(1, epsilon=100.0, center="pairs")
+        else:
+            pca = FederatedDPPCA(
+                1, epsilon=100.0, mechanism=mechanism, **(covariance if k % 2 else {})
+            )
         clients = np.arange(n) % 2
 
         def make(rows, pca=pca, clients=clients):
