@@ -111,11 +111,10 @@ class PairOrder:
 
     def _pool(self, X: SlicedRows, starts: np.ndarray, n_rows: int) -> np.ndarray:
         """Read the rows of a pool, each slice into memory before the next."""
-        pool, filled = None, 0
+        pool = np.empty((n_rows, self.n_features), X.common_dtype)
+        filled = 0
         for part in self._reads(starts):
             block = X[part]
-            if pool is None:
-                pool = np.empty((n_rows, self.n_features), block.dtype)
             pool[filled : filled + len(block)] = block
             filled += len(block)
         return pool

@@ -52,6 +52,12 @@ class SlicedRows:
     def __len__(self) -> int:
         return self.shape[0]
 
+    @property
+    def common_dtype(self) -> np.dtype:
+        """Type that holds any slice: a foreign source may give some of another one."""
+        kept = isinstance(self._source, np.ndarray) and self.dtype in _KEPT_DTYPES
+        return self.dtype if kept else np.dtype(np.float64)
+
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Read a slice of rows, of which the type of numbers may be any real one.
 

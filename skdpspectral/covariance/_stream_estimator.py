@@ -280,7 +280,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
     def _path(self, X, every: int, run, mark) -> Iterator[MomentRelease]:
         """Walk along a stream of its own; `mark` says whether it is the latest fit."""
         with contextlib.closing(run):
-            for moments in run.path(X):
+            for moments in _quietly(run.path(X)):
                 due = (moments.steps % every == 0) | (moments.steps == len(X))
                 places = np.flatnonzero(due)
                 if len(places):
@@ -364,3 +364,13 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
 
     def __sklearn_is_fitted__(self):
         return hasattr(self, "covariance_")
+
+
+def _quietly(steps: Iterator) -> Iterator:
+    """Take one step after another, saying nothing of errors of arithmetic."""
+    while True:
+        with np.errstate(all="ignore"):
+            step = next(steps, None)
+        if step is None:
+            return
+        yield step

@@ -398,6 +398,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             self.n_samples_ = unread.shape[0]
             self.privacy_ = replace(plan, remarks=remarks)
             self._warn_of_noise()
+            if law is None and statistic.bounds.paired is not False:
+                self._warn_of_no_mean(found)
         return self
 
     def _warn_of_noise(self) -> None:
@@ -412,6 +414,17 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 f"stand out of the noise of this fit{because}: the others may be noise "
                 "alone. Ask for fewer components, or give more rows or a larger "
                 "epsilon",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _warn_of_no_mean(self, found) -> None:
+        """Say of pairs whose covariance is known that no mean is, to measure from."""
+        if found.mean is None and found.noise is not None:
+            warnings.warn(
+                "no mean was released, as rows were compared in pairs: mean_ is the "
+                "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
+                'inverse_transform measure from there; center="private" releases one',
                 UserWarning,
                 stacklevel=3,
             )

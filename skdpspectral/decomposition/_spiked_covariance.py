@@ -72,7 +72,7 @@ class SpikedCovarianceMixin:
 
     def _unseen(self) -> np.ndarray:
         """Features of no known scale: they have no variance, and count for nothing."""
-        none = np.zeros(self.components_.shape[1], dtype=bool)
+        none = np.zeros(self.components_.shape[1], dtype=np.bool_)
         return getattr(self, "unseen_features_", none)
 
     def _is_whole(self) -> bool:
@@ -148,10 +148,10 @@ class SpikedCovarianceMixin:
         seen = ~self._unseen()
         n_features = int(seen.sum())
         if self._is_whole():
-            units = np.sqrt(np.diag(self.covariance_))
-            scaled = self.covariance_ / np.outer(units, units)
+            deviations = np.sqrt(np.diag(self.covariance_))
+            scaled = self.covariance_ / np.outer(deviations, deviations)
             log_det = float(np.linalg.slogdet(scaled)[1])
-            units = float(np.sum(np.log(units)))
+            units = float(np.sum(np.log(deviations)))
         else:
             values, noise = self._model_variances()
             values = values[:n_features]

@@ -73,6 +73,31 @@ def test_slices_are_paired_as_arrays_and_sparse_rows_are(dtype):
     assert len(found[0]) == order.n_pairs
 
 
+class OfSmallestType(SlicedTable):
+    """Slices come in the smallest type that holds them, which their values decide."""
+
+    def __getitem__(self, rows):
+        block = super().__getitem__(rows)
+        return block.astype("i2") if np.all(block == np.rint(block)) else block
+
+
+@pytest.mark.parametrize("declared", ["f8", "f4", "i2"])
+def test_slices_of_many_types_keep_their_numbers(declared):
+    """The type of one slice decides nothing about the numbers of others."""
+    X = np.random.default_rng(0).integers(-3, 3, (20_000, 3)).astype(float)
+    order = PairOrder(20_000, 3, 2)
+    rows = X[::2] = X[::2] + 0.25 * (np.arange(10_000) > 5000)[:, None]
+    assert np.any(rows != np.rint(rows))
+    from skdpspectral._tables.sliced_rows import SlicedRows
+
+    table = SlicedRows(OfSmallestType(X), X.shape, np.dtype(declared))
+    found = [
+        np.concatenate([b.copy() for b in pair_differences(t, order)])
+        for t in (X, table)
+    ]
+    np.testing.assert_array_equal(*found)
+
+
 def test_differences_beyond_float64_have_their_direction():
     X = np.zeros((8, 2))
     X[0], X[1], X[2] = [1.5e308, 0.0], [-1.5e308, 0.0], [1e-310, 1e-310]
@@ -83,6 +108,26 @@ def test_differences_beyond_float64_have_their_direction():
             assert np.isfinite(dense).all()
     pca = DPPCA(1, center="pairs", epsilon=1e6, noise_seed=0).fit(X)
     assert np.isfinite(pca.explained_variance_).all()
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_a_difference_depends_on_its_own_rows_alone(make):
+    """One that overflows halves no other: a row would move all pairs of its block."""
+    rng, order = np.random.default_rng(0), PairOrder(60, 3, 2)
+    X, signs = rng.standard_normal((60, 3)), rng.choice([-1.0, 0.0, 1.0], 60)
+    found = []
+    for value in (1.5e308, 1.0):
+        X[:, 0] = np.where(signs, value * signs, 0.5)
+        blocks = [block.copy() for block in pair_differences(make(X), order)]
+        dense = [b.toarray() if sparse.issparse(b) else b for b in blocks]
+        found.append(np.concatenate(dense))
+    (first,) = [places for _, places in order.pools(X)]
+    pairs = np.hstack([[first, np.roll(first, -shift)] for shift in (1, 2)])
+    assert np.any(np.prod(signs[pairs], axis=0) < 0)  # some do overflow
+    others = np.all(signs[pairs] == 0, axis=0)
+    assert others.sum() > 5
+    np.testing.assert_array_equal(found[0][others], found[1][others])
+    assert np.isfinite(found[0]).all()
 
 
 @pytest.mark.parametrize("sorted_by", ["value", "class", "nothing"])
@@ -144,9 +189,12 @@ def test_rounding_of_pairs_is_charged_by_their_number():
     assert summation_error(1.0, n, p, True) == pytest.approx(
         0.5 * (order.block_rows + order.n_blocks + 16) * 2.0**-52
     )
-    rows = summation_error(1.0, n, p, False)
-    either = max(rows, summation_error(1.0, n, p, True))
-    assert summation_error(1.0, n, p, None) == either
+    larger = set()
+    for shape in ((n, p), (1 << 20, 1)):
+        both = [summation_error(1.0, *shape, paired) for paired in (False, True)]
+        assert summation_error(1.0, *shape, None) == max(both)
+        larger.add(both[0] < both[1])
+    assert larger == {False, True}
 
 
 @pytest.mark.parametrize("center", ["pairs", "auto"])

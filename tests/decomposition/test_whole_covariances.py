@@ -101,6 +101,7 @@ def test_too_few_rows_are_told_before_they_are_read():
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         warnings.filterwarnings("ignore", "0 of 1 components")
+        warnings.filterwarnings("ignore", "no mean was released")
         pca.set_params(epsilon=None).fit(X)
         pca.set_params(clip_norm=3.0, epsilon=0.5).fit(X)
         pca.set_params(clip_norm=None, epsilon=5.0).fit(np.tile(X, (20, 1)))
@@ -180,3 +181,29 @@ def test_few_rows_have_quantiles_of_their_own_scale(mechanism):
         assert compose_mu(m.mu for m in plan.mechanisms) == pytest.approx(plan.mu)
     with pytest.warns(UserWarning, match="too few for private lengths"):
         DPPCA(epsilon=1.0, noise_seed=0, **common).fit(X[:100])
+
+
+def test_a_covariance_of_pairs_says_that_it_has_no_mean():
+    """Else all inliers of rows far from the origin would be taken for outliers."""
+    X = np.random.default_rng(0).standard_normal((4000, 5)) + 50.0
+    kind = {"release": "covariance", "noise_seed": 0}
+    said = "no mean was released"
+    with pytest.warns(UserWarning, match=said):
+        pca = DPPCA(1, center="pairs", **kind).fit(X)
+    assert not pca.mean_.any()
+    with pytest.warns(UserWarning, match=said):
+        DPPCA(1, **kind).fit(X[:100])
+    with pytest.warns(UserWarning, match=said):
+        DPPCA(1, center="pairs", clip_norm=3.0, noise_seed=0).fit(X)
+    silent = (
+        {"center": "private", **kind},
+        {"center": "none", **kind},
+        {"center": "pairs", "noise_seed": 0},
+        {"center": "auto", **kind},
+    )
+    for parameters in silent:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            pca = DPPCA(1, **parameters).fit(X)
+        assert not any(said in str(warning.message) for warning in caught)
+    assert pca.mean_.any()

@@ -414,3 +414,18 @@ def test_warnings_and_refusals_follow_the_fit_and_not_the_parameters():
         exact.__getstate__()
     with pytest.warns(PrivacyLeakWarning, match="is not private"):
         exact.publish()
+
+
+@pytest.mark.parametrize("fit", ALL_VALUES)
+@pytest.mark.parametrize(
+    "row",
+    [[1e-170, 1.0, 0.0, 5e-324], [1e308, 1e-300, 1.0, -1e308]],
+    ids=["tiny", "huge"],
+)
+def test_errors_of_arithmetic_tell_nothing_of_a_row(fit, row):
+    """Whatever numpy was asked to do about them: another row would raise none."""
+    rows = X.copy()
+    rows[7] = row
+    with np.errstate(all="raise"):
+        FITS[fit](rows, noise_seed=0)
+        assert np.geterr()["over"] == "raise"

@@ -297,3 +297,34 @@ def test_fit_is_a_function_of_its_releases(name):
             np.testing.assert_array_equal(value, vars(second)[key])
         else:
             assert value == vars(second)[key]
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_other_rows_choose_nothing_but_by_releases(name):
+    """Altogether other rows, in all ways that a choice of a center can go."""
+    import skdpspectral._release.release as release_module
+
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (30, 4))
+    tables = [X, np.zeros((30, 4)), 1e9 + X, np.repeat(X[:2], 15, axis=0)]
+    answers, said = {}, set()
+
+    def same_release(mechanism, value, generator):
+        return answers[mechanism.name].copy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(release_module, "_add_noise", same_release)
+        pca = DPPCA(2, **SEARCHED[name])
+        for _ in range(25):
+            for m in pca.privacy_plan(*X.shape).releases():
+                answers[m.name] = rng.standard_normal(m.shape)
+                if m.symmetric:
+                    answers[m.name] = answers[m.name] @ answers[m.name].T
+            answers["center_nearness"] = rng.choice([0.0, 1.0], 2)
+            fits = [vars(DPPCA(2, **SEARCHED[name]).fit(rows)) for rows in tables]
+            said.add(fits[0]["privacy_"].remarks[-1])
+            for found in fits[1:]:
+                assert found["privacy_"] == fits[0]["privacy_"]
+                for key in ("components_", "mean_", "components_above_noise_"):
+                    np.testing.assert_array_equal(found[key], fits[0][key])
+    assert len(said) == 3, said

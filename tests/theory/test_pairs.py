@@ -169,6 +169,30 @@ def test_sensitivities_of_a_search_are_those_of_the_lemmas():
     assert found["second_moment_early"] == found["second_moment"]
 
 
+def test_a_center_of_a_sample_pays_for_its_own_number_of_rows():
+    """Of 400,000 rows a third is used, of which one counts for three times as much."""
+    n, p = 400_000, 20
+    sample = Sample.of(RowBounds(p), n)
+    assert sample.n_rows < n / 2
+    plan = {m.name: m for m in DPPCA(1).privacy_plan(n, p).releases()}
+    bounds = {
+        "pair_distance_1": 2.0,
+        "row_reach_1": 1.0,
+        "center_1": 2.0,
+        "center_nearness": math.sqrt(2.0),
+    }
+    for name, bound in bounds.items():
+        assert plan[name].sensitivity == pytest.approx(bound / sample.n_rows)
+    assert plan["second_moment"].sensitivity == pytest.approx(math.sqrt(2.0) / n)
+    blocks = sum(
+        -(-len(places) // sample.order.block_rows)
+        for _, places in sample.order.pools(np.broadcast_to(0.0, (n, p)))
+    )
+    rounding = (sample.order.block_rows + blocks / 4) * 2.0**-52
+    assert rounding < plan["center_1"].summation_error < 10 * rounding
+    assert rounding < plan["center_nearness"].summation_error
+
+
 def test_no_replacement_moves_the_numbers_about_a_center_further():
     rng, n = np.random.default_rng(0), 40
     sample = Sample.of(RowBounds(2), n)

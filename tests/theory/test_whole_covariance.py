@@ -13,7 +13,7 @@ from skdpspectral._statistics.length_quantiles import (
     LengthQuantile,
 )
 from skdpspectral._statistics.row_bounds import RowBounds
-from skdpspectral._statistics.terms import pair_order
+from skdpspectral._statistics.terms import pair_order, summation_error
 from skdpspectral._statistics.whole_covariance import WholeCovariance, clipped_parts
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import compose_mu, gaussian_mu
@@ -142,6 +142,7 @@ def test_costs_add_up_to_the_budget():
             for m in mechanisms:
                 if m.name.endswith("moment"):
                     assert m.sensitivity == pytest.approx(math.sqrt(2) / n)
+                    assert m.summation_error == summation_error(1.0, n, p, paired)
 
 
 @pytest.mark.parametrize("n", [9, 40])
