@@ -36,7 +36,9 @@ class LoggedPCA(DPPCA):
     def __init__(
         self, log=None, label="", ledger=None, *, accountant=None, min_gap=1.0
     ):
-        super().__init__(3, epsilon=EPSILON, clip_norm=1.0, accountant=accountant)
+        super().__init__(
+            3, epsilon=EPSILON, clip_norm=1.0, center="none", accountant=accountant
+        )
         self.log, self.label, self.ledger = log, label, ledger
         self.min_gap = min_gap
 
@@ -143,7 +145,9 @@ class Stage:
 
 
 def _fit_pca(accountant):
-    pca = DPPCA(3, epsilon=EPSILON, clip_norm=1.0, accountant=accountant).fit(ROWS)
+    pca = DPPCA(
+        3, epsilon=EPSILON, clip_norm=1.0, center="none", accountant=accountant
+    ).fit(ROWS)
     return moment_noise(pca, ROWS), "normal", 1
 
 
@@ -154,7 +158,12 @@ def _fit_sparse(accountant):
 
 def _fit_federated(accountant):
     model = FederatedDPPCA(
-        1, epsilon=EPSILON, clip_norm=1.0, accountant=accountant, n_jobs=2
+        1,
+        epsilon=EPSILON,
+        clip_norm=1.0,
+        center="none",
+        accountant=accountant,
+        n_jobs=2,
     )
     model.fit(ROWS, clients=CLIENTS)
     return model.components_[0], "sphere", 2  # an entry a client

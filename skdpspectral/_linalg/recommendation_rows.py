@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -32,6 +31,13 @@ class RatingsBlock:
         Ratings.
     n_items : int
         Items of the catalog.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_users,)
+        Ratings of each user.
+    of_user : ndarray of shape (n_ratings,)
+        Place of each rating's user in the block.
     """
 
     users: slice
@@ -39,19 +45,18 @@ class RatingsBlock:
     items: np.ndarray
     values: np.ndarray
     n_items: int
+    counts: np.ndarray = field(init=False)
+    of_user: np.ndarray = field(init=False)
 
     def __len__(self) -> int:
         return len(self.pointer) - 1
 
-    @cached_property
-    def counts(self) -> np.ndarray:
-        """Ratings of each user."""
-        return np.diff(self.pointer)
-
-    @cached_property
-    def of_user(self) -> np.ndarray:
-        """Place of each rating's user in the block."""
-        return np.repeat(np.arange(len(self)), self.counts)
+    def __post_init__(self) -> None:
+        # Not when they are asked for first: that would take a lock, which a fork keeps.
+        counts = np.diff(self.pointer)
+        of_user = np.repeat(np.arange(len(self)), counts)
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "of_user", of_user)
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """Sum over each user's ratings, one after another: the order is their own."""

@@ -1,5 +1,6 @@
 """Releases and streams under threads, forks and copies: noise is used once, or not."""
 
+import contextvars
 import copy
 import os
 import pickle
@@ -142,7 +143,9 @@ def test_batches_from_threads_take_turns(with_ledger):
 
     with record_releases() as released:
         stream.partial_fit(zeros)
-        threads = [threading.Thread(target=feed) for _ in range(9)]
+        # What is released is recorded in the context that asked for it.
+        contexts = [contextvars.copy_context() for _ in range(9)]
+        threads = [threading.Thread(target=c.run, args=(feed,)) for c in contexts]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -150,6 +153,7 @@ def test_batches_from_threads_take_turns(with_ledger):
     assert not failed
     assert stream._stream.step == 10_000
     noise = released["moments"]
+    assert len(noise) == 10_000
     assert len(np.unique(noise[:, 0])) > 0.999 * len(noise)
     C = factorize(stream._stream._moments.workload, "blt", 10_000)
     deviation = stream.privacy_["moments"].noise_std * C.noise_gain

@@ -253,7 +253,7 @@ class FactorsCase:
 
     joins: bool
     epsilon: float = 16.0
-    n_trials: int = 4_000
+    n_trials: int = 3_000
     tight: bool = True
     power = POWER
 
@@ -433,6 +433,7 @@ CASES |= {
         "quantile",
         300.0,
         np.zeros((6, 4)),
+        n_trials=2_000,
     ),
     # Between nearly all lengths that are tried: a vote less, or one more.
     "pca-near-length": StageCase(
@@ -564,6 +565,7 @@ CASES |= {
         "center_",
         100.0,
         np.eye(4)[[0, 1, 2, 3] * 2],
+        n_trials=2_000,
     ),
     # A fit that chooses between a center and pairs, by all that it releases.
     "pca-searched": StageCase(

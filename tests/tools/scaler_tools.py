@@ -54,9 +54,8 @@ class ScalerCase:
     prefix: str
     tight: bool = True
     epsilon: float = 16.0
-    n_trials: int = 1_000
-    # Few trials leave a wide confidence interval.
-    power = 0.8
+    n_trials: int = 3_000
+    power = 0.85
 
     def make(self, epsilon):
         """Return the estimator."""

@@ -53,7 +53,8 @@ def model_of(parameters, epsilon=3.0, **more):
 
 def paths(model, X):
     """First and second moments and unprojected covariances of all steps."""
-    (run,) = model._begin(len(X), {"n_features_in_": X.shape[1]})
+    stream = model._moment_stream(*X.shape)
+    (run,) = model._begin(stream, {"n_features_in_": X.shape[1]})
     (moments,) = list(run.path(X))
     first, second, _, covariance = moments.at(np.arange(len(X)))
     return first, second, covariance
