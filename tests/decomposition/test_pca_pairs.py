@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sliced_rows import SlicedTable
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA, _linalg
 from skdpspectral._release.release import record_releases
 from skdpspectral._statistics.center_search import Sample
 from skdpspectral._statistics.row_bounds import RowBounds
@@ -400,3 +400,22 @@ def test_clients_compare_their_own_rows(kind, parameters):
     pca.fit(X + 40.0 * sites[:, None], clients=sites)
     assert subspace_distance(pca.components_, components) < 0.05
     assert captured_variance(pca, X) > 0.5
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
+def test_what_stands_out_is_counted_in_the_release_alone(mechanism, monkeypatch):
+    """The trace is that of the noisy matrix: the exact one would be a release."""
+    asked, count = [], _linalg.count_above_noise
+
+    def counted(values, trace, *more):
+        asked.append((values, trace))
+        return count(values, trace, *more)
+
+    monkeypatch.setattr(_linalg, "count_above_noise", counted)
+    X = np.random.default_rng(0).normal(size=(500, 5))
+    with record_releases() as released:
+        DPPCA(2, mechanism=mechanism, center="none", clip_norm=3.0).fit(X)
+    ((values, trace),) = asked
+    matrix = released["second_moment"]
+    assert trace == np.trace(matrix)
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[:-3:-1], rtol=1e-9)
