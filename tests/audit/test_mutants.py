@@ -354,10 +354,11 @@ EXACT = {
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "directions from private rows": Mutant(
-        "_statistics/components/principal_components.py",
-        "        values, vectors = _linalg.top_eigh(matrix, rank)\n",
+        "_statistics/components/two_stage.py",
+        "        found = replace(found, scales=scales)\n",
         "        exact = self.moment.kernel(X, origin)\n"
-        "        values, vectors = _linalg.top_eigh(exact, rank)\n",
+        "        vectors = _linalg.top_eigh(exact, len(found.vectors))[1]\n"
+        "        found = replace(found, scales=scales, vectors=vectors)\n",
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
@@ -367,15 +368,16 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
-        "_statistics/components/principal_components.py",
-        "self._step_is_better(plan, rank, scales, paired)",
-        "max(map(np.max, blocks())) > 9",
+        "_statistics/components/two_stage.py",
+        "self._step_is_better(release.plan, found, paired)",
+        "max(block.max() for block in blocks()) > 9",
         f"{_FIT}[a choice]",
     ),
     "rank from private rows": Mutant(
         "_statistics/components/principal_components.py",
-        "rank = self.rank or self._released_rank(matrix, spread)",
-        "rank = self.rank or 1 + int(np.abs(X).max() > 9)",
+        "        found = self._first(release, exact, origin, early)\n",
+        "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
+        "        found = self._first(release, exact, origin, early)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -799,7 +801,7 @@ EXACT |= {
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
-        "federation/_server.py",
+        "federation/_aggregation.py",
         "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
         "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
@@ -901,9 +903,10 @@ EXACT |= {
         _BOUNDS,
     ),
     "a second release of the moment planned for twice the rows": Mutant(
-        "_statistics/components/principal_components.py",
+        "_statistics/components/two_stage.py",
         'again = replace(moment, name="second_moment_again")',
-        'again = replace(moment, name="second_moment_again", n_samples=2 * n)',
+        "n = 2 * moment.n_samples\n            "
+        'again = replace(moment, name="second_moment_again", n_samples=n)',
         "theory/test_floating_point.py::test_every_release_states_what_it_rests_on",
     ),
 }

@@ -13,7 +13,7 @@ from ..._tables.clipping import Box
 from ..._tables.mapped_rows import MappedRows
 from ..combination import Combination, Statistic
 from ..feature_scales.scales import FeatureLaw, FeatureScales
-from .principal_components import Components
+from .released import Components
 
 # Shares of mu**2, by the variance of standardized features that is kept on real tables:
 # a feature that is not seen is lost.
