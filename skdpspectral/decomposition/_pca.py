@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
@@ -316,18 +315,6 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
             )
         return scaled
 
-    def _planned(self, statistic):
-        """Return the plan, with what a fit of that shape cannot be relied on for."""
-        plan = super()._planned(statistic)
-        return replace(plan, remarks=(*plan.remarks, *self._doubts(statistic, plan)))
-
-    def _doubts(self, statistic, plan) -> tuple[str, ...]:
-        """Say what few rows, or a small budget, leave in doubt: by public numbers."""
-        if isinstance(statistic, Scaled):
-            statistic = statistic.components
-        rest = getattr(statistic, "rest", None)
-        return rest.doubts(plan) if hasattr(rest, "doubts") else ()
-
     def _check_shape(self, n_samples: int, n_features: int) -> None:
         """Refuse more components than there can be, and whitening by no variances."""
         rank, most = self.n_components, min(n_samples, n_features)
@@ -337,7 +324,8 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
                 f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
                 "fewer components"
             )
-        self._check_whitening()
+        if self.whiten:
+            self._check_whitening()
 
     def _why_no_variances(self) -> str | None:
         """Say why a fit knows variances of unit rows alone; None if it does not."""
@@ -384,9 +372,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
             statistic = self._statistic(*unread.shape)
-            plan = self._planned(statistic)
-            for doubt in self._doubts(statistic, plan):
-                warnings.warn(doubt, UserWarning, stacklevel=3)
+            plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])
             found, law = statistic.run(release, X), None
@@ -394,9 +380,10 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
                 found, law = found
             self._set_components(statistic.bounds, found)
             self._set_units(law)
-            remarks = (*plan.remarks, found.said) if found.said else plan.remarks
             self.n_samples_ = unread.shape[0]
-            self.privacy_ = replace(plan, remarks=remarks)
+            self.privacy_ = plan
+            if found.said:
+                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.said))
             self._warn_of_noise()
             if law is None and statistic.bounds.paired is not False:
                 self._warn_of_no_mean(found)

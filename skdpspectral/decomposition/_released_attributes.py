@@ -49,7 +49,7 @@ class ReleasedAttributesMixin(SpikedCovarianceMixin):
                 "alone. Ask for fewer components, or give more rows or a larger "
                 "epsilon",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=3 + self._levels_around_fit,
             )
 
     def _warn_of_no_mean(self, found) -> None:
@@ -60,5 +60,5 @@ class ReleasedAttributesMixin(SpikedCovarianceMixin):
                 "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
                 'inverse_transform measure from there; center="private" releases one',
                 UserWarning,
-                stacklevel=3,
+                stacklevel=3 + self._levels_around_fit,
             )

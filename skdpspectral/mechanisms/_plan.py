@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from ._alternatives import Alternatives, phrases
@@ -56,6 +57,7 @@ class PrivacyPlan:
     seeded: bool = False
     remarks: tuple[str, ...] = ()
     failure: float = 0.0
+    _by_name: dict[str, Mechanism] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", Unit(self.unit))
@@ -65,9 +67,13 @@ class PrivacyPlan:
         object.__setattr__(self, "remarks", tuple(self.remarks))
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
-        names = [m.name for m in self.mechanisms if isinstance(m, Alternatives)]
-        names += [mechanism.name for mechanism in self.releases()]
-        if len(set(names)) != len(names):
+        choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
+        named = [
+            (mechanism.name, mechanism) for mechanism in (*choices, *self.releases())
+        ]
+        object.__setattr__(self, "_by_name", dict(named))
+        if len(self._by_name) != len(named):
+            names = [name for name, _ in named]
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
 
     @property
@@ -90,10 +96,7 @@ class PrivacyPlan:
 
     def __getitem__(self, name: str) -> Mechanism:
         """Return the planned mechanism of this name."""
-        for mechanism in (*self.releases(), *self.mechanisms):
-            if mechanism.name == name:
-                return mechanism
-        raise KeyError(name)
+        return self._by_name[name]
 
     def __str__(self) -> str:
         releases = "; ".join(phrases(self.mechanisms)) or "nothing"
@@ -160,8 +163,14 @@ def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
             [_mechanism_to_dict(m) for m in branch] for branch in mechanism.branches
         ]
         return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
-    shape = list(mechanism.shape)
-    return {"kind": mechanism.kind, **asdict(cast(Any, mechanism)), "shape": shape}
+    given = {name: getattr(mechanism, name) for name in _given_fields(type(mechanism))}
+    return {"kind": mechanism.kind, **given, "shape": list(mechanism.shape)}
+
+
+@functools.cache
+def _given_fields(cls: type) -> tuple[str, ...]:
+    """Names of what a mechanism is made of; the rest follows from these."""
+    return tuple(field.name for field in fields(cast(Any, cls)) if field.init)
 
 
 def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:

@@ -230,6 +230,8 @@ def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
 
 def _public_range(value, unit: float) -> tuple[float, float]:
     """Return the public range of lengths in units of the bounded rows."""
+    if value is DEFAULT_RANGE:
+        return value[0] / unit, value[1] / unit
     if np.ndim(value) != 1 or len(value) != 2:
         raise ValueError("norm_range must be a pair (low, high) of lengths")
     low, high = _numbers("norm_range", value, 2).tolist()

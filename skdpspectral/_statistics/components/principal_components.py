@@ -72,11 +72,19 @@ class PrincipalComponents(Combination):
         self.within = None
         if covariance:
             self.within = ProjectedMoment(n, p, self.width, bounds.paired)
-        self._plan_lengths(norm_range)
+        self._plan_more(norm_range)
         self._shares = self._shared()
+        parts = {
+            "first": self.moment,
+            "scales": self.scales,
+            "second": self.second,
+            "reach": self.reach,
+            "covariance": self.within,
+        }
+        self._parts = {name: parts[name] for name in parts if name in self._shares}
 
-    def _plan_lengths(self, norm_range: tuple[float, float]) -> None:
-        """Say which private lengths are released, in a public range of them."""
+    def _plan_more(self, norm_range: tuple[float, float]) -> None:
+        """Say what else is released: lengths within a public range of them."""
         if self._is_unclipped():
             size = self.moment.n_samples, self.bounds.n_features
             self.scales = PrivateScales(*size, norm_range, 0.0, self.noise, True)
@@ -96,10 +104,6 @@ class PrincipalComponents(Combination):
         shares |= {name: LENGTHS_SHARE * n / total for name, n in voting.items()}
         shares["first"] = 1.0 - math.fsum(shares.values())
         return shares
-
-    def shares(self) -> dict[str, float]:
-        """Shares of mu**2, by the names of parts."""
-        return self._shares
 
     def costs(self, mu: float) -> dict[str, float]:
         """Return what each part costs at a total of mu.
@@ -123,7 +127,9 @@ class PrincipalComponents(Combination):
         return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
 
     def doubts(self, plan) -> tuple[str, ...]:
-        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+        """Say where private lengths are in doubt."""
+        if self.scales is None:
+            return ()
         names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
         noise = max((getattr(plan[n], "noise_std", 0.0) for n in names), default=0.0)
         if _FAIRLY_SURE * noise <= 0.5 * self._voters:
@@ -139,17 +145,6 @@ class PrincipalComponents(Combination):
     def _voters(self) -> float:
         """Votes of all rows together, at least."""
         return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
-
-    def parts(self) -> dict[str, Planned]:
-        """What is released, in this order."""
-        parts = {
-            "first": self.moment,
-            "scales": self.scales,
-            "second": self.second,
-            "reach": self.reach,
-            "covariance": self.within,
-        }
-        return {name: part for name, part in parts.items() if name in self._shares}
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, None for none."""

@@ -55,22 +55,22 @@ class TwoStageComponents(PrincipalComponents):
     ) -> None:
         self._signal, self._choose = signal, choose
         super().__init__(moment, rank, covariance, noise, norm_range, radius)
-        if not choose:  # a step needs a direction across the components
-            self.most = max(1, min(self.width, self.bounds.n_features - 1))
-        size = moment.n_samples, self.bounds.n_features
-        self.second = self.step = PowerStep(*size, self.width, self.bounds.paired)
-        if choose:
-            again = replace(moment, name="second_moment_again")
-            self.second = Choice("second_stage", self.step, again)
 
-    def _plan_lengths(self, norm_range: tuple[float, float]) -> None:
-        """Say which private lengths are released: those that the step clips by."""
-        size = self.moment.n_samples, self.bounds.n_features, norm_range
-        self.scales = PrivateScales(*size, self._signal, self.noise, False)
+    def _plan_more(self, norm_range: tuple[float, float]) -> None:
+        """Say what else is released: lengths that the step clips by, and the step."""
+        moment, p = self.moment, self.bounds.n_features
+        size = moment.n_samples, p
+        self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
         if self._is_unclipped():
             # Rows may reach much further along what a second stage makes than along
             # the first components: the clip is that of the last ones.
-            self.reach = PrivateScales(*size, 0.0, 0.0, True, "reach")
+            self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
+        self.second = self.step = PowerStep(*size, self.width, self.bounds.paired)
+        if self._choose:
+            again = replace(moment, name="second_moment_again")
+            self.second = Choice("second_stage", self.step, again)
+        else:  # a step needs a direction across the components
+            self.most = max(1, min(self.width, p - 1))
 
     def _shared(self) -> dict[str, float]:
         """Shares of mu**2, with what the first stage leaves to the second."""
