@@ -62,11 +62,12 @@ class Sample(NamedTuple):
 
     def about(self, X, point) -> Iterator[np.ndarray]:
         """Yield blocks of rows less a point."""
-        blocks = pooled_rows(X, self.order, self.n_pools)
         if self.n_rows == self.order.n_samples:
             # Their order is of no account: sums over all of them are.
             slices = row_blocks(self.n_rows, self.order.block_rows)
-            blocks = (X[rows] for rows in slices)
+            blocks = map(X.__getitem__, slices)
+        else:
+            blocks = pooled_rows(X, self.order, self.n_pools)
         for block in blocks:
             with np.errstate(over="ignore"):
                 yield self._mapped(block) - point
