@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.table_estimator import TableEstimator
 from .._base.unweighted import unweighted
 from .._statistics.centers import PrivateMean
 from .._statistics.components.design import design_components, public_guesses
@@ -25,7 +25,7 @@ from ._released_attributes import ReleasedAttributesMixin
 
 
 @documented
-class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
+class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
     r"""Differentially private principal component analysis.
 
     By default the second moment of bounded rows is released with symmetric Gaussian
@@ -153,9 +153,8 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
     True
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _parameter_constraints: ClassVar[dict] = {
-        **PrivateEstimator._privacy_constraints,
+        **TableEstimator._privacy_constraints,
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
             StrOptions({"auto"}),
@@ -199,31 +198,6 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, PrivateEstimator):
         self.noise_seed = noise_seed
 
     # -- what a fit will release ---------------------------------------------------
-
-    def privacy_plan(self, n_samples, n_features):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        self._check_parameters()
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_features),
-        )
-        return self._planned(self._statistic(*shape))
 
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0
