@@ -8,7 +8,7 @@ import warnings
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class PrivateEstimator(Publishable):
         "noise_seed": ["random_state"],
     }
 
-    _get_param_names = classmethod(parameter_names)  # type: ignore[arg-type]
+    _get_param_names: ClassVar[Any] = classmethod(parameter_names)
 
     def set_params(self, **params):
         """Set parameters of the estimator, and of its strategies as ``name__part``.

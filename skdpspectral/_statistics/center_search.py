@@ -21,7 +21,7 @@ from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, pair_differences, pooled_rows
 from ..accounting import calibrate_gaussian, split_mu
 from ..accounting._gaussian import calibrate_alike
-from ..mechanisms import Exact
+from ..mechanisms import Exact, Gaussian
 from .combination import Statistic
 from .row_bounds import RowBounds
 
@@ -166,7 +166,7 @@ class CenterSteps(Statistic):
             return tuple(Exact(name, shape) for name in self.names)
         moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
         rounding = {"summation_error": self.sample.summation_error(), "magnitude": 2.0}
-        costs, steps = split_mu(mu, list(self.shares)), []
+        costs, steps = split_mu(mu, list(self.shares)), list[Gaussian]()
         for cost, paid in groupby(zip(costs, self.names, strict=True), itemgetter(0)):
             names = [name for _, name in paid]
             first = calibrate_gaussian(names[0], moved, cost, shape, **rounding)
