@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -176,8 +175,10 @@ class Gaussian:
         """
         repeats = []
         for name in names:
-            repeats.append(copy.copy(self))
-            object.__setattr__(repeats[-1], "name", name)
+            # All else is checked and worked out.
+            repeat = object.__new__(type(self))
+            vars(repeat).update(vars(self), name=name)
+            repeats.append(repeat)
         return tuple(repeats)
 
     def describe(self) -> str:
