@@ -48,7 +48,7 @@ class PrivateEstimator(Publishable):
         "noise_seed": ["random_state"],
     }
 
-    _get_param_names: ClassVar[Any] = classmethod(parameter_names)
+    _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
     def set_params(self, **params):
         """Set parameters of the estimator, and of its strategies as ``name__part``.
