@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
@@ -57,6 +57,8 @@ class PrivacyPlan:
     seeded: bool = False
     remarks: tuple[str, ...] = ()
     failure: float = 0.0
+    # What follows from the mechanisms, worked out once: every release asks for it.
+    _releases: tuple[Mechanism, ...] = field(init=False, repr=False, compare=False)
     _by_name: dict[str, Mechanism] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -67,13 +69,13 @@ class PrivacyPlan:
         object.__setattr__(self, "remarks", tuple(self.remarks))
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
+        releases = tuple(_releases_of(self.mechanisms))
         choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
-        named = [
-            (mechanism.name, mechanism) for mechanism in (*choices, *self.releases())
-        ]
-        object.__setattr__(self, "_by_name", dict(named))
-        if len(self._by_name) != len(named):
-            names = [name for name, _ in named]
+        names = [mechanism.name for mechanism in (*choices, *releases)]
+        by_name = dict(zip(names, (*choices, *releases), strict=True))
+        object.__setattr__(self, "_releases", releases)
+        object.__setattr__(self, "_by_name", by_name)
+        if len(by_name) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
 
     @property
@@ -86,13 +88,9 @@ class PrivacyPlan:
         """Whether every release is noisy and the noise is secret."""
         return math.isfinite(self.mu) and not self.seeded
 
-    def releases(self) -> Iterator[Mechanism]:
-        """Yield everything that may be released, with all branches of a choice."""
-        for mechanism in self.mechanisms:
-            if isinstance(mechanism, Alternatives):
-                yield from itertools.chain.from_iterable(mechanism.branches)
-            else:
-                yield mechanism
+    def releases(self) -> tuple[Mechanism, ...]:
+        """Return everything that may be released, with all branches of a choice."""
+        return self._releases
 
     def __getitem__(self, name: str) -> Mechanism:
         """Return the planned mechanism of this name."""
@@ -155,6 +153,15 @@ class PrivacyPlan:
             _mechanism_from_dict(entry) for entry in fields["mechanisms"]
         )
         return cls(**fields)
+
+
+def _releases_of(mechanisms: Iterable[Mechanism]) -> Iterator[Mechanism]:
+    """Yield all mechanisms, and those of all branches in the place of a choice."""
+    for mechanism in mechanisms:
+        if isinstance(mechanism, Alternatives):
+            yield from itertools.chain.from_iterable(mechanism.branches)
+        else:
+            yield mechanism
 
 
 def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
