@@ -388,8 +388,8 @@ EXACT = {
     ),
     "steps to a center at the cost of one": Mutant(
         "_statistics/center_search.py",
-        "self.names, split_mu(mu, list(self.shares)), strict=True",
-        "self.names, [mu] * len(self.names), strict=True",
+        "costs, steps = split_mu(mu, list(self.shares)),",
+        "costs, steps = [mu] * len(self.names),",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "two numbers about a center at the cost of one": Mutant(
@@ -664,8 +664,8 @@ _RESUMED = "covariance/test_stream_resume.py::test_"
 EXACT |= {
     "noise scaled for columns of norm one": Mutant(
         "mechanisms/_gaussian.py",
-        "return self.column_norm * super().charged_sensitivity",
-        "return super().charged_sensitivity",
+        "return self.column_norm * super()._charged()",
+        "return super()._charged()",
         f"{_STREAMS}plan_costs_what_was_asked",
     ),
     "stale copies of a stream go on": Mutant(
