@@ -16,6 +16,15 @@ from .combination import Statistic
 from .row_bounds import RowBounds
 from .terms import HALF, pair_order, summation_error, weight_of
 
+# Name of a moment that is released with what a center would have cost.
+EARLY = "second_moment_early"
+
+
+def share_of(plan: Any, name: str, other: str) -> float:
+    """Weight of one of two releases of a statistic in their mean, by their costs."""
+    costs = [plan[each].mu ** 2 for each in (name, other)]
+    return 0.5 if math.isinf(costs[0]) else costs[0] / (costs[0] + costs[1])
+
 
 @dataclass(frozen=True)
 class SecondMoment(Statistic):
@@ -52,19 +61,23 @@ class SecondMoment(Statistic):
         )
         return (moment,)
 
-    def kernel(self, rows: Any, origin: Any) -> np.ndarray:
+    def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
         """Exact second moment about a released mean; the lower triangle counts.
 
-        Of pairs, half of it.
+        Of pairs, half of it. Rows shorter than a released length, `floor`, keep theirs
+        (:meth:`RowBounds.for_second_moment`).
         """
         bounds = self.bounds
         if isinstance(origin, PairOrder):
-            bounded = map(bounds.for_pairs, bounds.differences(rows, origin))
+            bounded = (
+                bounds.for_pairs(difference, floor=floor)
+                for difference in bounds.differences(rows, origin)
+            )
             moment = _linalg.second_moment_of_blocks(bounded, bounds.n_features)
             moment *= HALF
             return moment
         return _linalg.blocked_second_moment(
-            rows, lambda block: bounds.for_second_moment(block, origin)
+            rows, lambda block: bounds.for_second_moment(block, origin, floor)
         )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
