@@ -19,18 +19,18 @@ NEAR, FAR = "center", "far_center"
 _DISTANCE_STEPS, _BOXED_STEPS, _REACH_STEPS, _VOTE_NOISE = 11, 7, 6, 0.12
 _LEAST_VOTES = 0.001
 # Shares of mu**2: of the steps, at least and at most, and in units of what the noise
-# hides; of the test at most.
-_LEAST, _MOST, _WANTED = 0.02, 0.3, 10.0
-_NEARNESS = 0.04
+# hides, in a box and where rows may be anywhere; of the test at most.
+_LEAST, _MOST, _WANTED_IN_BOX, _WANTED = 0.02, 0.3, 6.0, 9.0
+_NEARNESS = 0.02
 # Noise of the steps beyond which no center is searched for: the least progress of each,
 # and the largest share of mu**2 of the whole search.
-_SLOWEST, _DEAREST = 0.6, 0.55
+_SLOWEST, _DEAREST = 1.0, 0.5
 # Shares of steps from near by.
-_NEAR_STEPS = (0.4, 0.6)
+_NEAR_STEPS = (0.25, 0.25, 0.5)
 # Distance, in units of the typical one, from which others must be able to come, and
 # the share of the last of them.
 _FAR, _LAST = 3e3, 0.3
-_FEWEST_STEPS, _USUAL_STEPS, _MOST_STEPS = 4, 8, 16
+_FEWEST_STEPS, _MOST_STEPS = 4, 16
 # Lengths that are told from each other, as powers of two: of any table, and below the
 # diameter of a box.
 _SHORTEST, _LONGEST, _BOXED_OCTAVES = -199.0, 199.0, 32.0
@@ -101,7 +101,8 @@ def plan_search(moment: SecondMoment, mu: float, forced: bool) -> Search | None:
         "nearness": 0.0 if forced else min(_NEARNESS, 6.0 / n_features),
     }
     # Enough that the error of the center stays below what noise on the moment hides.
-    wanted = _WANTED * math.sqrt(n_features) * n_samples / (sample.n_rows**2 * mu)
+    wanted = _WANTED if moment.bounds.box is None else _WANTED_IN_BOX
+    wanted *= math.sqrt(n_features) * n_samples / (sample.n_rows**2 * mu)
     shares["steps"] = min(max(wanted, _LEAST), _MOST)
     mu_steps = mu * math.sqrt(shares["steps"])
     factor = _noise_of(sample, mu_steps) / math.sqrt(_NEAR_STEPS[0])
@@ -159,14 +160,15 @@ def _noise_of(sample: Sample, mu: float) -> float:
 
 
 def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
-    """Shares of the fewest steps that come from far away.
-
-    Where too many would be needed, of as many as suit rows that are not so far away.
-    """
+    """Shares of the fewest steps that come from far away, or from as far as they can."""
     n_features, length = sample.bounds.n_features, _noise_of(sample, mu)
-    for n_steps in (*range(_FEWEST_STEPS, _MOST_STEPS + 1), _USUAL_STEPS):
+    best, shares = math.inf, ()
+    for n_steps in range(_FEWEST_STEPS, _MOST_STEPS + 1):
         each = (1.0 - _LAST) / (n_steps - 1)
         noise = length / math.sqrt(each)
-        if CenterSteps.narrowed(n_steps, noise, n_features) * _FAR <= 1.0:
+        left = CenterSteps.narrowed(n_steps, noise, n_features)
+        if left < best:
+            best, shares = left, (*[each] * (n_steps - 1), _LAST)
+        if left * _FAR <= 1.0:
             break
-    return (*[each] * (n_steps - 1), _LAST)
+    return shares

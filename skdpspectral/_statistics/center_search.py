@@ -28,7 +28,7 @@ from .row_bounds import RowBounds
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
 # Clips of the first step, and of others, in units of the length that rows have then.
-_FIRST_CLIP, _CLIP = 1.1, 1.2
+_FIRST_CLIP, _CLIP = 1.1, 1.1
 # Clips that noise allows, at most.
 _WIDEST_CLIP = 4.0
 

@@ -26,8 +26,9 @@ from .terms import HALF, pair_order
 # Least share of rows that lie about a center which is not beside them, and share from
 # which the typical distance is in doubt.
 _LEAST_BESIDE, _DOUBTFUL = 0.2, 0.95
-# Deviations of noise that the test forgives.
-_FORGIVEN = 1.5
+# What the error of a center may add, in units of what the noise hides, and deviations
+# of noise that the test forgives.
+_TOLERATED, _FORGIVEN = 2.0, 1.5
 # How far from the origin rows may lie, in octaves of a typical distance.
 _NEAREST, _FARTHEST = -1.0, 21.0
 # Share of what the noise hides that a wider clip of the steps may add.
@@ -111,7 +112,7 @@ class Searched(Statistic):
             for steps in _planned_steps(plan, sample)
         ]
         steps, (radii, weights, error) = min(ways, key=lambda way: way[1][2])
-        if not self.forced and self._part(error, typical) > self._edge(plan):
+        if not self.forced and self._part(error, typical) > self._hidden(plan):
             why = "they lie too far from the origin for their number and the budget"
             return self._of_pairs(release, rows, order, typical, why)
         center = steps.run(release, rows, radii, weights)
@@ -142,6 +143,10 @@ class Searched(Statistic):
         noise_std = self.rest.relative_noise(plan)
         return 2.0 * math.sqrt(self.bounds.n_features) * noise_std
 
+    def _hidden(self, plan) -> float:
+        """What an error of the center may add to the moment."""
+        return _TOLERATED * self._edge(plan)
+
     def _floor(self, plan, typical: float, weight: float) -> float:
         """Length below which rows keep theirs.
 
@@ -166,7 +171,7 @@ class Searched(Statistic):
         (center, order), (near, beside) = origins, found
         plan = release.plan
         noise_std = getattr(plan[tested], "noise_std", 0.0)
-        most = self._edge(plan) + _FORGIVEN * noise_std
+        most = self._hidden(plan) + _FORGIVEN * noise_std
         if near <= most and beside >= _LEAST_BESIDE:
             said = "Rows were measured from a private center, which is accurate enough."
             floor = self._floor(plan, typical, 1.0)
