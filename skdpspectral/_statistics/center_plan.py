@@ -29,7 +29,7 @@ _SLOWEST, _DEAREST = 1.0, 0.5
 _NEAR_STEPS = (0.25, 0.25, 0.5)
 # Distance, in units of the typical one, from which others must be able to come, and
 # the share of the last of them.
-_FAR, _LAST = 3e3, 0.3
+_FAR, _LAST = 1e4, 0.3
 _FEWEST_STEPS, _MOST_STEPS = 4, 16
 # Lengths that are told from each other, as powers of two: of any table, and below the
 # diameter of a box.
@@ -160,7 +160,7 @@ def _noise_of(sample: Sample, mu: float) -> float:
 
 
 def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
-    """Shares of the fewest steps that come from far away, or from as far as they can."""
+    """Shares of the fewest steps that come from far away, or else from farthest."""
     n_features, length = sample.bounds.n_features, _noise_of(sample, mu)
     best, shares = math.inf, ()
     for n_steps in range(_FEWEST_STEPS, _MOST_STEPS + 1):

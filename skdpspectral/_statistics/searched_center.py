@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from scipy import sparse
 
 from ..mechanisms import PrivacyPlan
@@ -123,7 +122,9 @@ class Searched(Statistic):
             return self.rest.run(release, rows, center, self._floor(plan, typical, 1.0))
         nearness = Nearness(sample, f"{steps.name}_nearness")
         found = nearness.run(release, rows, center, error, typical)
-        return self._about(release, rows, (center, order), nearness.name, found, typical)
+        noise_std = getattr(plan[nearness.name], "noise_std", 0.0)
+        origins = center, order
+        return self._about(release, rows, origins, found, noise_std, typical)
 
     def _lengths(self, release, sample: Sample, rows) -> tuple[float, float]:
         """Typical distance of rows, and their distance from the start."""
@@ -166,11 +167,10 @@ class Searched(Statistic):
             found, said=f"Rows were compared with each other in pairs: {why}."
         )
 
-    def _about(self, release, rows, origins, tested: str, found, typical: float):
+    def _about(self, release, rows, origins, found, noise_std: float, typical: float):
         """Release the rest, of rows about a center unless they are too near to it."""
         (center, order), (near, beside) = origins, found
         plan = release.plan
-        noise_std = getattr(plan[tested], "noise_std", 0.0)
         most = self._hidden(plan) + _FORGIVEN * noise_std
         if near <= most and beside >= _LEAST_BESIDE:
             said = "Rows were measured from a private center, which is accurate enough."

@@ -102,7 +102,7 @@ class CovarianceComponents(Statistic):
 
     @property
     def early(self) -> MomentLayer:
-        """What may be released beside the first layer, with what a center would cost."""
+        """What may be released beside the first layer, for the cost of a center."""
         return replace(self.whole.near, name=EARLY)
 
     def relative_noise(self, plan: PrivacyPlan) -> float:
