@@ -34,7 +34,7 @@ _NEAREST, _FARTHEST = -1.0, 21.0
 _HARMLESS = 0.01
 # Length below which rows keep theirs, in typical distances: at most, and its square in
 # units of one over the largest eigenvalue of the noise.
-_HIGHEST_FLOOR, _FLOOR_OF_NOISE = 8.0, 0.005
+_HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
 _LEAST_LENGTH, _LARGEST_LENGTH = 1e-60, 1e60
 
 

@@ -255,7 +255,7 @@ def test_rows_that_lie_too_far_are_paired_at_no_loss():
     pca, released = found["auto"]
     assert "too far from the origin" in pca.privacy_.remarks[-1]
     assert "second_moment_early" in released
-    assert not any(name.startswith("center_") for name in released)
+    assert not any("center_" in name for name in released)
     shares = [kept(found[center][0], X) for center in ("auto", "pairs")]
     assert shares[0] > shares[1] - 0.1
 
@@ -268,7 +268,8 @@ def test_rows_dense_about_their_center_are_paired():
     with record_releases() as released:
         pca = DPPCA(1, epsilon=1.0, noise_seed=0).fit(X)
     assert "too many of them lie near it" in pca.privacy_.remarks[-1]
-    assert released["center_nearness"][0] > 0.5
+    (tested,) = [name for name in released if name.endswith("nearness")]
+    assert released[tested][0] > 0.3
     # The center that was found is kept: it is released and paid.
     np.testing.assert_allclose(pca.mean_, X.mean(axis=0), atol=1.5)
     assert subspace_distance(pca.components_, components) < 0.6
@@ -283,15 +284,14 @@ def test_what_was_chosen_is_said_and_costs_what_was_planned():
     assert pca.privacy_.mechanisms == plan.mechanisms
     assert plan.mu == pytest.approx(DPPCA(center="none").privacy_plan(*X.shape).mu)
     assert accountant.spent(1e-6)[0] == pytest.approx(1.0, rel=1e-6)
-    early, steps = plan["center"].branches[::-1]
-    costs = [math.hypot(*(m.mu for m in branch)) for branch in (early, steps)]
-    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
+    costs = [math.hypot(*(m.mu for m in b)) for b in plan["center"].branches]
+    assert costs == pytest.approx([plan["center"].mu] * 3, rel=1e-9)
 
 
 def test_a_center_of_ones_own_wish_is_not_given_up():
     X, components = spiked()
     pca = DPPCA(center="private", noise_seed=0).fit(X + 100.0)
-    assert "center" not in {m.name for m in pca.privacy_.mechanisms}
+    assert not {"second_moment_early", "center_nearness"} & names(pca.privacy_)
     assert names(pca.privacy_) >= {"pair_distance_1", "row_reach_1", "center_1"}
     np.testing.assert_allclose(pca.mean_, 100.0, atol=1.0)
     assert subspace_distance(pca.components_, components) < 0.3
