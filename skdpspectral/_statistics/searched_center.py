@@ -6,8 +6,6 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from scipy import sparse
-
 from ..mechanisms import PrivacyPlan
 from .center_plan import (
     FAR,
@@ -19,7 +17,7 @@ from .center_plan import (
 from .center_search import CenterSteps, Nearness, Sample
 from .center_search import lengths_of as row_lengths
 from .combination import Choice, Statistic
-from .second_moment import SecondMoment
+from .second_moment import SecondMoment, floor_of
 from .terms import HALF, pair_order
 
 # Least share of rows that lie about a center which is not beside them, and share from
@@ -32,10 +30,6 @@ _TOLERATED, _FORGIVEN = 2.0, 1.5
 _NEAREST, _FARTHEST = -1.0, 21.0
 # Share of what the noise hides that a wider clip of the steps may add.
 _HARMLESS = 0.01
-# Length below which rows keep theirs, in typical distances: at most, and its square in
-# units of one over the largest eigenvalue of the noise.
-_HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
-_LEAST_LENGTH, _LARGEST_LENGTH = 1e-60, 1e60
 
 
 class Searched(Statistic):
@@ -101,8 +95,6 @@ class Searched(Statistic):
         order = pair_order(self.moment.n_samples, self.bounds.n_features)
         if not _is_searched(plan):
             return self.rest.run(release, rows, order)
-        if sparse.issparse(rows):
-            return self._of_pairs(release, rows, order, 0.0, "sparse rows stay sparse")
         sample = Sample.of(self.bounds, self.moment.n_samples)
         typical, reach = self._lengths(release, sample, rows)
         allowed = math.sqrt(_HARMLESS * self._edge(plan)) * typical
@@ -149,19 +141,12 @@ class Searched(Statistic):
         return _TOLERATED * self._edge(plan)
 
     def _floor(self, plan, typical: float, weight: float) -> float:
-        """Length below which rows keep theirs.
-
-        The longer, the more do the moments of rows resemble those of unbounded ones,
-        and the smaller they are beside the noise.
-        """
-        edge = self._edge(plan) / weight
-        most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
-        floor = typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most))
-        return min(max(floor, _LEAST_LENGTH), _LARGEST_LENGTH)
+        """Length below which rows keep theirs; of pairs half is released."""
+        return floor_of(typical, self._edge(plan) / weight)
 
     def _of_pairs(self, release, rows, order, typical: float, why: str):
         """Spend on pairs what the center would have cost, and the rest too."""
-        floor = self._floor(release.plan, typical, HALF) if typical else 0.0
+        floor = self._floor(release.plan, typical, HALF)
         found = self.rest.run(release, rows, order, floor, (self.rest.early,))
         return replace(
             found, said=f"Rows were compared with each other in pairs: {why}."
