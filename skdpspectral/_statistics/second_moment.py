@@ -146,6 +146,10 @@ class SecondMoment(Statistic):
         # Deviation of the noise off the diagonal.
         private = self.bounds.second_radius**2 / (self.n_samples * mu)
         sampling = cross / self.n_samples
+        if self.bounds.searched and self.bounds.clip is None and not paired:
+            # Rows of a normal law are of about the same length.
+            edge = 2.0 * math.sqrt(self.bounds.n_features) * private
+            private *= max(1.0, floor_of(1.0, edge)) ** 2
         if paired:
             # Of pairs that share rows; exact for clipped differences of normal rows.
             order = pair_order(self.n_samples, self.bounds.n_features)

@@ -59,7 +59,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
     scale : {"bounds", "private"} or None, default=None
         "bounds" divides each feature by its own half-width, instead of all by the
         largest. "private" divides each by a private standard deviation, as
-        :class:`~skdpspectral.DPStandardScaler` does, for 35 % of the budget: bounds
+        :class:`~skdpspectral.DPStandardScaler` does, for half of the budget: bounds
         and magnitudes need not be known (:ref:`scales`). Rows are then compared in
         pairs with ``center="auto"``, unless variances of the data are released, whose
         densities need a mean. Features that are not seen are in no component, have no
@@ -339,8 +339,8 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             Rows, all finite; never modified. Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
-            Sparse rows stay sparse, and are compared in pairs by default; they must
-            do without `bounds` and a private center, which would fill them.
+            Sparse rows stay sparse, and are compared in pairs by default, for the
+            same total as what :meth:`privacy_plan` describes; they must do without `bounds` and a private center, which would fill them.
         {y_ignored}
 
         {outcome_of_fit}

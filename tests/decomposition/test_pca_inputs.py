@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from skdpspectral import DPPCA, PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
+from skdpspectral.mechanisms import Alternatives
 
 NAMES = ["age", "größe", "c", "d"]
 COMPONENT_NAMES = ["dppca0", "dppca1"]
@@ -108,6 +109,11 @@ def assert_finite(pca, released):
     planned = {m.name for m in pca.privacy_.releases()}
     assert set(released) <= planned
     if pca.mechanism != "auto":
+        for choice in pca.privacy_.mechanisms:
+            if isinstance(choice, Alternatives):  # one of its branches
+                branches = [{m.name for m in branch} for branch in choice.branches]
+                (taken,) = [branch for branch in branches if branch & set(released)]
+                planned -= set().union(*branches) - taken
         assert set(released) == planned
     for name, values in released.items():
         steps = values / pca.privacy_[name].grid
