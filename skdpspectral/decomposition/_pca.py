@@ -339,8 +339,9 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             Rows, all finite; never modified. Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
-            Sparse rows stay sparse, and are compared in pairs by default, for the
-            same total as what :meth:`privacy_plan` describes; they must do without `bounds` and a private center, which would fill them.
+            Sparse rows stay sparse, and are compared in pairs by default, for the same
+            total as what :meth:`privacy_plan` describes; they must do without `bounds`
+            and a private center, which would fill them.
         {y_ignored}
 
         {outcome_of_fit}

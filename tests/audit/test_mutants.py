@@ -60,7 +60,7 @@ AUDITED = {
         "pca-pairs-far",
     ),
     "shares of pairs taken for those of rows": Mutant(
-        "_statistics/searched_center.py",
+        "_statistics/center_plan.py",
         "sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)",
         "sensitivity.mean_sensitivity(0.5, sample.n_rows)",
         "pca-distances",
@@ -79,7 +79,7 @@ AUDITED = {
     ),
     "normalization skipped": Mutant(
         "_tables/clipping.py",
-        "return _rescale_rows(X, 1.0, False, out)",
+        "return _rescale_rows(X, 1.0, False, out, floor)",
         "return np.array(X, dtype=np.float64)",
         "pca-canary",
     ),
@@ -375,9 +375,9 @@ EXACT = {
     ),
     "rank from private rows": Mutant(
         "_statistics/components/principal_components.py",
-        "        found = self._first(release, exact, origin, early)\n",
+        "        found = self._first(release, exact, origin, more)\n",
         "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
-        "        found = self._first(release, exact, origin, early)\n",
+        "        found = self._first(release, exact, origin, more)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -397,6 +397,12 @@ EXACT = {
         "sensitivity.box_radius([0.5, 0.5])",
         "sensitivity.box_radius([0.5])",
         "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
+    ),
+    "rows longer than a floor not normalized": Mutant(
+        "_tables/clipping.py",
+        "factors = target / np.maximum(lengths, floor)",
+        "factors = target / (np.full_like(lengths, floor) if floor else lengths)",
+        "tables/test_clipping.py::test_rows_shorter_than_a_floor_keep_their_length_over_it",
     ),
     "center that its noise was left out of": Mutant(
         "_statistics/center_search.py",
