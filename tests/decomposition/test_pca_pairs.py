@@ -419,3 +419,20 @@ def test_what_stands_out_is_counted_in_the_release_alone(mechanism, monkeypatch)
     matrix = released["second_moment"]
     assert trace == np.trace(matrix)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[:-3:-1], rtol=1e-9)
+
+
+def test_skewed_rows_keep_their_lengths_as_far_as_noise_allows():
+    """Unit rows about any center take the direction of many short rows for the first.
+
+    Two thirds of the rows vary little, in one direction, and the others much, in
+    another; a clip of 1.6 typical distances tells them apart.
+    """
+    rng, n = np.random.default_rng(0), 30_000
+    X = 0.05 * rng.standard_normal((n, 10))
+    X[:, 0] += 0.5 * rng.standard_normal(n) * (np.arange(n) % 3 != 0)
+    X[:, 1] += 1.2 * rng.choice([-1.0, 1.0], n) * (np.arange(n) % 3 == 0)
+    unit = DPPCA(1, center="none", noise_seed=0).fit(X)
+    assert kept(unit, X) < 0.9
+    for bounds in (None, (-9.0, 9.0)):
+        pca = DPPCA(1, bounds=bounds, noise_seed=0).fit(X)
+        assert kept(pca, X) > 0.98
