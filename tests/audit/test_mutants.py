@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from audit_cases import JOBS
+from audit_cases import CASES, JOBS
 from forked_python import ForkedPython
 
 import skdpspectral
@@ -1084,9 +1084,16 @@ def test_audit_refutes(name, tmp_path, python):
     assert report["mu"] > report["claimed_mu"], report
 
 
-@pytest.mark.parametrize("case", sorted({m.caught_by for m in AUDITED.values()}))
+ONE_OF_EACH_KIND = {type(CASES[m.caught_by]): m.caught_by for m in AUDITED.values()}
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH_KIND.values())
 def test_first_look_accepts_an_unchanged_copy(case, tmp_path, python):
-    """The second look is that of `test_audit.py`: same case, trials and seed."""
+    """What refutes a copy is the mistake in it, and not that it is a copy.
+
+    The audits of `test_audit.py` accept the package in all cases, by as many fits and
+    more; a first look refutes what is honest once in half a million.
+    """
     unchanged = Mutant("__init__.py", '__version__ = "', '__version__ = "', case)
     mutated_copy(unchanged, tmp_path)
     report = audit_in(tmp_path, python, case, "--looks", 1)

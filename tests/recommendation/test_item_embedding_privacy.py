@@ -371,7 +371,7 @@ def test_audit_refutes_what_is_not_normalized(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 
     def violated(cls):
-        return audit("items-joins", 10.0, 400, cls=cls).violated
+        return audit("items", 10.0, 400, cls=cls).violated
 
     assert not violated(DPItemEmbedding)
     assert violated(mutated(monkeypatch, *MUTANTS["normalization skipped"][1:]))

@@ -371,7 +371,7 @@ def test_audit_refutes_counts_and_sums_of_norm_one_each(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 
     def violated(cls):
-        return audit("factors-joins", 10.0, 400, cls=cls).violated
+        return audit("factors", 10.0, 400, cls=cls).violated
 
     assert not violated(DPMatrixFactorization)
     name = "counts and sums of norm one each, charged once"
