@@ -1,5 +1,7 @@
 """Workloads and factorizations against dense matrices, and the errors they leave."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
@@ -35,18 +37,28 @@ CASES += [(Prefix(), "optimal"), (Custom(WEIGHTS), "optimal"), (Custom(WEIGHTS),
 CASES += [(Window(10), np.tril(WEIGHTS) + 5 * np.eye(N))]
 
 
-def make(workload, name, n=N):
-    return factorize(workload, BISR(20) if str(name) == "bisr" else name, n)
-
-
 def label(value):
     return value if isinstance(value, str) else type(value).__name__
 
 
-@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
-def test_streaming_is_the_dense_product(workload, name):
+def make(workload, name, n=N):
+    return factorize(workload, BISR(20) if str(name) == "bisr" else name, n)
+
+
+@functools.cache
+def made(case):
+    return CASES[case][0], make(*CASES[case])
+
+
+@pytest.fixture(params=range(len(CASES)), ids=lambda c: "-".join(map(label, CASES[c])))
+def made_of_case(request):
+    """A workload and a factorization of it; what is made of it once serves all."""
+    return made(request.param)
+
+
+def test_streaming_is_the_dense_product(made_of_case):
     """Rows of C^{-1} Z, in the blocks of the filter, to 1e-12 of their size."""
-    C = make(workload, name)
+    workload, C = made_of_case
     Z = np.random.default_rng(0).normal(size=(N, 3))
     dense = np.linalg.solve(C.matrix(N), Z)
     streamed = C.filter(3).push(Z.copy())
@@ -68,18 +80,16 @@ def test_long_streams_stay_exact(workload, name):
     assert np.abs(streamed - dense).max() <= 1e-12 * np.abs(dense).max()
 
 
-@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
-def test_column_norm_is_the_largest(workload, name):
-    C = make(workload, name)
+def test_column_norm_is_the_largest(made_of_case):
+    workload, C = made_of_case
     largest = np.linalg.norm(C.matrix(N), axis=0).max()
     # Rounded up, never down.
     assert largest <= C.column_norm <= largest * (1 + 1e-8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
-def test_gain_is_the_variance(workload, name):
-    C = make(workload, name)
+def test_gain_is_the_variance(made_of_case):
+    workload, C = made_of_case
     inverse = np.linalg.inv(C.matrix(N))
     core = ((workload.core_matrix(N) @ inverse) ** 2).sum(axis=1)
     squares = workload.core_matrix(N) @ (inverse**2).sum(axis=1)
@@ -284,6 +294,13 @@ def test_who_needs_a_horizon():
         factorize(Prefix(), "sqrt")
 
 
+@pytest.mark.slow
+def test_an_optimum_that_is_singular_is_refused():
+    singular = np.tril(np.random.default_rng(1).uniform(0.1, 1.0, (250, 250)))
+    with pytest.raises(ValueError, match="singular"):
+        factorize(Custom(singular), "optimal")
+
+
 def test_arrays_are_checked():
     for bad, word in (
         (np.ones((2, 3)), "square"),
@@ -296,9 +313,6 @@ def test_arrays_are_checked():
             check_triangular("C", bad)
     with pytest.raises(ValueError, match="age"):
         factorize(Custom(WEIGHTS), "sqrt")
-    singular = np.tril(np.random.default_rng(1).uniform(0.1, 1.0, (250, 250)))
-    with pytest.raises(ValueError, match="singular"):
-        factorize(Custom(singular), "optimal")
     with pytest.raises(ValueError, match="at most"):
         factorize(Prefix(), "optimal", 6000)
     with pytest.raises(ValueError, match="factorization"):
