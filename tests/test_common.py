@@ -247,6 +247,7 @@ def a_table(estimator):
     return X, rng.standard_normal(80), other
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
 @allow_warnings_of_checks
 def test_a_fit_is_charged_with_the_plan_that_was_made_for_its_rows(estimator):

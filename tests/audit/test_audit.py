@@ -118,6 +118,7 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
 QUICK = (Case, StageCase, StreamCase, ScalerCase, FactorsCase)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:.*too few for private lengths")
 @pytest.mark.filterwarnings("ignore:no feature can be seen")
 @pytest.mark.parametrize("name", [n for n, c in CASES.items() if isinstance(c, QUICK)])
@@ -184,6 +185,8 @@ def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
     assert 0.0 < flipped.mu < flipped.claimed_mu
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_audit_sees_what_is_really_drawn():
     """Without a seed, the audit judges fresh noise: a quick smoke of that path."""
     X, neighbor = CASES["pca"].data()
@@ -217,6 +220,7 @@ def test_audit_does_not_depend_on_the_number_of_jobs():
     assert results[0] == results[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("threshold", [None, "middle"])
 def test_bound_holds_and_is_sharp(mu, threshold):

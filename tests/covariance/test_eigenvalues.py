@@ -17,6 +17,7 @@ def rows_of(spectrum, n, seed=0, shift=0.2):
     return rows
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("spectrum", "before"),
     [
@@ -54,6 +55,7 @@ def test_covariance_is_nearer():
     assert np.mean(errors["auto"]) < 0.85 * np.mean(errors[1e-6])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "parameters",
     [

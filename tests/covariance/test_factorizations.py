@@ -56,6 +56,7 @@ def made_of_case(request):
     return made(request.param)
 
 
+@pytest.mark.sampled(4)
 def test_streaming_is_the_dense_product(made_of_case):
     """Rows of C^{-1} Z, in the blocks of the filter, to 1e-12 of their size."""
     workload, C = made_of_case
@@ -80,8 +81,9 @@ def test_long_streams_stay_exact(workload, name):
     assert np.abs(streamed - dense).max() <= 1e-12 * np.abs(dense).max()
 
 
+@pytest.mark.sampled(4)
 def test_column_norm_is_the_largest(made_of_case):
-    workload, C = made_of_case
+    _, C = made_of_case
     largest = np.linalg.norm(C.matrix(N), axis=0).max()
     # Rounded up, never down.
     assert largest <= C.column_norm <= largest * (1 + 1e-8)
@@ -117,6 +119,7 @@ GAPPED = [Prefix(), Average(), Exponential(0.9), Window(10), TOEPLITZ]
 GAPPED += [Custom(WEIGHTS)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workload", GAPPED, ids=label)
 @pytest.mark.parametrize("name", [*NAMES, "optimal", "array"])
 @pytest.mark.parametrize("block", [None, 13])
@@ -195,6 +198,7 @@ def test_the_scale_of_arrays_is_arbitrary():
             assert 1.0 <= other.column_norm < 10.0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["trivial", "blt", "sqrt", "bisr", "optimal"])
 def test_bounds_of_the_noise_of_a_step(name):
     workload = Prefix()
@@ -255,6 +259,8 @@ def test_interpolated_buffers(n):
     assert blt == pytest.approx(prefix_buffers(n).prefix_error(n), rel=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_the_table_is_optimal():
     """An optimization from elsewhere ends where the table is."""
     start = prefix_buffers(3000)
@@ -263,6 +269,8 @@ def test_the_table_is_optimal():
     assert found <= prefix_buffers(3000).prefix_error(1000)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("workload", [Exponential(0.9), Window(10)], ids=label)
 def test_endless_norms_bound_all_lengths(workload):
     endless = factorize(workload, "blt")

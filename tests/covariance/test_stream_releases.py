@@ -67,6 +67,7 @@ def test_the_noise_is_the_planned_one(factorization, on_horizon):
     assert np.abs(np.corrcoef(Z.T) - np.eye(Z.shape[1])).max() < 5 / np.sqrt(len(Z))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
 @pytest.mark.parametrize("on_horizon", ["raise", "restart"])
 def test_noise_does_not_depend_on_how_much_is_drawn_at_once(
@@ -268,6 +269,8 @@ def advance(stream, rows, queue):
         queue.put("stale")
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_one_of_two_processes_goes_on():
     accountant = PrivacyAccountant()
     stream = JMECovariance(horizon=100, accountant=accountant).partial_fit(X[:10])

@@ -229,6 +229,7 @@ def test_center_is_said():
     assert "in pairs: so few rows" in str(DPPCA(1).privacy_plan(10, 3))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
 @pytest.mark.parametrize(("n", "p", "rank"), [(3000, 40, 1), (20_000, 60, 2)])
 def test_expected_error_is_that_of_fits(mechanism, n, p, rank):

@@ -129,6 +129,7 @@ def fit_and_check(pca, X):
     assert_finite(pca, released)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("rows", EXTREMES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_extreme_rows_give_finite_releases(setting, rows):
@@ -139,6 +140,7 @@ BOXES = [(-8e307, 8e307), (-1e200, 1e200), (-1e155, 1e155), (-1e60, 1e60), (0, 1
 BOXES += [(0, 1e-155), (0, 1e-300), (0, 1e-320), (0, SMALLEST)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize(
     "parameters",

@@ -151,6 +151,7 @@ def test_sorted_rows_are_paired_with_others_from_far_away(sorted_by):
     assert pca.explained_variance_[0] == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
 @pytest.mark.parametrize("release", ["components", "covariance"])
 def test_pairs_do_not_see_where_rows_lie(mechanism, release):

@@ -95,6 +95,7 @@ VARIANCES = [{"release": "covariance"}, {"clip_norm": 9.0}]
 ALONE = np.column_stack([np.full(20_000, 1e12), np.ones(20_000), np.zeros(20_000)])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parameters", VARIANCES)
 @pytest.mark.parametrize("shift", [0.0, 50.0])
 @pytest.mark.parametrize("unseen", [False, True])

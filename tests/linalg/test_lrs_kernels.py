@@ -337,6 +337,8 @@ def best_subset(X, y, U, rules):
     return min(plain_fit(X, y, U, list(subset), rules)[2] for subset in subsets)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
     """Against all 220 subsets; with these seeds 58 of 60 users or more."""
@@ -362,6 +364,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("setting", ["ridges", "fixed weights, no ridges"])
 def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
@@ -698,6 +701,7 @@ def quiet(iteration, move):
     return False
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "setting", [{**RIDGES, "sparsity": 0}, NO_RIDGES], ids=["ridges", "sparse"]
 )

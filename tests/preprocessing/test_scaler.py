@@ -89,6 +89,7 @@ SHIFTS = {
 }
 
 
+@pytest.mark.sampled(4)
 @seeded
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("unit", [1.0, 1e-150, 1e150, np.array([1e-8, 1.0, 1e5, 30.0])])
@@ -116,6 +117,8 @@ def test_errors_fall_with_the_budget(epsilon):
     assert found < 0.06 / epsilon
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @seeded
 def test_noise_is_what_the_plan_says():
     """Deviation of the mean's noise, of 400 features: 10 % off is 5 deviations."""
@@ -323,6 +326,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(4)
 @seeded
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("with_mean", [True, False])

@@ -153,6 +153,7 @@ def check_public(cls):
 CHECKS = [check_sums, check_large_users, check_rows_of_unknown_items, check_public]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPItemEmbedding)
@@ -168,6 +169,7 @@ def test_files_hold_the_same_bytes(tmp_path):
     assert len(files) == 1
 
 
+@pytest.mark.slow
 def test_random_users_move_the_sum_by_at_most_one():
     """Brute force over users of all sizes and scales; the bound is nearly attained."""
     rng = np.random.default_rng(0)
@@ -367,6 +369,7 @@ mutated, test_a_planted_mistake_is_caught, test_an_unchanged_copy_passes = (
 )
 
 
+@pytest.mark.slow
 def test_audit_refutes_what_is_not_normalized(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 

@@ -151,6 +151,7 @@ def check_own_bits(cls):
 CHECKS = [check_sums, check_last_rating, check_features, check_public, check_own_bits]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPMatrixFactorization)
@@ -367,6 +368,7 @@ mutated, test_a_planted_mistake_is_caught, test_an_unchanged_copy_passes = (
 )
 
 
+@pytest.mark.slow
 def test_audit_refutes_counts_and_sums_of_norm_one_each(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 

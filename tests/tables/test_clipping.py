@@ -32,6 +32,7 @@ def long_norms(rows):
     return np.sqrt(np.sum(rows.astype(np.longdouble) ** 2, axis=1))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("clip_norm", [1e-60, 0.3, 1.0, 1e60])
 @pytest.mark.parametrize(
     ("n_rows", "n_features"),

@@ -3,6 +3,7 @@
 import joblib
 import numpy as np
 import pandas as pd
+from bad_cases import state_of
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
