@@ -6,6 +6,15 @@ from skdpspectral import JMECovariance
 from skdpspectral._release.streams import StreamRelease
 
 
+class _NoSums:
+    """Stands for the sums of a stream that begins: nothing is made of its releases."""
+
+    step = 0
+
+    def push(self, released):
+        return released
+
+
 class ReleasesAlone(JMECovariance):
     """Fits that end with the last release, and plan once for all fits of the same rows.
 
@@ -15,11 +24,11 @@ class ReleasesAlone(JMECovariance):
     def fit(self, X, y=None):
         if getattr(self, "_fitted_to", (None,))[0] is not X:
             self._fitted_to = X, self.plan_for(X), self._moment_stream(*X.shape)
-        _, plan, stream = self._fitted_to
+        _, self.privacy_, stream = self._fitted_to
         release = StreamRelease(
-            plan, None, self.noise_seed, factorization=stream.factorization
+            self.privacy_, None, self.noise_seed, factorization=stream.factorization
         )
-        for _ in stream.run(release, X, stream.begin(plan)):
+        for _ in stream.run(release, X, _NoSums()):
             pass
         return self
 
