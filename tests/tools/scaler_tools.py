@@ -38,7 +38,7 @@ class ScalerCase:
     tight: bool = True
     epsilon: float = 16.0
     n_trials: int = 3_200
-    power = 0.86
+    power = 0.85
 
     def make(self, epsilon):
         """Return the estimator."""
