@@ -1,7 +1,8 @@
 """Audits of every private estimator: below the claim, and not for lack of power.
 
 Clopper-Pearson bounds at 99 %: an honest mechanism is refuted in at most 1 of 100
-audits. Seeds are fixed.
+audits. Seeds are fixed. Most audits end with an early look, whose power is computed in
+`test_power.py`.
 """
 
 import itertools

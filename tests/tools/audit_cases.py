@@ -466,7 +466,7 @@ CASES |= {
         1e-3 * _FAR[0],
         1e-6 * _FAR[1],
         "far_length",
-        60.0,
+        250.0,
         np.tile(_ALONG_TWO, (20, 1)),
         tight=False,
     ),

@@ -169,6 +169,7 @@ class FactorRatio:
 
     ratings: list
     n_items: int
+    threshold: float = 0.0
 
     def __call__(self, model, released):
         *_, joined = model._fitted_to
