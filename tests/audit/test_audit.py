@@ -216,6 +216,7 @@ def test_audit_charges_no_ledger():
     assert len(own.ledger) == len(block.ledger) == 0
 
 
+@pytest.mark.slow
 def test_audit_does_not_depend_on_the_number_of_jobs():
     results = [audit("pca", 4.0, 200, n_jobs=jobs) for jobs in (1, 2)]
     assert results[0] == results[1]

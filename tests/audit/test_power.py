@@ -27,6 +27,7 @@ from audit_power import (
 from skdpspectral.accounting import gaussian_mu
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.tight])
 def test_power_of_an_audit(name):
     """Noise 10 % low is refuted by whole fits, and a forgotten root of 2 by all.
@@ -48,6 +49,7 @@ def test_power_of_an_audit(name):
         assert refuted(mu, FORGOTTEN_ROOT * mu, *look) > 0.9999
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", CASES)
 def test_an_early_look_passes_no_mistake_that_all_fits_would_find(name):
     case = CASES[name]

@@ -44,6 +44,8 @@ def test_inliers_are_no_outliers(spectrum, before):
     assert np.mean(shares[1e-6]) > before
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_covariance_is_nearer():
     X = rows_of(1.0 / np.arange(1.0, 11), 30_000)
     exact = np.cov(X, rowvar=False)

@@ -98,6 +98,7 @@ def test_noise_does_not_depend_on_how_much_is_drawn_at_once(
     assert len(np.unique(found[0])) > found[0].size - 10
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("factorization", FACTORIZATIONS)
 @pytest.mark.parametrize("horizon", [200, 90])
 def test_noise_is_that_of_the_generator_in_every_block(factorization, horizon):

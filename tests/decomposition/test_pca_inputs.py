@@ -171,6 +171,7 @@ def test_an_extreme_box_works_or_is_refused_for_free(X, box, parameters):
         assert len(accountant.ledger) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("row", [np.nan, np.inf, [np.nan, 1.0, -np.inf, 0.0]])
 def test_rows_that_are_not_finite_cannot_spoil_a_release(X, setting, row):
@@ -255,6 +256,7 @@ CONTAINERS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-5, 5)}, {"clip_norm": 2.0}])
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_the_container_makes_no_difference(X, tmp_path, container, parameters):

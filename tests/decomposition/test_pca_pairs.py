@@ -221,6 +221,7 @@ def test_a_model_has_no_use_for_pairs():
 # -- a center that is searched for -----------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shift", [0.0, 3.0, 6000.0])
 def test_a_center_halves_the_noise_wherever_rows_lie(shift):
     """Medians of 9 seeds; pairs keep some .77 of the variance, an exact center .95."""

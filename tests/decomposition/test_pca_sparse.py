@@ -112,6 +112,7 @@ def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
     assert len(accountant.ledger) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int16])
 @pytest.mark.parametrize("parameters", [*SETTINGS, {"bounds": (-3, 3)}])
 def test_rows_on_a_disk_release_what_rows_in_memory_do(tmp_path, kind, parameters):

@@ -169,6 +169,7 @@ def test_sparse_rows_stay_sparse():
     np.testing.assert_allclose(one.mean_ / one.scale_, X.mean(0) / one.scale_, atol=0.1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("center", ["auto", "none", "pairs", "private"])
 @pytest.mark.parametrize("bounds", [None, (-3e9, 3e9)])
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])

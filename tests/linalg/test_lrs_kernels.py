@@ -774,6 +774,8 @@ def test_coefficients_of_users():
     np.testing.assert_array_equal(found, [[3.0, 0.0, 2.0], [3.0, 5.0, 10.0]])
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_fit_users_is_the_cold_fit_of_everybody():
     tasks = Tasks()
     users = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules)
