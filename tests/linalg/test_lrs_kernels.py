@@ -701,7 +701,8 @@ def quiet(iteration, move):
     return False
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize(
     "setting", [{**RIDGES, "sparsity": 0}, NO_RIDGES], ids=["ridges", "sparse"]
 )

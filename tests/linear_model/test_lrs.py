@@ -840,6 +840,8 @@ def test_routed_pipeline(data, routing):
     assert pipeline.score(X, y, users=users) == expected.score(X, y, users=users)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @quiet
 @pytest.mark.skipif(
     not hasattr(LRSRegressor, "set_callbacks"),

@@ -180,6 +180,8 @@ def test_what_nobody_can_see_is_said_and_left_out():
     assert scaler.inverse_transform(scaler.transform(X)) == pytest.approx(X)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @seeded
 def test_a_feature_whose_place_was_lost_is_not_seen():
     """With so few rows that most places are lost, what is seen has a mean nearby.
@@ -355,6 +357,8 @@ def test_memory_maps_are_read_in_slices(tmp_path):
     assert np.array_equal(one.transform(mapped), other.transform(X))
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @seeded
 @pytest.mark.parametrize(
     "kind", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array]

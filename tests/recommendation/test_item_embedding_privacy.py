@@ -153,7 +153,8 @@ def check_public(cls):
 CHECKS = [check_sums, check_large_users, check_rows_of_unknown_items, check_public]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPItemEmbedding)

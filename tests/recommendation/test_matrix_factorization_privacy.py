@@ -151,7 +151,8 @@ def check_own_bits(cls):
 CHECKS = [check_sums, check_last_rating, check_features, check_public, check_own_bits]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPMatrixFactorization)

@@ -300,6 +300,8 @@ def test_fit_is_a_function_of_its_releases(name):
             assert value == vars(second)[key]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("name", SEARCHED)
 def test_other_rows_choose_nothing_but_by_releases(name):
     """Altogether other rows, in all ways that a choice of a center can go."""
