@@ -143,9 +143,15 @@ def state_of(*values):
     """Return what is the same as long as nothing of the values has changed.
 
     A hash of joblib's takes some twenty times as long, and knows in addition when
-    other objects are alike.
+    other objects are alike. Attributes of an estimator may change their order.
     """
-    return pickle.dumps(values, protocol=5)
+    return pickle.dumps([_in_order(value) for value in values], protocol=5)
+
+
+def _in_order(value):
+    if isinstance(value, list):
+        return [_in_order(part) for part in value]
+    return sorted(value.items()) if isinstance(value, dict) else value
 
 
 def renew_if_charged(scene):
