@@ -335,11 +335,12 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         table = read_ratings(self, X, reset=False)
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
-        embedded = with_unknown(self.item_embeddings_, self._n_measures())[codes]
+        columns = with_unknown(self.item_embeddings_, self._n_measures()).T.copy()
+        embedded = list(np.take(columns, codes, axis=1, mode="wrap"))
         kept = kept_columns(self, table.names, self.n_features_in_)
         names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
-            users_first(table.given, table.user, table.item, list(embedded.T), kept),
+            users_first(table.given, table.user, table.item, embedded, kept),
             self._names_out(names, table.user, table.item, kept),
             output_container(self),
             X,

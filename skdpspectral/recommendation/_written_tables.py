@@ -149,7 +149,7 @@ def join_columns(columns: list, names: list, kind: str, like):
         return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
     columns = [as_array(column) for column in columns]
     if all(_fits_float64(column) for column in columns):
-        return np.column_stack([column.astype(np.float64) for column in columns])
+        return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
     out = np.empty((len(columns[0]), len(columns)), dtype=object)
     for j, column in enumerate(columns):
         out[:, j] = column
