@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from .recommendation import last_of_each
-from .threads import map_in_threads
+from .recommendation_gathering import gathered, user_blocks
+from .threads import map_in_threads, quietly
 
-# Ratings of a block: what is made of them fits in memory many times.
+# Ratings and users of a block: what is made of them fits in memory many times.
 _BLOCK_RATINGS = 1 << 19
+_BLOCK_USERS = 1 << 13
+# Numbers that are kept from one round for the next, at most: half a gigabyte.
+_KEPT_NUMBERS = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,8 @@ class RatingsBlock:
         Ratings.
     n_items : int
         Items of the catalog.
+    kept : dict
+        Where sums of one round wait for the next, by the first user of a block.
 
     Attributes
     ----------
@@ -45,6 +50,7 @@ class RatingsBlock:
     items: np.ndarray
     values: np.ndarray
     n_items: int
+    kept: dict = field(default_factory=dict, repr=False)
     counts: np.ndarray = field(init=False)
     of_user: np.ndarray = field(init=False)
 
@@ -88,43 +94,87 @@ class RatingsBlock:
         shape = (len(self), self.n_items)
         return sparse.csr_array((values, self.items, self.pointer), shape=shape) @ rows
 
+    def pair_products(self, features: np.ndarray, *, keep: bool = False) -> np.ndarray:
+        """Sum products of all pairs of items' features over each user's ratings.
+
+        Sums of features that are the same as when sums were last kept are taken from
+        there: they have the same bits.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_items, q)
+            What is public of the items.
+        keep : bool, default=False
+            Whether to keep the sums for the next call, as far as there is room.
+
+        Returns
+        -------
+        ndarray of shape (n_users, q * (q + 1) / 2)
+            Sums for features i <= j at place i + j * (j + 1) / 2.
+        """
+        j, i = np.tril_indices(features.shape[1])
+        old, known = self.kept.get(self.users.start, (features[:, :0], None))
+        same = np.zeros(features.shape[1], dtype=bool)
+        for k, column in enumerate(old.T[: len(same)]):
+            same[k] = np.array_equal(column, features[:, k])
+        found = np.flatnonzero(same[i] & same[j])
+        if not len(found):
+            out = self.products(features[:, i] * features[:, j])
+        else:
+            rest = np.flatnonzero(~(same[i] & same[j]))
+            out = np.empty((len(self), len(i)))
+            out[:, found] = known[:, found]
+            out[:, rest] = self.products(features[:, i[rest]] * features[:, j[rest]])
+        if keep and self.users.stop * len(i) <= _KEPT_NUMBERS:
+            self.kept[self.users.start] = features, out
+        return out
+
 
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
     Parameters
     ----------
-    users, items : ndarray of shape (n_ratings,)
-        Codes; those of users from 0.
-    values : ndarray of shape (n_ratings,)
-        Finite ratings.
-    n_users, n_items : int
-        Numbers of codes.
+    parts : iterable of Part
+        Users' and items' codes and finite ratings, in the order of the table.
+    counts : ndarray of shape (n_users,)
+        Rows of each user.
+    n_items : int
+        Items of the catalog.
+    middle, unit : float, default=0.0 and 1.0
+        What is subtracted from ratings, and what they are divided by then.
+
+    Attributes
+    ----------
+    pointer : ndarray of shape (n_users + 1,)
+        Where each user's ratings begin and end.
+    items : ndarray of shape (n_ratings,)
+        Codes of items, ascending for each user, in the narrowest type.
     """
 
-    def __init__(self, users, items, values, n_users: int, n_items: int):
-        users, items, values, _ = last_of_each(users, items, values)
-        self.items, self.values = items.astype(np.int32), values
-        self.n_users, self.n_items = n_users, n_items
-        counts = np.bincount(users, minlength=n_users)
-        self.pointer = np.concatenate(([0], np.cumsum(counts)))
+    def __init__(self, parts, counts, n_items: int, middle=0.0, unit=1.0):
+        self.pointer, self.items, self._values = gathered(parts, counts, n_items)
+        self.n_users, self.n_items = len(counts), n_items
+        self._units = middle, unit
+        self._kept: dict[int, tuple] = {}
 
     def blocks(self) -> Iterator[RatingsBlock]:
         """Yield all users, a few at a time."""
-        start = 0
-        while start < self.n_users:
-            most = self.pointer[start] + _BLOCK_RATINGS
-            stop = int(np.searchsorted(self.pointer, most, side="right")) - 1
-            stop = min(max(stop, start + 1), self.n_users)
+        for start, stop in user_blocks(self.pointer, _BLOCK_RATINGS, _BLOCK_USERS):
             first, last = self.pointer[start], self.pointer[stop]
             yield RatingsBlock(
                 slice(start, stop),
-                self.pointer[start : stop + 1] - first,
-                self.items[first:last],
-                self.values[first:last],
+                (self.pointer[start : stop + 1] - first).astype(np.int32),
+                self.items[first:last].astype(np.int32),
+                self._in_units(slice(first, last)),
                 self.n_items,
+                self._kept,
             )
-            start = stop
+
+    @quietly
+    def _in_units(self, rows: slice) -> np.ndarray:
+        middle, unit = self._units
+        return (self._values[rows].astype(np.float64) - middle) / unit
 
     def map(self, function: Callable, n_jobs: int | None = None):
         """Apply a function to every block, in threads; yield what it returns."""

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
+from .._linalg.recommendation_gathering import Part
 from .._linalg.recommendation_models import ItemModel, user_weights
 from .._linalg.recommendation_rows import UserRatings
 from .._linalg.threads import quietly
@@ -73,15 +74,13 @@ class Recommendations:
 
     def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
         """Return the ratings of known items, grouped by user."""
-        items = item_codes(catalog, table.items)
-        known = np.flatnonzero(items >= 0)
-        return UserRatings(
-            index.codes[known],
-            items[known],
-            self._centered(ratings[known]),
-            len(index),
-            len(catalog),
+        part = Part(
+            index.codes,
+            item_codes(catalog, table.items),
+            np.clip(ratings, *read_range(self.rating_range)),
         )
+        counts = np.bincount(index.codes, minlength=len(index))
+        return UserRatings([part], counts, len(catalog), *self._units())
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
         """Fit every user beside the items' model, each from their rows alone."""

@@ -13,6 +13,7 @@ from skdpspectral._linalg.recommendation_answers import (
     residual_answers,
     taste_answers,
 )
+from skdpspectral._linalg.recommendation_gathering import Part
 from skdpspectral._linalg.recommendation_items import (
     principal_columns,
     public_columns,
@@ -42,13 +43,8 @@ def block_of(*users):
     codes = [code for code, rated in enumerate(users) for _ in rated]
     items = [item for rated in users for item in rated]
     values = [value for rated in users for value in rated.values()]
-    rows = UserRatings(
-        np.array(codes, int),
-        np.array(items, int),
-        np.array(values, float),
-        len(users),
-        N_ITEMS,
-    )
+    part = Part(np.array(codes, int), np.array(items, int), np.array(values, float))
+    rows = UserRatings([part], [len(rated) for rated in users], N_ITEMS)
     (block,) = rows.blocks()
     return block
 

@@ -11,6 +11,7 @@ from lrs_tools import scripted
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding
+from skdpspectral._linalg.recommendation_gathering import Part
 from skdpspectral._linalg.recommendation_rows import UserRatings
 from skdpspectral._release.release import Release
 
@@ -127,7 +128,8 @@ class FactorRatio:
     def __call__(self, model, released):
         items, values = map(np.array, zip(*self.ratings, strict=True))
         values = model._centered(values.astype(float))
-        rows = UserRatings(np.zeros(len(items), int), items, values, 1, self.n_items)
+        part = Part(np.zeros(len(items), int), items, values)
+        rows = UserRatings([part], [len(items)], self.n_items)
         given = Given(model.privacy_, released)
         model._statistic(self.n_items).run(given, rows, Mock())
         return self.sign * sum(

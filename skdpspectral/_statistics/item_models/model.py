@@ -131,5 +131,5 @@ class RatingsModel(Combination):
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return what is left of their ratings, and their weights."""
-    weights = user_weights(block, model)
+    weights = user_weights(block, model, keep=True)
     return answers.clipped(model.residuals(block, weights)), weights
