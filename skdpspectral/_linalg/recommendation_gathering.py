@@ -54,6 +54,11 @@ def gathered(parts: Iterable[Part], counts: np.ndarray, n_items: int):
         Codes, ascending for each user, in the narrowest type.
     values : ndarray of shape (n_ratings,)
         Ratings, in the narrowest type that holds all of them exactly.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not hold as many rows of each user as were counted.
     """
     pointer = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
     # Items outside the catalog come last, by a code of their own, until they go.
@@ -62,15 +67,27 @@ def gathered(parts: Iterable[Part], counts: np.ndarray, n_items: int):
     values = np.empty(pointer[-1], dtype=_FLOATS[0])
     filled = pointer[:-1].copy()
     for part in parts:
+        if np.any(part.users < 0):
+            _refuse_changes()
         found = np.where(part.items < 0, n_items, part.items)
         rows = _by_row(part.users, found, part.values, (len(counts), n_items + 1))
         values = values.astype(_float_for(rows.data, values.dtype), copy=False)
         within = np.diff(rows.indptr)
+        if np.any(filled + within > pointer[1:]):
+            _refuse_changes()  # a user's rows would lie upon another's
         places = np.repeat(filled - rows.indptr[:-1], within)
         places += np.arange(len(places))
         items[places], values[places] = rows.indices, rows.data
         filled += within
+    if np.any(filled != pointer[1:]):
+        _refuse_changes()
     return _last_of_each(pointer, items, values, n_items)
+
+
+def _refuse_changes():
+    raise ValueError(
+        "X has changed while it was read: give a table that stays as it is"
+    )
 
 
 def _last_of_each(pointer, items, values, n_items: int):

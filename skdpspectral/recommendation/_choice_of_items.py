@@ -15,6 +15,7 @@ from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from ._catalog import N_BUCKETS, catalog_of_data, index_of, read_catalog
 from ._parameters import read_range
+from ._ratings_files import parquet_ratings
 from ._ratings_tables import UnreadRatings, unread_ratings
 
 
@@ -65,7 +66,8 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter is invalid, or the catalog.
         """
         self._check_parameters()
-        table_shape(X)
+        if parquet_ratings(X) is None:
+            table_shape(X)
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = unread_ratings(clone(self), X, reset=True)

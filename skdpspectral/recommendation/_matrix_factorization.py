@@ -19,15 +19,15 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.unweighted import unweighted
-from .._statistics.item_models.answers import MOST_USERS
+from .._statistics.item_models.answers import MOST_ITEMS, MOST_USERS
 from .._statistics.item_models.model import RatingsModel
-from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
-from .._tables.rows import table_shape
 from ._catalog import of_one_type
 from ._choice_of_items import CatalogEstimator
 from ._parameters import public_features
-from ._ratings_tables import find_columns, unread_ratings, unread_ratings_beside
+from ._rated_tables import unread_rated
+from ._ratings_files import parquet_ratings
+from ._ratings_tables import find_columns
 from ._recommendations import Recommendations
 
 
@@ -55,10 +55,12 @@ class DPMatrixFactorization(
     {delta}
         Well below one over the number of users.
     user_feature : int or str, default="user_id"
-        Position or name of the column of users. The default stands for the first one,
-        with a warning, of dataframes with neither "user_id" nor "item_id".
+        Position or name of the column of users. The default stands for the first one
+        of arrays, and, with a warning, of dataframes whose columns are only numbered.
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
+    rating_feature : str, default="rating"
+        Name of the column of ratings of a dataframe or file that is fitted without y.
     items : array-like of shape (n_items,), int or None, default=None
         Public catalog of item ids, not read off the ratings; ratings of other items are
         left out. A number hashes ids into so many buckets. None takes the columns of a
@@ -156,7 +158,8 @@ class DPMatrixFactorization(
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
-        "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
+        "rating_feature": [str],
+        "items": ["array-like", Interval(Integral, 1, MOST_ITEMS, closed="both"), None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray],
         "n_jobs": [Integral, None],
@@ -171,6 +174,7 @@ class DPMatrixFactorization(
         delta=1e-6,
         user_feature="user_id",
         item_feature="item_id",
+        rating_feature="rating",
         items=None,
         item_features=None,
         rating_range=(1, 5),
@@ -184,6 +188,7 @@ class DPMatrixFactorization(
         self.delta = delta
         self.user_feature = user_feature
         self.item_feature = item_feature
+        self.rating_feature = rating_feature
         self.items = items
         self.item_features = item_features
         self.rating_range = rating_range
@@ -194,6 +199,11 @@ class DPMatrixFactorization(
 
     def _statistic(self, n_items: int) -> RatingsModel:
         """Return what a fit with so many items releases."""
+        if n_items > MOST_ITEMS:
+            raise ValueError(
+                f"items must be at most 2**26 - 1 = {MOST_ITEMS}, got {n_items}: sums "
+                "over the items of a user would not be exact enough for the guarantee"
+            )
         features = public_features(self.item_features, n_items)
         return RatingsModel(features, self.n_components, self.n_jobs)
 
@@ -207,28 +217,28 @@ class DPMatrixFactorization(
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table: users, items, and further columns, which are not used, with
             a warning. Or a sparse matrix of users x items, whose stored entries are
-            the ratings.
-        y : array-like of shape (n_ratings,)
-            Ratings; None with a sparse matrix.
+            the ratings. Or a parquet file, as a path, ``pyarrow.parquet.ParquetFile``
+            or ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
+            libraries are read twice, some rows at a time.
+        y : array-like of shape (n_ratings,) or None, default=None
+            Ratings, unless X holds them: in the column `rating_feature`, or as the
+            entries of a sparse matrix.
 
         {outcome_of_fit}
         """
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
-            unread = unread_ratings(self, X, reset=True)
-            targets = unread_ratings_beside(self, unread, y)
-            self._warn_of_columns(X)
+            unread = unread_rated(self, X, y, reset=True)
+            self._warn_of_columns(X, y)
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
-            release, table, *ratings = self._start_release(plan, unread, *targets)
-            ratings = ratings[0] if ratings else table.ratings
-            index = IdIndex(table.users, "user_feature")
+            release, table = self._start_release(plan, unread)
+            rows, index = self._user_ratings(table, catalog)
             if len(index) > MOST_USERS:
                 raise ValueError("user_feature must hold at most 2**31 users")
-            rows = self._user_ratings(table, catalog, ratings, index)
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)
             self._set_items(catalog, found)
@@ -255,15 +265,20 @@ class DPMatrixFactorization(
         ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
         self.items_ = ids.copy()
 
-    def _warn_of_columns(self, X) -> None:
+    def _warn_of_columns(self, X, y) -> None:
         """Say which columns of a table are not used, lest somebody expects it."""
-        n_columns = self.n_features_in_
+        file = parquet_ratings(X)
+        names = column_names(X) if file is None else file.names
+        n_columns = self.n_features_in_ if names is None else len(names)
         if n_columns <= 2:
             return
-        names = column_names(X)
-        used = find_columns(self, names, table_shape(X)[1])
+        used = find_columns(self, names, n_columns)
         labels = [f"x{j}" for j in range(n_columns)] if names is None else names
         rest = [str(label) for j, label in enumerate(labels) if j not in used]
+        if y is None and self.rating_feature in rest:
+            rest.remove(self.rating_feature)
+        if not rest:
+            return
         warnings.warn(
             f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
             f"{', ...' if len(rest) > 5 else ''}",

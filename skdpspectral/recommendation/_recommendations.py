@@ -14,14 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from .._linalg.recommendation_gathering import Part
 from .._linalg.recommendation_models import ItemModel, user_weights
 from .._linalg.recommendation_rows import UserRatings
-from .._linalg.threads import quietly
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
-from .._tables.targets import check_targets
 from ..accounting import PrivacyLeakWarning
 from ._catalog import index_of, item_codes
 from ._parameters import read_range
-from ._ratings_tables import RatingsTable, read_ratings
+from ._rated_tables import RatedTable, unread_rated
+from ._ratings_tables import read_ratings
 from ._user_models import UserModels
 
 # Scores of users and items that are in memory together.
@@ -62,25 +61,25 @@ class Recommendations:
         row[:2] = 1.0, self._offsets().mean()
         return row
 
-    @quietly
-    def _centered(self, ratings: np.ndarray) -> np.ndarray:
-        """Ratings within the range, from its middle, in quarters of it."""
-        middle, quarter = self._units()
-        return (np.clip(ratings, *read_range(self.rating_range)) - middle) / quarter
-
     def _in_units(self, values: np.ndarray) -> np.ndarray:
         middle, quarter = self._units()
         return middle + quarter * values
 
-    def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
-        """Return the ratings of known items, grouped by user."""
-        part = Part(
-            index.codes,
-            item_codes(catalog, table.items),
-            np.clip(ratings, *read_range(self.rating_range)),
-        )
-        counts = np.bincount(index.codes, minlength=len(index))
-        return UserRatings([part], counts, len(catalog), *self._units())
+    def _user_ratings(self, table: RatedTable, catalog):
+        """Return the ratings of items of the catalog by user, and the users."""
+        index, counts = table.counted_users()
+        limits = read_range(self.rating_range)
+
+        def parts():
+            for users, items, ratings in table.parts():
+                # Codes of the rows are at hand if the table is one part.
+                known = index.codes is not None
+                codes = index.codes if known else index.find(users, "user_feature")
+                ratings = np.clip(ratings, *limits)
+                yield Part(codes, item_codes(catalog, items), ratings)
+
+        rows = UserRatings(parts(), counts, len(catalog), *self._units())
+        return rows, index
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
         """Fit every user beside the items' model, each from their rows alone."""
@@ -118,12 +117,13 @@ class Recommendations:
             outside the catalog are taken for the average one.
         """
         check_is_fitted(self)
-        return self._predicted(read_ratings(self, X, reset=False))
+        table = read_ratings(self, X, reset=False)
+        return self._predicted(table.users, table.items)
 
-    def _predicted(self, table: RatingsTable) -> np.ndarray:
+    def _predicted(self, users, items) -> np.ndarray:
         models = self._models()
-        own = models.codes(table.users, "user_feature")
-        items = item_codes(self._fitted_catalog(), table.items)
+        own = models.codes(users, "user_feature")
+        items = item_codes(self._fitted_catalog(), items)
         model = self._item_model()
         found = self._in_units(model.predict(items, own, models.weights_or_prior()))
         return np.clip(found, *read_range(self.rating_range))
@@ -136,7 +136,7 @@ class Recommendations:
         X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
             As for :meth:`predict`.
         y : array-like of shape (n_rows,) or None, default=None
-            Ratings; None with a sparse matrix.
+            Ratings, unless X holds them, as for :meth:`fit`.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights of the rows in the score.
 
@@ -152,9 +152,9 @@ class Recommendations:
             If the fit was private.
         """
         check_is_fitted(self)
-        table = read_ratings(self, X, reset=False)
-        ratings = self._ratings_of(table, y)
-        predictions = self._predicted(table)
+        unread = unread_rated(self, X, y, reset=False)
+        parts = list(unread.read().parts())
+        predictions = np.concatenate([self._predicted(*part[:2]) for part in parts])
         refuse_masked(sample_weight, "sample_weight")
         if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
             raise ValueError("sample_weight must hold one number for each row of X")
@@ -165,16 +165,8 @@ class Recommendations:
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
+        ratings = np.concatenate([part.ratings for part in parts])
         return r2_score(ratings, predictions, sample_weight=sample_weight)
-
-    def _ratings_of(self, table: RatingsTable, y) -> np.ndarray:
-        if table.ratings is None:
-            return check_targets(self, y, len(table))
-        if y is not None:
-            raise ValueError(
-                "y must be None where X is a sparse matrix, which holds it"
-            )
-        return table.ratings
 
     # -- lists -----------------------------------------------------------------------
 
@@ -252,9 +244,10 @@ class Recommendations:
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            All ratings of one or more users, with the columns of fit.
+            All ratings of one or more users, with the columns of fit, or what is read
+            part by part as there.
         y : array-like of shape (n_ratings,) or None, default=None
-            Ratings; None with a sparse matrix.
+            Ratings, unless X holds them, as for :meth:`fit`.
 
         Returns
         -------
@@ -268,10 +261,8 @@ class Recommendations:
         """
         check_is_fitted(self)
         self._check_parameters()
-        table = read_ratings(self, X, reset=False)
-        ratings = self._ratings_of(table, y)
-        index = IdIndex(table.users, "user_feature")
-        rows = self._user_ratings(table, self._fitted_catalog(), ratings, index)
+        table = unread_rated(self, X, y, reset=False).read()
+        rows, index = self._user_ratings(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others
