@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -125,9 +125,12 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
         refuse_same_names(names, "X")
     columns = compared_columns(estimator, stand_in, names, source.shape, reset=reset)
     targets = _Targets.of(estimator, y, names, source.shape[0])
-    return UnreadRated(
-        None, lambda: RatedTable(lambda: _parts(source, names, columns, targets))
-    )
+
+    def read() -> RatedTable:
+        ready = targets.with_slices(source.shape[0])
+        return RatedTable(lambda: _parts(source, names, columns, ready))
+
+    return UnreadRated(None, read)
 
 
 def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
@@ -146,7 +149,7 @@ def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
         if targets is None:
             ratings = table.ratings
         elif targets.position is None:
-            ratings = targets.rows(0, len(table))
+            ratings = check_targets(estimator, y, len(table))
         else:
             ratings = targets.numbers(table.columns[targets.position])
         rows = RatedRows(table.users, table.items, ratings)
@@ -189,11 +192,20 @@ class _Targets:
                 f"is None, and X has no column of the name rating_feature={name!r}"
             )
         unread_targets(estimator, y, n_rows)
-        sliced = sliced_rows(y[:, None]) if _is_vector(y) else None
-        if sliced is None and not _has_slices(y):
+        return cls(estimator, y, name, None)
+
+    def with_slices(self, n_rows: int) -> _Targets:
+        """Return the same, of which rows can be read by slices."""
+        y = self.y
+        if y is None or isinstance(y, (list, tuple)):
+            return self
+        if isinstance(y, np.ndarray) and y.ndim == 1:
             refuse_masked(y, "y")
-            y = np.asarray(y) if hasattr(y, "dtype") else y
-        return cls(estimator, y if sliced is None else sliced, name, None)
+            mapped = sliced_rows(y[:, None])  # whose pages are given back
+            return self if mapped is None else replace(self, y=mapped)
+        if hasattr(y, "__getitem__") and not hasattr(y, "iloc"):
+            return self
+        return replace(self, y=check_targets(self.estimator, y, n_rows))
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Ratings of some rows, of those that are beside the table."""
@@ -215,15 +227,6 @@ class _Targets:
                 "drop or fill rows without a rating"
             )
         return numbers
-
-
-def _is_vector(y) -> bool:
-    return isinstance(y, np.ndarray) and y.ndim == 1
-
-
-def _has_slices(y) -> bool:
-    """Whether slices of y are rows by their places."""
-    return isinstance(y, (np.ndarray, list, tuple)) or not hasattr(y, "iloc")
 
 
 def _parts(source, names, columns, targets: _Targets) -> Iterator[RatedRows]:
