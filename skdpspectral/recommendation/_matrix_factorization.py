@@ -20,6 +20,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.unweighted import unweighted
 from .._statistics.item_models.answers import MOST_ITEMS, MOST_USERS
+from .._statistics.item_models.clicks import ClicksModel
 from .._statistics.item_models.model import RatingsModel
 from .._tables.ids import column_names
 from ._catalog import of_one_type
@@ -71,6 +72,9 @@ class DPMatrixFactorization(
         standardized, and make much of the quality at small budgets.
     rating_range : tuple (low, high), default=(1, 5)
         Public range of ratings; others are clipped to it.
+    implicit : bool, default=False
+        Whether rows are clicks, purchases or views without ratings: that a user has an
+        item is all that counts, and neither y nor a column of ratings is used.
     {accountant}
     {noise_seed}
     {n_jobs}
@@ -81,9 +85,9 @@ class DPMatrixFactorization(
     Attributes
     ----------
     level_ : float
-        Mean of the users' levels, in units of ratings.
+        Mean of the users' levels, in units of ratings; not of clicks.
     item_offsets_ : ndarray of shape (n_items,)
-        What an item is rated above the level, in units of ratings.
+        What an item is rated above the level, in units of ratings; not of clicks.
     item_popularity_ : ndarray of shape (n_items,)
         Logarithms of released counts of the items' ratings, users of many ratings
         counting less a rating.
@@ -162,6 +166,7 @@ class DPMatrixFactorization(
         "items": ["array-like", Interval(Integral, 1, MOST_ITEMS, closed="both"), None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray],
+        "implicit": ["boolean"],
         "n_jobs": [Integral, None],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
@@ -178,6 +183,7 @@ class DPMatrixFactorization(
         items=None,
         item_features=None,
         rating_range=(1, 5),
+        implicit=False,
         accountant=None,
         noise_seed=None,
         n_jobs=None,
@@ -192,12 +198,13 @@ class DPMatrixFactorization(
         self.items = items
         self.item_features = item_features
         self.rating_range = rating_range
+        self.implicit = implicit
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _statistic(self, n_items: int) -> RatingsModel:
+    def _statistic(self, n_items: int) -> RatingsModel | ClicksModel:
         """Return what a fit with so many items releases."""
         if n_items > MOST_ITEMS:
             raise ValueError(
@@ -205,7 +212,8 @@ class DPMatrixFactorization(
                 "over the items of a user would not be exact enough for the guarantee"
             )
         features = public_features(self.item_features, n_items)
-        return RatingsModel(features, self.n_components, self.n_jobs)
+        kind = ClicksModel if self.implicit else RatingsModel
+        return kind(features, self.n_components, self.n_jobs)
 
     @with_callbacks
     @unweighted
@@ -222,7 +230,7 @@ class DPMatrixFactorization(
             libraries are read twice, some rows at a time.
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X holds them: in the column `rating_feature`, or as the
-            entries of a sparse matrix.
+            entries of a sparse matrix. Not used with `implicit`.
 
         {outcome_of_fit}
         """
@@ -249,15 +257,19 @@ class DPMatrixFactorization(
         return self
 
     def _progress(self) -> FitProgress:
-        most = 3 if self.n_components else 2
+        most = 3 if self.n_components else 2 - bool(self.implicit)
         private = self._is_private()
         return FitProgress(self, most, private=private, verbose=self.verbose)
 
     def _set_items(self, catalog, found) -> None:
         """Set what was released of the items, and what is public."""
         model, quarter = found.model, self._units()[1]
-        self.level_ = float(self._in_units(model.level))
-        self.item_offsets_ = quarter * model.offsets
+        if self.implicit:
+            for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
+                vars(self).pop(name, None)
+        else:
+            self.level_ = float(self._in_units(model.level))
+            self.item_offsets_ = quarter * model.offsets
         self.item_popularity_ = found.popularity
         self.item_factors_, self.ridge_ = model.features, model.ridge
         self.hashed_ = isinstance(catalog, range)
@@ -275,7 +287,7 @@ class DPMatrixFactorization(
         used = find_columns(self, names, n_columns)
         labels = [f"x{j}" for j in range(n_columns)] if names is None else names
         rest = [str(label) for j, label in enumerate(labels) if j not in used]
-        if y is None and self.rating_feature in rest:
+        if y is None and not self.implicit and self.rating_feature in rest:
             rest.remove(self.rating_feature)
         if not rest:
             return
@@ -289,7 +301,7 @@ class DPMatrixFactorization(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
-        tags.target_tags.required = True
+        tags.target_tags.required = not self.implicit
         tags.target_tags.single_output = True
         tags.input_tags.categorical = True  # ids of users and items
         return tags

@@ -102,7 +102,7 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
         part by part, each time that parts are asked for.
     y : array-like of shape (n_rows,) or None
         Ratings. None takes the column `rating_feature` of a table with column names,
-        or the entries of a sparse matrix.
+        or the entries of a sparse matrix; or zeros, where clicks have no ratings.
     reset : bool
         Whether this is a fit.
 
@@ -149,7 +149,8 @@ def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
         if targets is None:
             ratings = table.ratings
         elif targets.position is None:
-            ratings = check_targets(estimator, y, len(table))
+            given = None if y is None else check_targets(estimator, y, len(table))
+            ratings = replace(targets, y=given).rows(0, len(table))
         else:
             ratings = targets.numbers(table.columns[targets.position])
         rows = RatedRows(table.users, table.items, ratings)
@@ -183,6 +184,8 @@ class _Targets:
     def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
         """Check the form of ratings; say where they are."""
         name = estimator.rating_feature
+        if y is None and estimator.implicit:
+            return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
         if y is None:
@@ -209,6 +212,8 @@ class _Targets:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Ratings of some rows, of those that are beside the table."""
+        if self.y is None:
+            return np.zeros(stop - start)  # clicks
         part = self.y[start:stop]  # type: ignore[index]
         part = part[:, 0] if isinstance(self.y, SlicedRows) else part
         return check_targets(self.estimator, part, stop - start)

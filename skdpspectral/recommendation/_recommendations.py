@@ -9,10 +9,11 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.metrics import r2_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.recommendation_gathering import Part
-from .._linalg.recommendation_models import ItemModel, user_weights
+from .._linalg.recommendation_models import ItemModel, click_weights, user_weights
 from .._linalg.recommendation_rows import UserRatings
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
@@ -48,17 +49,25 @@ class Recommendations:
         low, high = read_range(self.rating_range)
         return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
 
+    def _of_clicks(self) -> bool:
+        """Whether the last fit was one of clicks without ratings."""
+        return not hasattr(self, "item_offsets_")
+
     def _level(self) -> float:
+        if self._of_clicks():
+            return 0.0
         middle, quarter = self._units()
         return (self.level_ - middle) / quarter
 
     def _offsets(self) -> np.ndarray:
-        return self.item_factors_[:, 1]
+        clicks = self._of_clicks()
+        return self.item_popularity_ if clicks else self.item_factors_[:, 1]
 
     def _outside(self) -> np.ndarray:
         """Features of an item outside the catalog: a level, and the mean offset."""
         row = np.zeros(self.item_factors_.shape[1])
-        row[:2] = 1.0, self._offsets().mean()
+        if not self._of_clicks():
+            row[:2] = 1.0, self._offsets().mean()
         return row
 
     def _in_units(self, values: np.ndarray) -> np.ndarray:
@@ -86,7 +95,8 @@ class Recommendations:
         model = ItemModel(
             self._level(), self._offsets(), self.item_factors_, self.ridge_
         )
-        weights = list(rows.map(lambda b: user_weights(b, model), self.n_jobs))
+        fit = click_weights if self._of_clicks() else user_weights
+        weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
         return UserModels.fitted(index, weights, rows)
 
@@ -114,7 +124,9 @@ class Recommendations:
         ndarray of shape (n_rows,)
             Ratings within the range. Of users who were not in the fit, and were not
             personalized, those that the average user is expected to give; items
-            outside the catalog are taken for the average one.
+            outside the catalog are taken for the average one. Of clicks, numbers that
+            rank a user's items: logarithms of how often the user is expected to pick
+            them, up to a constant.
         """
         check_is_fitted(self)
         table = read_ratings(self, X, reset=False)
@@ -125,9 +137,12 @@ class Recommendations:
         own = models.codes(users, "user_feature")
         items = item_codes(self._fitted_catalog(), items)
         model = self._item_model()
-        found = self._in_units(model.predict(items, own, models.weights_or_prior()))
-        return np.clip(found, *read_range(self.rating_range))
+        found = model.predict(items, own, models.weights_or_prior())
+        if self._of_clicks():
+            return found
+        return np.clip(self._in_units(found), *read_range(self.rating_range))
 
+    @available_if(lambda self: not self.implicit)
     def score(self, X, y=None, sample_weight=None):
         """Coefficient of determination of predictions by the users' own models.
 
@@ -170,12 +185,12 @@ class Recommendations:
 
     # -- lists -----------------------------------------------------------------------
 
-    def recommend(self, users, n=10, *, exclude_seen=True, popularity=2.0):
+    def recommend(self, users, n=10, *, exclude_seen=True, popularity=None):
         """Return the best items for each of some users, for their eyes alone.
 
-        Items are ranked by the predicted rating plus `popularity` times the logarithm
-        of the released count of the item: what somebody picks depends on what many
-        pick, and not on the rating alone.
+        Items are ranked by the predicted rating, or of clicks by the user's taste, plus
+        `popularity` times the logarithm of the released count of the item: what
+        somebody picks depends on what many pick, and not on the rating alone.
 
         Parameters
         ----------
@@ -185,8 +200,9 @@ class Recommendations:
             Length of the lists, at least 1; capped at the number of items.
         exclude_seen : bool, default=True
             Whether to leave out what the user has rated.
-        popularity : float, default=2.0
-            Finite, at least 0; with 0 the predicted rating alone counts.
+        popularity : float or None, default=None
+            Finite, at least 0; with 0 the predicted rating or the user's taste alone
+            counts. None is 2 of ratings, and 1 of clicks.
 
         Returns
         -------
@@ -201,6 +217,8 @@ class Recommendations:
             If a parameter is invalid, or items are buckets of a hash.
         """
         check_is_fitted(self)
+        if popularity is None:
+            popularity = 1.0 if self._of_clicks() else 2.0
         n, popularity = _check_lists(n, exclude_seen, popularity)
         if self.hashed_:
             raise ValueError(
@@ -224,13 +242,16 @@ class Recommendations:
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
         """Scores of all items for users of such weights: (n_users, n_items)."""
-        out = np.repeat((self._level() + self._offsets())[None], len(weights), axis=0)
+        clicks = self._of_clicks()
+        base = np.zeros(len(self.items_)) if clicks else self._level() + self._offsets()
+        out = np.repeat(base[None], len(weights), axis=0)
         term = np.empty_like(out)
         # Entry by entry, as predictions are: a list is the same whoever else has one.
         for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
             np.multiply(weight[:, None], feature, out=term)
             out += term
-        return self._in_units(out) + popularity * self.item_popularity_
+        out = out if clicks else self._in_units(out)
+        return out + popularity * self.item_popularity_
 
     # -- users -----------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from .offsets import ItemOffsets, first_offsets
 # Shares of mu^2.
 _TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
 _WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
-_REMARKS = (
+REMARKS = (
     "The catalog of items is taken to be public.",
     "Models of users stay with their users: what is predicted for a user of the fit "
     "is for that user alone (billboard model).",
@@ -75,7 +75,7 @@ class RatingsModel(Combination):
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
-        return _REMARKS
+        return REMARKS
 
     @property
     def n_tastes(self) -> int:
