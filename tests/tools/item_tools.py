@@ -127,9 +127,9 @@ class FactorRatio:
 
     def __call__(self, model, released):
         items, values = map(np.array, zip(*self.ratings, strict=True))
-        values = model._centered(values.astype(float))
+        values = np.clip(values.astype(float), *model.rating_range)
         part = Part(np.zeros(len(items), int), items, values)
-        rows = UserRatings([part], [len(items)], self.n_items)
+        rows = UserRatings([part], [len(items)], self.n_items, *model._units())
         given = Given(model.privacy_, released)
         model._statistic(self.n_items).run(given, rows, Mock())
         return self.sign * sum(

@@ -22,7 +22,7 @@ _WITH_FACTORS = {"clicks": 0.15, "neighbors": 0.35, "factors": 0.5}
 # The most popular items, by which the first factors are made.
 _ANCHORS = 16
 # Penalties of users' squared weights: on public features and popularity, on factors.
-_PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 50.0
+_PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 10.0
 # Variance of factors between items, in squares of a user's unit taste.
 _FACTOR_SPREADS = (1e-5, 1.0)
 _LEAST_SPREAD = 1e-4
@@ -55,10 +55,14 @@ class ClicksModel(Combination):
         p = len(self.item_features)
         shapes = {"clicks": (p + 1,)}
         if self.n_components:
-            n_anchors = min(_ANCHORS, p)
-            shapes["neighbors"] = (p, n_anchors)
-            shapes["factors"] = (p, min(self.n_components, n_anchors))
+            shapes["neighbors"] = (p, min(_ANCHORS, p))
+            shapes["factors"] = (p, self.n_tastes)
         return {k: SumOfAnswers(k, shape, self.n_jobs) for k, shape in shapes.items()}
+
+    @property
+    def n_tastes(self) -> int:
+        """Tastes that factors are made by: no more than anchors."""
+        return min(self.n_components, _ANCHORS, len(self.item_features))
 
     def shares(self) -> dict[str, float]:
         """Return shares of mu**2, by the names of parts."""
