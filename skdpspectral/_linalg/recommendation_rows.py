@@ -18,6 +18,44 @@ _BLOCK_USERS = 1 << 13
 _KEPT_NUMBERS = 1 << 26
 
 
+class KeptProducts:
+    """Sums of one round that wait for the next, and what all blocks share.
+
+    Attributes
+    ----------
+    sums : dict
+        Features and sums of their pairs, by the first user of a block.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._last: tuple = (None, None, None)
+
+    def pairs(self, old, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return places of pairs that are as they were, and products of all others.
+
+        Parameters
+        ----------
+        old : ndarray of shape (n_items, q) or None
+            Features that sums were kept of.
+        features : ndarray of shape (n_items, r)
+            Features that sums are asked of.
+        """
+        last_old, last, answer = self._last
+        if last is features and last_old is old:
+            return answer
+        j, i = np.tril_indices(features.shape[1])
+        same = np.zeros(features.shape[1], dtype=bool)
+        if old is not None:
+            for k, column in enumerate(old.T[: len(same)]):
+                same[k] = np.array_equal(column, features[:, k])
+        # Pairs of the first features have the same places whatever comes behind.
+        found = same[i] & same[j]
+        answer = np.flatnonzero(found), features[:, i[~found]] * features[:, j[~found]]
+        self._last = old, features, answer
+        return answer
+
+
 @dataclass(frozen=True)
 class RatingsBlock:
     """Some users, one after another, with the items that each of them rated.
@@ -34,8 +72,8 @@ class RatingsBlock:
         Ratings.
     n_items : int
         Items of the catalog.
-    kept : dict
-        Where sums of one round wait for the next, by the first user of a block.
+    kept : KeptProducts
+        Where sums of one round wait for the next.
 
     Attributes
     ----------
@@ -50,7 +88,7 @@ class RatingsBlock:
     items: np.ndarray
     values: np.ndarray
     n_items: int
-    kept: dict = field(default_factory=dict, repr=False)
+    kept: KeptProducts = field(default_factory=KeptProducts, repr=False)
     counts: np.ndarray = field(init=False)
     of_user: np.ndarray = field(init=False)
 
@@ -112,21 +150,15 @@ class RatingsBlock:
         ndarray of shape (n_users, q * (q + 1) / 2)
             Sums for features i <= j at place i + j * (j + 1) / 2.
         """
-        j, i = np.tril_indices(features.shape[1])
-        old, known = self.kept.get(self.users.start, (features[:, :0], None))
-        same = np.zeros(features.shape[1], dtype=bool)
-        for k, column in enumerate(old.T[: len(same)]):
-            same[k] = np.array_equal(column, features[:, k])
-        found = np.flatnonzero(same[i] & same[j])
-        if not len(found):
-            out = self.products(features[:, i] * features[:, j])
-        else:
-            rest = np.flatnonzero(~(same[i] & same[j]))
-            out = np.empty((len(self), len(i)))
+        old, known = self.kept.sums.get(self.users.start, (None, None))
+        found, table = self.kept.pairs(old, features)
+        out = self.products(table)
+        if len(found):
+            rest, out = out, np.empty((len(self), len(found) + out.shape[1]))
             out[:, found] = known[:, found]
-            out[:, rest] = self.products(features[:, i[rest]] * features[:, j[rest]])
-        if keep and self.users.stop * len(i) <= _KEPT_NUMBERS:
-            self.kept[self.users.start] = features, out
+            out[:, np.delete(np.arange(out.shape[1]), found)] = rest
+        if keep and self.users.stop * out.shape[1] <= _KEPT_NUMBERS:
+            self.kept.sums[self.users.start] = features, out
         return out
 
 
@@ -156,7 +188,7 @@ class UserRatings:
         self.pointer, self.items, self._values = gathered(parts, counts, n_items)
         self.n_users, self.n_items = len(counts), n_items
         self._units = middle, unit
-        self._kept: dict[int, tuple] = {}
+        self._kept = KeptProducts()
 
     def blocks(self) -> Iterator[RatingsBlock]:
         """Yield all users, a few at a time."""

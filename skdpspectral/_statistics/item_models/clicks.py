@@ -18,14 +18,14 @@ from .model import REMARKS, FoundItems
 
 # Shares of mu^2.
 _POPULARITY_ALONE = {"clicks": 1.0}
-_WITH_FACTORS = {"clicks": 0.15, "neighbors": 0.35, "factors": 0.5}
+_WITH_FACTORS = {"clicks": 0.5, "neighbors": 0.2, "factors": 0.3}
 # The most popular items, by which the first factors are made.
-_ANCHORS = 16
+_ANCHORS = 8
 # Penalties of users' squared weights: on public features and popularity, on factors.
 _PUBLIC_RIDGE, _FACTOR_RIDGE = 100.0, 10.0
 # Variance of factors between items, in squares of a user's unit taste.
 _FACTOR_SPREADS = (1e-5, 1.0)
-_LEAST_SPREAD = 1e-4
+_LEAST_SPREAD = 1e-3
 # Noise that is left where there is none, so that quotients are finite.
 _LEAST_NOISE = 1e-9
 # Weights of a user in the later rounds, in those of the first one.
@@ -172,7 +172,9 @@ class _Popularity:
         ]
         # What the prior explains users have as features already.
         own = np.column_stack([column.values - column.prior for column in found])
-        return items.principal_columns(own, self.counts, _LEAST_SPREAD)
+        # Measured by what is left of tastes: little, where noise has swallowed them.
+        least = max(_LEAST_SPREAD, *(column.spread for column in found))
+        return items.principal_columns(own, self.counts, least)
 
     def model(self, factors: np.ndarray) -> tuple[ItemModel, np.ndarray]:
         """Return a model of the items, and what turns weights back to columns."""
