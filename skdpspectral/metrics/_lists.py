@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import warnings
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
@@ -186,18 +187,19 @@ def _hits(true_users, true_items, users, items, k) -> tuple[np.ndarray, np.ndarr
 
 def _lists(items) -> tuple[np.ndarray, tuple[int, int]]:
     """Return ids of lists one after another, and the shape of the lists."""
-    rows = items
-    if not isinstance(items, np.ndarray):
+    flat: Any
+    if isinstance(items, np.ndarray):
+        flat, shape = items.ravel(), items.shape if items.ndim == 2 else None
+    else:
         rows = list(items) if np.iterable(items) else [items]
-    shape = rows.shape if isinstance(rows, np.ndarray) else _shape_of(rows)
-    if shape is None or len(shape) != 2 or 0 in shape:
+        shape = _shape_of(rows)
+        flat = None if shape is None else [item for row in rows for item in row]
+    if shape is None or 0 in shape:
         raise ValueError("items must have shape (n_users, n): one list of ids a user")
-    if isinstance(rows, np.ndarray):
-        return rows.ravel(), shape
-    return id_array([item for row in rows for item in row], "items"), shape
+    return id_array(flat, "items"), shape
 
 
-def _shape_of(rows: list) -> tuple[int, ...] | None:
+def _shape_of(rows) -> tuple[int, int] | None:
     try:
         lengths = {len(row) for row in rows}
     except TypeError:

@@ -119,10 +119,11 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
     source = parquet_ratings(X) or sliced_rows(X)
     if source is None:
         return _unread_whole(estimator, X, y, reset)
-    names = source.names if isinstance(source, ParquetRatings) else None
-    stand_in = np.broadcast_to(0.0, source.shape) if names is None else source.empty()
-    if names is not None:
+    if isinstance(source, ParquetRatings):
+        names, stand_in = source.names, source.empty()
         refuse_same_names(names, "X")
+    else:
+        names, stand_in = None, np.broadcast_to(0.0, source.shape)
     columns = compared_columns(estimator, stand_in, names, source.shape, reset=reset)
     targets = _Targets.of(estimator, y, names, source.shape[0])
 
