@@ -38,6 +38,9 @@ class LocalRules:
         What w is shrunk to; with `fixed`, what it is.
     fixed : bool, default=False
         Whether w is not fitted.
+    free : bool, default=False
+        Whether b has no zeros that it must have: every user has all features,
+        `sparsity` of them, whatever the count of rows.
     """
 
     sparsity: int
@@ -45,9 +48,12 @@ class LocalRules:
     ridge_sparse: float
     prior: np.ndarray
     fixed: bool = False
+    free: bool = False
 
     def allowed(self, counts: np.ndarray) -> np.ndarray:
         """Nonzeros that each user's count of rows supports: (m - r) / 2 at most."""
+        if self.free:
+            return np.full(len(counts), self.sparsity)
         rank = 0 if self.fixed else len(self.prior)
         return np.clip((counts - rank) // 2, 0, self.sparsity)
 
@@ -285,11 +291,21 @@ def first_fit(block, scores, rules) -> LocalFit:
     return least_squares(block, scores, support, none, rules)
 
 
+def free_fit(block, scores, rules) -> LocalFit:
+    """Fit w and b where every feature is free: one ridge regression a user."""
+    n_features = block.X.shape[2]
+    support = np.tile(np.arange(n_features), (len(scores), 1))
+    return least_squares(block, scores, support, rules.allowed(block.counts), rules)
+
+
 def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
     """Hard-thresholding pursuit (Foucart 2011) beside XU, from w alone or a fit.
 
     Users whose support is at rest are left alone: further steps would not move them.
+    Where all features are free there is nothing to pursue.
     """
+    if rules.free:
+        return free_fit(block, scores, rules)
     fit = first_fit(block, scores, rules) if start is None else start
     current, moving, step = fit, np.arange(len(scores)), np.ones(len(scores))
     for _ in range(n_steps if rules.sparsity else 0):
@@ -380,7 +396,7 @@ def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
         What has the smallest loss for each user.
     """
     best = thresholding_pursuit(block, scores, squares, rules, n_steps)
-    if not rules.sparsity:
+    if rules.free or not rules.sparsity:
         return best
     for first in range(min(n_starts, block.X.shape[2])):
         fit = matching_pursuit(block, scores, squares, rules, first)
