@@ -143,6 +143,29 @@ def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
     return centered @ vectors[:, ::-1] / np.sqrt(largest)
 
 
+def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Measure columns as :func:`principal_columns` does, but do not turn them.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Columns.
+    counts : ndarray of shape (n_items,)
+        Positive weights of the items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, d)
+        Columns of weighted mean 0, over the deviation of their first component: the
+        same distances between items as the scores on all components.
+    """
+    shares = counts / counts.sum()
+    centered = columns - shares @ columns
+    values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
+    largest = values[-1] if len(values) else 0.0
+    return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
+
+
 def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
     """What tastes differ in: components of public columns, and popularity.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from .recommendation import last_of_each
+from .recommendation import last_of_each, latest_of_each
 from .threads import map_in_threads
 
 # Ratings of a block: what is made of them fits in memory many times.
@@ -100,10 +100,15 @@ class UserRatings:
         Finite ratings.
     n_users, n_items : int
         Numbers of codes.
+    most : int or None, default=None
+        Items of a user that count: the last ones in the table.
     """
 
-    def __init__(self, users, items, values, n_users: int, n_items: int):
-        users, items, values, _ = last_of_each(users, items, values)
+    def __init__(self, users, items, values, n_users: int, n_items: int, most=None):
+        users, items, values, rows = last_of_each(users, items, values)
+        if most is not None:
+            kept = latest_of_each(users, rows, most)
+            users, items, values = users[kept], items[kept], values[kept]
         self.items, self.values = items.astype(np.int32), values
         self.n_users, self.n_items = n_users, n_items
         counts = np.bincount(users, minlength=n_users)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import ClassVar
 
@@ -19,15 +18,11 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.unweighted import unweighted
-from .._statistics.item_models.answers import MOST_USERS
 from .._statistics.item_models.model import RatingsModel
-from .._tables.id_index import IdIndex
-from .._tables.ids import column_names
-from .._tables.rows import table_shape
 from ._catalog import of_one_type
 from ._choice_of_items import CatalogEstimator
 from ._parameters import public_features
-from ._ratings_tables import find_columns, unread_ratings, unread_ratings_beside
+from ._ratings_tables import unread_ratings, unread_ratings_beside
 from ._recommendations import Recommendations
 
 
@@ -225,9 +220,7 @@ class DPMatrixFactorization(
             # It is charged here, and values are read from here on.
             release, table, *ratings = self._start_release(plan, unread, *targets)
             ratings = ratings[0] if ratings else table.ratings
-            index = IdIndex(table.users, "user_feature")
-            if len(index) > MOST_USERS:
-                raise ValueError("user_feature must hold at most 2**31 users")
+            index = self._user_index(table)
             rows = self._user_ratings(table, catalog, ratings, index)
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)
@@ -254,22 +247,6 @@ class DPMatrixFactorization(
         n_items = len(catalog)
         ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
         self.items_ = ids.copy()
-
-    def _warn_of_columns(self, X) -> None:
-        """Say which columns of a table are not used, lest somebody expects it."""
-        n_columns = self.n_features_in_
-        if n_columns <= 2:
-            return
-        names = column_names(X)
-        used = find_columns(self, names, table_shape(X)[1])
-        labels = [f"x{j}" for j in range(n_columns)] if names is None else names
-        rest = [str(label) for j, label in enumerate(labels) if j not in used]
-        warnings.warn(
-            f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
-            f"{', ...' if len(rest) > 5 else ''}",
-            UserWarning,
-            stacklevel=3 + self._levels_around_fit,
-        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -12,13 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 from .._base.user_files import read_user_entries, write_user_entries
 from .._linalg.recommendation_models import ItemModel, user_weights
 from .._linalg.recommendation_rows import UserRatings
-from .._linalg.threads import quietly
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
 from ..accounting import PrivacyLeakWarning
 from ._catalog import index_of, item_codes
-from ._parameters import read_range
+from ._parameters import read_range, units
 from ._ratings_tables import RatingsTable, read_ratings
 from ._user_models import UserModels
 
@@ -41,9 +40,7 @@ class Recommendations:
         )
 
     def _units(self) -> tuple[float, float]:
-        """Return the middle of the range of ratings, and a quarter of it."""
-        low, high = read_range(self.rating_range)
-        return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
+        return units(self.rating_range)
 
     def _level(self) -> float:
         middle, quarter = self._units()
@@ -58,27 +55,9 @@ class Recommendations:
         row[:2] = 1.0, self._offsets().mean()
         return row
 
-    @quietly
-    def _centered(self, ratings: np.ndarray) -> np.ndarray:
-        """Ratings within the range, from its middle, in quarters of it."""
-        middle, quarter = self._units()
-        return (np.clip(ratings, *read_range(self.rating_range)) - middle) / quarter
-
     def _in_units(self, values: np.ndarray) -> np.ndarray:
         middle, quarter = self._units()
         return middle + quarter * values
-
-    def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
-        """Return the ratings of known items, grouped by user."""
-        items = item_codes(catalog, table.items)
-        known = np.flatnonzero(items >= 0)
-        return UserRatings(
-            index.codes[known],
-            items[known],
-            self._centered(ratings[known]),
-            len(index),
-            len(catalog),
-        )
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
         """Fit every user beside the items' model, each from their rows alone."""

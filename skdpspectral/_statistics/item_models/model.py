@@ -34,10 +34,13 @@ class FoundItems(NamedTuple):
         What users' models rest on.
     popularity : ndarray of shape (n_items,)
         Logarithms of sums of users' weights.
+    counts : ndarray of shape (n_items,)
+        These sums, positive.
     """
 
     model: ItemModel
     popularity: np.ndarray
+    counts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class RatingsModel(Combination):
         n_columns = min(self.features.shape[1], items.MOST_TASTES)
         return min(self.n_components, n_columns + 2)
 
-    def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
+    def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
         """Release all rounds; return what they leave of the items.
 
         Parameters
@@ -92,15 +95,16 @@ class RatingsModel(Combination):
             Charged with the plan.
         rows : UserRatings
             Ratings in units of a quarter of their range, from its middle.
-        progress : FitProgress
+        progress : FitProgress or None, default=None
             Told of every release.
         """
+        step = progress.step if progress else _nobody_is_told
         parts = self.parts()
         columns = items.leading_columns(
             items.public_columns(self.features), items.MOST_TASTES
         )
         first = parts["offsets"].run(release, rows, answers.centered_answers)
-        progress.step(1)
+        step(1)
         found = first_offsets(first, columns)
         tastes = items.tastes(columns, found.counts, found.logged)
         model = model_of(found.level, found.offsets, tastes)
@@ -109,12 +113,12 @@ class RatingsModel(Combination):
             return answers.residual_answers(block, _residuals(block, model)[0])
 
         found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
-        progress.step(2)
+        step(2)
         model = model.with_offsets(found.offsets)
         if self.n_tastes:
             model = self._with_factors(release, rows, model, found)
-            progress.step(3)
-        return FoundItems(model, found.logged)
+            step(3)
+        return FoundItems(model, found.logged, found.counts)
 
     def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
         """Release products of residuals and tastes, and add what they tell."""
@@ -127,6 +131,19 @@ class RatingsModel(Combination):
 
         third = self.parts()["factors"].run(release, rows, products)
         return model.with_factors(found.factors(third))
+
+
+@dataclass(frozen=True)
+class ItemFeatures(RatingsModel):
+    """The same releases for who has no users' models: features of items alone."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return _REMARKS[:1]
+
+
+def _nobody_is_told(_: int) -> None:
+    pass
 
 
 def _residuals(block: RatingsBlock, model: ItemModel) -> tuple[np.ndarray, np.ndarray]:
