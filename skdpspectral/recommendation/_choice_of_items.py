@@ -12,6 +12,7 @@ from .._base.estimator import PrivateEstimator
 from .._linalg.recommendation_rows import UserRatings
 from .._statistics.combination import Statistic
 from .._statistics.item_models.answers import MOST_USERS
+from .._statistics.item_moment import CodedRatings
 from .._tables.id_index import IdIndex
 from .._tables.ids import column_names
 from .._tables.rows import table_shape
@@ -119,6 +120,11 @@ class CatalogEstimator(PrivateEstimator):
             len(catalog),
             getattr(self, "max_ratings_per_user", None),
         )
+
+    def _coded_ratings(self, table: RatingsTable, catalog, ratings) -> CodedRatings:
+        """Return all ratings as they are, by codes."""
+        codes = self._user_index(table).codes
+        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
 
     def _user_index(self, table: RatingsTable) -> IdIndex:
         """Return the users of a fit, who must not be more than sums are exact for."""

@@ -21,7 +21,7 @@ from .._base.sklearn_compat import (
 from .._base.unweighted import unweighted
 from .._linalg.recommendation_items import weighted_variance
 from .._statistics.item_models.model import FoundItems, ItemFeatures
-from .._statistics.item_moment import CodedRatings, ItemMoment
+from .._statistics.item_moment import ItemMoment
 from .._tables.ids import column_names
 from .._tables.rows import table_shape
 from ._catalog import index_of, item_codes, of_one_type
@@ -34,7 +34,6 @@ from ._item_columns import (
 )
 from ._parameters import item_moment, public_features, units
 from ._ratings_tables import (
-    RatingsTable,
     find_columns,
     read_ratings,
     unread_ratings,
@@ -258,7 +257,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self._check_parameters()
             unread = unread_ratings(self, X, reset=True)
             targets = unread_ratings_beside(self, unread, y)
-            kept = self._kept(column_names(X))
+            kept = self._further(column_names(X))
             if isinstance(self.remainder, str):
                 self._warn_of_columns(X, kept, _REMEDY)
             catalog = self._catalog(unread)
@@ -268,22 +267,16 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
             release, table, *y = self._start_release(plan, unread, *targets)
-            ratings = y[0] if y else table.ratings
+            given = table, catalog, y[0] if y else table.ratings
             if isinstance(statistic, ItemMoment):
-                rows = self._coded(table, catalog, ratings)
+                rows = self._coded_ratings(*given)
                 self._set_moment(statistic.run(release, rows), features)
             else:
-                index = self._user_index(table)
-                rows = self._user_ratings(table, catalog, ratings, index)
+                rows = self._user_ratings(*given, self._user_index(table))
                 self._set_model(statistic.run(release, rows), features)
             self._set_items(catalog)
             self.privacy_ = plan
         return self
-
-    def _coded(self, table: RatingsTable, catalog, ratings) -> CodedRatings:
-        """Return the ratings by codes."""
-        codes = self._user_index(table).codes
-        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
 
     def _set_moment(self, found, features: np.ndarray) -> None:
         """Set what comes of a second moment."""
@@ -340,7 +333,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
         embedded = with_unknown(self.item_embeddings_, self._n_measures())[codes]
-        kept = self._kept(table.names)
+        kept = self._further(table.names)
         names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
             users_first(table.given, table.user, table.item, list(embedded.T), kept),
@@ -367,7 +360,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     def _n_measures(self) -> int:
         return len(MEASURES) if hasattr(self, "item_offsets_") else 0
 
-    def _kept(self, names) -> list[int]:
+    def _further(self, names) -> list[int]:
         return kept_columns(self, names, self.n_features_in_)
 
     def _names_out(self, names: list, user: int, item: int, kept) -> list:

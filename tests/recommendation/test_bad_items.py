@@ -73,7 +73,7 @@ def test_no_error_quotes_the_rows_beside_a_bad_one(scene, column, value):
 
 def test_privacy_is_switched_off_loudly(scene):
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
-        model = DPItemEmbedding(2, epsilon=None).fit(scene.X, scene.y)
+        model = DPItemEmbedding(2, epsilon=None, remainder=[]).fit(scene.X, scene.y)
     assert not model.privacy_.private
 
 

@@ -39,8 +39,7 @@ class LocalRules:
     fixed : bool, default=False
         Whether w is not fitted.
     free : bool, default=False
-        Whether b has no zeros that it must have: every user has all features,
-        `sparsity` of them, whatever the count of rows.
+        Whether every user has all features, `sparsity` of them, whatever their rows.
     """
 
     sparsity: int
@@ -284,28 +283,20 @@ def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
     return LocalFit(**values)
 
 
-def first_fit(block, scores, rules) -> LocalFit:
-    """Fit w alone."""
+def first_fit(block, scores, rules, n_used: int = 0) -> LocalFit:
+    """Fit w, and b on so many leading features."""
     support = np.tile(np.arange(rules.sparsity), (len(scores), 1))
-    none = np.zeros(len(scores), dtype=np.int64)
-    return least_squares(block, scores, support, none, rules)
-
-
-def free_fit(block, scores, rules) -> LocalFit:
-    """Fit w and b where every feature is free: one ridge regression a user."""
-    n_features = block.X.shape[2]
-    support = np.tile(np.arange(n_features), (len(scores), 1))
-    return least_squares(block, scores, support, rules.allowed(block.counts), rules)
+    used = np.full(len(scores), n_used)
+    return least_squares(block, scores, support, used, rules)
 
 
 def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
     """Hard-thresholding pursuit (Foucart 2011) beside XU, from w alone or a fit.
 
     Users whose support is at rest are left alone: further steps would not move them.
-    Where all features are free there is nothing to pursue.
     """
-    if rules.free:
-        return free_fit(block, scores, rules)
+    if rules.free:  # there is nothing to pursue
+        return first_fit(block, scores, rules, rules.sparsity)
     fit = first_fit(block, scores, rules) if start is None else start
     current, moving, step = fit, np.arange(len(scores)), np.ones(len(scores))
     for _ in range(n_steps if rules.sparsity else 0):
