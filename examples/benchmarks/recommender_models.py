@@ -6,30 +6,32 @@ A random fifth of each user's ratings is held out. For every epsilon (that of al
 releases together, at delta = 1e-6): RMSE of ratings; NDCG@10 within the held-out
 ratings of each user; Recall@20 of the held-out ratings of 4 and more among lists of all
 items that the user has not rated in training. Beside it: each user's own mean, a
-movie's mean plus a user's offset (not private), DPItemEmbedding with LRSRegressor at
-the same epsilon in all, and what popularity alone recommends. Nothing is chosen by the
-held-out part.
+movie's mean plus a user's offset (not private), DPItemEmbedding with LRSRegressor, all
+of whose epsilon is the embedding's, with all features free or five of them a user, and
+what popularity alone recommends. Nothing is chosen by the held-out part.
 
 Parts (``--only`` picks one): "table"; "cold", users of whom 0, 1, 5 or 16 ratings are
-known, none of whom was in the fit; "cost", CPU time of fits, lists and new users.
+known, none of whom was in the fit, by the recommender and by the pipeline; "cost", CPU
+time of fits, lists and new users.
 ``--quick`` takes ml-100k and one split.
 """
 
 import argparse
+import itertools
 import time
 
 import numpy as np
-from recommender import group_means, held_out, mean_and_deviation, public_features
+from recommender import group_means, held_out, mean_and_deviation
 from sklearn.pipeline import make_pipeline
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
-from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.datasets import fetch_movielens
+from skdpspectral.linear_model import personalize
 from skdpspectral.metrics import user_ndcg_score
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
-DELTA, LENGTH, RELEVANT = 1e-6, 20, 4
+LENGTH, RELEVANT = 20, 4
 WIDTHS = 22
 
 
@@ -41,15 +43,16 @@ def model_of(ratings, epsilon, seed, **parameters):
     )
 
 
-def pipeline(ratings, epsilon, seed):
-    """Return embedding and personal models, which together cost epsilon."""
-    each = epsilon
-    if epsilon is not None:
-        each = gaussian_epsilon(gaussian_mu(epsilon, DELTA) / np.sqrt(2.0), DELTA)
-    common = {"epsilon": each, "noise_seed": seed}
-    features = public_features(ratings)
-    items = DPItemEmbedding(1, items=ratings.item_ids, item_features=features, **common)
-    return make_pipeline(items, LRSRegressor(1, 2, user_feature=0, **common))
+def pipeline(ratings, epsilon, seed, sparsity=None):
+    """Return features of items, and models of users on them, which release nothing."""
+    items = DPItemEmbedding(
+        items=ratings.item_ids,
+        item_features=ratings.item_features,
+        epsilon=epsilon,
+        noise_seed=seed,
+    )
+    known = {"user_feature": 0, "offset_feature": 1, "ridge_intercept": 5.0}
+    return make_pipeline(items, LRSRegressor(0, sparsity, **known))
 
 
 def errors(y, predicted, users):
@@ -125,10 +128,13 @@ def table(name, n_splits, epsilons, slow):
                 found.setdefault((variant, epsilon), []).append(row)
             row = np.nan, np.nan, popular(model, X[test], y[test])
             found.setdefault(("popularity", epsilon), []).append(row)
-            if slow:
-                model = pipeline(ratings, epsilon, seed).fit(X[train], y[train])
+            for label, sparsity in (
+                {"ridge": None, "5 of all": 5}.items() if slow else ()
+            ):
+                model = pipeline(ratings, epsilon, seed, sparsity)
+                model.fit(X[train], y[train])
                 row = *errors(y[test], model.predict(X[test]), X[test, 0]), np.nan
-                found.setdefault(("embedding + LRS", epsilon), []).append(row)
+                found.setdefault((f"embedding, {label}", epsilon), []).append(row)
         print("#", name, "split", seed, flush=True)
     print(f"{name}, a fifth of each user's ratings held out, {n_splits} splits")
     print_row("model", "epsilon", "RMSE", "NDCG@10", "Recall@20", widths=WIDTHS)
@@ -137,33 +143,46 @@ def table(name, n_splits, epsilons, slow):
         print_row(rule, epsilon, *cells, widths=WIDTHS)
 
 
+def published(model):
+    """Return what may be handed on of a recommender, or of all steps of a pipeline."""
+    if hasattr(model, "publish"):
+        return model.publish()
+    return make_pipeline(*(step.publish() for step in model))
+
+
+def cold_errors(model, X, y, order, rank):
+    """Return RMSE on the last ratings of new users, of whom some others are known."""
+    test, found = order[rank < 10], []
+    for n_known in (0, 1, 5, 16):
+        shared = published(model)
+        if n_known:
+            some = order[(rank >= 10) & (rank < 10 + n_known)]
+            personalize(shared, X[some], y[some])
+        error = np.clip(shared.predict(X[test]), 1, 5) - y[test]
+        found.append(np.sqrt(np.mean(error**2)))
+    return found
+
+
 def cold(name, n_splits, epsilons):
     """Print RMSE for new users, of whom some ratings are known."""
     ratings = fetch_movielens(name)
     X, y = ratings.data, ratings.target.astype(float)
     print(f"{name}, a fifth of the users new, the last 10 ratings of each predicted")
-    print_row("epsilon", *(f"{n} known" for n in (0, 1, 5, 16)), widths=WIDTHS)
-    for epsilon in epsilons:
+    print_row("model", "epsilon", *(f"{n} known" for n in (0, 1, 5, 16)), widths=WIDTHS)
+    makers = {"default": model_of, "embedding, ridge": pipeline}
+    for epsilon, (label, make) in itertools.product(epsilons, makers.items()):
         rows = []
         for seed in range(n_splits):
             rng = np.random.default_rng(seed)
             users = np.unique(X[:, 0])
             new = np.isin(X[:, 0], rng.permutation(users)[: len(users) // 5])
-            model = model_of(ratings, epsilon, seed).fit(X[~new], y[~new])
+            model = make(ratings, epsilon, seed).fit(X[~new], y[~new])
             order = np.flatnonzero(new)[np.lexsort((rng.random(new.sum()), X[new, 0]))]
             _, first, counts = np.unique(X[order, 0], True, return_counts=True)
             rank = np.arange(len(order)) - np.repeat(first, counts)
-            test = order[rank < 10]
-            rows.append([])
-            for n_known in (0, 1, 5, 16):
-                shared = model.publish()
-                if n_known:
-                    some = order[(rank >= 10) & (rank < 10 + n_known)]
-                    shared.personalize(X[some], y[some])
-                error = shared.predict(X[test]) - y[test]
-                rows[-1].append(np.sqrt(np.mean(error**2)))
+            rows.append(cold_errors(model, X, y, order, rank))
         cells = [mean_and_deviation(column) for column in np.transpose(rows)]
-        print_row(epsilon, *cells, widths=WIDTHS)
+        print_row(label, epsilon, *cells, widths=WIDTHS)
 
 
 def cost(name):
@@ -181,10 +200,15 @@ def cost(name):
     print(f"lists of {len(users)} users: {time.process_time() - start:.2f} s")
     new = np.repeat(np.arange(20_000), 16)
     rows = np.column_stack([new, ratings.item_ids[np.tile(np.arange(16), 20_000)]])
-    published = model.publish()
     start = time.process_time()
-    published.personalize(rows, np.tile(y[:16], 20_000))
-    print(f"{20_000 / (time.process_time() - start):.3g} new users a second")
+    steps = pipeline(ratings, 1.0, 0).fit(X, y)
+    print(f"{name}, pipeline: {time.process_time() - start:.2f} s")
+    for label, fitted in {"recommender": model, "pipeline": steps}.items():
+        shared = published(fitted)
+        start = time.process_time()
+        personalize(shared, rows, np.tile(y[:16], 20_000))
+        speed = 20_000 / (time.process_time() - start)
+        print(f"{label}: {speed:.3g} new users a second")
 
 
 def main():

@@ -26,7 +26,7 @@ from .._tables.users import unread_users
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
-from ._offsets import find_offset, without_offset
+from ._offsets import find_offset, rest_of, without_offset
 from ._personal_models import PersonalModels
 from ._personalization import Personalization
 from ._predictions import PersonalPredictions
@@ -302,8 +302,8 @@ class LRSRegressor(
         ValueError
             If a parameter is invalid, or X has no columns beside those.
         """
-        n_others = [self.user_feature, self.offset_feature].count(None)
-        return self.privacy_plan(table_shape(X)[1] - 2 + n_others)
+        n_others = (self.user_feature is not None) + (self.offset_feature is not None)
+        return self.privacy_plan(table_shape(X)[1] - n_others)
 
     def _plan(self, shared: Statistic) -> PrivacyPlan:
         neighbors = shared.users.neighbors
@@ -348,7 +348,8 @@ class LRSRegressor(
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            read, targets = without_offset(read, targets, offset)
+            read, offsets = without_offset(read, offset)
+            targets = rest_of(targets, offsets)
             index = self._index(read)
             start = parameters.start_of(self, release, given, d)
             rows = self._user_rows(read, targets, index, scale)

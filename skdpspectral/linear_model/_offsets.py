@@ -8,7 +8,7 @@ import numpy as np
 
 from .._tables.ids import check_feature, column_names, position_of
 from .._tables.rows import table_shape
-from .._tables.users import UserTable
+from .._tables.users import UserTable, read_users
 
 _LARGEST = np.finfo(float).max
 
@@ -58,15 +58,13 @@ def find_offset(model, X, n_features: int) -> int | None:
     return place - (place > user)
 
 
-def without_offset(table: UserTable, y, place: int | None):
-    """Take the offsets out of a table, and off the targets.
+def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
+    """Take the offsets out of a table.
 
     Parameters
     ----------
     table : UserTable
         Rows.
-    y : ndarray of shape (n_rows,) or None
-        Targets.
     place : int or None
         Of the offsets among the features; None for no offsets.
 
@@ -74,15 +72,50 @@ def without_offset(table: UserTable, y, place: int | None):
     -------
     table : UserTable
         Without the offsets.
-    y : ndarray of shape (n_rows,)
-        What is left of the targets, row by row; finite. Without targets, the offsets.
+    offsets : ndarray of shape (n_rows,)
+        The offsets; zeros where there are none.
     """
     if place is None:
-        return table, np.zeros(len(table.X)) if y is None else y
+        return table, np.zeros(len(table.X))
     columns = np.arange(table.X.shape[1])[table.columns]
     offsets = np.asarray(table.X[:, columns[place]], dtype=np.float64)
-    rest = replace(table, columns=np.delete(columns, place))
-    if y is None:
-        return rest, offsets
+    return replace(table, columns=np.delete(columns, place)), offsets
+
+
+def rest_of(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """What offsets leave of the targets, row by row; finite."""
     with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
-        return rest, np.clip(y - offsets, -_LARGEST, _LARGEST)
+        return np.clip(y - offsets, -_LARGEST, _LARGEST)
+
+
+def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:
+    """Read rows for a fitted model.
+
+    Parameters
+    ----------
+    model : LRSRegressor
+        Fitted.
+    X, users
+        As for its methods.
+
+    Returns
+    -------
+    table : UserTable
+        With the features of fit.
+    offsets : ndarray of shape (n_rows,)
+        The offsets.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming what is wrong.
+    """
+    table = read_users(model, X, users, model.user_feature, reset=False)
+    place = find_offset(model, X, table.n_features)
+    table, offsets = without_offset(table, place)
+    if table.n_features != len(model.scale_):
+        raise ValueError(
+            f"X has {table.n_features} features beside users and offsets, and fit had "
+            f"{len(model.scale_)}: user_feature or offset_feature were changed since"
+        )
+    return table, offsets

@@ -10,8 +10,8 @@ from .._base.user_files import read_user_entries, write_user_entries
 from .._linalg import linear_model as lrs
 from .._tables.id_index import IdIndex
 from .._tables.targets import check_targets
-from .._tables.users import UserTable, read_users
-from ._offsets import find_offset, without_offset
+from .._tables.users import UserTable
+from ._offsets import read_like_fit, rest_of
 from ._parameters import alternation_of
 from ._personal_models import ENTRIES, PersonalModels
 
@@ -55,10 +55,8 @@ class Personalization:
         check_is_fitted(self)
         # Each on its own: what suits no fit may suit a user.
         super()._check_parameters()
-        table = read_users(self, X, users, self.user_feature, reset=False)
-        place = find_offset(self, X, table.n_features)
-        y = check_targets(self, y, len(table.X))
-        table, y = without_offset(table, y, place)
+        table, offsets = read_like_fit(self, X, users)
+        y = rest_of(check_targets(self, y, len(table.X)), offsets)
         index = self._users_to_fit(table, user)
         rows = self._user_rows(table, y, index, self.scale_)
         rank, d = self.components_.shape

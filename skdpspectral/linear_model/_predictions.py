@@ -12,9 +12,9 @@ from .._linalg import linear_model as lrs
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
-from .._tables.users import UserTable, read_users
+from .._tables.users import UserTable
 from ..accounting import PrivacyLeakWarning
-from ._offsets import find_offset, without_offset
+from ._offsets import read_like_fit
 from ._personal_models import PersonalModels
 
 
@@ -97,9 +97,7 @@ class PersonalPredictions:
             or, with ``unknown_user="raise"``, if one was not in the fit.
         """
         check_is_fitted(self)
-        table = read_users(self, X, users, self.user_feature, reset=False)
-        place = find_offset(self, X, table.n_features)
-        table, offsets = without_offset(table, None, place)
+        table, offsets = read_like_fit(self, X, users)
         personal = self._models()
         if table.users is None and getattr(self, "_users_given", False):
             raise ValueError(

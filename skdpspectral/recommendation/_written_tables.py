@@ -35,13 +35,19 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
         kept = range(n_columns) if model.remainder == "passthrough" else ()
         return [j for j in kept if j not in used]
     known = list(range(n_columns) if names is None else names)
+    asked = np.asarray(model.remainder, dtype=object)
+    if asked.ndim != 1:
+        raise ValueError(
+            'remainder must be "drop", "passthrough" or a list of names or positions '
+            "of columns"
+        )
     places = []
-    for feature in np.asarray(model.remainder, dtype=object).tolist():
+    for feature in asked.tolist():
         check_feature(feature, "remainder")
         if names is None and isinstance(feature, str):
             raise ValueError(
-                f"remainder holds {feature!r}, but X has no column names: name "
-                "positions, or pass a dataframe"
+                f"remainder={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
             )
         places.append(position_of(feature, known, "remainder") % n_columns)
     if len({*used, *places}) < 2 + len(places):
