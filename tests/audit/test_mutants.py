@@ -546,6 +546,7 @@ _FUNCTION_OF_RELEASES = f"{_PRIVACY}all_that_is_public_is_a_function_of_the_rele
 _OWN_VECTOR = (
     f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
 )
+_ITEMS = "recommendation/test_item_pipeline.py::test_"
 _ANSWER = "        yield from lrs.user_moments(block, scores, fit)"
 _SUM = "        return release(name, total * grid, overwrite=True)"
 
@@ -604,6 +605,33 @@ EXACT |= {
         "        anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
         "        fit = anew.where(worst, fit)\n" + _ANSWER,
         f"{_OWN_VECTOR}[usual]",
+    ),
+    "levels shrunk to the mean of all users'": Mutant(
+        "_linalg/linear_model/user_rows.py",
+        "(self.y_means[users] - self.level.prior)",
+        "(self.y_means[users] - self.y_means.mean())",
+        f"{_OWN_VECTOR}[levels]",
+    ),
+    "offsets by the number of rows": Mutant(
+        "linear_model/_offsets.py",
+        "np.clip(y - offsets,",
+        "np.clip(y - offsets / len(y),",
+        f"{_OWN_VECTOR}[offsets]",
+    ),
+    "columns kept that nobody asked for": Mutant(
+        "recommendation/_written_tables.py",
+        'range(n_columns) if model.remainder == "passthrough" else ()',
+        "range(n_columns)",
+        f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
+    ),
+    "features of items scaled by counts without noise": Mutant(
+        "_statistics/item_models/model.py",
+        "FoundItems(model, found.logged, found.counts)",
+        "FoundItems(\n"
+        "            model, found.logged,\n"
+        "            1 + np.bincount(rows.items, None, rows.n_items)\n"
+        "        )",
+        f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users[features1]",
     ),
     "divided by the number of users": Mutant(
         "_statistics/shared_directions/users.py",
