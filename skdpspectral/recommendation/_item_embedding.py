@@ -20,6 +20,7 @@ from .._base.sklearn_compat import (
 )
 from .._base.unweighted import unweighted
 from .._linalg.recommendation_items import weighted_variance
+from .._statistics.item_models.components import ItemComponents
 from .._statistics.item_models.model import FoundItems, ItemFeatures
 from .._statistics.item_moment import ItemMoment
 from .._tables.ids import column_names
@@ -62,12 +63,14 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     ----------
     n_components : int, default=3
         Number of private components, at least 0; capped as said for `method`.
-    method : {"offsets", "moment"}, default="offsets"
+    method : {"offsets", "residuals", "moment"}, default="offsets"
         "offsets": what :class:`~skdpspectral.DPMatrixFactorization` releases, in two
         or three rounds: counts and offsets of items, and components that are factors
         of tastes, at most as many as there are item features, to 24, and two more.
-        "moment": leading eigenvectors of the second moment of users x items, for many
-        users of few items, and no offsets; with ``n_components=0`` nothing is released.
+        "residuals": counts and offsets, and leading components of the second moment of
+        what these leave of users' ratings; better where many users rate some hundreds
+        of items at most. "moment": those of the ratings themselves, and no offsets;
+        with ``n_components=0`` nothing is released.
     user_feature : int or str, default="user_id"
         Position or name of the column of users. The default stands for the first one,
         with a warning, of dataframes with neither "user_id" nor "item_id".
@@ -81,8 +84,8 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         warning.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
-        components. Columns of a dataframe keep their names. With ``method="offsets"``
-        they are centered and scaled; else they are written as they are.
+        components. Columns of a dataframe keep their names. They are centered and
+        scaled, but with ``method="moment"``.
     remainder : {"drop", "passthrough"} or array-like, default="drop"
         Further columns that are written: none, with a warning, all, or those of these
         names or positions. A column that holds the rating would be a feature too.
@@ -101,12 +104,12 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     ----------
     components_ : ndarray of shape (n_components, n_items)
         Private components, leading first: orthonormal for ``method="moment"``, and of
-        at most unit variance over the ratings otherwise.
+        at most unit variance over the ratings otherwise, zero where there is but noise.
     explained_variance_ : ndarray of shape (n_components,)
         Released eigenvalues, floored at 0: sums over users of unit norm. Variances of
-        factors over the ratings for ``method="offsets"``.
+        components over the ratings but for ``method="moment"``.
     level_ : float
-        Mean of the users' levels, in units of ratings; for ``method="offsets"`` alone,
+        Mean of the users' levels, in units of ratings; not for ``method="moment"``,
         as the next two.
     item_offsets_ : ndarray of shape (n_items,)
         What an item is rated above the level, in units of ratings.
@@ -114,10 +117,10 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         Logarithms of released counts of the items' ratings, users of many ratings
         counting less a rating.
     item_embeddings_ : ndarray of shape (n_items, n_item_columns)
-        What :meth:`transform` writes for each item. For ``method="offsets"``: the mean,
-        which is level and offset in units of ratings; then offset, popularity, public
-        features and components, scaled so that one penalty of a user's weights suits
-        all, 100, the default of :class:`~skdpspectral.LRSRegressor`. For "moment":
+        What :meth:`transform` writes for each item. The mean, which is level and offset
+        in units of ratings; then offset, popularity, public features and components,
+        scaled so that one penalty of a user's weights suits all, 100, the default of
+        :class:`~skdpspectral.LRSRegressor`. For ``method="moment"``:
         public features, and components of unit root mean square over the catalog.
     items_ : ndarray of shape (n_items,)
         The catalog, or numbers of buckets.
@@ -139,9 +142,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their
     ratings, under addition or removal of that user, for any data. The number of users
-    is used nowhere but as it is released. In every release of "offsets" a user moves a
-    sum by a vector of norm at most one (:ref:`lemma-answers`); that of "moment" by a
-    matrix of Frobenius norm at most one (:ref:`lemma-projector-sums`).
+    is used nowhere but as it is released. In every release a user moves a sum by a
+    vector of norm at most one (:ref:`lemma-answers`), or a second moment by a matrix of
+    Frobenius norm at most one (:ref:`lemma-exact-projectors`).
 
     A component of the second moment survives the noise if its eigenvalue is well above
     :math:`2 \sigma \sqrt{p / 2}` for p items: with thousands of items and of users
@@ -181,7 +184,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left")],
-        "method": [StrOptions({"offsets", "moment"})],
+        "method": [StrOptions({"offsets", "residuals", "moment"})],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
         "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
@@ -231,9 +234,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         """Return what a fit with so many items releases."""
         if self.method == "moment":
             return item_moment(self, n_items)
-        return ItemFeatures(
-            public_features(self.item_features, n_items), self.n_components
-        )
+        features = public_features(self.item_features, n_items)
+        kind = ItemComponents if self.method == "residuals" else ItemFeatures
+        return kind(features, self.n_components)
 
     # -- the estimator ---------------------------------------------------------------
 
@@ -288,7 +291,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     def _set_model(self, found: FoundItems, features: np.ndarray) -> None:
         """Set what comes of a model of items."""
         model, counts = found.model, found.counts
-        n_factors = self._statistic(len(features)).n_tastes
+        n_factors = self._statistic(len(features)).n_factors
         middle, quarter = units(self.rating_range)
         self.level_ = float(middle + quarter * model.level)
         self.item_offsets_ = quarter * model.offsets
@@ -348,12 +351,12 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             return None
         self._check_parameters()
         public = 0 if self.item_features is None else np.shape(self.item_features)[1]
+        planned = {found.name: found.shape for found in self.plan_for(X).mechanisms}
         if self.method == "offsets":
-            n_items = len(self.item_features) if public else 1
-            width = len(MEASURES) + self._statistic(n_items).n_tastes
+            width = planned.get("factors", (0, 0))[1]
         else:
-            n = self.plan_for(X).mechanisms[0].shape[0] if self.n_components else 0
-            width = min(self.n_components, n)
+            width = min(self.n_components, planned.get("second_moment", (0, 0))[0])
+        width += 0 if self.method == "moment" else len(MEASURES)
         kept = kept_columns(self, column_names(X), table_shape(X)[1])
         return 1 + len(kept) + public + width
 

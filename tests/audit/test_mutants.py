@@ -624,6 +624,20 @@ EXACT |= {
         "range(n_columns)",
         f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
     ),
+    "components of the moment without its noise": Mutant(
+        "_statistics/item_models/components.py",
+        'release("second_moment", total, overwrite=True)',
+        'total.copy() + 0 * release("second_moment", total, overwrite=True)',
+        f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
+    ),
+    "residuals of a block scaled together": Mutant(
+        "_statistics/item_models/components.py",
+        "user_item.unit_steps(block.of_user, block.items, left, self.n_items)",
+        "user_item.unit_steps(\n"
+        "                block.of_user, block.items, left, self.n_items\n"
+        "            ) * np.sqrt(len(block))",
+        f"{_ITEMS}a_user_moves_every_sum_by_their_own_answer_of_norm_one",
+    ),
     "features of items scaled by counts without noise": Mutant(
         "_statistics/item_models/model.py",
         "FoundItems(model, found.logged, found.counts)",
@@ -631,7 +645,7 @@ EXACT |= {
         "            model, found.logged,\n"
         "            1 + np.bincount(rows.items, None, rows.n_items)\n"
         "        )",
-        f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users[features1]",
+        f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "divided by the number of users": Mutant(
         "_statistics/shared_directions/users.py",

@@ -197,13 +197,14 @@ def attributes(users, **parameters):
     return model.publish()
 
 
+@pytest.mark.parametrize("method", ["offsets", "residuals"])
 @pytest.mark.parametrize("features", [None, np.arange(10.0).reshape(5, 2) ** 2])
-def test_with_releases_held_fixed_nothing_depends_on_users(features, tmp_path):
+def test_with_releases_held_fixed_nothing_depends_on_users(features, method, tmp_path):
     users = {0: [(0, 5.0), (1, 1.0)], 1: [(2, 3.0), (9, 4.0)]}
     joined = users | {7: [(j % 5, float(1 + j % 5)) for j in range(40)]}
     files = set()
     for table in (users, joined, {1: [(9, 1e300)]}):
-        model = attributes(table, item_features=features)
+        model = attributes(table, item_features=features, method=method)
         model.save(tmp_path / "items.npz")
         files.add((tmp_path / "items.npz").read_bytes())
     assert len(files) == 1
@@ -215,6 +216,107 @@ def test_a_second_fit_by_another_method_leaves_nothing_of_the_first():
     assert not hasattr(model, "item_offsets_")
     fresh = embedding(2, method="moment").fit(X, Y)
     assert vars(fresh).keys() == vars(model).keys()
+
+
+# -- components of what offsets leave --------------------------------------------------
+
+
+def jokes(seed=0, n_users=400, n_items=100):
+    """Users of two tastes that no public feature tells, and their ratings of all."""
+    rng = np.random.default_rng(seed)
+    taste, loading = rng.standard_normal(n_users), rng.standard_normal(n_items)
+    values = rng.standard_normal(n_items) + np.outer(taste, loading)
+    values += 0.5 * rng.standard_normal(values.shape)
+    users, items = np.divmod(np.arange(values.size), n_items)
+    return np.column_stack([users, items]), values.ravel(), loading
+
+
+STRANGERS = {
+    "ordinary": [(0, 5.0), (1, 4.0), (2, 1.0), (3, 2.0), (4, 5.0)],
+    "one rating": [(3, 1.0)],
+    "all alike": [(j, 3.0) for j in range(5)],
+    "beyond every range": [(0, 1e300), (1, -1e300), (2, 1.7e308)],
+    "subnormal": [(j, 5e-324 * j) for j in range(5)],
+    "unknown items": [(9, 5.0), (8, 1.0)],
+    "many ratings": [(j % 5, 5.0 - j % 2) for j in range(500)],
+}
+
+
+def asked_of(users, **parameters):
+    """What a fit would release, given one transcript of what it has released."""
+    rows, ratings = item_tools.table(users)
+    with scripted() as asked:
+        DPItemEmbedding(2, method="residuals", items=range(5), **parameters).fit(
+            rows, ratings
+        )
+    return asked
+
+
+@pytest.mark.parametrize("parameters", [{}, {"item_features": np.eye(5)}])
+@pytest.mark.parametrize("what", STRANGERS)
+def test_a_user_moves_every_sum_by_their_own_answer_of_norm_one(what, parameters):
+    """Exactly; the second moment by a matrix x x' of whole steps."""
+    rng = np.random.default_rng(0)
+    users = {u: [(j, float(rng.integers(1, 6))) for j in range(5)] for u in range(9)}
+    without = asked_of(users, **parameters)
+    together = asked_of(users | {77: STRANGERS[what]}, **parameters)
+    alone = asked_of({77: STRANGERS[what]}, **parameters)
+    assert list(alone) == ["offsets", "residuals", "second_moment"]
+    for name, value in alone.items():
+        np.testing.assert_array_equal(together[name] - without[name], value)
+        assert np.linalg.norm(value) <= 1.0
+    whole = alone["second_moment"] * 2.0**22
+    assert np.array_equal(whole, np.rint(whole))
+    diagonal = np.diag(whole)
+    assert np.array_equal(np.multiply.outer(diagonal, diagonal), whole * whole)
+    if what == "ordinary":
+        assert np.linalg.norm(alone["second_moment"]) > 0.99
+
+
+@pytest.mark.parametrize(("n_components", "names"), [(0, 2), (3, 3)])
+def test_the_budget_is_shared_out_exactly(n_components, names):
+    model = embedding(n_components, method="residuals", epsilon=1.0)
+    plan = model.privacy_plan(30)
+    assert len(plan.mechanisms) == names
+    costs = np.array([m.mu for m in plan.mechanisms])
+    assert plan.mu == pytest.approx(np.sqrt(costs @ costs), rel=1e-12)
+    assert plan.mu == pytest.approx(
+        embedding(0).set_params(epsilon=1.0).privacy_plan(30).mu
+    )
+    for mechanism in plan.mechanisms:
+        assert mechanism.sensitivity == 1.0
+        assert mechanism.noise_std >= 1.0 / mechanism.mu
+    assert model.fit(X, Y).privacy_ == plan
+    assert model.item_embeddings_.shape == (30, 3 + n_components)
+
+
+@without_privacy
+def test_components_are_what_tastes_differ_in():
+    rows, values, loading = jokes()
+    common = {"items": range(100), "rating_range": (-4, 4)}
+    train = np.random.default_rng(0).random(len(rows)) < 0.5
+    found = {}
+    for method in ("offsets", "residuals"):
+        items = DPItemEmbedding(1, method=method, epsilon=None, **common)
+        model = make_pipeline(items, users_of()).fit(rows[train], values[train])
+        error = model.predict(rows[~train]) - values[~train]
+        found[method] = np.sqrt(np.mean(error**2))
+    assert found["residuals"] < 0.95 * found["offsets"]
+    (component,) = items.components_
+    component = component - component.mean()
+    cosine = abs(np.corrcoef(component, loading)[0, 1])
+    assert cosine > 0.95
+    assert items.components_.max() < 10.0
+
+
+def test_components_that_are_noise_are_zero():
+    """In at most one of 100 fits is one of five above the noise: 99.9 % sure."""
+    rows, values, _ = jokes(n_users=3)
+    model = DPItemEmbedding(
+        5, method="residuals", items=range(100), epsilon=0.01, rating_range=(-4, 4)
+    ).fit(rows, values)
+    assert model.components_.shape == (5, 100)
+    assert np.count_nonzero(model.explained_variance_) <= 1
 
 
 # -- users -----------------------------------------------------------------------------

@@ -99,6 +99,14 @@ class RatingsModel(Combination):
             Told of every release.
         """
         step = progress.step if progress else _nobody_is_told
+        model, found = self._offsets(release, rows, step)
+        if self.n_tastes:
+            model = self._with_factors(release, rows, model, found)
+            step(3)
+        return FoundItems(model, found.logged, found.counts)
+
+    def _offsets(self, release, rows, step) -> tuple[ItemModel, ItemOffsets]:
+        """Release both rounds of offsets."""
         parts = self.parts()
         columns = items.leading_columns(
             items.public_columns(self.features), items.MOST_TASTES
@@ -110,15 +118,11 @@ class RatingsModel(Combination):
         model = model_of(found.level, found.offsets, tastes)
 
         def residuals(block: RatingsBlock) -> np.ndarray:
-            return answers.residual_answers(block, _residuals(block, model)[0])
+            return answers.residual_answers(block, residuals_of(block, model)[0])
 
         found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
         step(2)
-        model = model.with_offsets(found.offsets)
-        if self.n_tastes:
-            model = self._with_factors(release, rows, model, found)
-            step(3)
-        return FoundItems(model, found.logged, found.counts)
+        return model.with_offsets(found.offsets), found
 
     def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
         """Release products of residuals and tastes, and add what they tell."""
@@ -126,7 +130,7 @@ class RatingsModel(Combination):
         order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
 
         def products(block: RatingsBlock) -> np.ndarray:
-            left, weights = _residuals(block, model)
+            left, weights = residuals_of(block, model)
             return answers.taste_answers(block, left, weights[:, order])
 
         third = self.parts()["factors"].run(release, rows, products)
@@ -141,12 +145,19 @@ class ItemFeatures(RatingsModel):
         """Sentences that a reader of the guarantee must know."""
         return _REMARKS[:1]
 
+    @property
+    def n_factors(self) -> int:
+        """Private components that a fit leaves."""
+        return self.n_tastes
+
 
 def _nobody_is_told(_: int) -> None:
     pass
 
 
-def _residuals(block: RatingsBlock, model: ItemModel) -> tuple[np.ndarray, np.ndarray]:
+def residuals_of(
+    block: RatingsBlock, model: ItemModel
+) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return what is left of their ratings, and their weights."""
     weights = user_weights(block, model)
     return answers.clipped(model.residuals(block, weights)), weights
