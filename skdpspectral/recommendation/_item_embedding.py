@@ -260,7 +260,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self._check_parameters()
             unread = unread_ratings(self, X, reset=True)
             targets = unread_ratings_beside(self, unread, y)
-            kept = self._further(column_names(X))
+            kept = kept_columns(self, column_names(X), self.n_features_in_)
             if isinstance(self.remainder, str):
                 self._warn_of_columns(X, kept, _REMEDY)
             catalog = self._catalog(unread)
@@ -276,7 +276,8 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
                 self._set_moment(statistic.run(release, rows), features)
             else:
                 rows = self._user_ratings(*given, self._user_index(table))
-                self._set_model(statistic.run(release, rows), features)
+                found = statistic.run(release, rows)
+                self._set_model(found, features, statistic.n_factors)
             self._set_items(catalog)
             self.privacy_ = plan
         return self
@@ -288,10 +289,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         for name in _OF_OFFSETS:  # of an earlier fit
             self.__dict__.pop(name, None)
 
-    def _set_model(self, found: FoundItems, features: np.ndarray) -> None:
+    def _set_model(self, found: FoundItems, features, n_factors: int) -> None:
         """Set what comes of a model of items."""
         model, counts = found.model, found.counts
-        n_factors = self._statistic(len(features)).n_factors
         middle, quarter = units(self.rating_range)
         self.level_ = float(middle + quarter * model.level)
         self.item_offsets_ = quarter * model.offsets
@@ -336,7 +336,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
         embedded = with_unknown(self.item_embeddings_, self._n_measures())[codes]
-        kept = self._further(table.names)
+        kept = kept_columns(self, table.names, self.n_features_in_)
         names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
             users_first(table.given, table.user, table.item, list(embedded.T), kept),
@@ -362,9 +362,6 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     def _n_measures(self) -> int:
         return len(MEASURES) if hasattr(self, "item_offsets_") else 0
-
-    def _further(self, names) -> list[int]:
-        return kept_columns(self, names, self.n_features_in_)
 
     def _names_out(self, names: list, user: int, item: int, kept) -> list:
         total, n_embedded = self.item_embeddings_.shape[1], len(self.components_)
