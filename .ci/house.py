@@ -151,6 +151,7 @@ def default_fits() -> dict:
     stars = rng.integers(1, 6, size=500)
     return {
         "DPPCA": lambda: DPPCA().fit(X),
+        "DPPCA, no center": lambda: DPPCA(center="none").fit(X),
         "FederatedDPPCA": lambda: FederatedDPPCA().fit(X, clients=users // 25),
         "SparseDPPCA": lambda: SparseDPPCA().fit(X, clients=users // 25),
         "JMECovariance": lambda: JMECovariance().fit(X),
@@ -167,7 +168,7 @@ def print_fits(names) -> None:
         fits[name]()  # what is made once, as caches, is made before
         trace = Trace()
         trace.run(fits[name])
-        print(f"{name:16}{trace}")
+        print(f"{name:17}{trace}")
 
 
 def main() -> None:

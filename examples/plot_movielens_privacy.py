@@ -15,7 +15,8 @@ release of its own.
 # %%
 # A newcomer's five lines
 # -----------------------
-# Two releases a fit, one of each step, and five folds: the ledger has ten entries.
+# Two steps a fit, of which the second releases nothing, and five folds: the ledger has
+# ten entries, five of which cost something.
 
 import time
 import warnings
@@ -52,8 +53,11 @@ if small is not None:
     with PrivacyAccountant() as accountant:
         start = time.perf_counter()
         model = make_pipeline(
-            DPItemEmbedding(5, items=small.item_ids),
-            LRSRegressor(user_feature=0),  # pipelines hand arrays on
+            DPItemEmbedding(items=small.item_ids),
+            # Pipelines hand arrays on: users come first, expected ratings second.
+            LRSRegressor(
+                0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
+            ),
         )
         folds = PerUserKFold(user_feature="user_id")
         scoring = "neg_root_mean_squared_error"
@@ -98,6 +102,7 @@ def sweep(ratings, seed=0):
             model = make_pipeline(
                 DPItemEmbedding(
                     k,
+                    method="moment",
                     items=ratings.item_ids,
                     item_features=features,
                     epsilon=epsilon,

@@ -125,6 +125,7 @@ def pipeline(ratings, n_components, epsilon, seed, rank=1):
     return make_pipeline(
         DPItemEmbedding(
             n_components,
+            method="moment",
             items=ratings.item_ids,
             item_features=public_features(ratings),
             **common,
@@ -181,8 +182,11 @@ def newcomer():
     with PrivacyAccountant() as accountant:
         start = time.perf_counter()
         model = make_pipeline(
-            DPItemEmbedding(5, items=ratings.item_ids),
-            LRSRegressor(user_feature=0),  # pipelines hand arrays on
+            DPItemEmbedding(items=ratings.item_ids),
+            # Pipelines hand arrays on: users come first, expected ratings second.
+            LRSRegressor(
+                0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
+            ),
         )
         rmse = -cross_val_score(
             model,
@@ -204,7 +208,9 @@ from skdpspectral.datasets import fetch_movielens
 ratings = fetch_movielens("ml-1m")
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 start, clock = time.perf_counter(), time.process_time()
-embedding = DPItemEmbedding({n_components}, items=ratings.item_ids)
+embedding = DPItemEmbedding(
+    {n_components}, method="moment", items=ratings.item_ids
+)
 embedding.fit(ratings.data, ratings.target)
 wall, cpu = time.perf_counter() - start, time.process_time() - clock
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -6,27 +6,31 @@ A random fifth of each user's ratings is held out. For every epsilon (that of al
 releases together, at delta = 1e-6): RMSE of ratings; NDCG@10 within the held-out
 ratings of each user; Recall@20 of the held-out ratings of 4 and more among lists of all
 items that the user has not rated in training. Beside it: each user's own mean, a
-movie's mean plus a user's offset (not private), DPItemEmbedding with LRSRegressor at
-the same epsilon in all, and what popularity alone recommends. Nothing is chosen by the
-held-out part.
+movie's mean plus a user's offset (not private), DPItemEmbedding with LRSRegressor, all
+of whose epsilon is the embedding's, with all features free or five of them a user, and
+what popularity alone recommends. Nothing is chosen by the held-out part.
 
 Parts (``--only`` picks one): "table"; "cold", users of whom 0, 1, 5 or 16 ratings are
-known, none of whom was in the fit; "clicks", Recall@20, NDCG@20 and coverage of the
-catalog of models that see no rating; "cost", CPU time of fits, lists and new users.
+known, none of whom was in the fit, by the recommender and by the pipeline; "clicks",
+Recall@20, NDCG@20 and coverage of the catalog of models that see no rating; "cost", CPU
+time of fits, lists and new users; "methods", those of DPItemEmbedding on 4,000 users of
+Jester, which has 100 jokes and no features, all with models of users on all columns.
 ``--quick`` takes ml-100k and one split.
 """
 
 import argparse
+import itertools
 import time
 
 import numpy as np
-from recommender import group_means, held_out, mean_and_deviation, public_features
+from recommender import group_means, held_out, mean_and_deviation
+from recommender_sparsity import jester
 from sklearn.pipeline import make_pipeline
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
-from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.datasets import fetch_movielens
+from skdpspectral.linear_model import personalize
 from skdpspectral.metrics import (
     catalog_coverage_score,
     list_ndcg_score,
@@ -35,7 +39,7 @@ from skdpspectral.metrics import (
 )
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
-DELTA, LENGTH, RELEVANT = 1e-6, 20, 4
+LENGTH, RELEVANT = 20, 4
 WIDTHS = 22
 
 
@@ -47,15 +51,16 @@ def model_of(ratings, epsilon, seed, **parameters):
     )
 
 
-def pipeline(ratings, epsilon, seed):
-    """Return embedding and personal models, which together cost epsilon."""
-    each = epsilon
-    if epsilon is not None:
-        each = gaussian_epsilon(gaussian_mu(epsilon, DELTA) / np.sqrt(2.0), DELTA)
-    common = {"epsilon": each, "noise_seed": seed}
-    features = public_features(ratings)
-    items = DPItemEmbedding(1, items=ratings.item_ids, item_features=features, **common)
-    return make_pipeline(items, LRSRegressor(1, 2, user_feature=0, **common))
+def pipeline(ratings, epsilon, seed, sparsity=None):
+    """Return features of items, and models of users on them, which release nothing."""
+    items = DPItemEmbedding(
+        items=ratings.item_ids,
+        item_features=ratings.item_features,
+        epsilon=epsilon,
+        noise_seed=seed,
+    )
+    known = {"user_feature": 0, "offset_feature": 1, "ridge_intercept": 5.0}
+    return make_pipeline(items, LRSRegressor(0, sparsity, **known))
 
 
 def errors(y, predicted, users):
@@ -126,10 +131,13 @@ def table(name, n_splits, epsilons, slow):
                 found.setdefault((variant, epsilon), []).append(row)
             row = np.nan, np.nan, popular(model, X[test], y[test])
             found.setdefault(("popularity", epsilon), []).append(row)
-            if slow:
-                model = pipeline(ratings, epsilon, seed).fit(X[train], y[train])
+            for label, sparsity in (
+                {"ridge": None, "5 of all": 5}.items() if slow else ()
+            ):
+                model = pipeline(ratings, epsilon, seed, sparsity)
+                model.fit(X[train], y[train])
                 row = *errors(y[test], model.predict(X[test]), X[test, 0]), np.nan
-                found.setdefault(("embedding + LRS", epsilon), []).append(row)
+                found.setdefault((f"embedding, {label}", epsilon), []).append(row)
         print("#", name, "split", seed, flush=True)
     print(f"{name}, a fifth of each user's ratings held out, {n_splits} splits")
     print_row("model", "epsilon", "RMSE", "NDCG@10", "Recall@20", widths=WIDTHS)
@@ -172,33 +180,46 @@ def clicks(name, n_splits, epsilons):
         print_row(rule, epsilon, *cells, widths=WIDTHS)
 
 
+def published(model):
+    """Return what may be handed on of a recommender, or of all steps of a pipeline."""
+    if hasattr(model, "publish"):
+        return model.publish()
+    return make_pipeline(*(step.publish() for step in model))
+
+
+def cold_errors(model, X, y, order, rank):
+    """Return RMSE on the last ratings of new users, of whom some others are known."""
+    test, found = order[rank < 10], []
+    for n_known in (0, 1, 5, 16):
+        shared = published(model)
+        if n_known:
+            some = order[(rank >= 10) & (rank < 10 + n_known)]
+            personalize(shared, X[some], y[some])
+        error = np.clip(shared.predict(X[test]), 1, 5) - y[test]
+        found.append(np.sqrt(np.mean(error**2)))
+    return found
+
+
 def cold(name, n_splits, epsilons):
     """Print RMSE for new users, of whom some ratings are known."""
     ratings = fetch_movielens(name)
     X, y = ratings.data, ratings.target.astype(float)
     print(f"{name}, a fifth of the users new, the last 10 ratings of each predicted")
-    print_row("epsilon", *(f"{n} known" for n in (0, 1, 5, 16)), widths=WIDTHS)
-    for epsilon in epsilons:
+    print_row("model", "epsilon", *(f"{n} known" for n in (0, 1, 5, 16)), widths=WIDTHS)
+    makers = {"default": model_of, "embedding, ridge": pipeline}
+    for epsilon, (label, make) in itertools.product(epsilons, makers.items()):
         rows = []
         for seed in range(n_splits):
             rng = np.random.default_rng(seed)
             users = np.unique(X[:, 0])
             new = np.isin(X[:, 0], rng.permutation(users)[: len(users) // 5])
-            model = model_of(ratings, epsilon, seed).fit(X[~new], y[~new])
+            model = make(ratings, epsilon, seed).fit(X[~new], y[~new])
             order = np.flatnonzero(new)[np.lexsort((rng.random(new.sum()), X[new, 0]))]
             _, first, counts = np.unique(X[order, 0], True, return_counts=True)
             rank = np.arange(len(order)) - np.repeat(first, counts)
-            test = order[rank < 10]
-            rows.append([])
-            for n_known in (0, 1, 5, 16):
-                shared = model.publish()
-                if n_known:
-                    some = order[(rank >= 10) & (rank < 10 + n_known)]
-                    shared.personalize(X[some], y[some])
-                error = shared.predict(X[test]) - y[test]
-                rows[-1].append(np.sqrt(np.mean(error**2)))
+            rows.append(cold_errors(model, X, y, order, rank))
         cells = [mean_and_deviation(column) for column in np.transpose(rows)]
-        print_row(epsilon, *cells, widths=WIDTHS)
+        print_row(label, epsilon, *cells, widths=WIDTHS)
 
 
 def cost(name):
@@ -216,10 +237,46 @@ def cost(name):
     print(f"lists of {len(users)} users: {time.process_time() - start:.2f} s")
     new = np.repeat(np.arange(20_000), 16)
     rows = np.column_stack([new, ratings.item_ids[np.tile(np.arange(16), 20_000)]])
-    published = model.publish()
     start = time.process_time()
-    published.personalize(rows, np.tile(y[:16], 20_000))
-    print(f"{20_000 / (time.process_time() - start):.3g} new users a second")
+    steps = pipeline(ratings, 1.0, 0).fit(X, y)
+    print(f"{name}, pipeline: {time.process_time() - start:.2f} s")
+    for label, fitted in {"recommender": model, "pipeline": steps}.items():
+        shared = published(fitted)
+        start = time.process_time()
+        personalize(shared, rows, np.tile(y[:16], 20_000))
+        speed = 20_000 / (time.process_time() - start)
+        print(f"{label}: {speed:.3g} new users a second")
+
+
+METHODS = (("offsets", 3), ("residuals", 3), ("residuals", 20), ("moment", 5))
+
+
+def methods(n_splits, epsilons):
+    """Print RMSE on Jester, which ranges from -10 to 10, for each way to embed."""
+    found = {}
+    for seed, epsilon in itertools.product(range(n_splits), epsilons):
+        table = jester(seed)
+        train, test = held_out(table, seed)
+        for method, n_components in METHODS:
+            items = DPItemEmbedding(
+                n_components,
+                method=method,
+                items=table.item_ids,
+                rating_range=table.rating_range,
+                epsilon=epsilon,
+                noise_seed=seed,
+            )
+            known = {"offset_feature": 1, "ridge_intercept": 5.0}
+            known = {} if method == "moment" else known
+            model = make_pipeline(items, LRSRegressor(0, None, user_feature=0, **known))
+            model.fit(table.data[train], table.target[train])
+            predicted = np.clip(model.predict(table.data[test]), *table.rating_range)
+            error = np.sqrt(np.mean((predicted - table.target[test]) ** 2))
+            found.setdefault((method, n_components, epsilon), []).append(error)
+    print(f"Jester, a fifth of each user's ratings held out, {n_splits} splits")
+    print_row("method", "components", "epsilon", "RMSE", widths=WIDTHS)
+    for key, values in found.items():
+        print_row(*key, mean_and_deviation(values), widths=WIDTHS)
 
 
 def main():
@@ -229,7 +286,8 @@ def main():
     parser.add_argument("--data", default="ml-1m", choices=("ml-1m", "ml-100k"))
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--fast", action="store_true", help="without the pipeline")
-    parser.add_argument("--only", choices=("table", "cold", "clicks", "cost"))
+    choices = ("table", "cold", "clicks", "cost", "methods")
+    parser.add_argument("--only", choices=choices)
     options = parser.parse_args()
     ignore_leak_warnings()
     name, n_splits = options.data, options.splits
@@ -243,6 +301,8 @@ def main():
         clicks(name, n_splits, EPSILONS)
     if options.only in (None, "cost"):
         cost(name)
+    if options.only in (None, "methods"):
+        methods(n_splits, EPSILONS)
 
 
 if __name__ == "__main__":

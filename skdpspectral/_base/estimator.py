@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
+from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -47,9 +48,7 @@ class PrivateEstimator(Publishable):
         "noise_seed": ["random_state"],
     }
 
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        return list(parameter_names(cls))  # type: ignore[arg-type]
+    _get_param_names: ClassVar[Any] = classmethod(parameter_names)  # type: ignore[arg-type]
 
     def set_params(self, **params):
         """Set parameters of the estimator, and of its strategies as ``name__part``.
@@ -140,18 +139,25 @@ class PrivateEstimator(Publishable):
         """
         return self.privacy_plan(*table_shape(X))
 
-    def _planned(self, statistic, **relation) -> PrivacyPlan:
+    def _planned(self, statistic, *, in_fit=False, **relation) -> PrivacyPlan:
         """Return the plan of a statistic within the budget of one fit.
 
-        `relation` has the `unit` and `neighbors` of a plan, if they are others than a
-        row that is replaced.
+        Its remarks say what such a fit cannot be relied on for, by public numbers; a
+        warning too, `in_fit`. `relation` has the `unit` and `neighbors` of a plan, if
+        they are others than a row that is replaced.
         """
         epsilon = float(self.epsilon) if self._is_private() else math.inf
         named = {
             "estimator": type(self).__name__,
             "seeded": self.noise_seed is not None,
         }
-        return statistic.plan(epsilon, float(self.delta), **named, **relation)
+        plan = statistic.plan(epsilon, float(self.delta), **named, **relation)
+        doubts = statistic.doubts(plan)
+        if in_fit:
+            for doubt in doubts:
+                level = 3 + self._levels_around_fit
+                warnings.warn(doubt, UserWarning, stacklevel=level)
+        return replace(plan, remarks=(*plan.remarks, *doubts)) if doubts else plan
 
     def _start_release(
         self,

@@ -82,8 +82,8 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
     ValueError
         If a parameter is not what its constraints allow; the message names it.
     """
-    constraints = owner._parameter_constraints
-    for name, value in owner.get_params(deep=False).items():
+    constraints, parameters = owner._parameter_constraints, owner.get_params(deep=False)
+    for name, value in parameters.items():
         boolean = "boolean" in constraints.get(name, [])
         if isinstance(value, (bool, np.bool_)) and not boolean:
             raise ValueError(f"{name} must not be a boolean, got {value!r}")
@@ -93,7 +93,7 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
             raise ValueError(f"{name} must not be an array or a list")
     with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
         owner._validate_params()
-    for name, value in owner.get_params(deep=False).items():
+    for name, value in parameters.items():
         if isinstance(value, BaseEstimator) and not is_strategy(value):
             raise ValueError(
                 f"{name} must not be a {type(value).__name__}: it is no strategy of "

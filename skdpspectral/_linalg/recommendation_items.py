@@ -143,6 +143,63 @@ def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
     return centered @ vectors[:, ::-1] / np.sqrt(largest)
 
 
+def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Measure columns as :func:`principal_columns` does, but do not turn them.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Columns.
+    counts : ndarray of shape (n_items,)
+        Positive weights of the items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, d)
+        Columns of weighted mean 0, over the deviation of their first component: the
+        same distances between items as the scores on all components.
+    """
+    shares = counts / counts.sum()
+    centered = columns - shares @ columns
+    values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
+    largest = values[-1] if len(values) else 0.0
+    return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
+
+
+def component_columns(values, components, noise: float, counts) -> np.ndarray:
+    """Columns of items from components of a sum over users of products of residuals.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k,)
+        Eigenvalues.
+    components : ndarray of shape (k, n_items)
+        Orthonormal rows.
+    noise : float
+        Spectral norm that noise alone would have, about.
+    counts : ndarray of shape (n_items,)
+        Positive counts of the items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, k)
+        Components over roots of counts, by how much of them is not noise: of variance
+        at most 1 over the ratings, zero where there is but noise.
+    """
+    values = np.maximum(values, 0.0)
+    shares = 1.0 - (noise / np.maximum(values, 1e-300)) ** 2
+    sizes = np.sqrt(values * np.clip(shares, 0.0, 1.0))
+    # An item that few rate has a small product with all others.
+    columns = components.T * sizes / np.sqrt(np.maximum(counts, 1.0))[:, None]
+    largest = max((weighted_square(column, counts) for column in columns.T), default=0)
+    return columns / np.sqrt(largest) if largest > 0.0 else columns
+
+
+def weighted_square(values: np.ndarray, counts: np.ndarray) -> float:
+    """Mean square of values of items over the ratings, by their counts."""
+    return float((counts / counts.sum()) @ (values * values))
+
+
 def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
     """What tastes differ in: components of public columns, and popularity.
 

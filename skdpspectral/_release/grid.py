@@ -43,7 +43,8 @@ def round_to_integers(value: Array, grid: float) -> None:
     """Replace values by their grid numbers, clamped: a 1-Lipschitz rounding."""
     value /= grid
     np.rint(value, out=value)
-    np.clip(value, -_LARGEST_INTEGER, _LARGEST_INTEGER, out=value)
+    np.maximum(value, -_LARGEST_INTEGER, out=value)
+    np.minimum(value, _LARGEST_INTEGER, out=value)
     # -0.0 would tell the sign of what was rounded away.
     value += 0.0
 

@@ -161,7 +161,8 @@ class Release(NoiseOwner):
         with self._drawing():
             self._close(name)
             released = _add_noise(mechanism, statistic, self._generator)
-        record_release(name, released)
+        if _transcripts.get():
+            record_release(name, released)
         return released
 
     def sample(

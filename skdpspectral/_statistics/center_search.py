@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,8 @@ from .._linalg import row_blocks
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, pair_differences, pooled_rows
 from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Exact
+from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Exact, Gaussian
 from .combination import Statistic
 from .row_bounds import RowBounds
 
@@ -59,11 +62,12 @@ class Sample(NamedTuple):
 
     def about(self, X, point) -> Iterator[np.ndarray]:
         """Yield blocks of rows less a point."""
-        blocks = pooled_rows(X, self.order, self.n_pools)
         if self.n_rows == self.order.n_samples:
             # Their order is of no account: sums over all of them are.
             slices = row_blocks(self.n_rows, self.order.block_rows)
-            blocks = (X[rows] for rows in slices)
+            blocks = map(X.__getitem__, slices)
+        else:
+            blocks = pooled_rows(X, self.order, self.n_pools)
         for block in blocks:
             with np.errstate(over="ignore"):
                 yield self._mapped(block) - point
@@ -110,13 +114,8 @@ class Quantile(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu; infinite for no noise."""
         names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
-        if not math.isfinite(mu):
-            return tuple(Exact(name, (1,)) for name in names)
-        each = split_mu(mu, [1.0 / self.n_steps] * self.n_steps)[0]
-        first = calibrate_gaussian(
-            names[0], self.moved, each, (1,), summation_error=2.0**-50
-        )
-        return tuple(replace(first, name=name) for name in names)
+        rounding = {"summation_error": 2.0**-50}
+        return calibrate_alike(names, self.moved, mu, (1,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
         """Return the length; `rows` yields blocks of lengths, given is their range.
@@ -166,19 +165,13 @@ class CenterSteps(Statistic):
         if not math.isfinite(mu):
             return tuple(Exact(name, shape) for name in self.names)
         moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
-        return tuple(
-            calibrate_gaussian(
-                name,
-                moved,
-                cost,
-                shape,
-                summation_error=self.sample.summation_error(),
-                magnitude=2.0,
-            )
-            for name, cost in zip(
-                self.names, split_mu(mu, list(self.shares)), strict=True
-            )
-        )
+        rounding = {"summation_error": self.sample.summation_error(), "magnitude": 2.0}
+        costs, steps = split_mu(mu, list(self.shares)), list[Gaussian]()
+        for cost, paid in groupby(zip(costs, self.names, strict=True), itemgetter(0)):
+            names = [name for _, name in paid]
+            first = calibrate_gaussian(names[0], moved, cost, shape, **rounding)
+            steps.extend(first.repeated(names))
+        return tuple(steps)
 
     def course(self, plan: Any, typical: float, reach: float):
         """Radii of the steps, and weights and length of the error of their average.

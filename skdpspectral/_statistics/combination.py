@@ -25,6 +25,10 @@ class Planned(abc.ABC):
         """Sentences that a reader of the guarantee must know."""
         return ()
 
+    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+        return ()
+
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all that is released within a budget.
 
@@ -74,17 +78,21 @@ class Statistic(Planned):
 class Combination(Statistic):
     """Statistics that share one budget, and run in the order of their names.
 
-    A subclass says in :meth:`parts` which they are, in :meth:`shares` what each of
-    them gets, and in ``run`` what each is given of the earlier ones.
+    A subclass says which they are and what each of them gets: when it is made, by
+    `_parts` and `_shares`, or in :meth:`parts` and :meth:`shares`. In ``run`` it says
+    what each is given of the earlier ones.
     """
 
-    @abc.abstractmethod
-    def parts(self) -> Mapping[str, Planned]:
-        """Return the statistics, in the order of their releases."""
+    _parts: Mapping[str, Any]
+    _shares: Mapping[str, float]
 
-    @abc.abstractmethod
+    def parts(self) -> Mapping[str, Any]:
+        """Return the statistics, in the order of their releases."""
+        return self._parts
+
     def shares(self) -> Mapping[str, float]:
         """Return positive shares of mu**2 which add up to 1, by the names of parts."""
+        return self._shares
 
     def costs(self, mu: float) -> dict[str, float]:
         """Return what each part costs at a total of mu."""
@@ -108,6 +116,12 @@ class Combination(Statistic):
             said.extend(part.remarks())
         return tuple(said)
 
+    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Doubts of all parts."""
+        return tuple(
+            said for part in self.parts().values() for said in part.doubts(plan)
+        )
+
 
 class AsAsked(Combination):
     """Statistics with given shares of one budget, each of which is run by its name.
@@ -124,14 +138,6 @@ class AsAsked(Combination):
         self, parts: Mapping[str, Statistic], shares: Mapping[str, float]
     ) -> None:
         self._parts, self._shares = dict(parts), dict(shares)
-
-    def parts(self) -> Mapping[str, Statistic]:
-        """Return the statistics, in the order of their releases."""
-        return self._parts
-
-    def shares(self) -> Mapping[str, float]:
-        """Return shares of mu**2, by the names of parts."""
-        return self._shares
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
         """Run the part of a given name, with what else is given."""

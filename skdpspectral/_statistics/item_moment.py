@@ -46,16 +46,16 @@ class ItemMoment(Statistic):
         Items of the public catalog.
     n_components : int
         Directions that are asked for; with 0 nothing is released.
-    rating_range : tuple (low, high)
+    rating_range : tuple (low, high), default=(1.0, 5.0)
         Public range that ratings are clipped to, and measured from the middle of.
-    max_ratings_per_user : int or None
+    max_ratings_per_user : int or None, default=None
         Ratings of a user that count, the last ones.
     """
 
     n_items: int
     n_components: int
-    rating_range: tuple[float, float]
-    max_ratings_per_user: int | None
+    rating_range: tuple[float, float] = (1.0, 5.0)
+    max_ratings_per_user: int | None = None
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the sum: a user moves it by a matrix x x' of Frobenius norm 1."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from .. import sensitivity
-from ..accounting import calibrate_gaussian, split_mu
-from ..mechanisms import Exact, Neighbors
+from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Neighbors
 from .combination import Statistic
 
 # Cells that the logarithmic range of lengths is divided into, as a power of two; and
@@ -96,16 +96,12 @@ class LengthQuantile(Statistic):
     def mechanisms(self, mu: float) -> tuple:
         """Plan the votes at a total cost of mu; infinite for no noise."""
         names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
-        if not math.isfinite(mu):
-            return tuple(Exact(name, (1,)) for name in names)
-        each = split_mu(mu, [1.0 / self.n_steps] * self.n_steps)[0]
         n = float(self.n_samples)
         # Counts are exact; their part of a row may be none that float64 has.
         rounding = n * 2.0**-50
-        first = calibrate_gaussian(
-            names[0], self.moved, each, (1,), summation_error=rounding, magnitude=n
+        return calibrate_alike(
+            names, self.moved, mu, (1,), summation_error=rounding, magnitude=n
         )
-        return tuple(replace(first, name=name) for name in names)
 
     def run(self, release: Any, rows: LengthCounts, *given: Any) -> int:
         """Release the votes.

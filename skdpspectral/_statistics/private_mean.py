@@ -72,15 +72,9 @@ class Centered(Combination):
         self.paired = None
         if bounds.paired:
             self.paired = pair_order(n_samples, bounds.n_features)
-
-    def parts(self) -> dict[str, Statistic]:
-        """The mean, and the rest."""
-        rest = {"rest": self.rest}
-        return rest if self.mean is None else {"mean": self.mean, **rest}
-
-    def shares(self) -> dict[str, float]:
-        """Shares of mu**2."""
-        return {"rest": 1.0} if self.mean is None else _SHARES
+        self._parts, self._shares = {"rest": rest}, {"rest": 1.0}
+        if self.mean is not None:
+            self._parts, self._shares = {"mean": self.mean, "rest": rest}, _SHARES
 
     def center(self, release: Any, rows: Any):
         """Release the mean; None without one, the order of the pairs with them."""

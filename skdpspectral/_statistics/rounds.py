@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from ..accounting import split_mu
 from ..mechanisms import Gaussian
@@ -28,9 +27,7 @@ class Rounds(Statistic):
         """Plan the releases at a cost of mu each: they differ in their names alone."""
         if not self.names:
             return ()
-        first, *others = self.names
-        one = self.planned(first, mu)
-        return (one, *(replace(one, name=name) for name in others))
+        return self.planned(self.names[0], mu).repeated(self.names)
 
     def mechanisms(self, mu: float) -> tuple[Gaussian, ...]:
         """Plan the releases at a total cost of mu, which is finite."""

@@ -52,6 +52,8 @@ class RowBounds:
         Whether a center is found in steps, by releases.
     paired : bool or None
         Whether rows are compared in pairs; None where releases tell.
+    weight : float
+        What is released of means, unless releases tell: half of those of pairs.
     clip : float or None
         Bound of the rows of the second moment, in units of the box; None for unit
         rows.
@@ -97,6 +99,7 @@ class RowBounds:
         )
         if self.searched:
             self.centered, self.paired = False, _SEARCHED[center]
+        self.weight = HALF if self.paired else 1.0
         public = (self.box, clip_norm, self.center_radius)
         if self.centered and all(radius is None for radius in public):
             raise ValueError(
@@ -117,11 +120,6 @@ class RowBounds:
         self.variance_unit = 1.0 if self.clip is None else unit
         for name in ("clip", "mean_radius"):
             _check_radius(name, getattr(self, name))
-
-    @property
-    def weight(self) -> float:
-        """What is released of means, unless releases tell: half of those of pairs."""
-        return HALF if self.paired else 1.0
 
     def for_mean(self, block):
         """Rows of the private mean."""

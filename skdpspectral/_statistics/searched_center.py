@@ -173,6 +173,10 @@ class Searched(Statistic):
         """Sentences about the rows."""
         return self.bounds.remarks()
 
+    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Doubts of the rest."""
+        return self.rest.doubts(plan)
+
     def mechanisms(self, mu: float) -> tuple:
         """Plan everything at a total cost of mu; infinite for no noise."""
         search = plan_search(self.moment, mu, self.forced)

@@ -150,16 +150,15 @@ class IdIndex:
         inside = (keys >= low) & (keys <= high)
         return table[places_from(np.where(inside, keys, low), int(low))]
 
-    def with_id(self, key) -> IdIndex:
-        """Return an index that also holds one more id."""
-        added = id_array([key], self._name)
-        if added.dtype != self._keys.dtype or added.dtype.kind not in "mM":
-            added = added.astype(object)
-        keys = self._keys if added.dtype != object else self._keys.astype(object)
+    def joined(self, ids) -> IdIndex:
+        """Return an index that also holds further ids, of its kind and new to it."""
+        added = id_array(ids, self._name)
+        keys = self._keys
+        if added.dtype != keys.dtype:  # one type might not hold both exactly
+            added, keys = added.astype(object), keys.astype(object)
         new = object.__new__(IdIndex)
         new._name, new.codes = self._name, None
         new._kinds = self._kinds
-        new._keys = np.append(keys, np.empty(1, keys.dtype))
-        new._keys[-1] = added[0]
+        new._keys = np.concatenate([keys, added])
         new._build()
         return new

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
@@ -40,11 +40,26 @@ class PairOrder:
         Shape of the table; more rows than pairs that a row is in, or two.
     n_shifts : int
         Pairs a row is the first of.
+
+    Attributes
+    ----------
+    block_rows : int
+        Most pairs of a block.
+    n_pairs, n_pools, n_blocks : int
+        Numbers of pairs, of pools of rows, and of blocks of pairs.
     """
 
     n_samples: int
     n_features: int
     n_shifts: int
+
+    # What follows from these, worked out once.
+    block_rows: int = field(init=False, repr=False, compare=False)
+    n_pairs: int = field(init=False, repr=False, compare=False)
+    n_pools: int = field(init=False, repr=False, compare=False)
+    n_blocks: int = field(init=False, repr=False, compare=False)
+    _slice_rows: int = field(init=False, repr=False, compare=False)
+    _n_slices: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Of two rows there is one pair, which then counts twice; a row alone is its own
@@ -53,46 +68,30 @@ class PairOrder:
             raise ValueError(
                 f"n_samples={self.n_samples} is too few for {self.n_shifts} pairs a row"
             )
+        # Rows of a pool, about: not many where rows are wide.
+        most = min(_POOL_ROWS, _POOL_NUMBERS // self.n_features)
+        pool_rows = max(most, _ROWS_A_SHIFT * self.n_shifts)
+        slice_rows = 1
+        if self.n_samples > pool_rows:
+            slice_rows = max(1, pool_rows // _POOL_SLICES)
+        n_slices = -(-self.n_samples // slice_rows)
+        numbers = {
+            "block_rows": min(rows_per_block(self.n_features), self.n_samples),
+            "n_pairs": self.n_samples * self.n_shifts,
+            "n_pools": max(1, n_slices // (pool_rows // slice_rows)),
+            "_slice_rows": slice_rows,
+            "_n_slices": n_slices,
+        }
+        for name, value in numbers.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "n_blocks", self._count_blocks())
 
-    @property
-    def n_pairs(self) -> int:
-        """Number of pairs."""
-        return self.n_samples * self.n_shifts
-
-    @property
-    def block_rows(self) -> int:
-        """Most pairs of a block."""
-        return min(rows_per_block(self.n_features), self.n_samples)
-
-    @property
-    def n_blocks(self) -> int:
-        """Number of blocks of pairs."""
+    def _count_blocks(self) -> int:
         whole, larger, last = self._pools_of_a_size()
         size, block = self._slice_rows, self.block_rows
         blocks = larger * math.ceil((whole + 1) * size / block)
         blocks += (self.n_pools - larger - 1) * math.ceil(whole * size / block)
         return self.n_shifts * (blocks + math.ceil(last / block))
-
-    @property
-    def _pool_rows(self) -> int:
-        """Rows of a pool, about: not many where rows are wide."""
-        most = min(_POOL_ROWS, _POOL_NUMBERS // self.n_features)
-        return max(most, _ROWS_A_SHIFT * self.n_shifts)
-
-    @property
-    def _slice_rows(self) -> int:
-        if self.n_samples <= self._pool_rows:
-            return 1
-        return max(1, self._pool_rows // _POOL_SLICES)
-
-    @property
-    def _n_slices(self) -> int:
-        return -(-self.n_samples // self._slice_rows)
-
-    @property
-    def n_pools(self) -> int:
-        """Number of pools."""
-        return max(1, self._n_slices // (self._pool_rows // self._slice_rows))
 
     def _pools_of_a_size(self) -> tuple[int, int, int]:
         """Slices of a pool, how many pools have one more, and rows of the last pool.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import erfcx, log_ndtr
 
-from ..mechanisms import CorrelatedGaussian, Gaussian
+from ..mechanisms import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ..mechanisms._numbers import check_real
 
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
@@ -157,7 +157,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> round(gaussian_mu(1.0, 1e-6), 6)
     0.236704
     """
-    epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+    if type(epsilon) is not float or type(delta) is not float:
+        epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
     return _solve_mu(_not_negative("epsilon", epsilon), _check_delta(delta))
 
 
@@ -264,7 +265,8 @@ def calibrate_gaussian(
     ValueError
         If `mu` is so small that the grid itself would exceed it.
     """
-    mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
+    if type(mu) is not float or type(sensitivity) is not float:
+        mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
     for argument, value in (("mu", mu), ("sensitivity", sensitivity)):
         if not 0.0 < value < math.inf:
             raise ValueError(f"{argument} must be positive and finite, got {value}")
@@ -289,3 +291,35 @@ def calibrate_gaussian(
         f"the budget of {name!r} (mu = {mu:g}) is too small for {shape} numbers in "
         "float64 arithmetic; raise epsilon or delta"
     )
+
+
+def calibrate_alike(
+    names: Sequence[str],
+    sensitivity: float,
+    mu: float,
+    shape: tuple[int, ...],
+    **more: Any,
+) -> tuple[Mechanism, ...]:
+    """Mechanisms of releases that are all alike, at a total cost of at most `mu`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        One a release.
+    sensitivity, shape : float, tuple of int
+        As for :func:`calibrate_gaussian`, of each release.
+    mu : float
+        Positive; infinite for releases without noise.
+    **more : object
+        `summation_error` and `magnitude` of :func:`calibrate_gaussian`.
+
+    Returns
+    -------
+    tuple of Mechanism
+        In the order of the names.
+    """
+    if not math.isfinite(mu):
+        return tuple(Exact(name, shape) for name in names)
+    each = mu * math.sqrt(1.0 / len(names))
+    first = calibrate_gaussian(names[0], sensitivity, each, shape, **more)
+    return first.repeated(names)

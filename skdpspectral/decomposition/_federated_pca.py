@@ -8,7 +8,7 @@ from typing import ClassVar
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.unweighted import unweighted
-from .._statistics.components.mechanism import name_of
+from .._statistics.components.design import name_of
 from .._statistics.components.strategies import SpikedModel
 from ..federation import SpectralTask, make_task
 from ._constraints import CLIP_RANGE, MECHANISMS

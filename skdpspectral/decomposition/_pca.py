@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
@@ -10,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
+from .._base.table_estimator import TableEstimator
 from .._base.unweighted import unweighted
 from .._statistics.centers import PrivateMean
-from .._statistics.components.mechanism import design_components, public_guesses
+from .._statistics.components.design import design_components, public_guesses
 from .._statistics.components.scaled import Scaled, ScaledComponents
 from .._statistics.components.strategies import SpikedModel
 from .._statistics.row_bounds import make_box
@@ -22,11 +21,11 @@ from .._tables.rows import unread_rows
 from ..mechanisms._numbers import check_count
 from ._constraints import CENTERS, CLIP_RANGE, MECHANISMS
 from ._projection import ProjectionMixin
-from ._spiked_covariance import SpikedCovarianceMixin
+from ._released_attributes import ReleasedAttributesMixin
 
 
 @documented
-class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
+class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
     r"""Differentially private principal component analysis.
 
     By default the second moment of bounded rows is released with symmetric Gaussian
@@ -154,9 +153,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     True
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
     _parameter_constraints: ClassVar[dict] = {
-        **PrivateEstimator._privacy_constraints,
+        **TableEstimator._privacy_constraints,
         "n_components": [
             Interval(Integral, 1, None, closed="left"),
             StrOptions({"auto"}),
@@ -200,31 +198,6 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
         self.noise_seed = noise_seed
 
     # -- what a fit will release ---------------------------------------------------
-
-    def privacy_plan(self, n_samples, n_features):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, public.
-        n_features : int
-            Number of features.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        self._check_parameters()
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_features),
-        )
-        return self._planned(self._statistic(*shape))
 
     def expected_error(
         self, n_samples, n_features, *, signal_variance, noise_variance=1.0
@@ -316,18 +289,6 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
             )
         return scaled
 
-    def _planned(self, statistic):
-        """Return the plan, with what a fit of that shape cannot be relied on for."""
-        plan = super()._planned(statistic)
-        return replace(plan, remarks=(*plan.remarks, *self._doubts(statistic, plan)))
-
-    def _doubts(self, statistic, plan) -> tuple[str, ...]:
-        """Say what few rows, or a small budget, leave in doubt: by public numbers."""
-        if isinstance(statistic, Scaled):
-            statistic = statistic.components
-        rest = getattr(statistic, "rest", None)
-        return rest.doubts(plan) if hasattr(rest, "doubts") else ()
-
     def _check_shape(self, n_samples: int, n_features: int) -> None:
         """Refuse more components than there can be, and whitening by no variances."""
         rank, most = self.n_components, min(n_samples, n_features)
@@ -337,7 +298,8 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 f"{most} for n_samples={n_samples}, n_features={n_features}; ask for "
                 "fewer components"
             )
-        self._check_whitening()
+        if self.whiten:
+            self._check_whitening()
 
     def _why_no_variances(self) -> str | None:
         """Say why a fit knows variances of unit rows alone; None if it does not."""
@@ -384,9 +346,7 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
             statistic = self._statistic(*unread.shape)
-            plan = self._planned(statistic)
-            for doubt in self._doubts(statistic, plan):
-                warnings.warn(doubt, UserWarning, stacklevel=3)
+            plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])
             found, law = statistic.run(release, X), None
@@ -394,61 +354,11 @@ class DPPCA(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
                 found, law = found
             self._set_components(statistic.bounds, found)
             self._set_units(law)
-            remarks = (*plan.remarks, found.said) if found.said else plan.remarks
             self.n_samples_ = unread.shape[0]
-            self.privacy_ = replace(plan, remarks=remarks)
+            self.privacy_ = plan
+            if found.said:
+                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.said))
             self._warn_of_noise()
             if law is None and statistic.bounds.paired is not False:
                 self._warn_of_no_mean(found)
         return self
-
-    def _warn_of_noise(self) -> None:
-        """Say of released eigenvalues that noise alone might have made them."""
-        if self.components_above_noise_ < self.n_components_:
-            unseen = np.sum(getattr(self, "unseen_features_", False))
-            because = ""
-            if unseen:
-                because = f", which hides {unseen} of {self.n_features_in_} features"
-            warnings.warn(
-                f"{self.components_above_noise_} of {self.n_components_} components "
-                f"stand out of the noise of this fit{because}: the others may be noise "
-                "alone. Ask for fewer components, or give more rows or a larger "
-                "epsilon",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _warn_of_no_mean(self, found) -> None:
-        """Say of pairs whose covariance is known that no mean is, to measure from."""
-        if found.mean is None and found.noise is not None:
-            warnings.warn(
-                "no mean was released, as rows were compared in pairs: mean_ is the "
-                "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
-                'inverse_transform measure from there; center="private" releases one',
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _set_components(self, bounds, found) -> None:
-        """Turn released components into public attributes, in units of the data."""
-        self.components_ = found.vectors
-        self.explained_variance_ = found.values * found.unit**2
-        self.explained_variance_ratio_ = found.values / found.total
-        self.mean_ = bounds.to_data_units(found.mean)
-        self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
-        self.n_components_ = len(found.vectors)
-        self.components_above_noise_ = found.above_noise
-        for name in ("noise_variance_", "covariance_"):
-            vars(self).pop(name, None)
-        if found.noise is not None:
-            self.noise_variance_ = float(found.noise * found.unit**2)
-        if found.covariance is not None:
-            units = self._feature_units() * found.unit
-            self.covariance_ = found.covariance * np.outer(units, units)
-
-    def _set_units(self, law) -> None:
-        """Turn values of scaled rows into those of the data."""
-        vars(self).pop("unseen_features_", None)
-        if law is not None:
-            self.mean_ = law.center + law.scale * np.where(law.seen, self.mean_, 0.0)
-            self.scale_, self.unseen_features_ = law.scale, ~law.seen

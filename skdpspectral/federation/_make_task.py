@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .._statistics.components.mechanism import ComponentMechanism, design_components
+from .._statistics.components.design import design_components
+from .._statistics.components.mechanism import ComponentMechanism
 from ..mechanisms._numbers import check_count, check_real
 from ._tasks import SpectralTask
 

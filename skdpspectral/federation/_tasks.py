@@ -300,7 +300,8 @@ class SpectralTask:
     def statistic(self, n_samples: int) -> Statistic:
         """Return what a client of so many rows releases, from public numbers alone."""
         # As a Python int: equal numbers of other types would be found in its place.
-        n_samples = check_count("n_samples", n_samples)
+        if type(n_samples) is not int or n_samples not in self._statistics:
+            n_samples = check_count("n_samples", n_samples)
         if n_samples not in self._statistics:
             self._statistics[n_samples] = self._statistic_of(n_samples)
         return self._statistics[n_samples]

@@ -5,6 +5,7 @@ all users release together is in ``_statistics.shared_directions``.
 """
 
 from ._lrs import LRSRegressor
+from ._personalization import personalize
 from ._strategies import Alternation, Clip
 
-__all__ = ["Alternation", "Clip", "LRSRegressor"]
+__all__ = ["Alternation", "Clip", "LRSRegressor", "personalize"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -16,8 +15,6 @@ from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
-    Interval,
-    StrOptions,
     with_callbacks,
 )
 from .._base.unweighted import unweighted
@@ -29,16 +26,19 @@ from .._tables.users import unread_users
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
+from ._offsets import find_offset, rest_of, without_offset
 from ._personal_models import PersonalModels
+from ._personalization import Personalization
 from ._predictions import PersonalPredictions
-from ._strategies import Alternation, Clip
-
-_PENALTY_RANGE = Interval(Real, 0, 1e60, closed="both")
 
 
 @documented
 class LRSRegressor(
-    PersonalPredictions, CallbackSupportMixin, RegressorMixin, PrivateEstimator
+    Personalization,
+    PersonalPredictions,
+    CallbackSupportMixin,
+    RegressorMixin,
+    PrivateEstimator,
 ):
     r"""One linear model a user: low rank plus sparse, private at user level.
 
@@ -57,10 +57,11 @@ class LRSRegressor(
     n_components : int, default=1
         Number r of shared directions, at least 0; capped at the number of features.
         With 0, every user has a sparse model alone and nothing is released.
-    sparsity : int, default=3
+    sparsity : int or None, default=3
         Largest number k of nonzeros of a user's sparse part, at least 0, at no cost;
-        capped at the number of features, and at half of the rows of a user that U
-        leaves over.
+        capped at half of the rows of a user that U leaves over. None, or as many as
+        there are features, frees all features of every user, where `ridge_sparse` is
+        positive: with ``n_components=0`` that is a ridge regression a user.
     {epsilon}
         Then it fits with everything that the data offer.
     {delta}
@@ -72,12 +73,24 @@ class LRSRegressor(
         name, which is followed through ``set_output`` and a
         :class:`~sklearn.compose.ColumnTransformer` (``remainder__user_id``): a position
         is another column behind a step that moves columns.
+    offset_feature : int, str or None, default=None
+        Position or name of a column of X that is added to every prediction, such as
+        what an item is rated by all. It is no feature: models of users, and of all,
+        are of what it leaves of the targets.
     unknown_user : {"shared", "raise"}, default="shared"
         What predictions do with users that were not in the fit. "shared": the model
         of all (`coef_`, `intercept_`). "raise" is for ``epsilon=None`` alone.
     fit_intercept : {"user", False}, default="user"
         "user": an intercept a user; rows and targets are centered on the user's own
         means. False: none.
+    prior_intercept : float or None, default=None
+        Public intercept of the shared model, and so what users are predicted with
+        who have no other, such as the middle of the scale of the targets. None takes
+        0 with a budget, and the mean over users with ``epsilon=None``.
+    ridge_intercept : float, default=0.0
+        Penalty of the square of what a user's intercept differs by from
+        `prior_intercept` (0 for None), in rows: a user of so many rows has half a
+        level of their own.
     shared_weights : {"user", "fixed"}, default="user"
         "fixed": all weights are one, and U, not orthonormal then, is a central model
         that users tune sparsely. It needs ``n_components=1``.
@@ -125,13 +138,13 @@ class LRSRegressor(
     coef_ : ndarray of shape (n_features,)
         Coefficients of the shared model, ``weights_ @ components_``.
     intercept_ : float
-        Intercept of the shared model, 0 with a budget.
+        Intercept of the shared model: see `prior_intercept`.
     scale_ : ndarray of shape (n_features,)
         What features were divided by.
     n_iter_ : int
         Iterations made, or releases of U; 1 where there is nothing to release.
     {n_features_in_}
-        A column of users is one of them.
+        Columns of users and offsets are among them.
     {feature_names_in_}
     {privacy_}
 
@@ -192,22 +205,7 @@ class LRSRegressor(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        "n_components": [Interval(Integral, 0, None, closed="left")],
-        "sparsity": [Interval(Integral, 0, None, closed="left")],
-        "user_feature": [Integral, str, None],
-        "unknown_user": [StrOptions({"shared", "raise"})],
-        "fit_intercept": [StrOptions({"user"}), "boolean"],
-        "shared_weights": [StrOptions({"user", "fixed"})],
-        "init": [StrOptions(parameters.STARTS), "array-like"],
-        "ridge_shared": [_PENALTY_RANGE],
-        "ridge_sparse": [_PENALTY_RANGE],
-        "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
-        "clip": [StrOptions({"private"}), Clip],
-        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
-        "solver": [StrOptions({"auto"}), Alternation],
-        "scale": ["boolean", "array-like"],
-        "n_jobs": [Integral, None],
-        "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
+        **parameters.CONSTRAINTS,
     }
 
     def __init__(
@@ -218,8 +216,11 @@ class LRSRegressor(
         epsilon=1.0,
         delta=1e-6,
         user_feature=None,
+        offset_feature=None,
         unknown_user="shared",
         fit_intercept="user",
+        prior_intercept=None,
+        ridge_intercept=0.0,
         shared_weights="user",
         init="spectral",
         ridge_shared=parameters.RIDGE_SHARED,
@@ -239,8 +240,11 @@ class LRSRegressor(
         self.epsilon = epsilon
         self.delta = delta
         self.user_feature = user_feature
+        self.offset_feature = offset_feature
         self.unknown_user = unknown_user
         self.fit_intercept = fit_intercept
+        self.prior_intercept = prior_intercept
+        self.ridge_intercept = ridge_intercept
         self.shared_weights = shared_weights
         self.init = init
         self.ridge_shared = ridge_shared
@@ -263,7 +267,7 @@ class LRSRegressor(
         Parameters
         ----------
         n_features : int
-            Number of features, the column of users not among them.
+            Number of features; columns of users and offsets are none.
 
         Returns
         -------
@@ -296,10 +300,10 @@ class LRSRegressor(
         Raises
         ------
         ValueError
-            If a parameter is invalid, or X has no columns beside that of users.
+            If a parameter is invalid, or X has no columns beside those.
         """
-        n_columns = table_shape(X)[1]
-        return self.privacy_plan(n_columns - (self.user_feature is not None))
+        n_others = (self.user_feature is not None) + (self.offset_feature is not None)
+        return self.privacy_plan(table_shape(X)[1] - n_others)
 
     def _plan(self, shared: Statistic) -> PrivacyPlan:
         neighbors = shared.users.neighbors
@@ -319,8 +323,9 @@ class LRSRegressor(
         Parameters
         ----------
         X : array-like or dataframe of shape (n_rows, n_columns)
-            Features of all rows in any order, and the column `user_feature`; never
-            modified. A memory-mapped array is read block by block.
+            Features of all rows in any order, and the columns `user_feature` and
+            `offset_feature`; never modified. A memory-mapped array is read block by
+            block.
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None
@@ -334,7 +339,8 @@ class LRSRegressor(
         with self._progress() as progress, self._unchanged_on_error():
             table = unread_users(self, X, users, self.user_feature, reset=True)
             targets = unread_targets(self, y, table.n_rows)
-            d = table.n_features
+            offset = find_offset(self, X, table.n_features)
+            d = table.n_features - (offset is not None)
             scale = parameters.public_scale(self, d)
             given = parameters.given_start(self, d)
             self._warn_of_one_user(table)
@@ -342,6 +348,8 @@ class LRSRegressor(
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
+            read, offsets = without_offset(read, offset)
+            targets = rest_of(targets, offsets)
             index = self._index(read)
             start = parameters.start_of(self, release, given, d)
             rows = self._user_rows(read, targets, index, scale)
@@ -375,6 +383,8 @@ class LRSRegressor(
         self.components_, self.coef_ = found.components, found.coef
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.intercept_, self.scale_ = found.intercept, found.scale
+        if self.prior_intercept is not None:
+            self.intercept_ = float(self.prior_intercept)
         self.n_iter_ = found.n_iter
 
     def __sklearn_tags__(self):

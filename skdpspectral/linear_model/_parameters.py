@@ -6,8 +6,11 @@ that it does something.
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+
 import numpy as np
 
+from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import snapshot
 from .._linalg import linear_model as lrs
 from .._statistics.shared_directions import ExactDirections, SharedDirections, Users
@@ -19,6 +22,29 @@ STARTS = {"spectral", "random", "moments"}
 # Defaults that a fit without use for them knows them by.
 N_ROUNDS = 6
 RIDGE_SHARED = 10.0
+_PENALTIES = Interval(Real, 0, 1e60, closed="both")
+# Constructor parameters, each on its own; those of budgets are every estimator's.
+CONSTRAINTS = {
+    "n_components": [Interval(Integral, 0, None, closed="left")],
+    "sparsity": [Interval(Integral, 0, None, closed="left"), None],
+    "user_feature": [Integral, str, None],
+    "offset_feature": [Integral, str, None],
+    "unknown_user": [StrOptions({"shared", "raise"})],
+    "fit_intercept": [StrOptions({"user"}), "boolean"],
+    "prior_intercept": [Interval(Real, -1e60, 1e60, closed="both"), None],
+    "ridge_intercept": [_PENALTIES],
+    "shared_weights": [StrOptions({"user", "fixed"})],
+    "init": [StrOptions(STARTS), "array-like"],
+    "ridge_shared": [_PENALTIES],
+    "ridge_sparse": [_PENALTIES],
+    "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
+    "clip": [StrOptions({"private"}), Clip],
+    "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
+    "solver": [StrOptions({"auto"}), Alternation],
+    "scale": ["boolean", "array-like"],
+    "n_jobs": [Integral, None],
+    "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
+}
 _IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
 
 
@@ -40,12 +66,29 @@ def check_together(model) -> None:
             f'fit_intercept must be "user" or False, got {model.fit_intercept!r}: '
             "an intercept of all users would have to be released"
         )
+    if model.fit_intercept is False:
+        _check_no_intercept(model)
+    if model.sparsity is None and not model.ridge_sparse:
+        raise ValueError(
+            "sparsity=None needs ridge_sparse > 0: without a penalty a user of few "
+            "rows has no one model of all features"
+        )
     if model.shared_weights == "fixed":
         _check_fixed_weights(model)
     if model._is_private():
         _check_private_fit(model)
     else:
         _check_exact_fit(model)
+
+
+def _check_no_intercept(model) -> None:
+    for name, default in (("prior_intercept", None), ("ridge_intercept", 0.0)):
+        if getattr(model, name) != default:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} is not used with "
+                f"fit_intercept=False: leave {name}={default}, or fit_intercept"
+                '="user"'
+            )
 
 
 def _check_fixed_weights(model) -> None:

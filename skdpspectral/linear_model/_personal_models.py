@@ -9,6 +9,8 @@ import numpy as np
 from .._linalg import combined_columns
 from .._tables.id_index import IdIndex
 
+# Arrays of users' parameters.
+ENTRIES = ("weights", "support", "sparse", "intercepts")
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
 
@@ -76,11 +78,10 @@ class PersonalModels:
         )
         if rows.y_means is None:
             return models
-        # A user's model passes through the mean of their rows.
+        # A user's model passes through the mean of their rows, but for a penalty.
         everyone = np.arange(rows.n_users)
         means = models.predict(lambda part: rows.X_means[part], everyone, components)
-        with np.errstate(all="ignore"):
-            models.intercepts[:] = _finite_or_zero(rows.y_means - means)
+        models.intercepts[:] = _finite_or_zero(rows.intercepts(means))
         return models
 
     def codes(self, users, n_rows: int, name: str) -> np.ndarray:
@@ -151,28 +152,41 @@ class PersonalModels:
             out += X[each, features[own]] * values[own]
         return out
 
-    def updated(self, user, model: PersonalModels) -> PersonalModels:
-        """Return models with that of one user replaced or added.
+    def check_kind(self, index: IdIndex, name: str) -> None:
+        """Refuse ids of another kind than those that there are; errors name them."""
+        if self.index is not None:
+            self.index.find(index.ids, name)
+
+    def updated(self, new: PersonalModels) -> PersonalModels:
+        """Return models with those of some users replaced or added.
 
         Parameters
         ----------
-        user : hashable or None
-            Id; None for the single user without one.
-        model : PersonalModels
-            Parameters of one user.
+        new : PersonalModels
+            Models of users, known or not; of a single one without an id, that alone.
         """
-        if user is None:
-            return replace(model, index=None)
-        if self.index is None:
-            return replace(model, index=IdIndex([user], "user").without_codes())
-        code = int(self.index.find([user], "user")[0])
-        index = self.index if code >= 0 else self.index.with_id(user)
-        code = len(self.weights) if code < 0 else code
-        k = max(self.support.shape[1], model.support.shape[1])
-        old, new = self._widened(k), model._widened(k)
-        names = ("weights", "support", "sparse", "intercepts")
-        arrays = (_set(getattr(old, n), code, getattr(new, n)) for n in names)
-        return PersonalModels(index, *arrays)
+        if self.index is None or new.index is None:
+            return new
+        codes = self.index.find(new.index.ids, "users")
+        known, added = codes >= 0, np.flatnonzero(codes < 0)
+        index = self.index
+        if len(added):
+            index = index.joined(new.index.ids[added])
+        k = max(self.support.shape[1], new.support.shape[1])
+        arrays = {}
+        for name, value in self._widened(k).arrays().items():
+            own = new._widened(k).arrays()[name]
+            arrays[name] = np.concatenate([value, own[added]])
+            arrays[name][codes[known]] = own[known]
+        return PersonalModels(index, **arrays)
+
+    def arrays(self, code: int | None = None) -> dict[str, np.ndarray]:
+        """Parameters by name: of all users, or of one; none of a negative code."""
+        if code is None:
+            return {name: getattr(self, name) for name in ENTRIES}
+        if code < 0:
+            return {}
+        return {name: getattr(self, name)[code : code + 1].copy() for name in ENTRIES}
 
     def _widened(self, sparsity: int) -> PersonalModels:
         """Return the same models with room for more nonzeros."""
@@ -180,15 +194,6 @@ class PersonalModels:
         return replace(
             self, support=np.pad(self.support, room), sparse=np.pad(self.sparse, room)
         )
-
-
-def _set(array: np.ndarray, code: int, value: np.ndarray) -> np.ndarray:
-    """Copy with one row replaced or appended."""
-    if code == len(array):
-        return np.concatenate([array, value])
-    array = array.copy()
-    array[code] = value[0]
-    return array
 
 
 def _finite_or_zero(values: np.ndarray) -> np.ndarray:

@@ -12,9 +12,9 @@ from .._linalg import linear_model as lrs
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
-from .._tables.users import UserTable, read_users
+from .._tables.users import UserTable
 from ..accounting import PrivacyLeakWarning
-from ._parameters import alternation_of
+from ._offsets import read_like_fit
 from ._personal_models import PersonalModels
 
 
@@ -52,15 +52,18 @@ class PersonalPredictions:
             columns=table.columns,
             center=self.fit_intercept == "user",
             scale=scale,
+            level=lrs.Level(self.prior_intercept or 0.0, float(self.ridge_intercept)),
         )
 
     def _rules(self, n_features: int, prior: np.ndarray) -> lrs.LocalRules:
+        most = n_features if self.sparsity is None else int(self.sparsity)
         return lrs.LocalRules(
-            sparsity=min(int(self.sparsity), n_features),
+            sparsity=min(most, n_features),
             ridge_shared=float(self.ridge_shared),
             ridge_sparse=float(self.ridge_sparse),
             prior=prior,
             fixed=self._fixed(),
+            free=most >= n_features and self.ridge_sparse > 0.0,
         )
 
     def _public_prior(self, rank: int) -> np.ndarray:
@@ -94,7 +97,7 @@ class PersonalPredictions:
             or, with ``unknown_user="raise"``, if one was not in the fit.
         """
         check_is_fitted(self)
-        table = read_users(self, X, users, self.user_feature, reset=False)
+        table, offsets = read_like_fit(self, X, users)
         personal = self._models()
         if table.users is None and getattr(self, "_users_given", False):
             raise ValueError(
@@ -116,7 +119,7 @@ class PersonalPredictions:
                 "personalize"
             )
         models = personal.with_shared(self.weights_, self.intercept_)
-        return models.predict(table.features, codes, self.components_)
+        return offsets + models.predict(table.features, codes, self.components_)
 
     def _refuses_unknown(self) -> bool:
         """Whether unknown users are an error, which a private fit must not have."""
@@ -179,74 +182,6 @@ class PersonalPredictions:
         return r2_score(y, predictions, sample_weight=sample_weight)
 
     # -- users -------------------------------------------------------------------------
-
-    def personalize(self, X, y, user=None):
-        """Fit one user beside the shared directions, and store their model.
-
-        Works on a published copy too, so that users can do it where their rows are:
-        nothing but the shared directions is needed. A model that was stored for that
-        user is replaced; no other changes, and no budget is spent.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            The user's rows, with the columns of fit.
-        y : array-like of shape (n_rows,)
-            Their targets.
-        user : hashable or None, default=None
-            Id of a new or known user. None takes the one in the column
-            `user_feature`; without users in fit it stands for the only one.
-
-        Returns
-        -------
-        self : object
-            The estimator, which predicts for that user from now on.
-
-        Raises
-        ------
-        ValueError
-            If X or y is invalid, or the rows are not those of one user.
-        """
-        check_is_fitted(self)
-        # Each on its own: what suits no fit may suit a user.
-        super()._check_parameters()
-        table = read_users(self, X, None, self.user_feature, reset=False)
-        y = check_targets(self, y, len(table.X))
-        user = self._only_user(table, user)
-        rows = self._user_rows(table, y, None, self.scale_)
-        rank, d = self.components_.shape
-        rules = self._rules(d, self._prior_of_users(rank))
-        fit = lrs.fit_users(rows, (self.components_ * self.scale_).T, rules)
-        model = PersonalModels.fitted(rows, fit, None, self.scale_, self.components_)
-        self._personal = self._models().updated(user, model)
-        self._users_given = user is not None
-        return self
-
-    def _prior_of_users(self, rank: int) -> np.ndarray:
-        """Return what weights of a new user are shrunk to."""
-        shrunk = (
-            not self._was_private()
-            and alternation_of(self).shrink_to_mean
-            and not self._fixed()
-        )
-        return self.weights_ if shrunk else self._public_prior(rank)
-
-    def _only_user(self, table: UserTable, user):
-        if table.users is not None:
-            ids = IdIndex(table.users, "user_feature")
-            if len(ids) != 1 or (user is not None and ids.find([user], "user")[0]):
-                raise ValueError(
-                    "X must hold the rows of one user, the one that user names"
-                )
-            return ids.first
-        if user is None and getattr(self, "_users_given", False):
-            raise ValueError("user is missing: fit was given users; pass the user's id")
-        if user is not None and not getattr(self, "_users_given", True):
-            raise ValueError(
-                "user was given, but no users to fit: fit with users=... or "
-                "user_feature, or leave user out"
-            )
-        return user
 
     def get_coef(self, user=None):
         """Return the coefficients of one user, for that user alone.

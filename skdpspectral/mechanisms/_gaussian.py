@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
 from ._numbers import check_real
@@ -76,6 +77,15 @@ class Gaussian:
     magnitude : float, default=1.0
         Public bound on the modulus of any entry of the computed statistic.
 
+    Attributes
+    ----------
+    grid : float
+        Spacing of the grid that every released number lies on.
+    charged_sensitivity : float
+        Sensitivity of what is computed: lemma, summation errors and grid.
+    mu : float
+        Cost in Gaussian differential privacy, from the charged sensitivity.
+
     Notes
     -----
     **Formal guarantee.** For any two data sets whose exact statistics differ by at
@@ -97,15 +107,26 @@ class Gaussian:
     symmetric: bool = False
     summation_error: float = 0.0
     magnitude: float = 1.0
+    # What follows from these, worked out once: every release asks for it.
+    grid: float = field(init=False, repr=False, compare=False)
+    charged_sensitivity: float = field(init=False, repr=False, compare=False)
+    mu: float = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for field in ("sensitivity", "noise_std", "magnitude", "summation_error"):
-            value = getattr(self, field)
+        self._check()
+        object.__setattr__(self, "grid", self._spacing())
+        object.__setattr__(self, "charged_sensitivity", self._charged())
+        object.__setattr__(self, "mu", self.charged_sensitivity / self.noise_std)
+
+    def _check(self) -> None:
+        """Keep floats, and refuse numbers of which no mechanism is made."""
+        for name in ("sensitivity", "noise_std", "magnitude", "summation_error"):
+            value = getattr(self, name)
             if type(value) is not float:  # as calibrations give them
-                object.__setattr__(self, field, check_real(field, value))
-        for field in ("sensitivity", "noise_std", "magnitude"):
-            if not 0.0 < getattr(self, field) < math.inf:
-                raise ValueError(f"{field} of {self.name!r} must be positive, finite")
+                object.__setattr__(self, name, check_real(name, value))
+        for name in ("sensitivity", "noise_std", "magnitude"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} of {self.name!r} must be positive, finite")
         if not 0.0 <= self.summation_error < math.inf:
             raise ValueError(f"summation_error of {self.name!r} must be at least 0")
         if self.symmetric and (len(self.shape) != 2 or len(set(self.shape)) != 1):
@@ -123,9 +144,7 @@ class Gaussian:
         """Logarithm of the finest grid below the noise."""
         return MAX_GRID_BITS
 
-    @property
-    def grid(self) -> float:
-        """Spacing of the grid that every released number lies on."""
+    def _spacing(self) -> float:
         finest = math.ldexp(self.noise_std, -self._most_grid_bits)
         usual = math.ldexp(self.noise_std, -GRID_BITS)
         cheap = GRID_SHARE * self.sensitivity / math.sqrt(math.prod(self.shape))
@@ -143,15 +162,24 @@ class Gaussian:
         """
         return self.grid * math.sqrt(math.prod(self.shape))
 
-    @property
-    def charged_sensitivity(self) -> float:
-        """Sensitivity of what is computed: lemma, summation errors and grid."""
+    def _charged(self) -> float:
         return self.sensitivity + 2.0 * self.summation_error + self.grid_term
 
-    @property
-    def mu(self) -> float:
-        """Cost in Gaussian differential privacy, from the charged sensitivity."""
-        return self.charged_sensitivity / self.noise_std
+    def repeated(self, names: Iterable[str]) -> tuple[Gaussian, ...]:
+        """Return this mechanism under other names, for releases that are all alike.
+
+        Parameters
+        ----------
+        names : iterable of str
+            One a release.
+        """
+        repeats = []
+        for name in names:
+            # All else is checked and worked out.
+            repeat = object.__new__(type(self))
+            vars(repeat).update(vars(self), name=name)
+            repeats.append(repeat)
+        return tuple(repeats)
 
     def describe(self) -> str:
         """Phrase for a report."""
@@ -216,8 +244,8 @@ class CorrelatedGaussian(Gaussian):
     renewed: bool = False
     amplification: float = 0.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _check(self) -> None:
+        super()._check()
         if not 0.0 < self.column_norm < math.inf:
             raise ValueError(f"column_norm of {self.name!r} must be positive, finite")
         if not 0.0 <= self.amplification < math.inf:
@@ -231,10 +259,9 @@ class CorrelatedGaussian(Gaussian):
         amplified = math.frexp(max(self.amplification, 1e-300))[1]
         return max(GRID_BITS, min(MAX_GRID_BITS, AMPLIFIED_BITS - 1 - amplified))
 
-    @property
-    def charged_sensitivity(self) -> float:
-        r"""Sensitivity of :math:`C x` for what is computed of all rows x."""
-        return self.column_norm * super().charged_sensitivity
+    def _charged(self) -> float:
+        # Of C x, for what is computed of all rows x.
+        return self.column_norm * super()._charged()
 
     def describe(self) -> str:
         """Phrase for a report."""

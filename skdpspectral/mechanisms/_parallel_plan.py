@@ -55,7 +55,7 @@ remarks, failure
             With the guarantee of the dearest.
         """
         dearest = max(plans.values(), key=lambda plan: plan.mu)
-        own = {f.name: getattr(dearest, f.name) for f in fields(PrivacyPlan)}
+        own = {f.name: getattr(dearest, f.name) for f in fields(PrivacyPlan) if f.init}
         return cls(**own, blocks=tuple(plans.items()))
 
     def __str__(self) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from ._alternatives import Alternatives, phrases
@@ -56,6 +57,9 @@ class PrivacyPlan:
     seeded: bool = False
     remarks: tuple[str, ...] = ()
     failure: float = 0.0
+    # What follows from the mechanisms, worked out once: every release asks for it.
+    _releases: tuple[Mechanism, ...] = field(init=False, repr=False, compare=False)
+    _by_name: dict[str, Mechanism] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", Unit(self.unit))
@@ -65,9 +69,13 @@ class PrivacyPlan:
         object.__setattr__(self, "remarks", tuple(self.remarks))
         if not 0.0 <= self.failure < 1.0:
             raise ValueError(f"failure must be in [0, 1), got {self.failure}")
-        names = [m.name for m in self.mechanisms if isinstance(m, Alternatives)]
-        names += [mechanism.name for mechanism in self.releases()]
-        if len(set(names)) != len(names):
+        releases = tuple(_releases_of(self.mechanisms))
+        choices = [m for m in self.mechanisms if isinstance(m, Alternatives)]
+        names = [mechanism.name for mechanism in (*choices, *releases)]
+        by_name = dict(zip(names, (*choices, *releases), strict=True))
+        object.__setattr__(self, "_releases", releases)
+        object.__setattr__(self, "_by_name", by_name)
+        if len(by_name) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
 
     @property
@@ -80,20 +88,13 @@ class PrivacyPlan:
         """Whether every release is noisy and the noise is secret."""
         return math.isfinite(self.mu) and not self.seeded
 
-    def releases(self) -> Iterator[Mechanism]:
-        """Yield everything that may be released, with all branches of a choice."""
-        for mechanism in self.mechanisms:
-            if isinstance(mechanism, Alternatives):
-                yield from itertools.chain.from_iterable(mechanism.branches)
-            else:
-                yield mechanism
+    def releases(self) -> tuple[Mechanism, ...]:
+        """Return everything that may be released, with all branches of a choice."""
+        return self._releases
 
     def __getitem__(self, name: str) -> Mechanism:
         """Return the planned mechanism of this name."""
-        for mechanism in (*self.releases(), *self.mechanisms):
-            if mechanism.name == name:
-                return mechanism
-        raise KeyError(name)
+        return self._by_name[name]
 
     def __str__(self) -> str:
         releases = "; ".join(phrases(self.mechanisms)) or "nothing"
@@ -154,14 +155,29 @@ class PrivacyPlan:
         return cls(**fields)
 
 
+def _releases_of(mechanisms: Iterable[Mechanism]) -> Iterator[Mechanism]:
+    """Yield all mechanisms, and those of all branches in the place of a choice."""
+    for mechanism in mechanisms:
+        if isinstance(mechanism, Alternatives):
+            yield from itertools.chain.from_iterable(mechanism.branches)
+        else:
+            yield mechanism
+
+
 def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
     if isinstance(mechanism, Alternatives):
         branches = [
             [_mechanism_to_dict(m) for m in branch] for branch in mechanism.branches
         ]
         return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
-    shape = list(mechanism.shape)
-    return {"kind": mechanism.kind, **asdict(cast(Any, mechanism)), "shape": shape}
+    given = {name: getattr(mechanism, name) for name in _given_fields(type(mechanism))}
+    return {"kind": mechanism.kind, **given, "shape": list(mechanism.shape)}
+
+
+@functools.cache
+def _given_fields(cls: type) -> tuple[str, ...]:
+    """Names of what a mechanism is made of; the rest follows from these."""
+    return tuple(field.name for field in fields(cast(Any, cls)) if field.init)
 
 
 def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:

@@ -11,21 +11,20 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import StrOptions
+from .._base.table_estimator import TableEstimator
 from .._base.unweighted import unweighted
 from .._statistics.feature_scales.scales import FeatureScales
 from .._statistics.row_bounds import make_box
 from .._tables.rows import check_rows, map_rows, unread_rows
 from ..mechanisms import PrivacyPlan
-from ..mechanisms._numbers import check_count
 
 # Rows that pairs can be made of.
 _FEWEST_ROWS = 2
 
 
 @documented
-class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     r"""Standardize features by private means and standard deviations.
 
     Neither bounds nor magnitudes of the features need to be known: histograms of the
@@ -123,10 +122,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
     True
     """
 
-    _levels_around_fit: ClassVar[int] = 1  # of @unweighted
-
     _parameter_constraints: ClassVar[dict] = {
-        **PrivateEstimator._privacy_constraints,
+        **TableEstimator._privacy_constraints,
         "with_mean": ["boolean"],
         "with_std": ["boolean"],
         "unseen": [StrOptions({"zero", "keep"})],
@@ -155,31 +152,6 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator)
         self.noise_seed = noise_seed
 
     # -- what a fit will release ---------------------------------------------------
-
-    def privacy_plan(self, n_samples, n_features):
-        """Describe what a fit will release and cost; no data are needed.
-
-        Parameters
-        ----------
-        n_samples : int
-            Number of rows, public; at least 2.
-        n_features : int
-            Number of features.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        self._check_parameters()
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_features),
-        )
-        return self._planned(self._statistic(*shape))
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

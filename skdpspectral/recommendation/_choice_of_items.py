@@ -9,14 +9,32 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
+from .._linalg.recommendation import last_of_each, latest_of_each
+from .._linalg.recommendation_gathering import Part
+from .._linalg.recommendation_rows import UserRatings
 from .._statistics.combination import Statistic
+from .._statistics.item_models.answers import MOST_USERS
+from .._statistics.item_moment import CodedRatings
+from .._tables.id_index import IdIndex
+from .._tables.ids import column_names
 from .._tables.rows import table_shape
 from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
-from ._catalog import N_BUCKETS, catalog_of_data, index_of, read_catalog
-from ._parameters import read_range
+from ._catalog import (
+    N_BUCKETS,
+    catalog_of_data,
+    index_of,
+    item_codes,
+    read_catalog,
+)
+from ._parameters import read_range, units
 from ._ratings_files import parquet_ratings
-from ._ratings_tables import UnreadRatings, unread_ratings
+from ._ratings_tables import (
+    RatingsTable,
+    UnreadRatings,
+    find_columns,
+    unread_ratings,
+)
 
 
 class CatalogEstimator(PrivateEstimator):
@@ -93,6 +111,50 @@ class CatalogEstimator(PrivateEstimator):
                 accountant.check(self._plan(self._statistic(1)))
             return catalog_of_data(table.read().items)
         return read_catalog(self.items)
+
+    def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
+        """Return the ratings of known items, grouped by user, in quarters."""
+        items = item_codes(catalog, table.items)
+        users, ratings = index.codes, np.clip(ratings, *read_range(self.rating_range))
+        most = getattr(self, "max_ratings_per_user", None)
+        if most is not None:
+            known = np.flatnonzero(items >= 0)
+            *found, rows = last_of_each(users[known], items[known], ratings[known])
+            kept = latest_of_each(found[0], rows, most)
+            users, items, ratings = (column[kept] for column in found)
+        counts = np.bincount(users, minlength=len(index))
+        part = Part(users, items, ratings)
+        return UserRatings([part], counts, len(catalog), *units(self.rating_range))
+
+    def _coded_ratings(self, table: RatingsTable, catalog, ratings) -> CodedRatings:
+        """Return all ratings as they are, by codes."""
+        codes = self._user_index(table).codes
+        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
+
+    def _user_index(self, table: RatingsTable) -> IdIndex:
+        """Return the users of a fit, who must not be more than sums are exact for."""
+        index = IdIndex(table.users, "user_feature")
+        if len(index) > MOST_USERS:
+            raise ValueError("user_feature must hold at most 2**31 users")
+        return index
+
+    def _warn_of_columns(self, X, kept=(), remedy: str = "") -> None:
+        """Say which columns of a table are not used, lest somebody expects it."""
+        n_columns = self.n_features_in_
+        if n_columns <= 2:
+            return
+        names = column_names(X)
+        used = {*find_columns(self, names, n_columns), *kept}
+        labels = [f"x{j}" for j in range(n_columns)] if names is None else names
+        rest = [str(label) for j, label in enumerate(labels) if j not in used]
+        if not rest:
+            return
+        warnings.warn(
+            f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
+            f"{', ...' if len(rest) > 5 else ''}{remedy}",
+            UserWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
 
     def _warn_of_buckets(self, catalog) -> None:
         if isinstance(catalog, range) and self.items is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral
 from typing import ClassVar
 
@@ -13,41 +12,65 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
-from .._base.sklearn_compat import Interval, check_input_features, output_container
+from .._base.sklearn_compat import (
+    Interval,
+    StrOptions,
+    check_input_features,
+    output_container,
+)
 from .._base.unweighted import unweighted
-from .._statistics.item_moment import MOST_USERS, CodedRatings, ItemMoment
-from .._tables.id_index import IdIndex
+from .._linalg.recommendation_items import weighted_variance
+from .._statistics.item_models.components import ItemComponents
+from .._statistics.item_models.model import FoundItems, ItemFeatures
+from .._statistics.item_moment import ItemMoment
 from .._tables.ids import column_names
 from .._tables.rows import table_shape
 from ._catalog import index_of, item_codes, of_one_type
 from ._choice_of_items import CatalogEstimator
-from ._parameters import item_moment, public_features
+from ._item_columns import (
+    MEASURES,
+    columns_of_model,
+    columns_of_moment,
+    with_unknown,
+)
+from ._parameters import item_moment, public_features, units
 from ._ratings_tables import (
-    RatingsTable,
     find_columns,
     read_ratings,
     unread_ratings,
     unread_ratings_beside,
 )
-from ._written_tables import embedded_names, join_columns, users_first
+from ._written_tables import embedded_names, join_columns, kept_columns, users_first
+
+# Attributes that one method alone has.
+_OF_OFFSETS = ("level_", "item_offsets_", "item_popularity_")
+_REMEDY = (
+    "; name those that are to be features as remainder=[...], or pass remainder=[]"
+)
 
 
 @documented
 class DPItemEmbedding(TransformerMixin, CatalogEstimator):
-    r"""Replace items of a ratings table by private embeddings, and public features.
+    r"""Replace items of a ratings table by private features of them.
 
-    Each user is one row of users x items: the ratings, measured from the middle of
-    their public range and scaled to unit norm. The second moment of these rows,
-    summed over users, is released with noise; its leading eigenvectors embed the
-    items. Rows of ratings become rows of features, with their user beside them, for
+    An item is told by what the average user is expected to rate it, by its popularity,
+    its public features, and private components of what users have in common. Rows of
+    ratings become rows of features, with their user beside them, for
     :class:`~skdpspectral.LRSRegressor` or any other regressor. Read more in the
     :ref:`user guide <recommenders>`.
 
     Parameters
     ----------
-    n_components : int, default=50
-        Length of the embedding, at least 0; capped at the number of items. With 0
-        nothing is released, and items have their public features alone.
+    n_components : int, default=3
+        Number of private components, at least 0; capped as said for `method`.
+    method : {"offsets", "residuals", "moment"}, default="offsets"
+        "offsets": what :class:`~skdpspectral.DPMatrixFactorization` releases, in two
+        or three rounds: counts and offsets of items, and components that are factors
+        of tastes, at most as many as there are item features, to 24, and two more.
+        "residuals": counts and offsets, and leading components of the second moment of
+        what these leave of users' ratings; better where many users rate some hundreds
+        of items at most. "moment": those of the ratings themselves, and no offsets;
+        with ``n_components=0`` nothing is released.
     user_feature : int or str, default="user_id"
         Position or name of the column of users. The default stands for the first one,
         with a warning, of dataframes with neither "user_id" nor "item_id".
@@ -61,7 +84,11 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         warning.
     item_features : array-like of shape (n_items, n_item_features) or None, default=None
         Public features of the items in the order of `items`, which stand before the
-        embedding. Columns of a dataframe keep their names.
+        components. Columns of a dataframe keep their names. They are centered and
+        scaled, but with ``method="moment"``.
+    remainder : {"drop", "passthrough"} or array-like, default="drop"
+        Further columns that are written: none, with a warning, all, or those of these
+        names or positions. A column that holds the rating would be a feature too.
     {epsilon}
     {delta}
         Well below one over the number of users.
@@ -76,12 +103,25 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_items)
-        Orthonormal rows, leading first.
+        Private components, leading first: orthonormal for ``method="moment"``, and of
+        at most unit variance over the ratings otherwise, zero where there is but noise.
     explained_variance_ : ndarray of shape (n_components,)
-        Released eigenvalues, floored at 0: sums over users of unit norm.
-    item_embeddings_ : ndarray of shape (n_items, n_item_features + n_components)
-        What :meth:`transform` writes for each item: public features, and components of
-        unit root mean square over the catalog.
+        Released eigenvalues, floored at 0: sums over users of unit norm. Variances of
+        components over the ratings but for ``method="moment"``.
+    level_ : float
+        Mean of the users' levels, in units of ratings; not for ``method="moment"``,
+        as the next two.
+    item_offsets_ : ndarray of shape (n_items,)
+        What an item is rated above the level, in units of ratings.
+    item_popularity_ : ndarray of shape (n_items,)
+        Logarithms of released counts of the items' ratings, users of many ratings
+        counting less a rating.
+    item_embeddings_ : ndarray of shape (n_items, n_item_columns)
+        What :meth:`transform` writes for each item. The mean, which is level and offset
+        in units of ratings; then offset, popularity, public features and components,
+        scaled so that one penalty of a user's weights suits all, 100, the default of
+        :class:`~skdpspectral.LRSRegressor`. For ``method="moment"``:
+        public features, and components of unit root mean square over the catalog.
     items_ : ndarray of shape (n_items,)
         The catalog, or numbers of buckets.
     item_feature_names_ : ndarray of shape (n_item_features,)
@@ -102,25 +142,35 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their
     ratings, under addition or removal of that user, for any data. The number of users
-    is used nowhere. A user moves the sum by a matrix of Frobenius norm at most one
-    (:ref:`lemma-projector-sums`).
+    is used nowhere but as it is released. In every release a user moves a sum by a
+    vector of norm at most one (:ref:`lemma-answers`), or a second moment by a matrix of
+    Frobenius norm at most one (:ref:`lemma-exact-projectors`).
 
-    A component survives the noise if its eigenvalue is well above
+    A component of the second moment survives the noise if its eigenvalue is well above
     :math:`2 \sigma \sqrt{p / 2}` for p items: with thousands of items and of users
-    that is one at :math:`\epsilon = 1`, and public features of items then do more.
+    that is one at :math:`\epsilon = 1`, and offsets and public features do more.
 
     References
     ----------
     Dwork, Talwar, Thakurta and Zhang (2014), Analyze Gauss, algorithm 1, for users.
+    Krichene, Mayoraz, Rendle, Song, Thakurta and Zhang (2023), Private learning with
+    public features.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from skdpspectral import DPItemEmbedding
-    >>> X = np.array([[0, 10], [0, 11], [1, 10], [1, 12]])
-    >>> embedding = DPItemEmbedding(2, items=[10, 11, 12], epsilon=1.0)
-    >>> embedding.fit_transform(X, y=[5, 1, 4, 3]).shape
-    (4, 3)
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpspectral import DPItemEmbedding, LRSRegressor
+    >>> from skdpspectral.datasets import make_ratings
+    >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
+    >>> embedding = DPItemEmbedding(
+    ...     items=data.item_ids, item_features=data.item_features, epsilon=2.0
+    ... )
+    >>> users = LRSRegressor(
+    ...     0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
+    ... )
+    >>> model = make_pipeline(embedding, users).fit(data.data, data.target)
+    >>> embedding.get_feature_names_out()[:4].tolist()
+    ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
     """
 
     _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
@@ -128,23 +178,27 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         "items",
         "item_features",
         "rating_range",
+        "remainder",
     )
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "n_components": [Interval(Integral, 0, None, closed="left")],
+        "method": [StrOptions({"offsets", "residuals", "moment"})],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
         "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray],
         "max_ratings_per_user": [Interval(Integral, 1, None, closed="left"), None],
+        "remainder": [StrOptions({"drop", "passthrough"}), "array-like"],
     }
 
     def __init__(
         self,
-        n_components=50,
+        n_components=3,
         *,
+        method="offsets",
         user_feature="user_id",
         item_feature="item_id",
         items=None,
@@ -153,10 +207,12 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         delta=1e-6,
         rating_range=(1, 5),
         max_ratings_per_user=None,
+        remainder="drop",
         accountant=None,
         noise_seed=None,
     ):
         self.n_components = n_components
+        self.method = method
         self.user_feature = user_feature
         self.item_feature = item_feature
         self.items = items
@@ -165,6 +221,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         self.delta = delta
         self.rating_range = rating_range
         self.max_ratings_per_user = max_ratings_per_user
+        self.remainder = remainder
         self.accountant = accountant
         self.noise_seed = noise_seed
 
@@ -173,9 +230,13 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
 
     # -- what a fit will release -----------------------------------------------------
 
-    def _statistic(self, n_items: int) -> ItemMoment:
+    def _statistic(self, n_items: int) -> ItemMoment | ItemFeatures:
         """Return what a fit with so many items releases."""
-        return item_moment(self, n_items)
+        if self.method == "moment":
+            return item_moment(self, n_items)
+        features = public_features(self.item_features, n_items)
+        kind = ItemComponents if self.method == "residuals" else ItemFeatures
+        return kind(features, self.n_components)
 
     # -- the estimator ---------------------------------------------------------------
 
@@ -186,9 +247,10 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         Parameters
         ----------
         X : array-like or dataframe of shape (n_ratings, n_columns)
-            Ratings table: users, items, and further columns, which are not used. Of
-            several ratings of an item by a user the last one counts. Or a sparse
-            matrix of users x items, whose stored entries are the ratings.
+            Ratings table: users, items, and further columns, of which `remainder` says
+            what becomes of them. Of several ratings of an item by a user the last one
+            counts. Or a sparse matrix of users x items, whose stored entries are the
+            ratings.
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 
@@ -198,25 +260,54 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             self._check_parameters()
             unread = unread_ratings(self, X, reset=True)
             targets = unread_ratings_beside(self, unread, y)
+            kept = kept_columns(self, column_names(X), self.n_features_in_)
+            if isinstance(self.remainder, str):
+                self._warn_of_columns(X, kept, _REMEDY)
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             features = public_features(self.item_features, len(catalog))
-            moment = self._statistic(len(catalog))
-            plan = self._plan(moment)
+            statistic = self._statistic(len(catalog))
+            plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
             release, table, *y = self._start_release(plan, unread, *targets)
-            rows = _coded(table, catalog, *y)
-            self.components_, self.explained_variance_ = moment.run(release, rows)
-            self._set_items(catalog, features)
+            given = table, catalog, y[0] if y else table.ratings
+            if isinstance(statistic, ItemMoment):
+                rows = self._coded_ratings(*given)
+                self._set_moment(statistic.run(release, rows), features)
+            else:
+                rows = self._user_ratings(*given, self._user_index(table))
+                found = statistic.run(release, rows)
+                self._set_model(found, features, statistic.n_factors)
+            self._set_items(catalog)
             self.privacy_ = plan
         return self
 
-    def _set_items(self, catalog, features: np.ndarray) -> None:
-        """Set what is public of the items, beside what was released."""
+    def _set_moment(self, found, features: np.ndarray) -> None:
+        """Set what comes of a second moment."""
+        self.components_, self.explained_variance_ = found
+        self.item_embeddings_ = columns_of_moment(features, found[0]).table
+        for name in _OF_OFFSETS:  # of an earlier fit
+            self.__dict__.pop(name, None)
+
+    def _set_model(self, found: FoundItems, features, n_factors: int) -> None:
+        """Set what comes of a model of items."""
+        model, counts = found.model, found.counts
+        middle, quarter = units(self.rating_range)
+        self.level_ = float(middle + quarter * model.level)
+        self.item_offsets_ = quarter * model.offsets
+        self.item_popularity_ = found.popularity
+        factors = model.features[:, model.features.shape[1] - n_factors :]
+        self.components_ = factors.T.copy()
+        self.explained_variance_ = np.array(
+            [weighted_variance(factor, counts) for factor in factors.T]
+        )
+        self.item_embeddings_ = columns_of_model(
+            model, features, counts, n_factors, (middle, quarter)
+        ).table
+
+    def _set_items(self, catalog) -> None:
+        """Set what is public of the items."""
         n_items = len(catalog)
-        # Unit root mean square, which regressors expect, and public.
-        embedded = self.components_.T * math.sqrt(n_items)
-        self.item_embeddings_ = np.hstack([features, embedded])
         names = column_names(self.item_features) or ()
         self.item_feature_names_ = np.array([str(name) for name in names], dtype=object)
         self.hashed_ = isinstance(catalog, range)
@@ -235,19 +326,21 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         Returns
         -------
         ndarray or dataframe of shape (n_rows, n_columns_out)
-            Users first, then all other columns in their order, the item's embedding in
-            its place, which is zero outside the catalog. Dataframes keep the dtypes of
-            columns; it is an array of objects if one holds no numbers.
+            Users first, then in their order the columns that `remainder` keeps, and
+            the item's in its place: those of the average item outside the catalog,
+            or zeros for ``method="moment"``. Dataframes keep the dtypes of columns; it
+            is an array of objects if one holds no numbers.
         """
         check_is_fitted(self)
         table = read_ratings(self, X, reset=False)
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
-        embedded = np.where((codes < 0)[:, None], 0.0, self.item_embeddings_[codes])
+        embedded = with_unknown(self.item_embeddings_, self._n_measures())[codes]
+        kept = kept_columns(self, table.names, self.n_features_in_)
         names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
-            users_first(table.given, table.user, table.item, list(embedded.T)),
-            self._names_out(names, table.user, table.item),
+            users_first(table.given, table.user, table.item, list(embedded.T), kept),
+            self._names_out(names, table.user, table.item, kept),
             output_container(self),
             X,
         )
@@ -257,15 +350,26 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         if sparse.issparse(X):  # its rows are not those that come out
             return None
         self._check_parameters()
-        n_items = self.plan_for(X).mechanisms[0].shape[0] if self.n_components else 0
         public = 0 if self.item_features is None else np.shape(self.item_features)[1]
-        return table_shape(X)[1] - 1 + public + min(self.n_components, n_items)
+        planned = {found.name: found.shape for found in self.plan_for(X).mechanisms}
+        if self.method == "offsets":
+            width = planned.get("factors", (0, 0))[1]
+        else:
+            width = min(self.n_components, planned.get("second_moment", (0, 0))[0])
+        width += 0 if self.method == "moment" else len(MEASURES)
+        kept = kept_columns(self, column_names(X), table_shape(X)[1])
+        return 1 + len(kept) + public + width
 
-    def _names_out(self, names: list, user: int, item: int) -> list:
+    def _n_measures(self) -> int:
+        return len(MEASURES) if hasattr(self, "item_offsets_") else 0
+
+    def _names_out(self, names: list, user: int, item: int, kept) -> list:
         total, n_embedded = self.item_embeddings_.shape[1], len(self.components_)
+        first = MEASURES[: self._n_measures()]
+        n_public = total - n_embedded - len(first)
         public = list(self.item_feature_names_)
-        embedded = embedded_names(names[item], public, total - n_embedded, n_embedded)
-        return users_first(names, user, item, embedded)
+        embedded = embedded_names(names[item], first, public, n_public, n_embedded)
+        return users_first(names, user, item, embedded, kept)
 
     def get_feature_names_out(self, input_features=None):
         """Return the names of the columns of :meth:`transform`.
@@ -283,19 +387,11 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         names = list(check_input_features(self, input_features))
         known = names if hasattr(self, "feature_names_in_") else None
         user, item = find_columns(self, known, len(names))
-        return np.asarray(self._names_out(names, user, item), dtype=object)
+        kept = kept_columns(self, known, len(names))
+        return np.asarray(self._names_out(names, user, item, kept), dtype=object)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.categorical = True  # ids of users and items
         return tags
-
-
-def _coded(table: RatingsTable, catalog, y: np.ndarray | None = None) -> CodedRatings:
-    """Return the ratings of a table, or of targets beside it, by codes."""
-    users = IdIndex(table.users, "user_feature")
-    if len(users) > MOST_USERS:
-        raise ValueError("user_feature must hold at most 2**31 users")
-    values = table.ratings if y is None else y
-    return CodedRatings(users.codes, item_codes(catalog, table.items), values)

@@ -39,6 +39,12 @@ def read_range(rating_range) -> tuple[float, float]:
     return low, high
 
 
+def units(rating_range) -> tuple[float, float]:
+    """Return the middle of the range of ratings, and a quarter of it."""
+    low, high = read_range(rating_range)
+    return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
+
+
 def item_moment(model, n_items: int) -> ItemMoment:
     """Return the statistic that embeddings of so many items come from."""
     return ItemMoment(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import warnings
-import zipfile
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,6 +10,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._base.user_files import read_user_entries, write_user_entries
 from .._linalg.recommendation_gathering import Part
 from .._linalg.recommendation_models import ItemModel, click_weights, user_weights
 from .._linalg.recommendation_rows import UserRatings
@@ -19,15 +18,13 @@ from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from ..accounting import PrivacyLeakWarning
 from ._catalog import index_of, item_codes
-from ._parameters import read_range
+from ._parameters import read_range, units
 from ._rated_tables import RatedTable, unread_rated
 from ._ratings_tables import read_ratings
 from ._user_models import UserModels
 
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18
-# Entries of a file that holds a user's model, beside those of `publish`.
-_OF_USER = ("user_id", "user_weights", "user_items")
 
 
 class Recommendations:
@@ -45,9 +42,7 @@ class Recommendations:
         )
 
     def _units(self) -> tuple[float, float]:
-        """Return the middle of the range of ratings, and a quarter of it."""
-        low, high = read_range(self.rating_range)
-        return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
+        return units(self.rating_range)
 
     def _of_clicks(self) -> bool:
         """Whether the last fit was one of clicks without ratings."""
@@ -74,7 +69,7 @@ class Recommendations:
         middle, quarter = self._units()
         return middle + quarter * values
 
-    def _user_ratings(self, table: RatedTable, catalog):
+    def _grouped_ratings(self, table: RatedTable, catalog):
         """Return the ratings of items of the catalog by user, and the users."""
         index, counts = table.counted_users()
         limits = read_range(self.rating_range)
@@ -283,7 +278,7 @@ class Recommendations:
         check_is_fitted(self)
         self._check_parameters()
         table = unread_rated(self, X, y, reset=False).read()
-        rows, index = self._user_ratings(table, self._fitted_catalog())
+        rows, index = self._grouped_ratings(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others
@@ -310,35 +305,20 @@ class Recommendations:
             If the id is neither a string nor a number; no file is written.
         """
         check_is_fitted(self)
-        values = () if user is None else self._arrays_of(user)
-        super().save(path)
-        if user is None:
-            return
-        with zipfile.ZipFile(path, "a") as archive:
-            for entry, value in zip(_OF_USER, values, strict=True):
-                with archive.open(f"{entry}.npy", "w") as file:
-                    np.save(file, value, allow_pickle=False)
-
-    def _arrays_of(self, user) -> tuple[np.ndarray, ...]:
-        """Return the entries of a file that are a user's."""
-        models = self._models()
-        code = int(models.codes([user], "user")[0])
-        if code < 0:
-            raise ValueError("user has no model: personalize it first")
-        plain = user.item() if isinstance(user, np.generic) else user
-        if not isinstance(plain, (str, int, float)):
-            raise TypeError("user must be a string or a number to be written")
-        own = models.of(code)
-        return np.array(json.dumps(plain)), own.weights, own.items
+        models, own = self._models(), {}
+        code = -1 if user is None else int(models.codes([user], "user")[0])
+        if code >= 0:
+            found = models.of(code)
+            own = {"weights": found.weights, "items": found.items}
+        write_user_entries(super().save, path, user, own)
 
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
-        own = [arrays.pop(name, None) for name in _OF_USER]
+        index, own = read_user_entries(arrays, ("weights", "items"))
         estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
-        if own[0] is not None:
-            index = IdIndex([json.loads(str(own[0]))], "user").without_codes()
-            pointer = np.array([0, len(own[2])])
-            estimator._personal = UserModels(index, own[1], pointer, own[2])
+        if index is not None:
+            pointer = np.array([0, len(own["items"])])
+            estimator._personal = UserModels(index, pointer=pointer, **own)
         return estimator
 
     def __getstate__(self):

@@ -6,14 +6,58 @@ import itertools
 
 import numpy as np
 
-from .._tables.ids import _is_missing, as_array
-from ._ratings_tables import refuse_same_names
+from .._tables.ids import _is_missing, as_array, check_feature, position_of
+from ._ratings_tables import find_columns, refuse_same_names
 
 # Integers up to here are exact in float64.
 _LARGEST = 2**53
 
 
-def users_first(columns, user: int, item: int, embedded: list) -> list:
+def kept_columns(model, names, n_columns: int) -> list[int]:
+    """Return positions of the further columns that are written.
+
+    Parameters
+    ----------
+    model : DPItemEmbedding
+        With parameters `user_feature`, `item_feature` and `remainder`.
+    names : sequence of str or None
+        Names of the columns, if they have any.
+    n_columns : int
+        Number of columns.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming `remainder`.
+    """
+    used = find_columns(model, names, n_columns)
+    if isinstance(model.remainder, str):
+        kept = range(n_columns) if model.remainder == "passthrough" else ()
+        return [j for j in kept if j not in used]
+    known = list(range(n_columns) if names is None else names)
+    asked = np.asarray(model.remainder, dtype=object)
+    if asked.ndim != 1:
+        raise ValueError(
+            'remainder must be "drop", "passthrough" or a list of names or positions '
+            "of columns"
+        )
+    places = []
+    for feature in asked.tolist():
+        check_feature(feature, "remainder")
+        if names is None and isinstance(feature, str):
+            raise ValueError(
+                f"remainder={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
+            )
+        places.append(position_of(feature, known, "remainder") % n_columns)
+    if len({*used, *places}) < 2 + len(places):
+        raise ValueError(
+            "remainder must name columns once each, and neither users nor items"
+        )
+    return places
+
+
+def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
     """Put the users' column in front, so that a regressor finds it at position 0.
 
     Parameters
@@ -24,6 +68,8 @@ def users_first(columns, user: int, item: int, embedded: list) -> list:
         Positions of users and items.
     embedded : list
         What stands in the place of items.
+    kept : collection of int
+        Positions of further columns that are written.
 
     Returns
     -------
@@ -33,17 +79,35 @@ def users_first(columns, user: int, item: int, embedded: list) -> list:
     rest = [
         embedded if j == item else [column]
         for j, column in enumerate(columns)
-        if j != user
+        if j == item or j in kept
     ]
     return [columns[user], *itertools.chain(*rest)]
 
 
 def embedded_names(
-    stem: str, public: list[str], n_public: int, n_embedded: int
+    stem: str, first: tuple[str, ...], public: list[str], n_public: int, n_embedded: int
 ) -> list[str]:
-    """Names of public features, their own if they have any, and of components."""
+    """Names of what stands in the place of items.
+
+    Parameters
+    ----------
+    stem : str
+        Name of the column of items.
+    first : tuple of str
+        What comes first.
+    public : list of str
+        Names of public features; empty if they have none.
+    n_public, n_embedded : int
+        Numbers of public features and of private components.
+
+    Returns
+    -------
+    list of str
+        Names, of the public features their own.
+    """
     public = public or [f"{stem}_feature{j}" for j in range(n_public)]
-    return [*public, *(f"{stem}_embedding{j}" for j in range(n_embedded))]
+    begin = [f"{stem}_{name}" for name in first]
+    return [*begin, *public, *(f"{stem}_embedding{j}" for j in range(n_embedded))]
 
 
 def join_columns(columns: list, names: list, kind: str, like):

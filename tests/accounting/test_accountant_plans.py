@@ -154,7 +154,9 @@ def test_a_search_of_clients_reads_who_has_how_many_rows():
 def test_items_and_users_one_after_another():
     table = np.column_stack([np.arange(60) % 6, np.arange(60) % 5, X[:, :2]])
     model = make_pipeline(
-        DPItemEmbedding(2, user_feature=0, item_feature=1, items=np.arange(5)),
+        DPItemEmbedding(
+            2, user_feature=0, item_feature=1, items=np.arange(5), remainder=[2]
+        ),
         LRSRegressor(user_feature=0),
     )
     accountant = PrivacyAccountant()

@@ -354,10 +354,11 @@ EXACT = {
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "directions from private rows": Mutant(
-        "_statistics/components/principal_components.py",
-        "        values, vectors = _linalg.top_eigh(matrix, rank)\n",
+        "_statistics/components/two_stage.py",
+        "        found = replace(found, scales=scales)\n",
         "        exact = self.moment.kernel(X, origin)\n"
-        "        values, vectors = _linalg.top_eigh(exact, rank)\n",
+        "        vectors = _linalg.top_eigh(exact, len(found.vectors))[1]\n"
+        "        found = replace(found, scales=scales, vectors=vectors)\n",
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
@@ -367,15 +368,16 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
-        "_statistics/components/principal_components.py",
-        "self._step_is_better(plan, rank, scales, paired)",
-        "max(map(np.max, blocks())) > 9",
+        "_statistics/components/two_stage.py",
+        "self._step_is_better(release.plan, found, paired)",
+        "max(block.max() for block in blocks()) > 9",
         f"{_FIT}[a choice]",
     ),
     "rank from private rows": Mutant(
         "_statistics/components/principal_components.py",
-        "rank = self.rank or self._released_rank(matrix, spread)",
-        "rank = self.rank or 1 + int(np.abs(X).max() > 9)",
+        "        found = self._first(release, exact, origin, early)\n",
+        "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
+        "        found = self._first(release, exact, origin, early)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
@@ -386,8 +388,8 @@ EXACT = {
     ),
     "steps to a center at the cost of one": Mutant(
         "_statistics/center_search.py",
-        "self.names, split_mu(mu, list(self.shares)), strict=True",
-        "self.names, [mu] * len(self.names), strict=True",
+        "costs, steps = split_mu(mu, list(self.shares)),",
+        "costs, steps = [mu] * len(self.names),",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "two numbers about a center at the cost of one": Mutant(
@@ -544,6 +546,7 @@ _FUNCTION_OF_RELEASES = f"{_PRIVACY}all_that_is_public_is_a_function_of_the_rele
 _OWN_VECTOR = (
     f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
 )
+_ITEMS = "recommendation/test_item_pipeline.py::test_"
 _ANSWER = "        yield from lrs.user_moments(block, scores, fit)"
 _SUM = "        return release(name, total * grid, overwrite=True)"
 
@@ -602,6 +605,47 @@ EXACT |= {
         "        anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
         "        fit = anew.where(worst, fit)\n" + _ANSWER,
         f"{_OWN_VECTOR}[usual]",
+    ),
+    "levels shrunk to the mean of all users'": Mutant(
+        "_linalg/linear_model/user_rows.py",
+        "(self.y_means[users] - self.level.prior)",
+        "(self.y_means[users] - self.y_means.mean())",
+        f"{_OWN_VECTOR}[levels]",
+    ),
+    "offsets by the number of rows": Mutant(
+        "linear_model/_offsets.py",
+        "np.clip(y - offsets,",
+        "np.clip(y - offsets / len(y),",
+        f"{_OWN_VECTOR}[offsets]",
+    ),
+    "columns kept that nobody asked for": Mutant(
+        "recommendation/_written_tables.py",
+        'range(n_columns) if model.remainder == "passthrough" else ()',
+        "range(n_columns)",
+        f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
+    ),
+    "components of the moment without its noise": Mutant(
+        "_statistics/item_models/components.py",
+        'release("second_moment", total, overwrite=True)',
+        'total.copy() + 0 * release("second_moment", total, overwrite=True)',
+        f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
+    ),
+    "residuals of a block scaled together": Mutant(
+        "_statistics/item_models/components.py",
+        "user_item.unit_steps(block.of_user, block.items, left, self.n_items)",
+        "user_item.unit_steps(\n"
+        "                block.of_user, block.items, left, self.n_items\n"
+        "            ) * np.sqrt(len(block))",
+        f"{_ITEMS}a_user_moves_every_sum_by_their_own_answer_of_norm_one",
+    ),
+    "features of items scaled by counts without noise": Mutant(
+        "_statistics/item_models/model.py",
+        "FoundItems(model, found.logged, found.counts)",
+        "FoundItems(\n"
+        "            model, found.logged,\n"
+        "            1 + np.bincount(rows.items, None, rows.n_items)\n"
+        "        )",
+        f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "divided by the number of users": Mutant(
         "_statistics/shared_directions/users.py",
@@ -662,8 +706,8 @@ _RESUMED = "covariance/test_stream_resume.py::test_"
 EXACT |= {
     "noise scaled for columns of norm one": Mutant(
         "mechanisms/_gaussian.py",
-        "return self.column_norm * super().charged_sensitivity",
-        "return super().charged_sensitivity",
+        "return self.column_norm * super()._charged()",
+        "return super()._charged()",
         f"{_STREAMS}plan_costs_what_was_asked",
     ),
     "stale copies of a stream go on": Mutant(
@@ -799,7 +843,7 @@ EXACT |= {
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
-        "federation/_server.py",
+        "federation/_aggregation.py",
         "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
         "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
@@ -901,9 +945,10 @@ EXACT |= {
         _BOUNDS,
     ),
     "a second release of the moment planned for twice the rows": Mutant(
-        "_statistics/components/principal_components.py",
+        "_statistics/components/two_stage.py",
         'again = replace(moment, name="second_moment_again")',
-        'again = replace(moment, name="second_moment_again", n_samples=2 * n)',
+        "n = 2 * moment.n_samples\n            "
+        'again = replace(moment, name="second_moment_again", n_samples=n)',
         "theory/test_floating_point.py::test_every_release_states_what_it_rests_on",
     ),
 }

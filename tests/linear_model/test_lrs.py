@@ -691,7 +691,7 @@ def test_personalize_takes_the_user_from_the_column(table):
     expected = T[own, 1:] @ model.get_coef(77) + model.get_intercept(77)
     np.testing.assert_allclose(model.predict(new), expected, atol=1e-12)
     model.personalize(new, y[own], user=77)
-    for rows, user in ((T, None), (T, 3), (new, 3)):
+    for rows, user in ((T, 3), (new, 3)):
         with pytest.raises(ValueError, match="rows of one user"):
             model.personalize(rows, np.ones(len(rows)), user=user)
 

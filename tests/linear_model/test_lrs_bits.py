@@ -102,8 +102,12 @@ def compare(rng, d, m, rank, sparsity):
     prior = np.full(rank, float(fixed))
     ridges = rng.choice([0.0, 10.0], 2)
     rules = lrs.LocalRules(sparsity, *map(float, ridges), prior, fixed)
+    if rng.random() < 0.25:  # all features of every user
+        rules = lrs.LocalRules(d, float(ridges[0]), 3.0, prior, fixed, free=True)
     scale = rng.uniform(0.5, 2.0, d) if rng.random() < 0.5 else None
     options = {"center": bool(rng.random() < 0.5), "scale": scale}
+    if rng.random() < 0.5:
+        options["level"] = lrs.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
     with np.errstate(all="ignore"):
         alone = arranged(rng, [user], "rows", options)
         expected = numbers_of(alone, 0, rules, U)

@@ -47,6 +47,9 @@ SETTINGS = {
     "no sparse part": {"sparsity": 0},
     "no ridges": {"ridge_shared": 0.0, "ridge_sparse": 0.0, "n_components": 2},
     "public scale": {"scale": [1.0, 10.0, 0.1, 3.0]},
+    "levels": {"prior_intercept": 2.0, "ridge_intercept": 3.0},
+    "all features": {"sparsity": None, "ridge_intercept": 1.0, "n_components": 2},
+    "offsets": {"offset_feature": 2},
 }
 
 
@@ -167,7 +170,7 @@ def fit_with(name, what=None):
 @pytest.mark.filterwarnings("ignore:this LRSRegressor is not private")
 def test_all_that_is_public_is_a_function_of_the_releases(name):
     alone, asked = fit_with(name)
-    planned = [m.name for m in regressor(name).privacy_plan(D).mechanisms]
+    planned = [m.name for m in regressor(name).plan_for(data()[0]).mechanisms]
     assert list(asked) == planned
     for what in STRANGERS:
         seen, asked = fit_with(name, what)

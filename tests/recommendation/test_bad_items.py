@@ -4,7 +4,6 @@ import traceback
 
 import numpy as np
 import pytest
-import sklearn
 from bad_calls_items import (
     CASES,
     SECRET_ITEM,
@@ -17,8 +16,8 @@ from bad_cases import (
     check_call,
     check_messages_differ,
     check_that_a_charge_shows,
+    check_without_validation,
     fixtures,
-    renew_if_charged,
 )
 
 from skdpspectral import DPItemEmbedding, PrivacyAccountant, PrivacyLeakWarning
@@ -37,21 +36,13 @@ scene, scenes, stage = fixtures(Scene)
 @no_warning
 @pytest.mark.parametrize("case", as_parameters(CASES))
 def test_bad_call(case, stage):
-    error = check_call(case, stage)
-    report = "".join(traceback.format_exception_only(error))
-    for secret in (SECRET_USER, SECRET_ITEM, SECRET_RATING):
-        assert str(secret) not in report
+    check_call(case, stage, (SECRET_USER, SECRET_ITEM, SECRET_RATING))
 
 
 @pytest.mark.slow
 @no_warning
 def test_privacy_does_not_rest_on_an_optional_validation(scene):
-    with sklearn.config_context(skip_parameter_validation=True, assume_finite=True):
-        for case in CASES:
-            renew_if_charged(scene)
-            with pytest.raises(case.error):
-                case.call(scene)
-            scene.check_untouched(case.in_values)
+    check_without_validation(CASES, scene)
 
 
 @pytest.mark.slow
@@ -82,7 +73,7 @@ def test_no_error_quotes_the_rows_beside_a_bad_one(scene, column, value):
 
 def test_privacy_is_switched_off_loudly(scene):
     with pytest.warns(PrivacyLeakWarning, match="without privacy"):
-        model = DPItemEmbedding(2, epsilon=None).fit(scene.X, scene.y)
+        model = DPItemEmbedding(2, epsilon=None, remainder=[]).fit(scene.X, scene.y)
     assert not model.privacy_.private
 
 

@@ -22,7 +22,7 @@ from skdpspectral._linalg import recommendation as user_item
 from skdpspectral._release.release import record_releases
 from skdpspectral._statistics import item_moment
 from skdpspectral.recommendation import _catalog as _item_catalog
-from skdpspectral.recommendation import _item_embedding
+from skdpspectral.recommendation import _choice_of_items
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 WHOLE = 2**11  # steps of a unit vector
@@ -79,7 +79,9 @@ def moment_with_loops(X, y, items, most=None):
 @pytest.mark.parametrize("most", [None, 1, 3])
 def test_the_second_moment_is_that_of_loops_to_the_last_bit(seed, most):
     X, y = ratings(seed)
-    model = DPItemEmbedding(2, items=ITEMS, epsilon=None, max_ratings_per_user=most)
+    model = DPItemEmbedding(
+        2, method="moment", items=ITEMS, epsilon=None, max_ratings_per_user=most
+    )
     expected = moment_with_loops(X, y, ITEMS, most)
     assert np.array_equal(moment_of(model, X, y) * WHOLE**2, expected)
 
@@ -87,7 +89,7 @@ def test_the_second_moment_is_that_of_loops_to_the_last_bit(seed, most):
 @without_privacy
 def test_attributes_follow_from_the_second_moment():
     X, y = ratings()
-    model = DPItemEmbedding(3, items=ITEMS, epsilon=None)
+    model = DPItemEmbedding(3, method="moment", items=ITEMS, epsilon=None)
     moment = moment_of(model, X, y)
     values, vectors = np.linalg.eigh(moment)
     np.testing.assert_allclose(model.explained_variance_, values[:-4:-1])
@@ -103,7 +105,7 @@ def test_attributes_follow_from_the_second_moment():
 
 
 def test_noisy_eigenvalues_are_floored_at_zero():
-    model = DPItemEmbedding(8, items=ITEMS, epsilon=0.1, noise_seed=0)
+    model = DPItemEmbedding(8, method="moment", items=ITEMS, epsilon=0.1, noise_seed=0)
     model.fit(*ratings())
     assert model.explained_variance_.min() == 0.0 < model.explained_variance_.max()
 
@@ -113,7 +115,9 @@ def test_noisy_eigenvalues_are_floored_at_zero():
 
 def fit_of(rows, y, **parameters):
     parameters = {"items": [10, 11, 12], "epsilon": None, **parameters}
-    return moment_of(DPItemEmbedding(1, **parameters), np.array(rows), y)
+    return moment_of(
+        DPItemEmbedding(1, method="moment", **parameters), np.array(rows), y
+    )
 
 
 SAME = {
@@ -185,7 +189,9 @@ def test_the_sign_of_every_rating_counts():
 def test_the_order_of_users_is_nobodys_business():
     """Nor are rows of others between those of a user: no bit changes."""
     X, y = ratings(3)
-    model = DPItemEmbedding(3, items=ITEMS, noise_seed=0, max_ratings_per_user=4)
+    model = DPItemEmbedding(
+        3, method="moment", items=ITEMS, noise_seed=0, max_ratings_per_user=4
+    )
     expected = clone(model).fit(X, y).components_
     for seed in range(5):
         users = np.random.default_rng(seed).permutation(25)
@@ -287,11 +293,13 @@ def test_the_second_moment_is_a_sum_of_whole_numbers():
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
     most = item_moment.MOST_USERS
     assert most / user_item.STEP**2 <= 2.0**53
-    mechanism = DPItemEmbedding(epsilon=1e3).privacy_plan(2).mechanisms[0]
+    mechanism = (
+        DPItemEmbedding(method="moment", epsilon=1e3).privacy_plan(2).mechanisms[0]
+    )
     assert most / mechanism.grid <= 2.0**51  # nothing is clamped
-    monkeypatch.setattr(_item_embedding, "MOST_USERS", 2)
+    monkeypatch.setattr(_choice_of_items, "MOST_USERS", 2)
     accountant = PrivacyAccountant()
-    model = DPItemEmbedding(1, items=[1], accountant=accountant)
+    model = DPItemEmbedding(1, method="moment", items=[1], accountant=accountant)
     model.fit([[0, 1], [1, 1]], [1, 2])
     with pytest.raises(ValueError, match="user_feature must hold at most"):
         model.fit([[0, 1], [1, 1], [2, 1]], [1, 2, 3])
@@ -304,7 +312,7 @@ def test_large_ids_are_not_rounded_together():
     """Two users who become one would move the sum by more than one."""
     big = 2**53
     X = np.array([[big, 10], [big + 1, 11], [big, 11]])
-    model = DPItemEmbedding(1, items=[10, 11])
+    model = DPItemEmbedding(1, method="moment", items=[10, 11])
     tables = [
         X,
         X.astype(np.uint64),
@@ -319,7 +327,7 @@ def test_large_ids_are_not_rounded_together():
         assert same.tolist() == [
             [bool(v) for v in row] for row in [[1, 0], [0, 1], [1, 0]]
         ]
-    items = DPItemEmbedding(1, items=[big, big + 1], noise_seed=0).fit(
+    items = DPItemEmbedding(1, method="moment", items=[big, big + 1], noise_seed=0).fit(
         X[:, ::-1], [5, 4, 1]
     )
     codes = _item_catalog.item_codes(
@@ -335,7 +343,7 @@ def test_large_ids_are_not_rounded_together():
 @without_privacy
 def test_without_privacy_the_catalog_comes_from_the_data():
     X, y = ratings()
-    model = DPItemEmbedding(2, epsilon=None).fit(X, y)
+    model = DPItemEmbedding(2, method="moment", epsilon=None).fit(X, y)
     assert sorted(model.items_) == sorted(set(X[:, 1]))
     assert not model.hashed_
 
@@ -344,7 +352,7 @@ def test_with_a_budget_items_are_hashed_with_a_warning():
     X, y = ratings()
     hashed = "items=None: item ids are hashed into 512"
     with pytest.warns(UserWarning, match=hashed) as warned:
-        model = DPItemEmbedding(2).fit(X, y)
+        model = DPItemEmbedding(2, method="moment").fit(X, y)
     assert warned[0].filename == __file__
     assert model.components_.shape == (2, 512)
     assert model.hashed_
@@ -385,7 +393,7 @@ def test_ids_that_are_equal_share_a_bucket():
 
 def test_buckets_embed_what_was_never_seen():
     X, y = ratings()
-    model = DPItemEmbedding(2, items=16).fit(X, y)
+    model = DPItemEmbedding(2, method="moment", items=16).fit(X, y)
     out = model.transform(np.array([[0, "new"], [0, "new"], [0, "item 1"]], object))
     assert np.array_equal(out[0], out[1])
     assert any(
@@ -410,9 +418,13 @@ CATALOGS = {
 def test_the_container_of_the_catalog_makes_no_difference(container, kind, tmp_path):
     ids = [kind(j) for j in (3, 1, 2)]
     X = np.array([[0, ids[0]], [0, ids[2]], [1, ids[1]]], dtype=object)
-    model = DPItemEmbedding(2, items=CATALOGS[container](ids), noise_seed=0)
+    model = DPItemEmbedding(
+        2, method="moment", items=CATALOGS[container](ids), noise_seed=0
+    )
     model.fit(X, [5, 1, 2])
-    wanted = DPItemEmbedding(2, items=ids, noise_seed=0).fit(X, [5, 1, 2])
+    wanted = DPItemEmbedding(2, method="moment", items=ids, noise_seed=0).fit(
+        X, [5, 1, 2]
+    )
     assert model.items_.tolist() == ids
     assert np.array_equal(model.components_, wanted.components_)
     model.save(tmp_path / "items.npz")
@@ -429,7 +441,11 @@ FEATURES = np.arange(16.0).reshape(8, 2)
 def test_no_components_release_nothing():
     accountant = PrivacyAccountant(1.0)
     model = DPItemEmbedding(
-        0, items=ITEMS, item_features=FEATURES, accountant=accountant
+        0,
+        method="moment",
+        items=ITEMS,
+        item_features=FEATURES,
+        accountant=accountant,
     )
     X, y = ratings()
     model.fit(X, y)
@@ -437,12 +453,16 @@ def test_no_components_release_nothing():
     assert model.privacy_.mu == accountant.spent()[0] == 0.0
     assert model.components_.shape == (0, 8)
     assert model.transform(X[:1]).shape == (1, 3)
-    assert DPItemEmbedding(0, items=ITEMS).fit(X, y).transform(X).shape == (300, 1)
+    assert DPItemEmbedding(0, method="moment", items=ITEMS).fit(X, y).transform(
+        X
+    ).shape == (300, 1)
 
 
 def test_public_features_stand_before_the_embedding():
     X, y = ratings()
-    model = DPItemEmbedding(2, items=ITEMS, item_features=FEATURES).fit(X, y)
+    model = DPItemEmbedding(
+        2, method="moment", items=ITEMS, item_features=FEATURES
+    ).fit(X, y)
     assert np.array_equal(model.item_embeddings_[:, :2], FEATURES)
     out = model.transform(np.array([[1, "item 5"]], dtype=object))
     assert out[0, :3].tolist() == [1, 10.0, 11.0]
@@ -453,7 +473,9 @@ def test_public_features_stand_before_the_embedding():
 @pytest.mark.parametrize("library", [pd.DataFrame, lambda d: pl.DataFrame(dict(d))])
 def test_public_features_keep_their_names_through_a_file(library, tmp_path):
     features = library({"year": np.arange(8.0), "drama": np.arange(8) % 2 == 0})
-    model = DPItemEmbedding(1, items=ITEMS, item_features=features).fit(*ratings())
+    model = DPItemEmbedding(
+        1, method="moment", items=ITEMS, item_features=features
+    ).fit(*ratings())
     model.save(tmp_path / "items.npz")
     read = DPItemEmbedding.load(tmp_path / "items.npz")
     for estimator in (model, model.publish(), read):
@@ -462,10 +484,10 @@ def test_public_features_keep_their_names_through_a_file(library, tmp_path):
 
 
 def test_there_are_no_more_components_than_items():
-    model = DPItemEmbedding(50, items=ITEMS).fit(*ratings())
+    model = DPItemEmbedding(50, method="moment", items=ITEMS).fit(*ratings())
     assert model.components_.shape == (8, 8)
     assert model.privacy_.mechanisms[0].shape == (8, 8)
-    assert model.privacy_ == DPItemEmbedding(50).privacy_plan(8)
+    assert model.privacy_ == DPItemEmbedding(50, method="moment").privacy_plan(8)
 
 
 # -- copies ----------------------------------------------------------------------------
@@ -474,7 +496,9 @@ def test_there_are_no_more_components_than_items():
 def test_copies_and_files_transform_alike(tmp_path):
     X, y = ratings()
     accountant = PrivacyAccountant()
-    model = DPItemEmbedding(2, items=ITEMS, accountant=accountant).fit(X, y)
+    model = DPItemEmbedding(2, method="moment", items=ITEMS, accountant=accountant).fit(
+        X, y
+    )
     expected = model.transform(X).tolist()
     model.save(tmp_path / "items.npz")
     read = DPItemEmbedding.load(tmp_path / "items.npz")
@@ -516,7 +540,9 @@ def in_polars(X):
 
 
 def recommender(accountant):
-    embedding = DPItemEmbedding(2, items=np.arange(6), accountant=accountant)
+    embedding = DPItemEmbedding(
+        2, method="moment", items=np.arange(6), accountant=accountant
+    )
     users = LRSRegressor(user_feature=0, n_rounds=2, accountant=accountant)
     return make_pipeline(embedding, users)
 
@@ -580,7 +606,7 @@ def test_users_by_items_is_never_dense():
     rng = np.random.default_rng(0)
     X = np.column_stack([np.repeat(np.arange(t), n), rng.integers(p, size=t * n)])
     y = rng.integers(1, 6, size=t * n)
-    model = DPItemEmbedding(2, items=np.arange(p))
+    model = DPItemEmbedding(2, method="moment", items=np.arange(p))
     tracemalloc.start()
     model.fit(X, y)
     peak = tracemalloc.get_traced_memory()[1]

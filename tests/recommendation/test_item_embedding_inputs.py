@@ -19,7 +19,16 @@ without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWa
 
 
 def model(**parameters):
-    return DPItemEmbedding(2, **{"items": CATALOG, "noise_seed": 0, **parameters})
+    return DPItemEmbedding(
+        2,
+        **{
+            "method": "moment",
+            "remainder": "passthrough",
+            "items": CATALOG,
+            "noise_seed": 0,
+            **parameters,
+        },
+    )
 
 
 def expected_rows():

@@ -56,7 +56,9 @@ FITS = {
     "column of users": lambda rows, **p: LRSRegressor(user_feature=0, **p).fit(
         with_column(rows), Y
     ),
-    "items": lambda rows, **p: DPItemEmbedding(2, items=5, **p).fit(ratings(rows), Y),
+    "items": lambda rows, **p: DPItemEmbedding(items=5, **p).fit(
+        ratings(rows)[:, :2], Y
+    ),
     "factors": lambda rows, **p: DPMatrixFactorization(items=5, **p).fit(
         ratings(rows)[:, :2], Y
     ),
@@ -224,7 +226,7 @@ def test_targets_are_read_after_the_charge(fit, value):
                 data = with_column(X)
             else:
                 model = DPItemEmbedding(2, items=5, accountant=accountant)
-                data = ratings(X)
+                data = ratings(X)[:, :2]
             error = ValueError if budget is None else PrivacyBudgetError
             with pytest.raises(error) as caught:
                 model.fit(data, targets)
@@ -245,7 +247,7 @@ def test_ids_of_users_are_read_after_the_charge(ids):
 @pytest.mark.filterwarnings("ignore:items=None:UserWarning")
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 def test_without_privacy_a_budget_refuses_before_items_are_read():
-    table = ratings(X)
+    table = ratings(X)[:, :2]
     table[:, 1] = None
     model = DPItemEmbedding(2, epsilon=None, accountant=PrivacyAccountant(1.0))
     with pytest.raises(PrivacyBudgetError, match="epsilon"):

@@ -236,7 +236,7 @@ def test_one_more_id(kind):
     *known, new = IDS[kind]
     index = IdIndex(repeated(known), "users")
     before = index.find(known, "users")
-    wider = index.with_id(new)
+    wider = index.joined([new])
     np.testing.assert_array_equal(wider.find([*known, new], "users")[:-1], before)
     assert wider.find([new], "users")[0] == len(index) == len(wider) - 1
     assert len(index) == len(known)

@@ -217,7 +217,8 @@ class RatingsCase:
 
     def make(self, epsilon, cls=DPItemEmbedding):
         """Return the estimator."""
-        return cls(1, user_feature=0, item_feature=1, items=range(2), epsilon=epsilon)
+        ids = {"user_feature": 0, "item_feature": 1, "items": range(2)}
+        return cls(1, method="moment", epsilon=epsilon, **ids)
 
     def arguments(self, epsilon, cls=item_tools.ReleasesAlone):
         """Return what `audit_epsilon` is called with."""

@@ -10,6 +10,7 @@ from skdpspectral import DPMatrixFactorization
 
 # Mistakes with a parameter or method that only embeddings have.
 OTHER = ("max_ratings_per_user", "names in", "another number of names", "an output")
+OTHER += ("method", "remainder")
 # Calls of the other class by its name; their like are below.
 NAMED = ("n_items", "unknown parameter", "damaged", "no such file", "not fitted")
 

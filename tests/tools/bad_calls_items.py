@@ -34,7 +34,8 @@ class Scene:
             }
         )
         self.y = np.array([SECRET_RATING, *rng.integers(1, 6, size=29)])
-        self.model = DPItemEmbedding(2, items=CATALOG).fit(self.X, self.y)
+        kept = {"method": "moment", "remainder": "passthrough"}
+        self.model = DPItemEmbedding(2, items=CATALOG, **kept).fit(self.X, self.y)
         self.accountant = PrivacyAccountant(2.0)
         self._before = self._state()
 
@@ -399,7 +400,13 @@ CASES += [
     bad(
         "an output that has the name of a column",
         lambda s: (
-            DPItemEmbedding(0, items=["a"], item_features=pd.DataFrame({"hour": [1]}))
+            DPItemEmbedding(
+                0,
+                method="moment",
+                items=["a"],
+                item_features=pd.DataFrame({"hour": [1]}),
+                remainder=["hour"],
+            )
             .set_output(transform="pandas")
             .fit(s.X, s.y)
             .transform(s.X)
@@ -479,13 +486,43 @@ CASES += [
     bad(
         "another number of names in",
         lambda s: (
-            DPItemEmbedding(1, items=["a"])
+            DPItemEmbedding(1, items=["a"], remainder=[2])
             .fit(s.array(), s.y)
             .get_feature_names_out(["a"])
         ),
         "input_features",
         "3",
     ),
+    bad("method", lambda s: s.fit(method="mean"), "method", "offsets"),
+    bad("remainder: another word", lambda s: s.fit(remainder="keep"), "remainder"),
+    bad("remainder: a number", lambda s: s.fit(remainder=2), "remainder"),
+    bad(
+        "remainder: a name that is none",
+        lambda s: s.fit(remainder=["day"]),
+        "remainder='day'",
+        "no column",
+    ),
+    bad(
+        "remainder: a position that is none",
+        lambda s: s.fit(remainder=[3]),
+        "remainder=3",
+        "3 columns",
+    ),
+    bad(
+        "remainder: a name without names",
+        lambda s: s.fit(s.array(), remainder=["hour"], method="offsets"),
+        "remainder",
+        "position",
+    ),
+    bad(
+        "remainder: no place",
+        lambda s: s.fit(remainder=[1.5]),
+        "remainder",
+        "int",
+        error=TypeError,
+    ),
+    bad("remainder: twice", lambda s: s.fit(remainder=[2, "hour"]), "remainder"),
+    bad("remainder: users", lambda s: s.fit(remainder=[0]), "remainder", "users"),
     bad("unknown parameter", lambda s: DPItemEmbedding().set_params(rank=1), "rank"),
     bad(
         "damaged file",

@@ -23,7 +23,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, Clip, personalize
 
 USERS = np.repeat(np.arange(6), 10)
 COLUMN_NAMES = ["user", *"abcd"]
@@ -119,7 +119,10 @@ SHARED = ("epsilon", "delta", "accountant", "noise_seed")
 LRS_PARAMETERS = {
     **{name: PARAMETERS[name] for name in SHARED},
     "n_components": SIZES,
-    "sparsity": SIZES,
+    "sparsity": {label: value for label, value in SIZES.items() if label != "None"},
+    "offset_feature": {"float": 1.0, "boolean": True, "array": [0], "bytes": b"mean"},
+    "prior_intercept": {"NaN": NAN, "infinite": INF, "huge": -1e61} | NOT_A_NUMBER,
+    "ridge_intercept": PENALTIES,
     "user_feature": {"float": 1.0, "boolean": True, "array": [0], "bytes": b"user"},
     "unknown_user": NOT_A_WORD,
     "fit_intercept": NOT_A_WORD | {"True": True, "one": 1},
@@ -645,9 +648,38 @@ CASES += [
     ),
     bad(
         "rows of two users",
-        lambda s: s.lrs.column.personalize(s.lrs.table, s.lrs.y),
+        lambda s: s.lrs.column.personalize(s.lrs.table, s.lrs.y, user=0),
         "one user",
         "X",
+    ),
+    bad(
+        "users unasked for",
+        lambda s: s.lrs.alone.personalize(s.X, s.lrs.y, users=[3] * len(s.X)),
+        "users",
+        "not to fit",
+    ),
+    bad(
+        "users twice",
+        lambda s: s.lrs.column.personalize(s.lrs.table, s.lrs.y, users=s.lrs.y),
+        "given twice",
+    ),
+    bad(
+        "users: words",
+        lambda s: s.lrs.model.personalize(s.X, s.lrs.y, users=["a"] * len(s.X)),
+        "users",
+        "convert",
+    ),
+    bad(
+        "file of nobody",
+        lambda s: s.lrs.model.save(s.folder / "nobody.npz", user=987),
+        "no model",
+        "personalize",
+    ),
+    bad(
+        "not to be personalized",
+        lambda s: personalize(Clip(), s.X, s.lrs.y),
+        "Clip",
+        error=TypeError,
     ),
     bad(
         "rows of two users",

@@ -55,7 +55,12 @@ TRANSFORMERS = [
     # Of so few rows it sees nothing: they pass as they are.
     DPStandardScaler(unseen="keep"),
     DPItemEmbedding(
-        1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
+        1,
+        user_feature=0,
+        item_feature=1,
+        items=range(5),
+        rating_range=(0, 6),
+        remainder="passthrough",
     ),
 ]
 REGRESSOR = LRSRegressor(sparsity=1, user_feature=0)

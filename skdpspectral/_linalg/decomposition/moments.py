@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from scipy import sparse
@@ -27,10 +27,10 @@ def rows_per_block(n_features: int) -> int:
     return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
 
 
-def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> Iterator[slice]:
-    """Yield slices that cover rows 0..n_rows in order."""
-    for start in range(0, n_rows, block_rows):
-        yield slice(start, min(start + block_rows, n_rows))
+def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
+    """Return slices that cover rows 0..n_rows in order."""
+    starts = range(0, n_rows, block_rows)
+    return [slice(start, min(start + block_rows, n_rows)) for start in starts]
 
 
 class SecondMoment:

@@ -14,11 +14,12 @@ from .moments import (
 from .per_user import empty_stack
 from .shared import positive_qr
 from .solver import Alternation, UserParameters, fit_users
-from .user_rows import Block, UserRows, column_scales
+from .user_rows import Block, Level, UserRows, column_scales
 
 __all__ = [
     "Alternation",
     "Block",
+    "Level",
     "LocalRules",
     "UserParameters",
     "UserRows",

@@ -38,6 +38,8 @@ class LocalRules:
         What w is shrunk to; with `fixed`, what it is.
     fixed : bool, default=False
         Whether w is not fitted.
+    free : bool, default=False
+        Whether every user has all features, `sparsity` of them, whatever their rows.
     """
 
     sparsity: int
@@ -45,9 +47,12 @@ class LocalRules:
     ridge_sparse: float
     prior: np.ndarray
     fixed: bool = False
+    free: bool = False
 
     def allowed(self, counts: np.ndarray) -> np.ndarray:
         """Nonzeros that each user's count of rows supports: (m - r) / 2 at most."""
+        if self.free:
+            return np.full(len(counts), self.sparsity)
         rank = 0 if self.fixed else len(self.prior)
         return np.clip((counts - rank) // 2, 0, self.sparsity)
 
@@ -278,11 +283,11 @@ def _put(fit: LocalFit, chosen: np.ndarray, part: LocalFit) -> LocalFit:
     return LocalFit(**values)
 
 
-def first_fit(block, scores, rules) -> LocalFit:
-    """Fit w alone."""
+def first_fit(block, scores, rules, n_used: int = 0) -> LocalFit:
+    """Fit w, and b on so many leading features."""
     support = np.tile(np.arange(rules.sparsity), (len(scores), 1))
-    none = np.zeros(len(scores), dtype=np.int64)
-    return least_squares(block, scores, support, none, rules)
+    used = np.full(len(scores), n_used)
+    return least_squares(block, scores, support, used, rules)
 
 
 def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
@@ -290,6 +295,8 @@ def thresholding_pursuit(block, scores, squares, rules, n_steps, start=None):
 
     Users whose support is at rest are left alone: further steps would not move them.
     """
+    if rules.free:  # there is nothing to pursue
+        return first_fit(block, scores, rules, rules.sparsity)
     fit = first_fit(block, scores, rules) if start is None else start
     current, moving, step = fit, np.arange(len(scores)), np.ones(len(scores))
     for _ in range(n_steps if rules.sparsity else 0):
@@ -380,7 +387,7 @@ def cold_fit(block, scores, squares, rules, n_steps, n_starts=1) -> LocalFit:
         What has the smallest loss for each user.
     """
     best = thresholding_pursuit(block, scores, squares, rules, n_steps)
-    if not rules.sparsity:
+    if rules.free or not rules.sparsity:
         return best
     for first in range(min(n_starts, block.X.shape[2])):
         fit = matching_pursuit(block, scores, squares, rules, first)

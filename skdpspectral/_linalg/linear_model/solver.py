@@ -151,6 +151,7 @@ class Alternation:
             ridge_shared=0.0,
             ridge_sparse=self.rules.ridge_sparse,
             prior=np.zeros(0),
+            free=self.rules.free,
         )
 
     def fit(

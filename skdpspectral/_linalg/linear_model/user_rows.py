@@ -77,6 +77,44 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > _LARGEST_PADDED, counts, padded)
 
 
+@dataclass(frozen=True)
+class Level:
+    r"""What users' intercepts c are charged: ridge times :math:`(c - prior)^2`.
+
+    With c minimized away, a user's squared error is that of the centered rows, and of
+    one more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
+
+    Parameters
+    ----------
+    prior : float, default=0.0
+        What intercepts are shrunk to.
+    ridge : float, default=0.0
+        Penalty; 0 for none.
+    """
+
+    prior: float = 0.0
+    ridge: float = 0.0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows that a user has on top of their own."""
+        return int(self.ridge > 0.0)
+
+    def weights(self, counts: np.ndarray) -> np.ndarray:
+        """Factor of that row, by counts of rows."""
+        return np.sqrt(counts * self.ridge / (counts + self.ridge))
+
+    def intercepts(self, levels: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Shrink what is left of users' mean targets."""
+        if not self.n_rows:
+            return levels
+        share = counts / (counts + self.ridge)
+        return self.prior + share * (levels - self.prior)
+
+
+_FREE = Level()
+
+
 class UserRows:
     """Rows and targets grouped by user, as zero-padded blocks.
 
@@ -96,6 +134,8 @@ class UserRows:
         Whether to subtract each user's own means from rows and targets.
     scale : ndarray of shape (n_features,), optional
         What features are divided by.
+    level : Level, optional
+        Penalty of each user's intercept, with `center`; none by default.
 
     Attributes
     ----------
@@ -107,7 +147,18 @@ class UserRows:
         Means of each user's targets; None without centering.
     """
 
-    def __init__(self, X, y, codes, n_users, *, columns=None, center=False, scale=None):
+    def __init__(
+        self,
+        X,
+        y,
+        codes,
+        n_users,
+        *,
+        columns=None,
+        center=False,
+        scale=None,
+        level=_FREE,
+    ):
         self._X, self._y = X, np.asarray(y, dtype=np.float64)
         self._columns = slice(None) if columns is None else columns
         self.n_users = n_users
@@ -117,9 +168,10 @@ class UserRows:
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
         # Stable: a user's rows keep their order, whoever else is there.
         self._order = None if grouped else np.argsort(codes, kind="stable")
-        self._members = self._split_users()
         self._scale = None
         self.X_means = self.y_means = None
+        self.level = level if center else _FREE
+        self._members = self._split_users()
         if center:
             self._center()
         self._scale = scale
@@ -127,7 +179,7 @@ class UserRows:
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
         """Split users into (height, codes) of at most one block of numbers."""
-        heights = padded_heights(self.counts)
+        heights = padded_heights(self.counts + self.level.n_rows)
         order = np.argsort(heights, kind="stable")
         levels, firsts = np.unique(heights[order], return_index=True)
         blocks = []
@@ -160,7 +212,7 @@ class UserRows:
     def _load(self, height: int, users: np.ndarray) -> Block:
         """Read, center, scale and pad the rows of some users."""
         counts, starts = self.counts[users], self._starts[users]
-        full = bool(np.all(counts == height))
+        full = bool(np.all(counts == height)) and not self.level.n_rows
         if full and self._order is None and _consecutive(users):
             rows = slice(starts[0], starts[0] + height * len(users))
         else:
@@ -180,7 +232,25 @@ class UserRows:
             beyond = np.arange(height) >= counts[:, None]
             y = y.copy()
             X[beyond], y[beyond] = 0.0, 0.0
+        if self.level.n_rows and self.X_means is not None:
+            self._add_levels(X, y, counts, users)
         return Block(X, y, counts, users)
+
+    def _add_levels(self, X, y, counts, users: np.ndarray) -> None:
+        """Write what an intercept costs as one more row, behind a user's own."""
+        weights = self.level.weights(counts)
+        means = self.X_means[users]
+        means = means if self._scale is None else means / self._scale
+        last = np.arange(len(users)), counts
+        X[last] = weights[:, None] * means
+        y[last] = weights * (self.y_means[users] - self.level.prior)
+
+    @quietly
+    def intercepts(self, means: np.ndarray) -> np.ndarray:
+        """Intercepts of users whose models give their mean row these values."""
+        if self.y_means is None:
+            return np.zeros(self.n_users)
+        return self.level.intercepts(self.y_means - means, self.counts)
 
     def blocks(self) -> Iterator[Block]:
         """Yield all blocks."""
@@ -254,7 +324,16 @@ def _consecutive(users: np.ndarray) -> bool:
 def column_scales(rows: UserRows, n_jobs=None) -> np.ndarray:
     """Root mean square of each feature over all rows; 1 where a feature is zero."""
     total = np.zeros(rows.n_features)
-    for part in rows.map(lambda block: np.square(block.X).sum(axis=(0, 1)), n_jobs):
+    for part in rows.map(lambda block: _squares(block, rows.level), n_jobs):
         total += part
     scale = np.sqrt(total / max(int(rows.counts.sum()), 1))
     return np.where(scale > 0.0, scale, 1.0)
+
+
+def _squares(block: Block, level: Level) -> np.ndarray:
+    """Sum squares of each feature over a block's rows; that of the levels is none."""
+    squares = np.square(block.X).sum(axis=(0, 1))
+    if level.n_rows:
+        last = block.X[np.arange(len(block)), block.counts]
+        squares -= np.square(last).sum(axis=0)
+    return np.maximum(squares, 0.0)

@@ -11,10 +11,10 @@ from scipy.special import gammaincinv
 from ... import _linalg
 from ...mechanisms import PrivacyPlan
 from ..combination import Statistic
-from ..private_mean import Centered
 from ..row_bounds import RowBounds
 from ..whole_covariance import WholeCovariance
-from .principal_components import MOST_COMPONENTS, Components
+from .principal_components import MOST_COMPONENTS
+from .released import Components
 
 
 class CovarianceComponents(Statistic):
@@ -111,15 +111,7 @@ class CovarianceComponents(Statistic):
     ) -> float:
         """Expected squared projection distance for Gaussian rows, to first order.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of all releases together; their number of components is known.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them, in units
-            of the bounded rows.
-        paired : bool, default=False
-            Whether rows are compared in pairs: at twice the noise.
+        As :meth:`SecondMoment.squared_error`, at a cost of all releases together.
         """
         rank, degrees = self.rank, self.bounds.n_features - self.rank
         if not degrees:
@@ -141,24 +133,3 @@ def _upper_quartile(degrees: np.ndarray, variances: np.ndarray) -> float:
     mean = float(np.sum(degrees * variances))
     spread = 2.0 * float(np.sum(degrees * variances**2))
     return float(gammaincinv(mean**2 / spread, 0.75)) * spread / mean
-
-
-class CenteredCovariance(Centered):
-    """A covariance with its components, about a private mean if there is one.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    rest : CovarianceComponents
-        Of the same.
-    """
-
-    rest: CovarianceComponents
-
-    def expected_error(self, plan, signal: float, noise: float) -> float:
-        """Expected projection distance under a plan, to first order."""
-        cost, paired = self.costs(plan.mu)["rest"], bool(self.bounds.paired)
-        return math.sqrt(self.rest.squared_error(cost, signal, noise, paired))

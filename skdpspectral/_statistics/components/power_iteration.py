@@ -116,20 +116,12 @@ class PowerIteration(Combination):
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
         self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / len(steps)))
-        self.within = (
-            ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
-            if covariance
-            else None
-        )
-
-    def parts(self) -> dict[str, Statistic]:
-        """The rounds, the start among them, and the covariance."""
-        rounds: dict[str, Statistic] = {"rounds": self.rounds}
-        return rounds if self.within is None else {**rounds, "within": self.within}
-
-    def shares(self) -> dict[str, float]:
-        """Shares of mu**2."""
-        return {"rounds": 1.0} if self.within is None else _SHARES
+        self._parts, self._shares = {"rounds": self.rounds}, {"rounds": 1.0}
+        self.within = None
+        if covariance:
+            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
+            self._parts = {"rounds": self.rounds, "within": self.within}
+            self._shares = _SHARES
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release a round of a given name, with what else is given."""

@@ -3,101 +3,33 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ... import _linalg
 from ...accounting import split_mu
-from ..combination import Choice, Combination, Planned
+from ..combination import Combination, Planned
 from ..private_mean import Centered
 from ..second_moment import SecondMoment
 from ..terms import HALF
-from .power_step import PowerStep
 from .projected_moment import ProjectedMoment
-from .scales import LEAST_SIGNAL, PrivateScales, Scales
+from .released import Components, Directions
+from .scales import PrivateScales
 
 # Shares of mu**2, once a private mean is paid: of the covariance within the
-# components, of private scales, and of the first of two stages in what the
-# covariance leaves.
-_COVARIANCE_SHARE, _SCALE_SHARE, _FIRST_SHARE = 0.15, 0.04, 0.4
+# components, and of private lengths.
+COVARIANCE_SHARE, LENGTHS_SHARE = 0.15, 0.04
 # Deviations of the votes' noise that half of the rows have, where the share of the
 # votes may rise so far; and those below which the lengths are in doubt.
 _SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
-# Noise of votes, as a share of the rows, beyond which no choice rests on them.
-_LOUDEST_VOTES = 0.15
 # Most components that are planned for where their number is released first.
 MOST_COMPONENTS = 50
 
 
-@dataclass(frozen=True)
-class Directions:
-    """Released components, and what else was released to find them.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (p,) or None
-        Released mean, in units of the bounded rows.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    values : ndarray of shape (r,)
-        What the released second moment has along them.
-    matrix : ndarray of shape (p, p)
-        The released second moment.
-    scales : Scales or None
-        Variances that the mechanism needed; None where it needs none.
-    above_noise : int
-        How many components the released second moment tells from its noise.
-    """
-
-    mean: np.ndarray | None
-    vectors: np.ndarray
-    values: np.ndarray
-    matrix: np.ndarray
-    scales: Scales | None
-    above_noise: int
-
-
-@dataclass(frozen=True)
-class Components:
-    """Released components, in units of the bounded rows.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (p,) or None
-        Released mean.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    values : ndarray of shape (r,)
-        Released variances along them.
-    total : float
-        Released variance in all directions.
-    noise : float or None
-        Variance of a direction across them; None where only unit rows are known.
-    unit : float
-        Data units per unit of the variances' rows.
-    above_noise : int
-        How many of them a released second moment tells from its noise.
-    said : str, default=""
-        What was chosen by releases, and why.
-    covariance : ndarray of shape (p, p) or None, default=None
-        That of all features, where it was released.
-    """
-
-    mean: np.ndarray | None
-    vectors: np.ndarray
-    values: np.ndarray
-    total: float
-    noise: float | None
-    unit: float
-    above_noise: int
-    said: str = ""
-    covariance: np.ndarray | None = None
-
-
 class PrincipalComponents(Combination):
-    """Components of rows about a given mean: a second moment, and what refines it.
+    """Components of rows about a given mean: of one release of their second moment.
 
     Parameters
     ----------
@@ -105,13 +37,11 @@ class PrincipalComponents(Combination):
         What components are made from first, or another statistic with its methods.
     rank : int or None
         Number of components; None for as many as stand out of the noise.
-    mechanism : {"gaussian", "two-stage", "auto"}
-        How components are released: from the moment alone, with a power step after
-        it, or with a choice between that and the moment once more.
     covariance : bool
         Whether the covariance within them is released too.
-    signal, noise : float or None
-        Public variances in units of the bounded rows; None for private ones.
+    noise : float or None
+        Public variance across them in units of the bounded rows; None for a private
+        one.
     norm_range : tuple (low, high)
         Public range of private lengths, in units of the bounded rows.
     radius : float or None, default=None
@@ -119,64 +49,61 @@ class PrincipalComponents(Combination):
         the clip of the rows, or for a private one.
     """
 
+    # What further releases need: variances, a clip, and what refines the components.
+    scales: PrivateScales | None = None
+    reach: PrivateScales | None = None
+    second: Planned | None = None
+
     def __init__(
         self,
         moment: SecondMoment,
         rank: int | None,
-        mechanism: str,
         covariance: bool,
-        signal: float | None,
         noise: float | None,
         norm_range: tuple[float, float],
         radius: float | None = None,
     ) -> None:
         bounds, n, p = moment.bounds, moment.n_samples, moment.bounds.n_features
-        self.bounds, self.rank, self.mechanism = bounds, rank, mechanism
-        self.noise = noise
-        self.moment, self.covariance = moment, covariance
+        self.moment, self.bounds, self.rank, self.noise = moment, bounds, rank, noise
         self.radius = bounds.clip if radius is None else radius
-        # Number of components that is planned for.
+        # Number of components that is planned for, and that is released at most.
         self.width = min(n, p, MOST_COMPONENTS) if rank is None else rank
-        unclipped = covariance and self.radius is None
-        staged = mechanism != "gaussian"
-        size = n, p, norm_range
-        self.scales = self.reach = None
-        if staged:
-            self.scales = PrivateScales(*size, signal, noise, False)
-        elif unclipped:
-            self.scales = PrivateScales(*size, 0.0, noise, True)
-        if staged and unclipped:
-            # Rows may reach much further along what a second stage makes than along
-            # the first components: the clip is that of the last ones.
-            self.reach = PrivateScales(*size, 0.0, 0.0, True, "reach")
-        self.second = self.step = None
-        if staged:
-            self.second = self.step = PowerStep(n, p, self.width, bounds.paired)
-        if mechanism == "auto":
-            again = replace(moment, name="second_moment_again")
-            self.second = Choice("second_stage", self.step, again)
-        paired = bounds.paired
-        self.within = ProjectedMoment(n, p, self.width, paired) if covariance else None
+        self.most = self.width
+        self.within = None
+        if covariance:
+            self.within = ProjectedMoment(n, p, self.width, bounds.paired)
+        self._plan_more(norm_range)
         self._shares = self._shared()
+        parts = {
+            "first": self.moment,
+            "scales": self.scales,
+            "second": self.second,
+            "reach": self.reach,
+            "covariance": self.within,
+        }
+        self._parts = {name: parts[name] for name in parts if name in self._shares}
+
+    def _plan_more(self, norm_range: tuple[float, float]) -> None:
+        """Say what else is released: lengths within a public range of them."""
+        if self._is_unclipped():
+            size = self.moment.n_samples, self.bounds.n_features
+            self.scales = PrivateScales(*size, norm_range, 0.0, self.noise, True)
+
+    def _is_unclipped(self) -> bool:
+        """Whether projections are clipped to a private length."""
+        return self.within is not None and self.radius is None
 
     def _shared(self) -> dict[str, float]:
         """Work out the shares of mu**2, by what they pay for."""
-        shares = {"covariance": _COVARIANCE_SHARE if self.covariance else 0.0}
+        shares = {} if self.within is None else {"covariance": COVARIANCE_SHARE}
         # All quantiles get the same noise.
         found = {"scales": self.scales, "reach": self.reach}
         votes = {name: len(part.wanted) for name, part in found.items() if part}
-        for name, count in votes.items():
-            shares[name] = _SCALE_SHARE * count / max(sum(votes.values()), 1)
-        left = 1.0 - math.fsum(shares.values())
-        shares["first"] = left
-        if self.second is not None:
-            shares["first"] = _FIRST_SHARE * (1.0 - shares["covariance"])
-        shares["second"] = left - shares["first"]
-        return {name: share for name, share in shares.items() if share > 0.0}
-
-    def shares(self) -> dict[str, float]:
-        """Shares of mu**2, by the names of parts."""
-        return self._shares
+        total = sum(votes.values())
+        voting = {name: count for name, count in votes.items() if count}
+        shares |= {name: LENGTHS_SHARE * n / total for name, n in voting.items()}
+        shares["first"] = 1.0 - math.fsum(shares.values())
+        return shares
 
     def costs(self, mu: float) -> dict[str, float]:
         """Return what each part costs at a total of mu.
@@ -200,7 +127,9 @@ class PrincipalComponents(Combination):
         return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
 
     def doubts(self, plan) -> tuple[str, ...]:
-        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+        """Say where private lengths are in doubt."""
+        if self.scales is None:
+            return ()
         names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
         noise = max((getattr(plan[n], "noise_std", 0.0) for n in names), default=0.0)
         if _FAIRLY_SURE * noise <= 0.5 * self._voters:
@@ -216,17 +145,6 @@ class PrincipalComponents(Combination):
     def _voters(self) -> float:
         """Votes of all rows together, at least."""
         return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
-
-    def parts(self) -> dict[str, Planned]:
-        """What is released, in this order."""
-        parts = {
-            "first": self.moment,
-            "scales": self.scales,
-            "second": self.second,
-            "reach": self.reach,
-            "covariance": self.within,
-        }
-        return {name: part for name, part in parts.items() if name in self._shares}
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, None for none."""
@@ -266,8 +184,15 @@ class PrincipalComponents(Combination):
             Made from releases and public numbers alone.
         """
         exact = self.moment.kernel(X, origin)
-        # Kept where it may be released once more: sums of the same bits are cheap.
-        kept = exact.copy(order="F") if self.mechanism == "auto" else None
+        found = self._first(release, exact, origin, early)
+        if self.scales is None:
+            return found
+        blocks = self.bounds.blocks(X, origin)
+        scales = self.scales.run(release, blocks, found.vectors)
+        return replace(found, scales=scales)
+
+    def _first(self, release, exact: np.ndarray, origin, early) -> Directions:
+        """Components of a first release of the moment, whose memory is used again."""
         matrix = self.moment.release(release, exact, origin)
         spread = self.moment.noise_std(release.plan, origin)
         if early is not None:
@@ -277,16 +202,8 @@ class PrincipalComponents(Combination):
         above = _linalg.count_above_noise(
             values, np.trace(matrix), len(matrix), spread, self.moment.n_samples
         )
-        scales = None
-        if self.scales is not None:
-            blocks = self.bounds.blocks(X, origin)
-            scales = self.scales.run(release, blocks, vectors)
-        if self.second is not None:
-            matrix, values, vectors = self._second_stage(
-                release, blocks, (matrix, kept), vectors, (scales, origin)
-            )
         mean = origin if isinstance(origin, np.ndarray) else None
-        return Directions(mean, vectors, values, matrix, scales, above)
+        return Directions(mean, vectors, values, matrix, None, above)
 
     def relative_noise(self, plan) -> float:
         """Deviation of the noise off the diagonal, for rows of at most unit norm."""
@@ -301,43 +218,7 @@ class PrincipalComponents(Combination):
     def _released_rank(self, matrix, spread: float) -> int:
         """Number of components that stand out of a released matrix."""
         rank = _linalg.select_rank(matrix, spread, self.moment.n_samples)
-        most = self.width
-        if self.mechanism == "two-stage":
-            most = max(1, min(most, self.bounds.n_features - 1))
-        return min(rank, most)
-
-    def _second_stage(self, release, blocks, matrices, vectors, given):
-        """Refine components, and return the matrix that their variances come from."""
-        (matrix, kept), plan, (scales, origin) = matrices, release.plan, given
-        signal, noise, _ = scales
-        rank = len(vectors)
-        staged, paired = self.mechanism == "two-stage", blocks.weight != 1.0
-        if staged or self._step_is_better(plan, rank, scales, paired):
-            vectors = self.step.run(release, blocks, vectors, signal, noise)
-            return matrix, *_linalg.leading_first(vectors @ matrix @ vectors.T, vectors)
-        again = self.second.branches[1].release(release, kept, origin)
-        costs = [
-            plan[name].mu ** 2 for name in (self.moment.name, "second_moment_again")
-        ]
-        share = 0.5 if math.isinf(costs[0]) else costs[0] / (costs[0] + costs[1])
-        matrix = share * matrix + (1.0 - share) * again
-        return matrix, *_linalg.top_eigh(matrix, rank)
-
-    def _step_is_better(self, plan, rank: int, scales: Scales, paired: bool) -> bool:
-        """Whether a power step promises less error than a second release of the moment.
-
-        Both cost the same; the choice is made from released and public numbers.
-        """
-        signal, noise, _ = scales
-        if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
-            return False
-        if self.scales.wanted:
-            votes = getattr(plan["quantile_1"], "noise_std", 0.0)
-            if votes > _LOUDEST_VOTES * self.moment.n_samples * (0.5 if paired else 1):
-                return False
-        costs = [plan[name].mu for name in (self.moment.name, "second_moment_again")]
-        twice, staged = self._squared_errors(*costs, rank, signal, noise, paired)
-        return staged < twice
+        return min(rank, self.most)
 
     def _with_covariance(self, release, blocks, found: Directions) -> Components:
         """Components with the released covariance within them."""
@@ -371,75 +252,31 @@ class PrincipalComponents(Combination):
     ) -> float:
         """Expected squared projection distance for Gaussian rows, to first order.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of all releases together; their number of components is known.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them, in units
-            of the bounded rows.
-        paired : bool, default=False
-            Whether rows are compared in pairs.
-
-        Returns
-        -------
-        float
-            Of statistical and private error; at most the largest distance there is.
+        As :meth:`SecondMoment.squared_error`, at a cost of all releases together, for
+        a known number of components; at most the largest distance there is.
         """
         most = 2.0 * min(self.rank, self.bounds.n_features - self.rank)
         if most == 0.0:
             return 0.0
-        costs = self.costs(mu)
-        moment, staged = self._squared_errors(
-            costs["first"], costs.get("second", 0.0), self.rank, signal, noise, paired
-        )
-        errors = {
-            "gaussian": (moment,),
-            "two-stage": (staged,),
-            "auto": (moment, staged),
-        }
-        return min(*errors[self.mechanism], most)
+        return min(self._expected(self.costs(mu), signal, noise, paired), most)
 
-    def _squared_errors(self, first, second, rank, signal, noise, paired):
-        """Squared distances of two releases of the moment, and of a power step.
-
-        From the costs of what comes first and of what comes second.
-        """
-        law = rank, signal, noise
-        both = self.moment.squared_error(math.hypot(first, second), *law, paired)
-        if self.step is None:
-            return both, math.inf
-        start = min(self.moment.squared_error(first, *law, paired), 2.0 * rank)
-        step = self.step
-        if paired:
-            # As many rows as one of which moves a mean as far.
-            step = replace(step, n_samples=max(step.n_samples / 2, 1))
-        return both, step.squared_error(second, *law, start)
+    def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:
+        """Expected squared distance, by what each part costs."""
+        law = self.rank, signal, noise
+        return self.moment.squared_error(costs["first"], *law, paired)
 
 
 class CenteredComponents(Centered):
-    """Components of rows about a private mean, if there is one.
+    """Components of rows about a private mean, if there is one."""
 
-    Parameters
-    ----------
-    moment : SecondMoment
-        What components are made from first.
-    *chosen, **more
-        As for :class:`PrincipalComponents`.
-    """
-
-    rest: PrincipalComponents
-
-    def __init__(self, moment: SecondMoment, *chosen: Any, **more: Any) -> None:
-        components = PrincipalComponents(moment, *chosen, **more)
-        super().__init__(moment.bounds, moment.n_samples, components)
+    rest: Any
 
     def directions(self, release: Any, X: Any) -> Directions:
         """Release all but a covariance within the components."""
         return self.rest.directions(release, X, self.center(release, X))
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """As that of :class:`PrincipalComponents`, at the cost of the mean too."""
+        """As that of the components, at the cost of the mean too."""
         rest, paired = self.costs(mu)["rest"], bool(self.bounds.paired)
         return self.rest.squared_error(rest, signal, noise, paired)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,9 +10,9 @@ from scipy import sparse
 
 from ..._tables.clipping import Box
 from ..._tables.mapped_rows import MappedRows
-from ..combination import Combination, Statistic
+from ..combination import Combination
 from ..feature_scales.scales import FeatureLaw, FeatureScales
-from .principal_components import Components
+from .released import Components
 
 # Shares of mu**2, by the variance of standardized features that is kept on real tables:
 # a feature that is not seen is lost.
@@ -43,14 +42,8 @@ class Scaled(Combination):
     def __init__(self, components: Any, n_samples: int, box: Box | None) -> None:
         self.components, self.bounds = components, components.bounds
         self.scales = FeatureScales(n_samples, self.bounds.n_features, False, box)
-
-    def parts(self) -> Mapping[str, Statistic]:
-        """Scales, and components of scaled rows."""
-        return {"feature_scales": self.scales, "components": self.components}
-
-    def shares(self) -> Mapping[str, float]:
-        """Shares of mu**2."""
-        return _SHARES
+        self._parts = {"feature_scales": self.scales, "components": components}
+        self._shares = _SHARES
 
     def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
         """Release scales, and components of what they make of the rows."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gammaincinv
 
 from ... import _linalg, sensitivity
-from ...accounting import calibrate_gaussian, split_mu
-from ...mechanisms import Exact, Neighbors
+from ...accounting._gaussian import calibrate_alike
+from ...mechanisms import Neighbors
 from ..combination import Statistic
 
 # Steps of the bisections, on a logarithmic scale.
@@ -128,14 +128,8 @@ class PrivateScales(Statistic):
             return ()
         shape = (len(self.wanted),)
         names = [f"{self.name}_{step}" for step in range(1, _STEPS + 1)]
-        if not math.isfinite(mu):
-            return tuple(Exact(name, shape) for name in names)
         moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
-        each = split_mu(mu, [1.0 / _STEPS] * _STEPS)[0]
-        first = calibrate_gaussian(
-            names[0], moved, each, shape, magnitude=self.n_samples
-        )
-        return tuple(replace(first, name=name) for name in names)
+        return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
         """Release the votes, and return what they make.

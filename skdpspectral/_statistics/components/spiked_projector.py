@@ -21,7 +21,7 @@ from ...accounting._gaussian import MIN_DELTA
 from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
 from ..combination import Statistic
 from ..row_bounds import RowBounds
-from .principal_components import Components
+from .released import Components
 
 # From so many features on, the noisy projector is never formed.
 WHOLE_ORDER = 2000

@@ -117,7 +117,7 @@ class ClicksModel(Combination):
 
             factors = found.factors(parts["factors"].run(release, rows, liked))
             progress.step(3)
-        return FoundItems(found.model(factors)[0], found.logged)
+        return FoundItems(found.model(factors)[0], found.logged, found.counts)
 
 
 @dataclass(frozen=True)

@@ -34,10 +34,13 @@ class FoundItems(NamedTuple):
         What users' models rest on.
     popularity : ndarray of shape (n_items,)
         Logarithms of sums of users' weights.
+    counts : ndarray of shape (n_items,)
+        These sums, positive.
     """
 
     model: ItemModel
     popularity: np.ndarray
+    counts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class RatingsModel(Combination):
         n_columns = min(self.features.shape[1], items.MOST_TASTES)
         return min(self.n_components, n_columns + 2)
 
-    def run(self, release, rows: UserRatings, progress: Any) -> FoundItems:
+    def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
         """Release all rounds; return what they leave of the items.
 
         Parameters
@@ -92,29 +95,34 @@ class RatingsModel(Combination):
             Charged with the plan.
         rows : UserRatings
             Ratings in units of a quarter of their range, from its middle.
-        progress : FitProgress
+        progress : FitProgress or None, default=None
             Told of every release.
         """
+        step = progress.step if progress else _nobody_is_told
+        model, found = self._offsets(release, rows, step)
+        if self.n_tastes:
+            model = self._with_factors(release, rows, model, found)
+            step(3)
+        return FoundItems(model, found.logged, found.counts)
+
+    def _offsets(self, release, rows, step) -> tuple[ItemModel, ItemOffsets]:
+        """Release both rounds of offsets."""
         parts = self.parts()
         columns = items.leading_columns(
             items.public_columns(self.features), items.MOST_TASTES
         )
         first = parts["offsets"].run(release, rows, answers.centered_answers)
-        progress.step(1)
+        step(1)
         found = first_offsets(first, columns)
         tastes = items.tastes(columns, found.counts, found.logged)
         model = model_of(found.level, found.offsets, tastes)
 
         def residuals(block: RatingsBlock) -> np.ndarray:
-            return answers.residual_answers(block, _residuals(block, model)[0])
+            return answers.residual_answers(block, residuals_of(block, model)[0])
 
         found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
-        progress.step(2)
-        model = model.with_offsets(found.offsets)
-        if self.n_tastes:
-            model = self._with_factors(release, rows, model, found)
-            progress.step(3)
-        return FoundItems(model, found.logged)
+        step(2)
+        return model.with_offsets(found.offsets), found
 
     def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
         """Release products of residuals and tastes, and add what they tell."""
@@ -122,14 +130,34 @@ class RatingsModel(Combination):
         order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
 
         def products(block: RatingsBlock) -> np.ndarray:
-            left, weights = _residuals(block, model)
+            left, weights = residuals_of(block, model)
             return answers.taste_answers(block, left, weights[:, order])
 
         third = self.parts()["factors"].run(release, rows, products)
         return model.with_factors(found.factors(third))
 
 
-def _residuals(block: RatingsBlock, model: ItemModel) -> tuple[np.ndarray, np.ndarray]:
+@dataclass(frozen=True)
+class ItemFeatures(RatingsModel):
+    """The same releases for who has no users' models: features of items alone."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return REMARKS[:1]
+
+    @property
+    def n_factors(self) -> int:
+        """Private components that a fit leaves."""
+        return self.n_tastes
+
+
+def _nobody_is_told(_: int) -> None:
+    pass
+
+
+def residuals_of(
+    block: RatingsBlock, model: ItemModel
+) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return what is left of their ratings, and their weights."""
     weights = user_weights(block, model, keep=True)
     return answers.clipped(model.residuals(block, weights)), weights

@@ -1,0 +1,240 @@
+"""From parameters in units of the data to bounds of rows and a mechanism."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..._tables.masks import refuse_masked
+from ...mechanisms._numbers import check_real, shown
+from ..row_bounds import RowBounds
+from .mechanism import LARGEST, SMALLEST, ComponentMechanism, within
+from .strategies import (
+    DEFAULT_RANGE,
+    NAMED,
+    STRATEGIES,
+    check_model,
+    check_unbounded,
+)
+
+# What a choice that is named holds: its defaults.
+_DEFAULTS = {name: kind() for name, kind in NAMED.items()}
+
+
+def design_components(
+    mechanism, n_components, n_features: int, covariance: bool, radius=None, **bounded
+) -> tuple[RowBounds, ComponentMechanism]:
+    """Return how rows are bounded, and how components of them are released.
+
+    Parameters
+    ----------
+    mechanism : str or object
+        As in :class:`~skdpspectral.DPPCA`.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    n_features : int
+        Public length of a row.
+    covariance : bool
+        Whether the covariance within the components is released too.
+    radius : float or None, default=None
+        Public length that projections are clipped to for it.
+    **bounded : dict
+        `bounds`, `clip_norm`, `center`, `scale` and `search` of :class:`RowBounds`.
+
+    Raises
+    ------
+    ValueError
+        Naming a parameter that is invalid, contradicts another or is of no use.
+    """
+    name, strategy = name_of(mechanism)
+    _check_rank(name, strategy, n_components, n_features)
+    if name == "spiked":
+        check_unbounded(**bounded)
+        # The model states that the mean is zero.
+        bounded.update(center="none", search=False)
+    rows = RowBounds(n_features, **bounded)
+    clipped = rows.clip is not None or radius is not None
+    numbers = _read_numbers(
+        name, strategy, n_components, rows.unit, covariance, clipped
+    )
+    return rows, ComponentMechanism(name, **numbers)
+
+
+def name_of(mechanism) -> tuple[str, BaseEstimator]:
+    """Return the name of a choice, and the object that holds its numbers.
+
+    Parameters
+    ----------
+    mechanism : {"gaussian", "two-stage", "auto"} or object
+        As in :class:`~skdpspectral.DPPCA`.
+
+    Raises
+    ------
+    ValueError
+        Naming mechanism.
+    """
+    if isinstance(mechanism, str) and mechanism in _DEFAULTS:
+        return mechanism, _DEFAULTS[mechanism]
+    for name, kind in STRATEGIES.items():
+        if type(mechanism) is kind:
+            return name, mechanism
+    raise ValueError(
+        f"mechanism must be one of {tuple(NAMED)}, or Gaussian(), TwoStage(), Auto() "
+        "or SpikedModel(signal_variance, noise_variance) of "
+        f"skdpspectral.decomposition, got {shown(mechanism)}"
+    )
+
+
+def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
+    """Refuse what contradicts the mechanism, whatever the number of rows."""
+    kind, counted = type(strategy).__name__, n_components != "auto"
+    if name == "spiked":
+        if not counted:
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        check_model(strategy)
+    least = n_components if counted else 1
+    if name in ("two-stage", "spiked") and least >= n_features:
+        raise ValueError(
+            f"mechanism={kind}(...) needs n_components below n_features, got "
+            f"n_components={n_components!r} for n_features={n_features}; use "
+            'mechanism="gaussian"'
+        )
+
+
+def _read_numbers(
+    name: str, strategy, n_components, unit: float, covariance: bool, clipped: bool
+) -> dict:
+    """Return the public numbers of a mechanism, in units of the bounded rows.
+
+    Parameters
+    ----------
+    name, strategy : str, object
+        As :func:`name_of` gives them.
+    n_components : int or "auto"
+        As in :class:`~skdpspectral.DPPCA`.
+    unit : float
+        Units of the data per unit of the bounded rows.
+    covariance : bool
+        Whether the covariance within the components is released.
+    clipped : bool
+        Whether it has a public clip.
+
+    Returns
+    -------
+    dict
+        Fields of :class:`ComponentMechanism`.
+
+    Raises
+    ------
+    ValueError
+        If a number is invalid or of no use.
+    """
+    signal, noise = _public_variances(strategy, n_components, unit)
+    numbers = {"signal": signal, "noise": noise}
+    if name == "spiked":  # whose model has no private lengths
+        numbers["calibration"] = strategy.calibration
+        if strategy.sensitivity_constant is not None:
+            constant = check_real("sensitivity_constant", strategy.sensitivity_constant)
+            numbers["constant"] = constant
+        return numbers
+    numbers["norm_range"] = _public_range(strategy.norm_range, unit)
+    _check_use(name, strategy, covariance, clipped)
+    return numbers
+
+
+def _check_use(name: str, strategy, covariance: bool, clipped: bool) -> None:
+    """Refuse public numbers that nothing uses."""
+    kind, searched = type(strategy).__name__, covariance and not clipped
+    if name != "gaussian":
+        public = (strategy.signal_variance, strategy.noise_variance)
+        searched = searched or any(value is None for value in public)
+    elif strategy.noise_variance is not None and not covariance:
+        raise ValueError(
+            f"noise_variance has no use with mechanism={kind}(...) and "
+            'release="components"; leave it None'
+        )
+    if not searched and tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
+        raise ValueError(
+            f"norm_range has no use with mechanism={kind}(...) here, where no private "
+            "length is searched for; leave it out"
+        )
+
+
+def _numbers(name: str, value, size: int | None) -> np.ndarray:
+    """Return one number or `size` numbers as float64, or an error that names them."""
+    refuse_masked(value, name)
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind not in "iufO" or isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must hold real numbers within float64") from None
+    if array.ndim > 1 or (array.ndim == 1 and array.size != size):
+        wanted = "a number" if size is None else f"a number or {size} numbers"
+        raise ValueError(f"{name} must be {wanted}, got shape {array.shape}")
+    if not np.all((array >= SMALLEST) & (array <= LARGEST)):
+        raise ValueError(
+            f"{name} must lie in [{SMALLEST:g}, {LARGEST:g}]: positive and finite"
+        )
+    return array
+
+
+def _public_variances(strategy, n_components, unit: float):
+    """Return public variances in squared units of the bounded rows.
+
+    Parameters
+    ----------
+    strategy : object
+        With a `noise_variance`, and a `signal_variance` where it has one.
+    n_components : int or "auto"
+        How many numbers a `signal_variance` may hold.
+    unit : float
+        Units of the data per unit of the bounded rows.
+
+    Returns
+    -------
+    signal : tuple of float or None
+        One a component, largest first.
+    noise : float or None
+        The noise variance.
+
+    Raises
+    ------
+    ValueError
+        If they are no positive numbers.
+    """
+    signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
+    if signal is not None:
+        size = None if n_components == "auto" else int(n_components)
+        array = _numbers("signal_variance", signal, size)
+        array = np.sort(np.broadcast_to(array, size or 1))[::-1] / unit / unit
+        signal = tuple(array.tolist())
+    if noise is not None:
+        noise = float(_numbers("noise_variance", noise, None) / unit / unit)
+    return signal, noise
+
+
+def public_guesses(signal, noise, unit: float) -> tuple[float, float]:
+    """Return guessed variances in squared units of the bounded rows."""
+    pair = (("signal_variance", signal), ("noise_variance", noise))
+    signal_guess, noise_guess = (
+        float(within(name, _numbers(name, value, None) / unit / unit))
+        for name, value in pair
+    )
+    return signal_guess, noise_guess
+
+
+def _public_range(value, unit: float) -> tuple[float, float]:
+    """Return the public range of lengths in units of the bounded rows."""
+    if value is DEFAULT_RANGE:
+        return value[0] / unit, value[1] / unit
+    if np.ndim(value) != 1 or len(value) != 2:
+        raise ValueError("norm_range must be a pair (low, high) of lengths")
+    low, high = _numbers("norm_range", value, 2).tolist()
+    if not low < high:
+        raise ValueError("norm_range is reversed: low must be below high")
+    return low / unit, high / unit
