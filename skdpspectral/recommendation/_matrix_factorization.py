@@ -237,14 +237,14 @@ class DPMatrixFactorization(
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
             unread = unread_rated(self, X, y, reset=True)
-            self._warn_of_columns(X, y)
+            self._warn_of_unused(X, y)
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
             release, table = self._start_release(plan, unread)
-            rows, index = self._user_ratings(table, catalog)
+            rows, index = self._grouped_ratings(table, catalog)
             if len(index) > MOST_USERS:
                 raise ValueError("user_feature must hold at most 2**31 users")
             progress.begin(X, y)
@@ -277,7 +277,7 @@ class DPMatrixFactorization(
         ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
         self.items_ = ids.copy()
 
-    def _warn_of_columns(self, X, y) -> None:
+    def _warn_of_unused(self, X, y) -> None:
         """Say which columns of a table are not used, lest somebody expects it."""
         file = parquet_ratings(X)
         names = column_names(X) if file is None else file.names

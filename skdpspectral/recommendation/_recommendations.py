@@ -74,7 +74,7 @@ class Recommendations:
         middle, quarter = self._units()
         return middle + quarter * values
 
-    def _user_ratings(self, table: RatedTable, catalog):
+    def _grouped_ratings(self, table: RatedTable, catalog):
         """Return the ratings of items of the catalog by user, and the users."""
         index, counts = table.counted_users()
         limits = read_range(self.rating_range)
@@ -283,7 +283,7 @@ class Recommendations:
         check_is_fitted(self)
         self._check_parameters()
         table = unread_rated(self, X, y, reset=False).read()
-        rows, index = self._user_ratings(table, self._fitted_catalog())
+        rows, index = self._grouped_ratings(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others
