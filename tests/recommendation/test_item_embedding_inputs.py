@@ -58,8 +58,10 @@ CONTAINERS = {
     "read-only": lambda X: read_only(X.copy()),
     "pandas": lambda X: pd.DataFrame(X, columns=["user_id", "item_id"]),
     "pandas without names": pd.DataFrame,
-    "pandas Int64": lambda X: pd.DataFrame(X, columns=["a", "b"], dtype="Int64"),
-    "pandas category": lambda X: pd.DataFrame(X, columns=["a", "b"]).astype("category"),
+    "pandas Int64": lambda X: pd.DataFrame(X, columns=["x0", "x1"], dtype="Int64"),
+    "pandas category": lambda X: pd.DataFrame(X, columns=["x0", "x1"]).astype(
+        "category"
+    ),
     "polars": lambda X: pl.DataFrame(X, schema=["user_id", "item_id"]),
     "pyarrow": in_pyarrow,
 }
@@ -290,8 +292,8 @@ LIBRARIES = {
 @pytest.mark.parametrize("what", NAMES)
 def test_columns_are_found_by_name(what, library):
     names, parameters = NAMES[what]
-    users = {"user_id", "u", "who"} - ({"user_id"} if "u" in names else set())
-    items = {"item_id", "i"} - ({"item_id"} if "i" in names else set())
+    users = {"user_id", "u", "who", "x0"} - ({"user_id"} if "u" in names else set())
+    items = {"item_id", "i", "x1"} - ({"item_id"} if "i" in names else set())
     data = {}
     for j, name in enumerate(names):
         other = WIDE[:, 2 + j % 2]
