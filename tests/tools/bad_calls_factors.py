@@ -71,7 +71,7 @@ CASES += [
     for value in LENGTHS.values()
 ]
 WEIGHTS = {"negative": -0.5, "NaN": NAN, "infinite": INF, "boolean": True}
-WEIGHTS |= {"None": None, "text": "1", "array": np.ones(2), "complex": 1j}
+WEIGHTS |= {"text": "1", "array": np.ones(2), "complex": 1j}
 CASES += [
     bad("popularity", lambda s, v=value: s.lists(popularity=v), "popularity", "finite")
     for value in WEIGHTS.values()
