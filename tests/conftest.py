@@ -1,6 +1,12 @@
-"""What has to be in the environment before numpy and scipy are imported."""
+"""What has to be in the environment before numpy and scipy are imported.
+
+And which of many cases of a test a run at work leaves out.
+"""
 
 import os
+from collections import Counter
+
+import pytest
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Threads of linear algebra that wait in a loop for a core make tests that run side
@@ -12,3 +18,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # empty, the variable leaves it off, as it is for most users.
 if os.environ.setdefault("SCIPY_ARRAY_API", "1") == "":
     del os.environ["SCIPY_ARRAY_API"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Mark what a run at work leaves out, before it is chosen by its marks.
+
+    Of a test with ``sampled(every)``, one of so many cases is left. Runs with other
+    dependencies take all of them.
+    """
+    if "dependencies" in config.option.markexpr:
+        return
+    seen = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is None:
+            continue
+        number, (every,) = seen[item.parent, item.originalname], sampled.args
+        seen[item.parent, item.originalname] += 1
+        if number % every:
+            item.add_marker(pytest.mark.slow)

@@ -269,6 +269,7 @@ scene, scenes, stage = fixtures(WholeScene)
 EVERY_CASE = as_parameters(CASES)
 
 
+@pytest.mark.sampled(6)
 @no_warning
 @pytest.mark.parametrize("case", EVERY_CASE)
 def test_bad_call(case, stage):
@@ -390,6 +391,7 @@ def assert_says_nothing_secret(call):
     assert f"{SECRET:.0f}"[:4] not in report.replace(__file__, "")
 
 
+@pytest.mark.sampled(4)
 @no_warning
 @pytest.mark.parametrize("method", ["fit", "personalize", "score"])
 @pytest.mark.parametrize("y", LEAKY_TARGETS.values(), ids=LEAKY_TARGETS)
@@ -397,6 +399,7 @@ def test_errors_quote_no_target(scene, y, method):
     assert_says_nothing_secret(lambda: getattr(scene.lrs, method)(y=y))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("method", ["fit", "predict", "score"])
 @pytest.mark.parametrize("users", LEAKY_IDS.values(), ids=LEAKY_IDS)
 def test_errors_quote_no_id(scene, users, method):

@@ -127,6 +127,7 @@ def said(call, estimator, *expected):
     return None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("fitted", "name"), PARAMETERS)
 def test_errors_of_wrong_parameters_name_them(fitted, name):
     for value in WRONG:

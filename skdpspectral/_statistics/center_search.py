@@ -28,7 +28,9 @@ from .row_bounds import RowBounds
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
 # Clips of the first step, and of others, in units of the length that rows have then.
-_FIRST_CLIP, _CLIP = 1.1, 1.2
+_FIRST_CLIP, _CLIP = 1.1, 1.1
+# Clips that noise allows, at most.
+_WIDEST_CLIP = 4.0
 
 
 class Sample(NamedTuple):
@@ -149,15 +151,18 @@ class CenterSteps(Statistic):
         Rows that are used.
     shares : tuple of float
         Shares of the cost of the steps.
+    name : str, default="center"
+        What names of the releases begin with.
     """
 
     sample: Sample
     shares: tuple[float, ...]
+    name: str = "center"
 
     @property
     def names(self) -> list[str]:
         """Names of the releases."""
-        return [f"center_{step}" for step in range(1, len(self.shares) + 1)]
+        return [f"{self.name}_{step}" for step in range(1, len(self.shares) + 1)]
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu; infinite for no noise."""
@@ -173,7 +178,7 @@ class CenterSteps(Statistic):
             steps.extend(first.repeated(names))
         return tuple(steps)
 
-    def course(self, plan: Any, typical: float, reach: float):
+    def course(self, plan: Any, typical: float, reach: float, allowed: float = 0.0):
         """Radii of the steps, and weights and length of the error of their average.
 
         Parameters
@@ -182,6 +187,9 @@ class CenterSteps(Statistic):
             With the noise of the steps.
         typical, reach : float
             Released typical distance of rows, and their distance from the start.
+        allowed : float, default=0.0
+            Length of noise that does no harm: clips are wider where it allows it, as a
+            center of clipped rows is not their mean.
 
         Returns
         -------
@@ -192,9 +200,14 @@ class CenterSteps(Statistic):
         """
         n_features = self.sample.bounds.n_features
         radius, radii, errors = _FIRST_CLIP * reach, [], []
-        for name in self.names:
-            radii.append(min(max(radius, 1e-60), 1e60))
-            noise = getattr(plan[name], "noise_std", 0.0) * radii[-1]
+        for step, name in enumerate(self.names):
+            unit = getattr(plan[name], "noise_std", 0.0)
+            wide = 0.0
+            if 2 * step >= len(self.names):
+                harmless = allowed / max(unit * math.sqrt(n_features), 1e-150)
+                wide = min(harmless, _WIDEST_CLIP * typical)
+            radii.append(min(max(radius, wide, 1e-60), 1e60))
+            noise = unit * radii[-1]
             errors.append(noise * math.sqrt(n_features))
             longer = math.hypot(typical, errors[-1] + noise)
             radius = min(radius, _CLIP * longer)
@@ -237,11 +250,12 @@ class Nearness(Statistic):
     ----------
     sample : Sample
         Rows that are used.
+    name : str, default="center_nearness"
+        Name of the release.
     """
 
-    name = "center_nearness"
-
     sample: Sample
+    name: str = "center_nearness"
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""

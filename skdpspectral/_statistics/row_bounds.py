@@ -137,11 +137,15 @@ class RowBounds:
             block = own = np.subtract(block, mean, out=own, dtype=np.float64)
         return block, own
 
-    def for_second_moment(self, block, mean=None):
-        """Rows of the second moment, about a released mean."""
+    def for_second_moment(self, block, mean=None, floor: float = 0.0):
+        """Rows of the second moment, about a released mean.
+
+        Without a public clip rows of at least a released length, `floor`, become unit
+        rows, and shorter ones keep their length over it.
+        """
         block, own = self._about(block, mean)
         if self.clip is None:
-            return normalize_rows(block, out=own)
+            return normalize_rows(block, floor=floor, out=own)
         return clip_rows(block, self.clip, out=own)
 
     def for_projections(self, block, mean=None):
@@ -156,15 +160,15 @@ class RowBounds:
         row_map = None if self.box is None else self.box.to_unit
         return pair_differences(X, order, row_map)
 
-    def for_pairs(self, difference, lengths: bool = False):
+    def for_pairs(self, difference, lengths: bool = False, floor: float = 0.0):
         """Bound differences, in their own memory: for the second moment.
 
         With `lengths`, or a public clip, they are over the root of two: their
-        covariance is then that of the rows.
+        covariance is then that of the rows. So is `floor` measured, as for rows.
         """
         own = None if sparse.issparse(difference) else difference
         if self.clip is None and not lengths:
-            return normalize_rows(difference, out=own)
+            return normalize_rows(difference, floor=math.sqrt(2.0) * floor, out=own)
         difference *= math.sqrt(0.5)
         clip = _LONGEST if self.clip is None else self.clip
         return clip_rows(difference, clip, out=own)

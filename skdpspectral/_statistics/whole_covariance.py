@@ -16,6 +16,7 @@ from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact, PrivacyPlan
 from .combination import AsAsked, Statistic
 from .length_quantiles import LengthCounts, LengthQuantile, row_squares
+from .second_moment import share_of
 from .terms import HALF, Terms, summation_error
 
 # Share of mu**2 of the votes for the far radius; of those for the near one at least and
@@ -201,8 +202,8 @@ class WholeCovariance(Statistic):
         rows : Terms
             Blocks of rows, centered, or of their differences over the root of two;
             dense or sparse.
-        *given : object
-            Nothing.
+        *given : MomentLayer
+            Planned layers that are released beside the first one, of the same rows.
 
         Returns
         -------
@@ -222,6 +223,11 @@ class WholeCovariance(Statistic):
             found.append(area * statistic.run(release, layer, rows))
             noise = getattr(release.plan[statistic.name], "noise_std", 0.0)
             spreads.append(area * noise / rows.weight / math.sqrt(2.0))
+        for other in given:
+            share = share_of(release.plan, other.name, self.near.name)
+            also = areas[0] * other.run(release, layers[0], rows)
+            found[0] = share * also + (1.0 - share) * found[0]
+            spreads[0] *= math.sqrt(1.0 - share)
         matrix = self._joined(found, spreads, clipped, rows)
         return Covariance(matrix, spreads[0], radii, found[0])
 

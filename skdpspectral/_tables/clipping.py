@@ -39,7 +39,7 @@ def _extreme_rows(rows: np.ndarray, target: float, only_longer: bool) -> np.ndar
     return out
 
 
-def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
+def _rescale_rows(X, clip_norm, only_longer: bool, out, floor=0.0) -> np.ndarray:
     # Rows are read once, and then rescaled where nobody else writes: a file or an
     # array that changes meanwhile cannot leave the bound.
     if out is None:
@@ -54,19 +54,23 @@ def _rescale_rows(X, clip_norm: float, only_longer: bool, out) -> np.ndarray:
         # NaN compares false: such rows are not safe.
         safe = (squares > _SAFE_LOW) & (squares < _SAFE_HIGH)
         lengths = np.sqrt(squares)
-        factors = target / lengths
+        factors = target / np.maximum(lengths, floor)
         if only_longer:
             factors[lengths <= target] = 1.0
         if safe.all():
             return np.multiply(X, factors[:, None], out=out)
         extreme = _extreme_rows(X[~safe], target, only_longer)
+        if floor:
+            # All of these are shorter than any floor.
+            tiny = squares[~safe] <= _SAFE_LOW
+            extreme[tiny] = X[~safe][tiny] * (target / floor)
         factors[~safe] = 0.0
         out = np.multiply(X, factors[:, None], out=out)
     out[~safe] = extreme
     return out
 
 
-def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool):
+def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool, floor=0.0):
     """Rescale the rows of a CSR matrix, all by way of a power of two."""
     X = sparse.csr_array(X, dtype=np.float64, copy=True)
     # Entries at the same place are one number: its square is that of their sum.
@@ -84,6 +88,7 @@ def _rescale_sparse_rows(X, clip_norm: float, only_longer: bool):
         scaled = np.ldexp(X.data, np.repeat(-exponents, counts))
         squares = np.add.reduceat(scaled**2, starts) if len(starts) else starts
         lengths = np.sqrt(np.where(good, squares, 1.0))
+        lengths = np.maximum(lengths, np.ldexp(floor, -exponents))
         short = good & only_longer & (lengths <= np.ldexp(target, -exponents))
         scaled *= np.repeat(target / lengths, counts)
         X.data = np.where(np.repeat(short, counts), X.data, scaled)
@@ -117,16 +122,19 @@ def clip_rows(X, clip_norm: float, *, out=None) -> np.ndarray:
     return _rescale_rows(X, clip_norm, True, out)
 
 
-def normalize_rows(X, *, out=None) -> np.ndarray:
-    """Scale every row to unit norm; a zero row stays zero.
+def normalize_rows(X, *, floor: float = 0.0, out=None) -> np.ndarray:
+    """Scale every row to unit norm, short ones to less; a zero row stays zero.
 
-    The bound and the rule for values that are not finite are those of
+    A row is divided by its length, or by `floor` if that is longer. The bound and the
+    rule for values that are not finite are those of
     :func:`clip_rows` with ``clip_norm=1``.
 
     Parameters
     ----------
     X : array-like or sparse CSR matrix of shape (n_rows, n_features)
         Rows; computed in float64. Sparse rows may hold duplicate entries.
+    floor : float, default=0.0
+        Public or released length, 0 or in [1e-60, 1e60].
     out : ndarray of shape (n_rows, n_features), optional
         Where to write; it may be `X` itself. Unused for sparse rows.
 
@@ -136,8 +144,8 @@ def normalize_rows(X, *, out=None) -> np.ndarray:
         Normalized rows, float64.
     """
     if sparse.issparse(X):
-        return _rescale_sparse_rows(X, 1.0, False)
-    return _rescale_rows(X, 1.0, False, out)
+        return _rescale_sparse_rows(X, 1.0, False, floor)
+    return _rescale_rows(X, 1.0, False, out, floor)
 
 
 class Box:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import ClassVar, NamedTuple
@@ -310,6 +311,14 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         result = InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
         self._set_common(task.rows, result)
         self._set_variances(result)
+        if task.rows.paired and hasattr(self, "noise_variance_"):
+            warnings.warn(
+                "no mean was released, as rows of clients were compared in pairs: "
+                "mean_ is the origin, or the midpoint of bounds, and score_samples and "
+                "inverse_transform measure from there",
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
         return result
 
     def _rounds(self, server: Server) -> Rounds:

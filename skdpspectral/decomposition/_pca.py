@@ -7,6 +7,7 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
+from scipy import sparse
 
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
@@ -58,7 +59,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
     scale : {"bounds", "private"} or None, default=None
         "bounds" divides each feature by its own half-width, instead of all by the
         largest. "private" divides each by a private standard deviation, as
-        :class:`~skdpspectral.DPStandardScaler` does, for 35 % of the budget: bounds
+        :class:`~skdpspectral.DPStandardScaler` does, for half of the budget: bounds
         and magnitudes need not be known (:ref:`scales`). Rows are then compared in
         pairs with ``center="auto"``, unless variances of the data are released, whose
         densities need a mean. Features that are not seen are in no component, have no
@@ -246,18 +247,22 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         guesses = public_guesses(signal_variance, noise_variance, unit)
         return statistic.expected_error(plan, *guesses)
 
-    def _statistic(self, n_samples: int, n_features: int):
-        """Return what a fit of that shape releases, from public numbers alone."""
+    def _statistic(self, n_samples: int, n_features: int, sparse: bool = False):
+        """Return what a fit of that shape releases, from public numbers alone.
+
+        Sparse rows are to stay so: nothing is searched for that would fill them.
+        """
         self._check_shape(n_samples, n_features)
         covariance = self.release == "covariance"
         scaled, bounded = self._is_scaled(), {"bounds": self.bounds}
         bounded |= {"scale": self.scale, "center": self.center}
+        automatic = isinstance(self.center, str) and self.center == "auto"
+        if automatic and sparse and not isinstance(self.mechanism, SpikedModel):
+            bounded["center"] = "pairs"
         if scaled:  # of scaled rows no bounds are known
             bounded |= {"bounds": None, "scale": None}
-            automatic = isinstance(self.center, str) and self.center == "auto"
             if automatic and self._why_no_variances() is not None:
-                # Differences of scaled rows keep more of them than unit rows; they
-                # leave no mean, which densities and distances are measured from.
+                # Differences of scaled rows keep more of them than unit rows.
                 bounded["center"] = "pairs"
         bounds, mechanism = design_components(
             self.mechanism,
@@ -277,7 +282,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         box = None
         if self.bounds is not None:
             box = make_box(self.bounds, n_features, per_feature=True)
-        return Scaled(statistic, n_samples, box)
+        return Scaled(statistic, n_samples, box, with_mean=not sparse)
 
     def _is_scaled(self) -> bool:
         """Whether features are divided by private scales."""
@@ -334,8 +339,9 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             Rows, all finite; never modified. Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
             a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
-            Sparse rows stay sparse, and are compared in pairs by default; they must
-            do without `bounds` and a private center, which would fill them.
+            Sparse rows stay sparse, and are compared in pairs by default, for the same
+            total as what :meth:`privacy_plan` describes; they must do without `bounds`
+            and a private center, which would fill them.
         {y_ignored}
 
         {outcome_of_fit}
@@ -345,7 +351,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             unread = unread_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
-            statistic = self._statistic(*unread.shape)
+            statistic = self._statistic(*unread.shape, sparse=sparse.issparse(X))
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])

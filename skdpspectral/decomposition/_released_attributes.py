@@ -33,7 +33,8 @@ class ReleasedAttributesMixin(SpikedCovarianceMixin):
         """Turn values of scaled rows into those of the data."""
         vars(self).pop("unseen_features_", None)
         if law is not None:
-            self.mean_ = law.center + law.scale * np.where(law.seen, self.mean_, 0.0)
+            mean = law.center if law.mean is None else law.mean
+            self.mean_ = mean + law.scale * np.where(law.seen, self.mean_, 0.0)
             self.scale_, self.unseen_features_ = law.scale, ~law.seen
 
     def _warn_of_noise(self) -> None:

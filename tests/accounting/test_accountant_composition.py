@@ -298,6 +298,7 @@ def refuses(call, *arguments, **named):
     return False
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("source", ["asked", "planned"])
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(0.1, 1e-12), (1.0, 1e-6), (3.0, 1e-9), (20.0, 1e-3)]
@@ -343,6 +344,7 @@ def test_what_was_spent_is_a_budget_for_the_same_again():
     assert accountant.remaining().epsilon < 1e-3
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_remains_can_be_spent_and_no_more(seed):
     generator = np.random.default_rng(seed)

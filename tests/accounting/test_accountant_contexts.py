@@ -75,6 +75,7 @@ async def fits_in_a_block(accountant, n_fits):
     return done
 
 
+@pytest.mark.sampled(10)
 @REPETITIONS
 def test_each_task_charges_its_own_block(repetition):
     accountants = [PrivacyAccountant(*budget_of_fits(k)) for k in (1, 2)]
@@ -198,6 +199,8 @@ def test_a_search_in_a_block_is_sure_of_it_beside_those_of_others(name):
     assert counts(accountant) == [5]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_threads_are_refused_where_there_is_doubt():
     """Charged to the wrong ledger, or to none, would be worse."""
     outer, inner, given = (PrivacyAccountant() for _ in range(3))
@@ -451,6 +454,8 @@ def test_audits_and_fits_of_other_threads(repetition, n_jobs, switching_often):
     assert counts(accountant) == [len(fits)]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_an_audit_in_worker_processes_charges_nothing():
     with PrivacyAccountant(0.1, DELTA) as accountant:
         audit_epsilon(DPPCA(1, center="pairs"), A, NEIGHBOR, n_trials=20, n_jobs=2)

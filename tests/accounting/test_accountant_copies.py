@@ -92,6 +92,8 @@ def test_files_are_copied_while_two_processes_charge(other_process, repetition):
 # -- backups ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_a_backup_is_the_ledger_as_it_stands(tmp_path):
     accountant = PrivacyAccountant(*budget_of_fits(3), path=tmp_path / "ledger.db")
     accountant.charge(fit_plan())
@@ -113,6 +115,7 @@ print(len(backup.ledger), backup.epsilon, backup._id)
     assert mode & 0o077 == 0
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("repetition", range(20))
 def test_backups_while_threads_charge(tmp_path, repetition):
     accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
@@ -178,6 +181,7 @@ def test_a_process_that_was_killed_while_it_made_a_ledger(tmp_path):
     assert names == ["odd ?[name", "odd ?[name-lock", "tmpdef.other.draft"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("advanced", [False, True], ids=["as it was", "charged since"])
 def test_an_older_copy_is_refused_by_all_handles_of_the_process(tmp_path, advanced):
     path, old = tmp_path / "ledger.db", tmp_path / "old.db"

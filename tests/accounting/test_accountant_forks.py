@@ -184,6 +184,7 @@ def test_a_fork_that_python_does_not_see():
     assert len(entries(accountant)) == 1
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("repetition", range(20))
 def test_a_killed_process_gives_its_lock_back(repetition):
     accountant = PrivacyAccountant()

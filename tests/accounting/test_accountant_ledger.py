@@ -107,6 +107,7 @@ def test_hash_does_not_change_with_spending(tmp_path):
     assert pickle.dumps(accountant) == state
 
 
+@pytest.mark.slow
 def test_a_temporary_ledger_ends_with_its_last_handle():
     accountant = PrivacyAccountant()
     named = accountant.named("label")
@@ -165,6 +166,7 @@ def test_a_ledger_at_a_path_outlives_its_handles(tmp_path):
     assert reopened.spent().epsilon == pytest.approx(0.5, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_simultaneous_creation_gives_one_ledger(tmp_path):
     identities = in_processes(open_at_once, 6, tmp_path / "ledger.db")
     assert len(set(identities)) == 1

@@ -95,6 +95,7 @@ BOUNDS = {name for name, fit in FITTED.items() if "search" in name or "folds" in
 BOUNDS -= {"search without a refit"}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FITTED)
 @pytest.mark.filterwarnings("ignore:.*delta:skdpspectral.PrivacyLeakWarning")
 def test_a_check_of_an_estimator_promises_what_its_fit_costs(name):
@@ -173,6 +174,7 @@ class Unread(np.ndarray):
         raise AssertionError("values were read")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FITTED)
 def test_a_check_reads_a_shape_alone(name):
     rows = X.view(Unread)

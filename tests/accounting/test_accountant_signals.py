@@ -216,6 +216,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("hook", ["before", "after_in_parent"])
 def test_an_interrupt_while_a_process_forks(hook):
     """Python raises it in a hook of forks, prints it, and goes on."""

@@ -1,17 +1,30 @@
 """Audits of every private estimator: below the claim, and not for lack of power.
 
 Clopper-Pearson bounds at 99 %: an honest mechanism is refuted in at most 1 of 100
-audits. Seeds are fixed.
+audits. Seeds are fixed. Most audits end with an early look, whose power is computed in
+`test_power.py`.
 """
 
 import itertools
 
 import numpy as np
 import pytest
-from audit_cases import CASES, JOBS, Case, ClientCase, StageCase, UserCase, audit
+from audit_cases import (
+    CASES,
+    JOBS,
+    Case,
+    ClientCase,
+    FactorsCase,
+    StageCase,
+    StreamCase,
+    UserCase,
+    audit,
+    audit_in_looks,
+)
 from federated_tools import with_whole_fits
 from lrs_tools import alike, table
-from pca_tools import ReleasesAlone
+from pca_tools import quick_fits
+from scaler_tools import ScalerCase
 from sklearn.base import BaseEstimator
 
 import skdpspectral
@@ -28,7 +41,7 @@ from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 @pytest.mark.parametrize("name", CASES)
 def test_audit_stays_below_the_claim(name):
     case = CASES[name]
-    result = audit(name, n_jobs=JOBS)
+    result = audit_in_looks(name, n_jobs=JOBS)
     assert not result.violated, str(result)
     assert result.epsilon <= result.claimed_epsilon <= case.epsilon
     if case.tight:
@@ -103,19 +116,27 @@ def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
             assert error <= 1.5 * model.privacy_[key].grid + 1e-12
 
 
-ROWS = [name for name, case in CASES.items() if isinstance(case, (Case, StageCase))]
+QUICK = (Case, StageCase, StreamCase, ScalerCase, FactorsCase)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:.*too few for private lengths")
-@pytest.mark.parametrize("name", ROWS)
-def test_audits_of_rows_have_the_bits_of_whole_fits(name):
-    whole, sides = CASES[name].make(CASES[name].epsilon), CASES[name].data()
-    quick = ReleasesAlone(**whole.get_params(deep=False))
-    for X, seed in itertools.product(sides, (0, 1)):
+@pytest.mark.filterwarnings("ignore:no feature can be seen")
+@pytest.mark.parametrize("name", [n for n, c in CASES.items() if isinstance(c, QUICK)])
+def test_audits_have_the_bits_of_whole_fits(name):
+    whole = CASES[name].make(CASES[name].epsilon)
+    if isinstance(CASES[name], (StageCase, ScalerCase)):
+        quick, sides = quick_fits(whole), [(X,) for X in CASES[name].data()]
+    else:
+        given = CASES[name].arguments(CASES[name].epsilon)
+        quick = given["factory"]
+        names = [("X", "y"), ("X_neighbor", "y_neighbor")]
+        sides = [[given[key] for key in side if key in given] for side in names]
+    for data, seed in itertools.product(sides, (0, 1)):
         released = []
         for model in (whole, quick):
             with record_releases() as transcript:
-                model.set_params(noise_seed=seed).fit(X)
+                model.set_params(noise_seed=seed).fit(*data)
             released.append(transcript)
         assert list(released[0]) == list(released[1])
         assert all(map(np.array_equal, *(side.values() for side in released)))
@@ -165,6 +186,8 @@ def test_a_statistic_of_the_fitted_estimator_and_a_threshold_of_its_own():
     assert 0.0 < flipped.mu < flipped.claimed_mu
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_audit_sees_what_is_really_drawn():
     """Without a seed, the audit judges fresh noise: a quick smoke of that path."""
     X, neighbor = CASES["pca"].data()
@@ -193,11 +216,13 @@ def test_audit_charges_no_ledger():
     assert len(own.ledger) == len(block.ledger) == 0
 
 
+@pytest.mark.slow
 def test_audit_does_not_depend_on_the_number_of_jobs():
     results = [audit("pca", 4.0, 200, n_jobs=jobs) for jobs in (1, 2)]
     assert results[0] == results[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
 @pytest.mark.parametrize("threshold", [None, "middle"])
 def test_bound_holds_and_is_sharp(mu, threshold):

@@ -1,42 +1,33 @@
 """What audits find and how often they cry wolf: computed, not simulated.
 
-Errors of a test between two unit normals `mu` apart are binomial, and the bound is a
-function of their two numbers. The tables of doc/contributing.rst are these numbers.
+The tables of doc/contributing.rst are these numbers.
 """
 
 import numpy as np
 import pytest
-from audit_cases import CASES, CONFIDENCE, FIRST_CONFIDENCE, FIRST_TRIALS
-from audit_cases import StageCase as OfStages
-from pca_tools import cost_of
-from scipy.special import ndtr, ndtri
-from scipy.stats import binom
+from audit_cases import (
+    CASES,
+    CONFIDENCE,
+    FIRST_CONFIDENCE,
+    FIRST_TRIALS,
+    claim_of,
+    early_look,
+    early_loss,
+    is_of_stages,
+)
+from audit_power import (
+    DELTA,
+    FORGOTTEN_ROOT,
+    LOW_NOISE,
+    STRONG,
+    least_found,
+    refuted,
+)
 
-from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
-from skdpspectral.audit._epsilon import _upper_limit
-
-DELTA = 1e-6
-LOW_NOISE, FORGOTTEN_ROOT = 1.0 / 0.9, np.sqrt(2.0)
-
-
-def refuted(claimed, mu, n_trials, confidence):
-    """Probability that an audit of a mechanism of cost `mu` refutes the claim."""
-    alpha = 1.0 - confidence
-    counts = np.arange(n_trials)
-    limits = [_upper_limit(int(k), n_trials, alpha / 2.0) for k in counts]
-    scores, weights = -ndtri(limits), binom.pmf(counts, n_trials, ndtr(-mu / 2.0))
-    # Scores fall: the smallest numbers of the other error refute with each.
-    below = np.concatenate([[0.0], np.cumsum(weights)])
-    return weights @ below[np.searchsorted(-scores, scores - claimed)]
+from skdpspectral.accounting import gaussian_mu
 
 
-def claim_of(case):
-    if isinstance(case, OfStages):
-        plan = case.make(case.epsilon).plan_for(case.data()[0])
-        return cost_of(plan, case.prefix)
-    return gaussian_mu(case.epsilon, DELTA)
-
-
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if case.tight])
 def test_power_of_an_audit(name):
     """Noise 10 % low is refuted by whole fits, and a forgotten root of 2 by all.
@@ -45,15 +36,34 @@ def test_power_of_an_audit(name):
     """
     case = CASES[name]
     mu, look = claim_of(case), (case.n_trials, CONFIDENCE)
-    least = gaussian_mu(case.power * gaussian_epsilon(mu, DELTA), DELTA)
+    least = least_found(mu, case.power)
+    early = early_loss(case)
     assert refuted(mu, mu, *look) < 2e-4
     assert refuted(least, mu, *look) > 0.9995
-    assert refuted(mu, FORGOTTEN_ROOT * mu, *look) > 0.999
-    if isinstance(case, OfStages):
-        assert refuted(least, mu / 1.25, *look) < 1e-3
+    if is_of_stages(case):
+        assert refuted(mu, FORGOTTEN_ROOT * mu, *look) - early > 0.999
+        assert refuted(least, mu / STRONG, *look) + early < 1e-3
     else:
-        assert refuted(mu, LOW_NOISE * mu, *look) > 0.99
-        assert refuted(least, mu / LOW_NOISE, *look) < 0.02
+        assert refuted(mu, LOW_NOISE * mu, *look) - early > 0.995
+        assert refuted(least, mu / LOW_NOISE, *look) + early < 0.02
+        assert refuted(mu, FORGOTTEN_ROOT * mu, *look) > 0.9999
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("name", CASES)
+def test_an_early_look_passes_no_mistake_that_all_fits_would_find(name):
+    case = CASES[name]
+    n_trials, least, largest = early_look(case)
+    mu, look = claim_of(case), (n_trials, CONFIDENCE)
+    mistake, strong = LOW_NOISE, LOW_NOISE
+    if case.tight and is_of_stages(case):
+        mistake, strong = FORGOTTEN_ROOT, STRONG
+    assert n_trials <= case.n_trials / 2
+    assert largest <= mu
+    assert 1.0 - refuted(largest, mistake * mu, *look) <= early_loss(case)
+    if case.tight:
+        assert least >= least_found(mu, case.power)
+        assert refuted(least, mu / strong, *look) <= early_loss(case)
 
 
 def test_power_of_a_first_look():

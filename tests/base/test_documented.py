@@ -169,6 +169,8 @@ def test_all_kinds_of_methods_are_filled_and_other_braces_stay():
     assert Many.second.__doc__ == expected
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_python_may_drop_docstrings():
     code = (
         "import skdpspectral as s; assert s.DPPCA.__doc__ is None; "

@@ -156,6 +156,7 @@ def budget():
     assert len(accountant.ledger) == 0, "a bad call was charged"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", PARAMETERS, ids=lambda c: str(c[0])[:60])
 @pytest.mark.parametrize("checked", [True, False])
 def test_bad_parameters(case, checked, budget):
@@ -220,6 +221,7 @@ def test_every_public_method_is_in_the_table():
     assert methods - WITHOUT_PARAMETERS == set(CALLS) - {"check of the ledger"}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("case", PARAMETERS, ids=lambda c: str(c[0])[:60])
 def test_every_method_says_the_same_of_a_bad_parameter(case, budget):
     """No method has an error of its own, and none of them is charged."""

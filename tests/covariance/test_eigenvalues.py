@@ -17,6 +17,7 @@ def rows_of(spectrum, n, seed=0, shift=0.2):
     return rows
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("spectrum", "before"),
     [
@@ -43,6 +44,8 @@ def test_inliers_are_no_outliers(spectrum, before):
     assert np.mean(shares[1e-6]) > before
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_covariance_is_nearer():
     X = rows_of(1.0 / np.arange(1.0, 11), 30_000)
     exact = np.cov(X, rowvar=False)
@@ -54,6 +57,7 @@ def test_covariance_is_nearer():
     assert np.mean(errors["auto"]) < 0.85 * np.mean(errors[1e-6])
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "parameters",
     [

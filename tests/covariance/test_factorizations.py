@@ -1,5 +1,7 @@
 """Workloads and factorizations against dense matrices, and the errors they leave."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
@@ -35,18 +37,29 @@ CASES += [(Prefix(), "optimal"), (Custom(WEIGHTS), "optimal"), (Custom(WEIGHTS),
 CASES += [(Window(10), np.tril(WEIGHTS) + 5 * np.eye(N))]
 
 
-def make(workload, name, n=N):
-    return factorize(workload, BISR(20) if str(name) == "bisr" else name, n)
-
-
 def label(value):
     return value if isinstance(value, str) else type(value).__name__
 
 
-@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
-def test_streaming_is_the_dense_product(workload, name):
+def make(workload, name, n=N):
+    return factorize(workload, BISR(20) if str(name) == "bisr" else name, n)
+
+
+@functools.cache
+def made(case):
+    return CASES[case][0], make(*CASES[case])
+
+
+@pytest.fixture(params=range(len(CASES)), ids=lambda c: "-".join(map(label, CASES[c])))
+def made_of_case(request):
+    """A workload and a factorization of it; what is made of it once serves all."""
+    return made(request.param)
+
+
+@pytest.mark.sampled(4)
+def test_streaming_is_the_dense_product(made_of_case):
     """Rows of C^{-1} Z, in the blocks of the filter, to 1e-12 of their size."""
-    C = make(workload, name)
+    workload, C = made_of_case
     Z = np.random.default_rng(0).normal(size=(N, 3))
     dense = np.linalg.solve(C.matrix(N), Z)
     streamed = C.filter(3).push(Z.copy())
@@ -68,18 +81,17 @@ def test_long_streams_stay_exact(workload, name):
     assert np.abs(streamed - dense).max() <= 1e-12 * np.abs(dense).max()
 
 
-@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
-def test_column_norm_is_the_largest(workload, name):
-    C = make(workload, name)
+@pytest.mark.sampled(4)
+def test_column_norm_is_the_largest(made_of_case):
+    _, C = made_of_case
     largest = np.linalg.norm(C.matrix(N), axis=0).max()
     # Rounded up, never down.
     assert largest <= C.column_norm <= largest * (1 + 1e-8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("workload", "name"), CASES, ids=label)
-def test_gain_is_the_variance(workload, name):
-    C = make(workload, name)
+def test_gain_is_the_variance(made_of_case):
+    workload, C = made_of_case
     inverse = np.linalg.inv(C.matrix(N))
     core = ((workload.core_matrix(N) @ inverse) ** 2).sum(axis=1)
     squares = workload.core_matrix(N) @ (inverse**2).sum(axis=1)
@@ -107,6 +119,7 @@ GAPPED = [Prefix(), Average(), Exponential(0.9), Window(10), TOEPLITZ]
 GAPPED += [Custom(WEIGHTS)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workload", GAPPED, ids=label)
 @pytest.mark.parametrize("name", [*NAMES, "optimal", "array"])
 @pytest.mark.parametrize("block", [None, 13])
@@ -185,6 +198,7 @@ def test_the_scale_of_arrays_is_arbitrary():
             assert 1.0 <= other.column_norm < 10.0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["trivial", "blt", "sqrt", "bisr", "optimal"])
 def test_bounds_of_the_noise_of_a_step(name):
     workload = Prefix()
@@ -245,6 +259,8 @@ def test_interpolated_buffers(n):
     assert blt == pytest.approx(prefix_buffers(n).prefix_error(n), rel=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_the_table_is_optimal():
     """An optimization from elsewhere ends where the table is."""
     start = prefix_buffers(3000)
@@ -253,6 +269,8 @@ def test_the_table_is_optimal():
     assert found <= prefix_buffers(3000).prefix_error(1000)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("workload", [Exponential(0.9), Window(10)], ids=label)
 def test_endless_norms_bound_all_lengths(workload):
     endless = factorize(workload, "blt")
@@ -284,6 +302,13 @@ def test_who_needs_a_horizon():
         factorize(Prefix(), "sqrt")
 
 
+@pytest.mark.slow
+def test_an_optimum_that_is_singular_is_refused():
+    singular = np.tril(np.random.default_rng(1).uniform(0.1, 1.0, (250, 250)))
+    with pytest.raises(ValueError, match="singular"):
+        factorize(Custom(singular), "optimal")
+
+
 def test_arrays_are_checked():
     for bad, word in (
         (np.ones((2, 3)), "square"),
@@ -296,9 +321,6 @@ def test_arrays_are_checked():
             check_triangular("C", bad)
     with pytest.raises(ValueError, match="age"):
         factorize(Custom(WEIGHTS), "sqrt")
-    singular = np.tril(np.random.default_rng(1).uniform(0.1, 1.0, (250, 250)))
-    with pytest.raises(ValueError, match="singular"):
-        factorize(Custom(singular), "optimal")
     with pytest.raises(ValueError, match="at most"):
         factorize(Prefix(), "optimal", 6000)
     with pytest.raises(ValueError, match="factorization"):

@@ -56,6 +56,7 @@ def workload_of(parameters):
     return Prefix() if isinstance(kind, str) else kind
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 def test_without_noise_it_is_the_weighted_covariance(name):
@@ -78,6 +79,7 @@ def test_without_noise_it_is_the_weighted_covariance(name):
         assert np.allclose(location, mean, atol=1e-10)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_batches_do_not_matter(name):
     """The same rows and the same seed give the same bits, however they arrive."""

@@ -65,6 +65,7 @@ def test_coarse_noise_is_refused_before_it_is_charged(name):
     assert len(accountant.ledger) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("workload", "name", "n"),
     [

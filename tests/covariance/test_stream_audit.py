@@ -9,8 +9,8 @@ import functools
 
 import numpy as np
 import pytest
+from stream_tools import ReleasesAlone
 
-from skdpspectral import JMECovariance
 from skdpspectral._release.release import record_releases
 from skdpspectral.audit import mu_lower_bound
 
@@ -53,7 +53,7 @@ CASES += [
 def released_with(method, factorization, row, step, seed):
     """Return trials of a stream with one row that is not zero, its sums, and model."""
     parameters = {"factorization": factorization, **METHODS[method]}
-    model = JMECovariance(
+    model = ReleasesAlone(
         EPSILON, horizon=STEPS, on_horizon="restart", noise_seed=seed, **parameters
     )
     X = np.zeros((STEPS, 2))

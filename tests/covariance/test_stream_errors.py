@@ -10,6 +10,7 @@ import pytest
 from stream_errors import SETTINGS, ratios
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_errors_are_those_of_theory(name):
     found = ratios(name, 300)

@@ -97,6 +97,8 @@ class Stop(BaseException):
     pass
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_interrupts_at_any_moment_use_no_noise_twice(handle, monkeypatch):
     """Steps that are broken off, pickles and resumed copies, in any order.
 
@@ -142,6 +144,8 @@ def test_interrupts_at_any_moment_use_no_noise_twice(handle, monkeypatch):
     assert min(found.values()) > 0, found
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_two_threads_on_a_resumed_stream():
     """Moments of a step are those of that step, however far another thread has gone."""
     accountant, before = PrivacyAccountant(), sys.getswitchinterval()

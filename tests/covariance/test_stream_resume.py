@@ -50,6 +50,7 @@ def crashed(stream, kept=30, lost=47, rows=X):
     return stale
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_steps_after_a_gap_have_the_noise_that_they_would_have_had(name):
     """To the bit; and no release of a step of the gap comes out a second time."""
@@ -65,6 +66,7 @@ def test_steps_after_a_gap_have_the_noise_that_they_would_have_had(name):
     assert stale.n_samples_seen_ == 90
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_sums_are_those_of_the_rows_that_are_left(name):
     """Weights of released rows alone: neither rows nor noise of the gap are in them."""

@@ -109,6 +109,7 @@ def test_spiked_rows_are_independent_normals_of_mean_zero(seed):
     assert stats.kstest(rows[:, -1], "norm").pvalue > FALSE_ALARM_RATE
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("row", [0, 1])
 def test_components_are_uniform(row):
     # In three dimensions each coordinate of a uniform direction is uniform on

@@ -215,6 +215,8 @@ def small_patterns():
     return [t for t in tables if all(sum(r & b > 0 for r in t) == 2 for b in bits)]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize(("n_rounds", "is_uniform"), [(None, True), (0, False)])
 def test_bounded_patterns_are_uniform(n_rounds, is_uniform, monkeypatch):
     # From a start far from uniform, all users on the same two features: only the
@@ -250,6 +252,8 @@ def test_a_round_of_trades_halves_the_memory():
     assert np.abs(total / n_draws - indicators).max() > bound
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_users_and_features_are_exchangeable_under_a_bound():
     # 9 users a feature on average, at most 10: many moves, in 200 patterns. Neither
     # the order of the features nor that of the users plays a part: the differences
@@ -268,6 +272,8 @@ def test_users_and_features_are_exchangeable_under_a_bound():
 # --- the laws of the numbers
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("rank", [1, 2])
 def test_components_are_uniform(rank):
     # In three dimensions each coordinate of a uniform direction is uniform on

@@ -99,6 +99,7 @@ def counts_of(ratings, column):
     return np.bincount(ratings.data[:, column], minlength=n_ids + 1)[1:]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("spread", [0.5, 0.6])
 def test_activity_is_log_normal(spread):
     # 2000 items cut nobody: they are six standard deviations above the median.
@@ -222,6 +223,7 @@ def test_scale_of_the_explained_taste(rank, sparsity, share):
     assert abs(z) < LIMIT
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rank", [1, 4])
 def test_scale_of_the_hidden_taste(rank):
     ratings = make_ratings(

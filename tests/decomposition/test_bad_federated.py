@@ -23,6 +23,7 @@ scene, scenes, stage = fixtures(Scene)
 IN_VALUES = {"NaN": 3, "infinity": 3}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", CASES)
 def test_bad_call(case, stage):
     call, says = CASES[case]
@@ -33,6 +34,7 @@ def test_bad_call(case, stage):
     stage.check_untouched(IN_VALUES.get(case, 0))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("case", CASES)
 def test_privacy_does_not_rest_on_an_optional_validation(case, stage):
     with (

@@ -136,6 +136,8 @@ def test_budgets_of_clients_decide_the_noise_and_the_weights():
     assert np.allclose(pca.client_weights_, expected / expected.sum(), rtol=0.02)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 def test_a_figure_of_the_federated_paper():
     """Ten clients of 10,000 rows, epsilon = 0.5, delta = 0.1: figure 1a.

@@ -243,6 +243,8 @@ def heterogeneous(seed, p=20):
     return rows, np.repeat(np.arange(10), sizes), truth, parameters
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 def test_optimal_weights_are_better_than_equal_ones():
     """Mean squared distances over 12 federations: by more than a third.

@@ -104,6 +104,7 @@ def test_feature_without_extent_counts_for_nothing():
         assert pca.mean_[2] == 7.0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("parameters", [{}, {"clip_norm": 8.0}])
 def test_released_noise_has_the_planned_variance(parameters):
     """Chi-square over 300 fits x 66 off-diagonal entries; false-alarm rate 2e-6.
@@ -125,6 +126,8 @@ def test_released_noise_has_the_planned_variance(parameters):
     assert chi2.ppf(1e-6, count) < total < chi2.ppf(1 - 1e-6, count)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_error_is_that_of_first_order_theory():
     """Mean squared distance to the noiseless components against 2 r (p-r) / (n mu g)^2.
 
@@ -229,6 +232,7 @@ def test_center_is_said():
     assert "in pairs: so few rows" in str(DPPCA(1).privacy_plan(10, 3))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
 @pytest.mark.parametrize(("n", "p", "rank"), [(3000, 40, 1), (20_000, 60, 2)])
 def test_expected_error_is_that_of_fits(mechanism, n, p, rank):
@@ -312,6 +316,8 @@ def test_the_number_of_components_is_found():
             assert pca.components_.shape == (rank, p)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_auto_takes_the_better_branch():
     """Wide rows ask for a power step, narrow ones for a second moment."""
     wide, truth = make_spiked_covariance(20_000, 200, random_state=0)

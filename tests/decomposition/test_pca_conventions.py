@@ -296,6 +296,7 @@ CALLS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("cls", [DPPCA, FederatedDPPCA, SparseDPPCA])
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_the_same_error_everywhere(cls, name):

@@ -151,6 +151,7 @@ def test_sorted_rows_are_paired_with_others_from_far_away(sorted_by):
     assert pca.explained_variance_[0] == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
 @pytest.mark.parametrize("release", ["components", "covariance"])
 def test_pairs_do_not_see_where_rows_lie(mechanism, release):
@@ -220,6 +221,7 @@ def test_a_model_has_no_use_for_pairs():
 # -- a center that is searched for -----------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shift", [0.0, 3.0, 6000.0])
 def test_a_center_halves_the_noise_wherever_rows_lie(shift):
     """Medians of 9 seeds; pairs keep some .77 of the variance, an exact center .95."""
@@ -255,7 +257,7 @@ def test_rows_that_lie_too_far_are_paired_at_no_loss():
     pca, released = found["auto"]
     assert "too far from the origin" in pca.privacy_.remarks[-1]
     assert "second_moment_early" in released
-    assert not any(name.startswith("center_") for name in released)
+    assert not any("center_" in name for name in released)
     shares = [kept(found[center][0], X) for center in ("auto", "pairs")]
     assert shares[0] > shares[1] - 0.1
 
@@ -268,7 +270,8 @@ def test_rows_dense_about_their_center_are_paired():
     with record_releases() as released:
         pca = DPPCA(1, epsilon=1.0, noise_seed=0).fit(X)
     assert "too many of them lie near it" in pca.privacy_.remarks[-1]
-    assert released["center_nearness"][0] > 0.5
+    (tested,) = [name for name in released if name.endswith("nearness")]
+    assert released[tested][0] > 0.3
     # The center that was found is kept: it is released and paid.
     np.testing.assert_allclose(pca.mean_, X.mean(axis=0), atol=1.5)
     assert subspace_distance(pca.components_, components) < 0.6
@@ -283,15 +286,14 @@ def test_what_was_chosen_is_said_and_costs_what_was_planned():
     assert pca.privacy_.mechanisms == plan.mechanisms
     assert plan.mu == pytest.approx(DPPCA(center="none").privacy_plan(*X.shape).mu)
     assert accountant.spent(1e-6)[0] == pytest.approx(1.0, rel=1e-6)
-    early, steps = plan["center"].branches[::-1]
-    costs = [math.hypot(*(m.mu for m in branch)) for branch in (early, steps)]
-    assert costs[0] == pytest.approx(costs[1], rel=1e-9)
+    costs = [math.hypot(*(m.mu for m in b)) for b in plan["center"].branches]
+    assert costs == pytest.approx([plan["center"].mu] * 3, rel=1e-9)
 
 
 def test_a_center_of_ones_own_wish_is_not_given_up():
     X, components = spiked()
     pca = DPPCA(center="private", noise_seed=0).fit(X + 100.0)
-    assert "center" not in {m.name for m in pca.privacy_.mechanisms}
+    assert not {"second_moment_early", "center_nearness"} & names(pca.privacy_)
     assert names(pca.privacy_) >= {"pair_distance_1", "row_reach_1", "center_1"}
     np.testing.assert_allclose(pca.mean_, 100.0, atol=1.0)
     assert subspace_distance(pca.components_, components) < 0.3
@@ -419,3 +421,20 @@ def test_what_stands_out_is_counted_in_the_release_alone(mechanism, monkeypatch)
     matrix = released["second_moment"]
     assert trace == np.trace(matrix)
     np.testing.assert_allclose(values, np.linalg.eigvalsh(matrix)[:-3:-1], rtol=1e-9)
+
+
+def test_skewed_rows_keep_their_lengths_as_far_as_noise_allows():
+    """Unit rows about any center take the direction of many short rows for the first.
+
+    Two thirds of the rows vary little, in one direction, and the others much, in
+    another; a clip of 1.6 typical distances tells them apart.
+    """
+    rng, n = np.random.default_rng(0), 30_000
+    X = 0.05 * rng.standard_normal((n, 10))
+    X[:, 0] += 0.5 * rng.standard_normal(n) * (np.arange(n) % 3 != 0)
+    X[:, 1] += 1.2 * rng.choice([-1.0, 1.0], n) * (np.arange(n) % 3 == 0)
+    unit = DPPCA(1, center="none", noise_seed=0).fit(X)
+    assert kept(unit, X) < 0.9
+    for bounds in (None, (-9.0, 9.0)):
+        pca = DPPCA(1, bounds=bounds, noise_seed=0).fit(X)
+        assert kept(pca, X) > 0.98

@@ -27,6 +27,7 @@ def sparse_rows(n=3000, p=30, seed=0):
     return X
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("center", ["none", "pairs"])
 @pytest.mark.parametrize("parameters", SETTINGS)
 @pytest.mark.parametrize(
@@ -52,6 +53,8 @@ def test_sparse_rows_release_what_dense_ones_do(kind, parameters, center):
     np.testing.assert_array_equal(rows.toarray(), before)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_fits_of_sparse_rows_do_not_make_them_dense(monkeypatch):
     """Of 2000 x 3000 rows, no dense array of more than 256 columns of 3000."""
     X = sparse.csr_array(sparse.random(2000, 3000, density=0.002, random_state=0))
@@ -109,6 +112,7 @@ def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
     assert len(accountant.ledger) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [np.float64, np.float32, np.int16])
 @pytest.mark.parametrize("parameters", [*SETTINGS, {"bounds": (-3, 3)}])
 def test_rows_on_a_disk_release_what_rows_in_memory_do(tmp_path, kind, parameters):
@@ -124,6 +128,8 @@ def test_rows_on_a_disk_release_what_rows_in_memory_do(tmp_path, kind, parameter
         np.testing.assert_array_equal(releases[1][name], values)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_a_map_of_integers_is_converted_block_by_block(tmp_path):
     """Peak memory of a fit stays far below that of the rows in float64."""
     import tracemalloc

@@ -159,6 +159,7 @@ def test_a_refusal_is_shown_short_and_printable():
 # -- honest clients --------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "known"), KNOWN)
 @pytest.mark.parametrize("epsilon", [1e-2, 0.5, 30.0, None])
 @pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -569,6 +570,7 @@ def test_honest_noise_stays_within_12_deviations(size):
     assert 2.0 * norm.sf(12.0) * size + 3.0 * math.exp(-72.0) < 1e-30 + 4e-33 * size
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("p", [2, 20, 100])
 def test_noise_moves_eigenvalues_by_less_than_its_bound(p):
     """The mean of the largest eigenvalue over 200 matrices, against the root of 2 p.

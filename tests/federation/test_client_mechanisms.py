@@ -94,6 +94,7 @@ def planned_names(plan, released):
             yield mechanism.name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
 def test_a_session_releases_what_was_planned_and_charged(name, epsilon):

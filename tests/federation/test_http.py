@@ -162,6 +162,7 @@ FEDERATIONS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FEDERATIONS)
 def test_federations_of_all_three_estimators(name, sites, transport):
     given, steps, truth = FEDERATIONS[name]
@@ -185,6 +186,7 @@ def test_federations_of_all_three_estimators(name, sites, transport):
         assert ledger[0].epsilon == 2.0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
@@ -223,6 +225,8 @@ def test_a_site_with_another_task_refuses_and_spends_nothing(sites, transport):
     assert [len(sites.ledger(site).ledger) for site in ROWS] == [1, 1, 0]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_too_few_sites_are_an_error_that_names_them(sites, transport):
     task = make_task(1, P, n_rounds=1)
     for site, own in ROWS.items():
@@ -261,6 +265,8 @@ class Client:
         self.respond = respond
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_a_slow_site_does_not_hold_up_the_others(transport):
     task = Client.task
     honest = LocalClient("north", ROWS["north"], task)
@@ -321,6 +327,8 @@ def guide_blocks():
         yield kind, re.sub(r"^    ", "", body, flags=re.MULTILINE).strip()
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.filterwarnings("ignore:client .* was rejected")
 def test_the_guide_runs_as_it_is(transport):
     space, printed, compared = {}, "", 0

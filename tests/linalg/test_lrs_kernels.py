@@ -337,6 +337,8 @@ def best_subset(X, y, U, rules):
     return min(plain_fit(X, y, U, list(subset), rules)[2] for subset in subsets)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("noise", [0.0, 0.5])
 def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
     """Against all 220 subsets; with these seeds 58 of 60 users or more."""
@@ -362,6 +364,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("setting", ["ridges", "fixed weights, no ridges"])
 def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
@@ -698,6 +701,8 @@ def quiet(iteration, move):
     return False
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize(
     "setting", [{**RIDGES, "sparsity": 0}, NO_RIDGES], ids=["ridges", "sparse"]
 )
@@ -770,6 +775,8 @@ def test_coefficients_of_users():
     np.testing.assert_array_equal(found, [[3.0, 0.0, 2.0], [3.0, 5.0, 10.0]])
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_fit_users_is_the_cold_fit_of_everybody():
     tasks = Tasks()
     users = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules)

@@ -22,6 +22,7 @@ def dense(components, spread, rng):
     return _linalg.top_eigh(components.T @ components + noise, len(components))[1]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("p", "rank", "spread"),
     [(30, 1, 0.12), (30, 3, 0.1), (31, 3, 0.3), (7, 3, 0.4), (4, 3, 0.5), (3, 1, 0.5)],
@@ -53,6 +54,8 @@ def test_the_law_is_that_of_the_dense_matrix(p, rank, spread):
         assert ks_2samp(first, second).pvalue > 1e-4
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_the_test_sees_a_wrong_spread():
     rng = np.random.default_rng(0)
     truth = _linalg.orthonormal_rows(rng.standard_normal((2, 30)))

@@ -94,6 +94,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("private", [True, False])
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -244,6 +245,7 @@ def test_seeds_repeat_a_fit(data, parameters):
     assert not np.array_equal(first.components_, other.components_)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kept", [0, 1 << 27])
 @pytest.mark.parametrize("parameters", [EXACT, {}, {"n_components": 2}], ids=str)
 def test_threads_and_blocks_change_nothing(data, monkeypatch, parameters, kept):
@@ -386,6 +388,8 @@ def test_what_a_fit_does_not_use_is_refused(data, parameters, says, right):
     assert len(accountant.ledger) == 1
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @quiet
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_grid_over_budgets_may_hold_none(table):
@@ -732,6 +736,7 @@ def test_cross_validation_knows_the_users(table):
         assert score == expected
 
 
+@pytest.mark.sampled(2)
 @quiet
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_searches_are_charged_for_every_fit(table, n_jobs):
@@ -835,6 +840,8 @@ def test_routed_pipeline(data, routing):
     assert pipeline.score(X, y, users=users) == expected.score(X, y, users=users)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @quiet
 @pytest.mark.skipif(
     not hasattr(LRSRegressor, "set_callbacks"),

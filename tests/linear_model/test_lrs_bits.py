@@ -241,7 +241,7 @@ def test_bits_do_not_depend_on_the_place_in_memory(kernels):
     """Older kernels of OpenBLAS start vectors otherwise that do not lie on 16 bytes."""
     code = (
         "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', "
-        f"'-k', 'usual-0 or company-2', {__file__!r}]))"
+        f"'--assert=plain', '-k', 'usual-0 or company-2', {__file__!r}]))"
     )
     environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
     ran = subprocess.run(

@@ -170,6 +170,7 @@ def test_a_refused_fit_reads_nothing(monkeypatch):
     assert not hasattr(model, "n_features_in_")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_one_entry_a_fit_and_the_right_total(name):
     settings = {"user_feature": 0, "n_rounds": 2, **SETTINGS[name]}

@@ -101,6 +101,7 @@ CONTAINERS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_the_container_makes_no_difference(data, tmp_path, container, mode):
@@ -181,6 +182,7 @@ IDS = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", IDS)
 def test_any_ids(data, kind, mode):
@@ -361,6 +363,7 @@ def test_a_single_user_in_a_column(data):
 LARGEST = {"f4": 2**24, "f8": 2**53}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("container", ["array", "pandas", "polars"])
 @pytest.mark.parametrize("kind", LARGEST)
 @pytest.mark.parametrize("beyond", [False, True])
@@ -459,6 +462,7 @@ def check_finite(model, X, y, users):
     assert np.isfinite(model.predict(ordinary, users=asked)).all()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("epsilon", [1.0, None])
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("shape", SHAPES)
@@ -520,6 +524,7 @@ def test_rows_that_tell_little(kind, setting, epsilon):
     check_finite(model, *dull(kind))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("update", ["direct", "cached", "cg"])
 @pytest.mark.parametrize("kind", DULL)
 def test_rows_that_tell_little_to_each_update(kind, update):
@@ -577,6 +582,7 @@ EXTREME_SETTINGS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("setting", EXTREME_SETTINGS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", FLOATS.values(), ids=FLOATS)
@@ -591,6 +597,7 @@ def test_extreme_rows_spoil_no_private_model_of_others(kind, value, setting):
     assert np.isfinite(model.predict(np.ones((1, 4)), users=[77])).all()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("value", FLOATS.values(), ids=FLOATS)
 def test_a_user_with_extreme_rows_has_a_finite_model(kind, value):

@@ -69,6 +69,7 @@ def all_orders_recall(y_true, y_score, k, relevant):
 # --- against loops
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("k", [1, 2, 5, 10, 1000, None])
 @pytest.mark.parametrize("n_levels", [None, 1, 2, 4])
 def test_ndcg_equals_scikit_learn_a_user(k, n_levels):
@@ -106,6 +107,8 @@ def test_recall_is_the_mean_over_the_orders_of_ties(scores, k):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_many_users_take_no_loop():
     # A million rows of 200,000 users took 0.7 s when this was written.
     rng = np.random.default_rng(0)

@@ -117,6 +117,7 @@ def test_shuffling_is_repeatable_with_a_seed():
     assert (folds_of(moving, users) != folds_of(moving, users)).any()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("n_rows", [1, 4, 7])
 def test_shuffled_rows_are_in_every_fold_equally_often(n_rows):
     # One user among others; 4000 shuffles; each count is binomial with p = 1/5.

@@ -350,6 +350,8 @@ def test_missing_matplotlib_costs_nothing(X, monkeypatch):
         display_of_two().plot()
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_importing_the_module_does_not_import_matplotlib():
     code = "import sys, skdpspectral.plotting; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -29,6 +29,8 @@ def test_bad_call(case, stage):
     check_call(case, stage, [SECRET])
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_privacy_does_not_rest_on_an_optional_validation(scene):
     nobody_looks = {"NaN", "infinity"}
     found = [case for case in CASES if case.mistake not in nobody_looks]

@@ -89,6 +89,7 @@ SHIFTS = {
 }
 
 
+@pytest.mark.sampled(4)
 @seeded
 @pytest.mark.parametrize("shift", SHIFTS)
 @pytest.mark.parametrize("unit", [1.0, 1e-150, 1e150, np.array([1e-8, 1.0, 1e5, 30.0])])
@@ -116,6 +117,8 @@ def test_errors_fall_with_the_budget(epsilon):
     assert found < 0.06 / epsilon
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @seeded
 def test_noise_is_what_the_plan_says():
     """Deviation of the mean's noise, of 400 features: 10 % off is 5 deviations."""
@@ -177,6 +180,8 @@ def test_what_nobody_can_see_is_said_and_left_out():
     assert scaler.inverse_transform(scaler.transform(X)) == pytest.approx(X)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @seeded
 def test_a_feature_whose_place_was_lost_is_not_seen():
     """With so few rows that most places are lost, what is seen has a mean nearby.
@@ -323,6 +328,7 @@ FORMS = {
 }
 
 
+@pytest.mark.sampled(4)
 @seeded
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("with_mean", [True, False])
@@ -351,6 +357,8 @@ def test_memory_maps_are_read_in_slices(tmp_path):
     assert np.array_equal(one.transform(mapped), other.transform(X))
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @seeded
 @pytest.mark.parametrize(
     "kind", [sparse.csr_array, sparse.csc_matrix, sparse.coo_array]

@@ -27,6 +27,7 @@ def transcripts(model, X):
         yield dict(released)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "part"), RELEASES, ids=map("-".join, RELEASES))
 @pytest.mark.parametrize("n_samples", [40, 41])
 def test_no_row_moves_a_release_by_more_than_was_planned(name, part, n_samples):

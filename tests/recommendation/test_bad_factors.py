@@ -24,6 +24,7 @@ pytestmark = [
 scene, scenes, stage = fixtures(Scene)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("case", as_parameters(CASES))
 def test_bad_call(case, stage):
     check_call(case, stage, (SECRET_USER, SECRET_ITEM, SECRET_RATING))

@@ -33,6 +33,7 @@ no_warning = pytest.mark.filterwarnings(
 scene, scenes, stage = fixtures(Scene)
 
 
+@pytest.mark.sampled(4)
 @no_warning
 @pytest.mark.parametrize("case", as_parameters(CASES))
 def test_bad_call(case, stage):

@@ -367,6 +367,8 @@ print([_hashed(key) % 1000 for key in {KEYS}])
 """
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 def test_buckets_are_the_same_in_every_process():
     folder = str(Path(skdpspectral.__file__).parents[1])
     done = subprocess.run(

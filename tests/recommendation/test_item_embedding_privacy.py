@@ -154,6 +154,8 @@ def check_public(cls):
 CHECKS = [check_sums, check_large_users, check_rows_of_unknown_items, check_public]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPItemEmbedding)
@@ -171,6 +173,7 @@ def test_files_hold_the_same_bytes(tmp_path):
     assert len(files) == 1
 
 
+@pytest.mark.slow
 def test_random_users_move_the_sum_by_at_most_one():
     """Brute force over users of all sizes and scales; the bound is nearly attained."""
     rng = np.random.default_rng(0)
@@ -374,11 +377,12 @@ mutated, test_a_planted_mistake_is_caught, test_an_unchanged_copy_passes = (
 )
 
 
+@pytest.mark.slow
 def test_audit_refutes_what_is_not_normalized(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 
     def violated(cls):
-        return audit("items-joins", 10.0, 400, cls=cls).violated
+        return audit("items", 10.0, 400, cls=cls).violated
 
     assert not violated(DPItemEmbedding)
     assert violated(mutated(monkeypatch, *MUTANTS["normalization skipped"][1:]))

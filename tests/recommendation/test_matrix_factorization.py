@@ -69,6 +69,8 @@ def test_strangers_are_predicted_on_the_scale_and_never_zero():
     assert ((unknown_item > 1) & (unknown_item < 5)).all()
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("range_", [(1, 5), (0, 100), (-10, 10)])
 @without_privacy
 def test_the_units_of_ratings_do_not_matter(range_):
@@ -272,6 +274,8 @@ def test_cross_validation_by_rows_and_by_whole_users(folds):
     assert (found > 0.05).all()
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @without_privacy
 def test_threads_and_blocks_change_no_bit(monkeypatch):
     from skdpspectral._linalg import recommendation_rows as rows

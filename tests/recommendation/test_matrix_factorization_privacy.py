@@ -161,6 +161,8 @@ def check_own_bits(cls):
 CHECKS = [check_sums, check_last_rating, check_features, check_public, check_own_bits]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_estimator_passes(check):
     check(DPMatrixFactorization)
@@ -421,11 +423,12 @@ mutated, test_a_planted_mistake_is_caught, test_an_unchanged_copy_passes = (
 )
 
 
+@pytest.mark.slow
 def test_audit_refutes_counts_and_sums_of_norm_one_each(monkeypatch):
     """The audit has power, and looks at the class that it is given."""
 
     def violated(cls):
-        return audit("factors-joins", 10.0, 400, cls=cls).violated
+        return audit("factors", 10.0, 400, cls=cls).violated
 
     assert not violated(DPMatrixFactorization)
     name = "counts and sums of norm one each, charged once"

@@ -50,6 +50,7 @@ def test_every_estimator_is_composed():
     assert {type(estimator) for estimator in ESTIMATORS} == private
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "estimator"), CASES)
 def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
     composition = COMPOSITIONS[name]
@@ -74,6 +75,7 @@ def test_each_fit_is_charged_once_and_none_is_seeded(name, estimator):
     assert accountant.spent(1e-6).epsilon == pytest.approx(spent, rel=1e-9)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "estimator"), CASES)
 def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
     composition, y = COMPOSITIONS[name], target_of(name)
@@ -88,6 +90,7 @@ def test_its_output_is_that_of_its_steps_one_by_one(name, estimator):
     assert all(entry.seeded for entry in accountant.ledger)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("name", "estimator"), CASES)
 def test_the_report_sees_into_it(name, estimator):
     composition = COMPOSITIONS[name]

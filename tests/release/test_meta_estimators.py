@@ -128,6 +128,7 @@ def fitted(monkeypatch):
     return begun
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:all rows are taken for those of one user")
 @pytest.mark.filterwarnings("ignore:a score pooled over users")
 @pytest.mark.filterwarnings("ignore:.*carries the parameters of its users")

@@ -116,12 +116,14 @@ BAD_VALUES = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fit", ALL_VALUES)
 def test_a_refused_budget_says_the_same_of_any_values(fit):
     of_good_rows = refused(fit, X)
     assert {refused(fit, rows) for rows in BAD_VALUES.values()} == {of_good_rows}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("fit", ALL_VALUES)
 def test_an_error_of_a_value_is_charged_and_quotes_nothing(fit):
     for mistake, rows in BAD_VALUES.items():
@@ -145,6 +147,7 @@ class Sequence:
     __len__ = __getitem__ = __array__ = __float__ = _fail
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("error", [RuntimeError, ValueError, KeyError])
 @pytest.mark.parametrize("fit", ALL_VALUES)
 def test_no_entry_of_a_list_has_a_say_before_the_charge(fit, error):

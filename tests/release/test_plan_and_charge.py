@@ -260,6 +260,7 @@ def test_components_follow_the_law_of_top_values():
         np.testing.assert_allclose(overlap, np.eye(2), atol=1e-6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SETTINGS | RELEASED_RANK | SEARCHED)
 def test_fit_is_a_function_of_its_releases(name):
     """Change one row and nothing moves but through the releases.
@@ -299,6 +300,8 @@ def test_fit_is_a_function_of_its_releases(name):
             assert value == vars(second)[key]
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("name", SEARCHED)
 def test_other_rows_choose_nothing_but_by_releases(name):
     """Altogether other rows, in all ways that a choice of a center can go."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from skdpspectral._tables.clipping import Box, clip_rows, normalize_rows
 
@@ -31,6 +32,7 @@ def long_norms(rows):
     return np.sqrt(np.sum(rows.astype(np.longdouble) ** 2, axis=1))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("clip_norm", [1e-60, 0.3, 1.0, 1e60])
 @pytest.mark.parametrize(
     ("n_rows", "n_features"),
@@ -60,6 +62,23 @@ def test_normalized_rows_are_unit_or_zero(n_features):
     assert np.all(norms[zero] == 0)
     assert np.abs(norms[~zero] - 1).max() < 1e-11
     assert norms.max() <= 1 + TOLERANCE
+
+
+@pytest.mark.parametrize("floor", [1e-60, 0.3, 1e60])
+@pytest.mark.parametrize("n_features", [1, 2, 7, 64])
+def test_rows_shorter_than_a_floor_keep_their_length_over_it(n_features, floor):
+    rows = adversarial_rows(np.random.default_rng(1), 4000, n_features)
+    lengths = long_norms(rows)
+    out = normalize_rows(rows, floor=floor)
+    norms = long_norms(out)
+    assert norms.max() <= 1 + TOLERANCE
+    wanted = np.minimum(lengths / np.longdouble(floor), 1.0)
+    close = {"rtol": 1e-10, "atol": 1e-300}
+    np.testing.assert_allclose(norms.astype(float), wanted.astype(float), **close)
+    few = sparse.csr_array(rows)
+    few = normalize_rows(few, floor=floor).toarray()
+    np.testing.assert_allclose(few, out, atol=1e-300)
+    np.testing.assert_array_equal(normalize_rows(rows, floor=0.0), normalize_rows(rows))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

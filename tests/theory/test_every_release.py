@@ -97,6 +97,7 @@ def compare(make, rng, n, p, form=np.asarray):
         yield planned, np.linalg.norm(exact - moved)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned(name):
     rng, found = np.random.default_rng(0), {}

@@ -43,6 +43,7 @@ WEIGHTS = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("d", [1, 2, 5])
 @pytest.mark.parametrize("nu", WEIGHTS)
 def test_ratio_is_the_supremum(nu, d):

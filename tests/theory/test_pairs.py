@@ -9,6 +9,8 @@ from scipy.optimize import minimize
 from skdpspectral import DPPCA
 from skdpspectral._statistics.center_search import CenterSteps, Nearness, Sample
 from skdpspectral._statistics.row_bounds import RowBounds
+from skdpspectral._statistics.second_moment import SecondMoment
+from skdpspectral._statistics.terms import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, pair_differences
 from skdpspectral.sensitivity import (
@@ -82,6 +84,34 @@ def test_no_rows_that_a_search_finds_move_it_further(p, clip):
         assert best <= bound / math.sqrt(2.0) * (1 + 1e-9)
     else:  # the search is strong enough to come close
         assert best >= 0.9 * bound
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_rows_that_keep_their_length_move_the_moment_no_further(paired):
+    """Climbing over all rows, the replacement, the center and the floor."""
+    n, p = 6, 2
+    rng, moment = np.random.default_rng(2), SecondMoment(RowBounds(p), n)
+    bound = second_moment_sensitivity(1.0, n)
+
+    def moved(flat):
+        rows = flat[: n * p + p].reshape(n + 1, p)
+        other = rows[:n].copy()
+        other[2] = rows[n]
+        origin = pair_order(n, p) if paired else flat[-p:]
+        floor = abs(flat[-p - 1])
+        found = [np.tril(moment.kernel(x, origin, floor)) for x in (rows[:n], other)]
+        change = found[0] - found[1]
+        return -np.linalg.norm(change + np.tril(change, -1).T)
+
+    best, shorter = 0.0, 0.0
+    for floor in (1e-3, 1.0, 1e3):
+        start = rng.standard_normal((n + 1) * p + p + 1)
+        start[-p - 1] = floor
+        found = minimize(moved, start, method="Powell", options={"maxiter": 8})
+        best = max(best, -found.fun)
+        shorter = max(shorter, -moved(start))
+    assert 0.9 * bound <= best <= bound * (1 + 1e-9)
+    assert shorter > 0.0
 
 
 @pytest.mark.parametrize("v", [1, 3])
@@ -162,8 +192,9 @@ def test_sensitivities_of_a_search_are_those_of_the_lemmas():
     found = {m.name: m.sensitivity for m in plan.releases()}
     assert found["pair_distance_1"] == found["pair_distance_11"] == 2 / n
     assert found["row_reach_1"] == found["row_reach_6"] == 1 / n
-    assert found["center_1"] == found["center_4"] == 2 / n
-    assert found["center_nearness"] == pytest.approx(math.sqrt(2) / n)
+    assert found["center_1"] == found["center_3"] == found["far_center_4"] == 2 / n
+    for name in ("center_nearness", "far_center_nearness"):
+        assert found[name] == pytest.approx(math.sqrt(2) / n)
     # Of pairs half is released: twice the bound of rows, by a half.
     assert found["second_moment"] == 0.5 * pair_moment_sensitivity(1.0, n)
     assert found["second_moment_early"] == found["second_moment"]

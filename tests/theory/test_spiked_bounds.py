@@ -95,6 +95,7 @@ def test_statement_1_is_tight_to_first_order():
 # -- statement 2: the other rows -------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("n", "p", "signal"),
     [
@@ -130,6 +131,7 @@ def test_statement_2_bounds_angles_and_gaps(n, p, signal):
 # -- the bound -------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("failure", [0.3, 1e-2, 1e-6])
 @pytest.mark.parametrize(
     ("p", "signal"), [(2, (1.0,)), (50, (10.0,)), (20, (5.0, 5.0))]

@@ -313,6 +313,8 @@ def test_covariance_within_components_against_the_papers():
     assert papers == pytest.approx(0.1, abs=2 * 0.008)
 
 
+@pytest.mark.slow
+@pytest.mark.dependencies
 @pytest.mark.parametrize("mechanism", ["two-stage", "auto"])
 def test_the_clip_of_a_covariance_is_that_of_the_last_components(mechanism):
     """Rows reach further along them than along those of a first stage that is poor.

@@ -514,6 +514,7 @@ def test_several_votes_at_once_move_by_the_norm_of_the_pair(n_votes):
 # -- the private start -----------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("d", [2, 3, 40, 300])
 def test_sums_of_projectors_move_by_one_or_sqrt_two(d):
     rng = np.random.default_rng(d)

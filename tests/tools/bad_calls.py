@@ -6,7 +6,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
-from bad_cases import bad, mark_values, refused_fits
+from bad_cases import bad, mark_values, refused_fits, state_of
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from sliced_rows import (
@@ -93,7 +93,7 @@ class Scene:
     def _state(self):
         fitted = {k: v for k, v in vars(self.pca).items() if k.endswith("_")}
         parameters = {**self.pca.get_params(deep=False), "noise_seed": None}
-        return joblib.hash(fitted), joblib.hash(self.X), sorted(parameters.items())
+        return state_of(fitted, self.X), sorted(parameters.items())
 
     def renew(self):
         self.accountant = PrivacyAccountant(2.0)

@@ -3,6 +3,7 @@
 import joblib
 import numpy as np
 import pandas as pd
+from bad_cases import state_of
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
@@ -44,7 +45,7 @@ class Scene:
         models = (self.pca, self.sparse)
         fitted = [{k: v for k, v in vars(m).items() if k.endswith("_")} for m in models]
         parameters = [sorted(m.get_params(deep=False).items()) for m in models]
-        return joblib.hash(fitted), joblib.hash(self.X), repr(parameters)
+        return state_of(fitted, self.X), repr(parameters)
 
     def renew(self):
         self.accountant = PrivacyAccountant(2.0)

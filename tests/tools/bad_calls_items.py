@@ -4,7 +4,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
-from bad_cases import bad, mark_values, refused_fits
+from bad_cases import bad, mark_values, refused_fits, state_of
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -72,7 +72,7 @@ class Scene:
     def _state(self):
         fitted = {k: v for k, v in vars(self.model).items() if k.endswith("_")}
         parameters = {**self.model.get_params(deep=False), "noise_seed": None}
-        return joblib.hash(fitted), joblib.hash((self.X, self.y)), repr(parameters)
+        return state_of(fitted, self.X, self.y), repr(parameters)
 
     def renew(self):
         self.accountant = PrivacyAccountant(2.0)

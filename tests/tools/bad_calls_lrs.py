@@ -18,7 +18,7 @@ from bad_calls import (
     ROWS,
     SAME,
 )
-from bad_cases import bad, mark_values
+from bad_cases import bad, mark_values, state_of
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -97,7 +97,7 @@ class LRSScene:
             for m in models
         ]
         parameters = [{**m.get_params(), "accountant": None} for m in models]
-        return joblib.hash(fitted), joblib.hash([self.X, self.y]), repr(parameters)
+        return state_of(fitted, self.X, self.y), repr(parameters)
 
     def renew(self):
         self.accountant = PrivacyAccountant(2.0)

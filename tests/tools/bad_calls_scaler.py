@@ -3,7 +3,7 @@
 import joblib
 import numpy as np
 import pandas as pd
-from bad_cases import bad, mark_values
+from bad_cases import bad, mark_values, state_of
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
@@ -33,7 +33,7 @@ class Scene:
         self._before = self._state()
 
     def _state(self):
-        return joblib.hash((self.model.mean_, self.model.scale_, self.X))
+        return state_of(self.model.mean_, self.model.scale_, self.X)
 
     def renew(self):
         """Take a new ledger."""

@@ -4,13 +4,13 @@ import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
-from lrs_tools import scripted
+from lrs_tools import Silent, scripted
+from pca_tools import Noted
 
 import skdpspectral
-from skdpspectral import DPItemEmbedding
+from skdpspectral import DPItemEmbedding, DPMatrixFactorization
 from skdpspectral._linalg.recommendation_gathering import Part
 from skdpspectral._linalg.recommendation_rows import UserRatings
 from skdpspectral._release.release import Release
@@ -113,30 +113,83 @@ class Given:
         return self.released[name]
 
 
+class _NotedRun:
+    """A statistic that notes what it is run on, beside its release and progress."""
+
+    def __init__(self, statistic):
+        self.statistic, self.rows = statistic, None
+
+    def __getattr__(self, name):
+        return getattr(self.statistic, name)
+
+    def run(self, release, *rows_and_progress):
+        self.rows = rows_and_progress[:-1]
+        return self.statistic.run(release, *rows_and_progress)
+
+
+class _SumsAlone:
+    """Fits that end with the last release, of tables that are read once.
+
+    What is released has the same bits as in a whole fit.
+    """
+
+    def fit(self, X, y):
+        if getattr(self, "_fitted_to", (None,))[0] is not X:
+            self._asked = None
+            super().fit(X, y)
+            asked, self._asked = self._asked, None
+            self._fitted_to = X, asked.statistic, asked.rows, CANARY in X[:, 0]
+        _, statistic, rows, _ = self._fitted_to
+        self._noted = Noted(Release(self.privacy_, None, self.noise_seed))
+        statistic.run(self._noted, *rows, Silent())
+        return self
+
+    def _statistic(self, *shape):
+        self._asked = _NotedRun(super()._statistic(*shape))
+        return self._asked
+
+
+class SumsAlone(_SumsAlone, DPMatrixFactorization):
+    pass
+
+
+def quick_fits(cls):
+    """Return a class whose fits end with the last release."""
+    if cls is DPMatrixFactorization:
+        return SumsAlone
+    return type(cls.__name__, (_SumsAlone, cls), {})
+
+
 @dataclass
 class FactorRatio:
     """Log likelihood ratio of all sums, where one user with ratings joins nobody.
 
-    Or its opposite, where the user leaves. Each sum is zero without the user; with the
-    user it is what they answer, given the earlier sums.
+    Each sum is zero without the user; with the user it is what they answer, given the
+    earlier sums.
     """
 
     ratings: list
     n_items: int
-    sign: float = 1.0
+    threshold: float = 0.0
 
     def __call__(self, model, released):
+        *_, joined = model._fitted_to
+        answers = model._noted.exact if joined else self._answers(model, released)
+        return sum(
+            np.vdot(answer, released[name] - 0.5 * answer)
+            / model.privacy_[name].noise_std ** 2
+            for name, answer in answers.items()
+        )
+
+    def _answers(self, model, released):
+        """What the user would have answered."""
         items, values = map(np.array, zip(*self.ratings, strict=True))
         values = np.clip(values.astype(float), *model.rating_range)
         part = Part(np.zeros(len(items), int), items, values)
         rows = UserRatings([part], [len(items)], self.n_items, *model._units())
         given = Given(model.privacy_, released)
-        model._statistic(self.n_items).run(given, rows, Mock())
-        return self.sign * sum(
-            np.vdot(answer, released[name] - 0.5 * answer)
-            / model.privacy_[name].noise_std ** 2
-            for name, answer in given.noted.items()
-        )
+        model._fitted_to[1].run(given, rows, Silent())
+        return given.noted
 
 
 # -- planted mistakes ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a transcript of DPPCA's releases tells about which of two data sets it is of.
+"""What a transcript of releases of rows tells about which of two data sets it is of.
 
 Each release is Gaussian given those before it, and its mean is a function of the rows
 and of earlier releases. `ReleaseRatio` runs the package's own code on both data sets
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, DPStandardScaler
 from skdpspectral._release.release import Release
 from skdpspectral.audit import audit_epsilon
 
@@ -46,7 +46,7 @@ def releases_of(model, shape):
     return model._statistic(*shape).run
 
 
-class ReleasesAlone(DPPCA):
+class _Quick:
     """Fits that end with the last release, and plan once for all fits of the same rows.
 
     What is released has the same bits as in a whole fit.
@@ -59,6 +59,20 @@ class ReleasesAlone(DPPCA):
         self._noted = Noted(Release(plan, None, self.noise_seed))
         run(self._noted, X)
         return self
+
+
+class ReleasesAlone(_Quick, DPPCA):
+    pass
+
+
+class ScalesAlone(_Quick, DPStandardScaler):
+    pass
+
+
+def quick_fits(model):
+    """Return the same estimator, whose fits end with the last release."""
+    cls = {DPPCA: ReleasesAlone, DPStandardScaler: ScalesAlone}[type(model)]
+    return cls(**model.get_params(deep=False))
 
 
 class ReleaseRatio:
@@ -113,8 +127,9 @@ def audit_releases(model, X, neighbor, prefix, n_trials, **options):
     from skdpspectral.accounting import gaussian_epsilon
 
     statistic = ReleaseRatio(model, X, neighbor, prefix)
-    quick = ReleasesAlone(**model.get_params(deep=False))
-    result = audit_epsilon(quick, X, neighbor, statistic, n_trials, **options)
+    result = audit_epsilon(
+        quick_fits(model), X, neighbor, statistic, n_trials, **options
+    )
     claimed = cost_of(statistic.plan, prefix) if prefix else statistic.plan.mu
     epsilon = gaussian_epsilon(claimed, result.delta)
     return replace(result, claimed_mu=claimed, claimed_epsilon=epsilon)

@@ -86,6 +86,7 @@ def planted_mistakes(estimator, modules, checks, mutants):
         last = item_tools.mutated(monkeypatch, modules, module, *edits)
         return getattr(last, estimator.__name__)
 
+    @pytest.mark.sampled(5)
     @pytest.mark.parametrize("name", mutants)
     def caught(name, monkeypatch):
         check, module, *edits = mutants[name]
@@ -93,6 +94,8 @@ def planted_mistakes(estimator, modules, checks, mutants):
         with pytest.raises(AssertionError):
             check(wrong)
 
+    @pytest.mark.slow
+    @pytest.mark.dependencies
     @pytest.mark.parametrize("check", checks)
     def passes(check, monkeypatch):
         copy = mutated(monkeypatch, None)

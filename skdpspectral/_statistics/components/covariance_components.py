@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from ... import _linalg
 from ...mechanisms import PrivacyPlan
 from ..combination import Statistic
 from ..row_bounds import RowBounds
-from ..whole_covariance import WholeCovariance
+from ..second_moment import EARLY
+from ..whole_covariance import MomentLayer, WholeCovariance
 from .principal_components import MOST_COMPONENTS
 from .released import Components
 
@@ -58,11 +60,12 @@ class CovarianceComponents(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release the covariance of rows about a given origin.
 
-        It is a released center, the order of pairs, or None. What was released of unit
-        rows before, if anything, is of no use here.
+        It is a released center, the order of pairs, or None. A released length that is
+        given too is of no use here; layers beside the first one are.
         """
-        origin = given[0]
-        found = self.whole.run(release, self.bounds.blocks(rows, origin))
+        origin, *others = given
+        more = others[1] if len(others) > 1 else ()
+        found = self.whole.run(release, self.bounds.blocks(rows, origin), *more)
         rank = self.rank or self._released_rank(found)
         values, vectors = _linalg.top_eigh(found.matrix, rank)
         above = self._above_noise(found, vectors)
@@ -96,6 +99,11 @@ class CovarianceComponents(Statistic):
             "clip_norm, or bounds and a narrower norm_range, would help."
         )
         return (said,)
+
+    @property
+    def early(self) -> MomentLayer:
+        """What may be released beside the first layer, for the cost of a center."""
+        return replace(self.whole.near, name=EARLY)
 
     def relative_noise(self, plan: PrivacyPlan) -> float:
         """Deviation of the noise off the diagonal, for rows of at most unit norm."""

@@ -12,7 +12,7 @@ from ... import _linalg
 from ...accounting import split_mu
 from ..combination import Combination, Planned
 from ..private_mean import Centered
-from ..second_moment import SecondMoment
+from ..second_moment import EARLY, SecondMoment, share_of
 from ..terms import HALF
 from .projected_moment import ProjectedMoment
 from .released import Components, Directions
@@ -147,9 +147,12 @@ class PrincipalComponents(Combination):
         return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
-        """Release components of rows about a given mean, None for none."""
-        origin, *early = given
-        found = self.directions(release, rows, origin, *early)
+        """Release components of rows about a given mean, None for none.
+
+        What else is given is that of :meth:`directions`.
+        """
+        origin, *more = given
+        found = self.directions(release, rows, origin, *more)
         if self.within is not None:
             blocks = self.bounds.blocks(rows, origin)
             return self._with_covariance(release, blocks, found)
@@ -164,7 +167,14 @@ class PrincipalComponents(Combination):
         above = found.above_noise
         return Components(found.mean, vectors, values, total, noise, unit, above)
 
-    def directions(self, release: Any, X: Any, origin: Any, early=None) -> Directions:
+    @property
+    def early(self) -> SecondMoment:
+        """What may be released beside the moment, with what a center would cost."""
+        return replace(self.moment, name=EARLY)
+
+    def directions(
+        self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
+    ) -> Directions:
         """Release all but the covariance.
 
         Parameters
@@ -175,28 +185,36 @@ class PrincipalComponents(Combination):
             The rows.
         origin : ndarray of shape (p,), PairOrder or None
             Released center of them, or which rows are paired.
-        early : tuple (ndarray of shape (p, p), float) or None, default=None
-            An earlier release of the moment, and its squared cost.
+        floor : float, default=0.0
+            Released length, below which rows keep theirs.
+        more : tuple of SecondMoment, default=()
+            Planned moments that are released beside it, of the same rows.
 
         Returns
         -------
         Directions
             Made from releases and public numbers alone.
         """
-        exact = self.moment.kernel(X, origin)
-        found = self._first(release, exact, origin, early)
+        exact = self.moment.kernel(X, origin, floor)
+        found = self._first(release, exact, origin, more)
         if self.scales is None:
             return found
         blocks = self.bounds.blocks(X, origin)
         scales = self.scales.run(release, blocks, found.vectors)
         return replace(found, scales=scales)
 
-    def _first(self, release, exact: np.ndarray, origin, early) -> Directions:
+    def _first(self, release, exact: np.ndarray, origin, more) -> Directions:
         """Components of a first release of the moment, whose memory is used again."""
+        others = [
+            (other, other.release(release, exact.copy(order="F"), origin))
+            for other in more
+        ]
         matrix = self.moment.release(release, exact, origin)
         spread = self.moment.noise_std(release.plan, origin)
-        if early is not None:
-            matrix, spread = self._with_early(release.plan, matrix, spread, *early)
+        for other, also in others:
+            share = share_of(release.plan, other.name, self.moment.name)
+            matrix = share * also + (1.0 - share) * matrix
+            spread *= math.sqrt(1.0 - share)
         rank = self.rank or self._released_rank(matrix, spread)
         values, vectors = _linalg.top_eigh(matrix, rank)
         above = _linalg.count_above_noise(
@@ -208,12 +226,6 @@ class PrincipalComponents(Combination):
     def relative_noise(self, plan) -> float:
         """Deviation of the noise off the diagonal, for rows of at most unit norm."""
         return self.moment.noise_std(plan, None) / self.bounds.second_radius**2
-
-    def _with_early(self, plan, matrix, spread: float, early, cost: float):
-        """Average two releases by their costs; return the noise's deviation too."""
-        costs = (cost, plan[self.moment.name].mu ** 2)
-        share = 0.5 if math.isinf(cost) else cost / sum(costs)
-        return share * early + (1.0 - share) * matrix, spread * math.sqrt(1.0 - share)
 
     def _released_rank(self, matrix, spread: float) -> int:
         """Number of components that stand out of a released matrix."""

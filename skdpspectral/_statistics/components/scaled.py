@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,11 +13,13 @@ from ..._tables.clipping import Box
 from ..._tables.mapped_rows import MappedRows
 from ..combination import Combination
 from ..feature_scales.scales import FeatureLaw, FeatureScales
+from ..second_moment import floor_of
+from ..terms import HALF
 from .released import Components
 
 # Shares of mu**2, by the variance of standardized features that is kept on real tables:
-# a feature that is not seen is lost.
-_SHARES = {"feature_scales": 0.35, "components": 0.65}
+# a feature that is not seen is lost, and one whose scale is too small counts too much.
+_SHARES = {"feature_scales": 0.5, "components": 0.5}
 
 
 class ScaledComponents(NamedTuple):
@@ -37,24 +40,42 @@ class Scaled(Combination):
         Public number of rows.
     box : Box or None
         Public bounds that rows are clipped into first, feature by feature.
+    with_mean : bool, default=True
+        Whether means are released too, and subtracted: not where rows are to stay
+        sparse.
     """
 
-    def __init__(self, components: Any, n_samples: int, box: Box | None) -> None:
+    def __init__(
+        self, components: Any, n_samples: int, box: Box | None, with_mean: bool = True
+    ) -> None:
         self.components, self.bounds = components, components.bounds
-        self.scales = FeatureScales(n_samples, self.bounds.n_features, False, box)
+        # With means scales are those of moments, and not of differences alone.
+        n_features = self.bounds.n_features
+        self.scales = FeatureScales(n_samples, n_features, with_mean, box)
         self._parts = {"feature_scales": self.scales, "components": components}
         self._shares = _SHARES
 
     def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
         """Release scales, and components of what they make of the rows."""
         law = self.scales.run(release, rows)
-        found = self.components.run(release, self._divided(rows, law))
+        found = self.components.run(
+            release, self._divided(rows, law), *self._floor(release.plan, law)
+        )
         if getattr(self.components.rest, "noise", None) is None:
             found = replace(found, noise=_noise_among_seen(found, law.seen))
         return ScaledComponents(_among_seen(found, law.seen), law)
 
+    def _floor(self, plan: Any, law: FeatureLaw) -> tuple[float, ...]:
+        """Length below which unit rows of scaled features keep theirs."""
+        if not self.bounds.paired or self.bounds.clip is not None:
+            return ()
+        rest = self.components.rest
+        edge = 2.0 * math.sqrt(self.bounds.n_features) * rest.relative_noise(plan)
+        # Every feature that is seen has a variance of about one.
+        return (floor_of(math.sqrt(max(int(law.seen.sum()), 1)), edge / HALF),)
+
     def _divided(self, rows: Any, law: FeatureLaw):
-        """Rows in units of the scales; zeros for features that are not seen."""
+        """Rows about means in units of scales; zeros for features that are not seen."""
         box = self.scales.box
         weights = np.where(law.seen, 1.0 / law.scale, 0.0)
         if sparse.issparse(rows):
@@ -62,11 +83,15 @@ class Scaled(Combination):
             rows.data *= weights[rows.indices]
             return rows
 
+        shift = 0.0 if law.mean is None else law.mean - law.center
+        with np.errstate(over="ignore", invalid="ignore"):
+            shift = shift * weights
+
         def divide(block):
-            if box is not None:
-                return box.to_unit(block) * (weights * box.unit)
             with np.errstate(over="ignore", invalid="ignore"):
-                return block * weights
+                if box is not None:
+                    return box.to_unit(block) * (weights * box.unit) - shift
+                return block * weights - shift
 
         return MappedRows(rows, divide)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import _linalg
 from ..combination import Choice
-from ..second_moment import SecondMoment
+from ..second_moment import SecondMoment, share_of
 from .power_step import PowerStep
 from .principal_components import PrincipalComponents
 from .released import Directions
@@ -79,12 +79,14 @@ class TwoStageComponents(PrincipalComponents):
         shares["first"] = _FIRST_SHARE * (1.0 - shares.get("covariance", 0.0))
         return {**shares, "second": left - shares["first"]}
 
-    def directions(self, release: Any, X: Any, origin: Any, early=None) -> Directions:
+    def directions(
+        self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
+    ) -> Directions:
         """Release both stages; as :meth:`PrincipalComponents.directions`."""
-        exact = self.moment.kernel(X, origin)
+        exact = self.moment.kernel(X, origin, floor)
         # Kept where it may be released once more: sums of the same bits are cheap.
         kept = exact.copy(order="F") if self._choose else None
-        found = self._first(release, exact, origin, early)
+        found = self._first(release, exact, origin, more)
         blocks = self.bounds.blocks(X, origin)
         scales = self.scales.run(release, blocks, found.vectors)
         found = replace(found, scales=scales)
@@ -105,10 +107,7 @@ class TwoStageComponents(PrincipalComponents):
         """Components of two releases of the moment, averaged by their costs."""
         plan = release.plan
         again = self.second.branches[1].release(release, kept, origin)
-        costs = [
-            plan[name].mu ** 2 for name in (self.moment.name, "second_moment_again")
-        ]
-        share = 0.5 if math.isinf(costs[0]) else costs[0] / (costs[0] + costs[1])
+        share = share_of(plan, self.moment.name, "second_moment_again")
         matrix = share * found.matrix + (1.0 - share) * again
         values, vectors = _linalg.top_eigh(matrix, len(found.vectors))
         return replace(found, vectors=vectors, values=values, matrix=matrix)
