@@ -120,6 +120,8 @@ class _NotedRun:
         self.statistic, self.rows = statistic, None
 
     def __getattr__(self, name):
+        if name == "statistic":  # not there yet, in a copy
+            raise AttributeError(name)
         return getattr(self.statistic, name)
 
     def run(self, release, *rows_and_progress):
