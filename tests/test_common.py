@@ -97,6 +97,7 @@ ESTIMATORS = [
     DPMatrixFactorization(epsilon=None),
     DPMatrixFactorization(2, items=[0, 1, 2], item_features=[[0.0], [1.0], [2.0]]),
     DPMatrixFactorization(0, items=8, accountant=PrivacyAccountant()),
+    DPMatrixFactorization(2, implicit=True),
     JMECovariance(),
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),

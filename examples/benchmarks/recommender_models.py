@@ -11,7 +11,8 @@ of whose epsilon is the embedding's, with all features free or five of them a us
 what popularity alone recommends. Nothing is chosen by the held-out part.
 
 Parts (``--only`` picks one): "table"; "cold", users of whom 0, 1, 5 or 16 ratings are
-known, none of whom was in the fit, by the recommender and by the pipeline; "cost", CPU
+known, none of whom was in the fit, by the recommender and by the pipeline; "clicks",
+Recall@20, NDCG@20 and coverage of the catalog of models that see no rating; "cost", CPU
 time of fits, lists and new users; "methods", those of DPItemEmbedding on 4,000 users of
 Jester, which has 100 jokes and no features, all with models of users on all columns.
 ``--quick`` takes ml-100k and one split.
@@ -30,7 +31,12 @@ from tables import ignore_leak_warnings, print_row
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, LRSRegressor
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.linear_model import personalize
-from skdpspectral.metrics import user_ndcg_score
+from skdpspectral.metrics import (
+    catalog_coverage_score,
+    list_ndcg_score,
+    list_recall_score,
+    user_ndcg_score,
+)
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 LENGTH, RELEVANT = 20, 4
@@ -65,13 +71,8 @@ def errors(y, predicted, users):
 
 def recall(users, lists, X, y):
     """Return the mean share of a user's relevant held-out items in their list."""
-    found = dict(zip(users.tolist(), map(set, lists.tolist()), strict=True))
-    relevant = {}
-    for user, item in X[y >= RELEVANT].tolist():
-        relevant.setdefault(user, set()).add(item)
-    return np.mean(
-        [len(found[u] & items) / len(items) for u, items in relevant.items()]
-    )
+    relevant = X[y >= RELEVANT]
+    return list_recall_score(relevant[:, 0], relevant[:, 1], users, lists)
 
 
 def scores(model, X, y):
@@ -140,6 +141,40 @@ def table(name, n_splits, epsilons, slow):
         print("#", name, "split", seed, flush=True)
     print(f"{name}, a fifth of each user's ratings held out, {n_splits} splits")
     print_row("model", "epsilon", "RMSE", "NDCG@10", "Recall@20", widths=WIDTHS)
+    for (rule, epsilon), rows in sorted(found.items(), key=str):
+        cells = [mean_and_deviation(column) for column in np.transpose(rows)]
+        print_row(rule, epsilon, *cells, widths=WIDTHS)
+
+
+CLICKS = {
+    "clicks": {},
+    "clicks, no factors": {"n_components": 0},
+    "clicks, no features": {"item_features": None},
+    "clicks, popularity": {"item_features": None, "n_components": 0},
+}
+
+
+def clicks(name, n_splits, epsilons):
+    """Print how good lists are where that a user has rated an item is all that counts.
+
+    All held-out items count, whatever their rating.
+    """
+    ratings = fetch_movielens(name)
+    X, found = ratings.data, {}
+    for seed in range(n_splits):
+        train, test = held_out(ratings, seed)
+        users = np.unique(X[test, 0])
+        for epsilon in epsilons:
+            for variant, parameters in CLICKS.items():
+                model = model_of(ratings, epsilon, seed, implicit=True, **parameters)
+                lists = model.fit(X[train]).recommend(users, LENGTH)[0]
+                known = X[test, 0], X[test, 1], users, lists
+                row = list_recall_score(*known), list_ndcg_score(*known)
+                row += (catalog_coverage_score(lists, model.items_),)
+                found.setdefault((variant, epsilon), []).append(row)
+        print("#", name, "split", seed, flush=True)
+    print(f"{name}, clicks, a fifth of each user's held out, {n_splits} splits")
+    print_row("model", "epsilon", "Recall@20", "NDCG@20", "coverage", widths=WIDTHS)
     for (rule, epsilon), rows in sorted(found.items(), key=str):
         cells = [mean_and_deviation(column) for column in np.transpose(rows)]
         print_row(rule, epsilon, *cells, widths=WIDTHS)
@@ -251,7 +286,8 @@ def main():
     parser.add_argument("--data", default="ml-1m", choices=("ml-1m", "ml-100k"))
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--fast", action="store_true", help="without the pipeline")
-    parser.add_argument("--only", choices=("table", "cold", "cost", "methods"))
+    choices = ("table", "cold", "clicks", "cost", "methods")
+    parser.add_argument("--only", choices=choices)
     options = parser.parse_args()
     ignore_leak_warnings()
     name, n_splits = options.data, options.splits
@@ -261,6 +297,8 @@ def main():
         table(name, n_splits, EPSILONS, not options.fast)
     if options.only in (None, "cold"):
         cold(name, n_splits, EPSILONS)
+    if options.only in (None, "clicks"):
+        clicks(name, n_splits, EPSILONS)
     if options.only in (None, "cost"):
         cost(name)
     if options.only in (None, "methods"):

@@ -87,6 +87,26 @@ def centered_answers(block: RatingsBlock) -> np.ndarray:
     )
 
 
+def click_answers(block: RatingsBlock) -> np.ndarray:
+    """Sum users' vectors of equal entries over their items, and a number of users.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and items; values are not used.
+
+    Returns
+    -------
+    ndarray of shape (n_items + 1,)
+        Whole numbers of steps. The last entry is the number of users with any item,
+        times ``SIDE``.
+    """
+    weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
+    n_users = np.count_nonzero(block.counts)
+    answers = block.item_totals(_steps(weights[block.of_user]))
+    return np.append(answers, _steps(np.float64(SIDE)) * n_users)
+
+
 def residual_answers(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
     """Sum users' residuals, scaled to a common norm, and what one of theirs weighs.
 

@@ -48,10 +48,10 @@ def log_counts(counts: np.ndarray, shift: float) -> np.ndarray:
 
 def standardized(values: np.ndarray) -> np.ndarray:
     """Values of mean 0 and variance 1 over the catalog; zero if they are all alike."""
-    return _standardized(values, np.full(len(values), 1.0 / len(values)))
+    return standardized_by(values, np.full(len(values), 1.0 / len(values)))
 
 
-def _standardized(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Values of weighted mean 0 and variance 1; zero if they are all alike."""
     centered = values - shares @ values
     deviation = np.sqrt(shares @ (centered * centered))
@@ -215,5 +215,51 @@ def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
     ndarray of shape (n_items, d + 1)
         The last column is popularity, of unit variance over the ratings.
     """
-    popular = _standardized(logged, counts / counts.sum())
+    popular = standardized_by(logged, counts / counts.sum())
     return np.column_stack([principal_columns(columns, counts, 0.0), popular])
+
+
+def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.ndarray]:
+    """Turn columns such that they are uncorrelated over clicks, and of one penalty.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Columns.
+    shares : ndarray of shape (n_items,)
+        Shares of the items in all clicks.
+    ridge : ndarray of shape (d,)
+        Positive penalties of squared weights on the columns.
+
+    Returns
+    -------
+    features : ndarray of shape (n_items, d)
+        Of mean zero, whose weights have penalty 1.
+    back : ndarray of shape (d, d)
+        Weights on features times this are weights on columns.
+    """
+    scaled = (columns - shares @ columns) / np.sqrt(ridge)
+    vectors = np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
+    return scaled @ vectors, vectors.T / np.sqrt(ridge)
+
+
+def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
+    """Rows that tell which of the most popular items a user has, beyond their shares.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n_items,)
+        Shares of the items in all clicks.
+    most : int
+        Number of such items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, most)
+        Zero for all other items. Summed over the items of a user, they are the user's
+        clicks of each of these items, less what popularity leads one to expect.
+    """
+    anchors = np.argsort(-shares, kind="stable")[:most]
+    rows = np.zeros((len(shares), len(anchors)))
+    rows[anchors] = np.eye(len(anchors)) - shares[anchors] / shares[anchors].sum()
+    return rows

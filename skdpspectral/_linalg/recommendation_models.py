@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .linear_model.per_user import eliminate
+from .linear_model.per_user import eliminate_upper
 from .recommendation_rows import RatingsBlock
 
 # Users whose normal equations are in the cache together.
-_PART_USERS = 128
+_PART_USERS = 512
+# Ratings that are predicted together, for the same reason.
+_PART_RATINGS = 1 << 14
 # Largest modulus of a weight, which no ratings come near.
 _LARGEST = 1e6
 # Penalties of what a user adds, in squares of residuals: of a level, of a factor of
@@ -70,11 +72,16 @@ class ItemModel:
         ndarray of shape (n_ratings,)
             Predictions, not clipped.
         """
-        out = self.level + self.offsets[items]
+        out = np.empty(len(items))
         # Column by column of copies that lie together: faster than rows far apart.
-        pairs = zip(self.features.T.copy(), weights.T.copy(), strict=True)
-        for feature, weight in pairs:
-            out += feature[items] * weight[own]
+        features, weights = self.features.T.copy(), weights.T.copy()
+        for start in range(0, len(items), _PART_RATINGS):
+            part = slice(start, start + _PART_RATINGS)
+            rated, rating = items[part].astype(np.intp), own[part]
+            total = self.level + self.offsets[rated]
+            for feature, weight in zip(features, weights, strict=True):
+                total += feature[rated] * weight[rating]
+            out[part] = total
         return out
 
     def residuals(self, block: RatingsBlock, weights: np.ndarray) -> np.ndarray:
@@ -89,7 +96,7 @@ def model_of(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemModel
     return ItemModel(level, offsets, features, np.array(ridge))
 
 
-def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:
     """Fit each user of a block: a ridge regression of what the model leaves.
 
     Parameters
@@ -98,6 +105,8 @@ def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
         Users and their ratings.
     model : ItemModel
         Model of the items.
+    keep : bool, default=False
+        Whether another fit of these users will follow, beside a like model.
 
     Returns
     -------
@@ -106,17 +115,50 @@ def user_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
     """
     features = model.features
     q = features.shape[1]
-    i, j = np.triu_indices(q)
-    packed = block.products(features[:, i] * features[:, j])
+    j, i = np.tril_indices(q)
+    pairs = block.pair_products(features, keep=keep)
     rest = block.values - model.level - model.offsets[block.items]
     right = block.products(features, rest)
     weights = np.empty_like(right)
     for start in range(0, len(block), _PART_USERS):
         part = slice(start, start + _PART_USERS)
         gram = np.empty((q, q, len(right[part])))
-        gram[i, j] = gram[j, i] = packed[part].T
+        gram[i, j] = pairs[part].T
         gram[range(q), range(q)] += model.ridge[:, None]
-        solved = right[part].T[:, None].copy()
-        eliminate(gram, solved)
-        weights[part] = solved[:, 0].T
+        solved = right[part].T.copy()
+        eliminate_upper(gram, solved)
+        weights[part] = solved.T
     return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+
+
+def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Fit each user of a block to what they clicked: tastes beside popularity.
+
+    A user clicks items with probabilities in proportion to the exponential of an
+    item's offset, the logarithm of its popularity, and of features times weights.
+    Features are uncorrelated over clicks by popularity alone, so that one step of
+    Newton's method from there needs no system of equations.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and their items; values are not used.
+    model : ItemModel
+        Model of the items; features have mean zero over clicks by popularity.
+
+    Returns
+    -------
+    ndarray of shape (n_users, q)
+        Weights; with the same bits alone and among others.
+    """
+    shares = click_shares(model.offsets)
+    spreads = shares @ (model.features * model.features)
+    sums = block.products(model.features)
+    weights = sums / (block.counts[:, None] * spreads + model.ridge)
+    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+
+
+def click_shares(popularity: np.ndarray) -> np.ndarray:
+    """Shares of items in all clicks, from logarithms of their popularity."""
+    shares = np.exp(popularity - popularity.max())
+    return shares / shares.sum()

@@ -8,11 +8,52 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from .recommendation import last_of_each, latest_of_each
-from .threads import map_in_threads
+from .recommendation_gathering import gathered, user_blocks
+from .threads import map_in_threads, quietly
 
-# Ratings of a block: what is made of them fits in memory many times.
+# Ratings and users of a block: what is made of them fits in memory many times.
 _BLOCK_RATINGS = 1 << 19
+_BLOCK_USERS = 1 << 13
+# Numbers that are kept from one round for the next, at most: half a gigabyte.
+_KEPT_NUMBERS = 1 << 26
+
+
+class KeptProducts:
+    """Sums of one round that wait for the next, and what all blocks share.
+
+    Attributes
+    ----------
+    sums : dict
+        Features and sums of their pairs, by the first user of a block.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._last: tuple = (None, None, None)
+
+    def pairs(self, old, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return places of pairs that are as they were, and products of all others.
+
+        Parameters
+        ----------
+        old : ndarray of shape (n_items, q) or None
+            Features that sums were kept of.
+        features : ndarray of shape (n_items, r)
+            Features that sums are asked of.
+        """
+        last_old, last, answer = self._last
+        if last is features and last_old is old:
+            return answer
+        j, i = np.tril_indices(features.shape[1])
+        same = np.zeros(features.shape[1], dtype=bool)
+        if old is not None:
+            for k, column in enumerate(old.T[: len(same)]):
+                same[k] = np.array_equal(column, features[:, k])
+        # Pairs of the first features have the same places whatever comes behind.
+        found = same[i] & same[j]
+        answer = np.flatnonzero(found), features[:, i[~found]] * features[:, j[~found]]
+        self._last = old, features, answer
+        return answer
 
 
 @dataclass(frozen=True)
@@ -31,6 +72,8 @@ class RatingsBlock:
         Ratings.
     n_items : int
         Items of the catalog.
+    kept : KeptProducts
+        Where sums of one round wait for the next.
 
     Attributes
     ----------
@@ -45,6 +88,7 @@ class RatingsBlock:
     items: np.ndarray
     values: np.ndarray
     n_items: int
+    kept: KeptProducts = field(default_factory=KeptProducts, repr=False)
     counts: np.ndarray = field(init=False)
     of_user: np.ndarray = field(init=False)
 
@@ -88,48 +132,81 @@ class RatingsBlock:
         shape = (len(self), self.n_items)
         return sparse.csr_array((values, self.items, self.pointer), shape=shape) @ rows
 
+    def pair_products(self, features: np.ndarray, *, keep: bool = False) -> np.ndarray:
+        """Sum products of all pairs of items' features over each user's ratings.
+
+        Sums of features that are the same as when sums were last kept are taken from
+        there: they have the same bits.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_items, q)
+            What is public of the items.
+        keep : bool, default=False
+            Whether to keep the sums for the next call, as far as there is room.
+
+        Returns
+        -------
+        ndarray of shape (n_users, q * (q + 1) / 2)
+            Sums for features i <= j at place i + j * (j + 1) / 2.
+        """
+        old, known = self.kept.sums.get(self.users.start, (None, None))
+        found, table = self.kept.pairs(old, features)
+        out = self.products(table)
+        if len(found):
+            rest, out = out, np.empty((len(self), len(found) + out.shape[1]))
+            out[:, found] = known[:, found]
+            out[:, np.delete(np.arange(out.shape[1]), found)] = rest
+        if keep and self.users.stop * out.shape[1] <= _KEPT_NUMBERS:
+            self.kept.sums[self.users.start] = features, out
+        return out
+
 
 class UserRatings:
     """The last rating of every user and item, by user and then by item.
 
     Parameters
     ----------
-    users, items : ndarray of shape (n_ratings,)
-        Codes; those of users from 0.
-    values : ndarray of shape (n_ratings,)
-        Finite ratings.
-    n_users, n_items : int
-        Numbers of codes.
-    most : int or None, default=None
-        Items of a user that count: the last ones in the table.
+    parts : iterable of Part
+        Users' and items' codes and finite ratings, in the order of the table.
+    counts : ndarray of shape (n_users,)
+        Rows of each user.
+    n_items : int
+        Items of the catalog.
+    middle, unit : float, default=0.0 and 1.0
+        What is subtracted from ratings, and what they are divided by then.
+
+    Attributes
+    ----------
+    pointer : ndarray of shape (n_users + 1,)
+        Where each user's ratings begin and end.
+    items : ndarray of shape (n_ratings,)
+        Codes of items, ascending for each user, in the narrowest type.
     """
 
-    def __init__(self, users, items, values, n_users: int, n_items: int, most=None):
-        users, items, values, rows = last_of_each(users, items, values)
-        if most is not None:
-            kept = latest_of_each(users, rows, most)
-            users, items, values = users[kept], items[kept], values[kept]
-        self.items, self.values = items.astype(np.int32), values
-        self.n_users, self.n_items = n_users, n_items
-        counts = np.bincount(users, minlength=n_users)
-        self.pointer = np.concatenate(([0], np.cumsum(counts)))
+    def __init__(self, parts, counts, n_items: int, middle=0.0, unit=1.0):
+        self.pointer, self.items, self._values = gathered(parts, counts, n_items)
+        self.n_users, self.n_items = len(counts), n_items
+        self._units = middle, unit
+        self._kept = KeptProducts()
 
     def blocks(self) -> Iterator[RatingsBlock]:
         """Yield all users, a few at a time."""
-        start = 0
-        while start < self.n_users:
-            most = self.pointer[start] + _BLOCK_RATINGS
-            stop = int(np.searchsorted(self.pointer, most, side="right")) - 1
-            stop = min(max(stop, start + 1), self.n_users)
+        for start, stop in user_blocks(self.pointer, _BLOCK_RATINGS, _BLOCK_USERS):
             first, last = self.pointer[start], self.pointer[stop]
             yield RatingsBlock(
                 slice(start, stop),
-                self.pointer[start : stop + 1] - first,
-                self.items[first:last],
-                self.values[first:last],
+                (self.pointer[start : stop + 1] - first).astype(np.int32),
+                self.items[first:last].astype(np.int32),
+                self._in_units(slice(first, last)),
                 self.n_items,
+                self._kept,
             )
-            start = stop
+
+    @quietly
+    def _in_units(self, rows: slice) -> np.ndarray:
+        middle, unit = self._units
+        return (self._values[rows].astype(np.float64) - middle) / unit
 
     def map(self, function: Callable, n_jobs: int | None = None):
         """Apply a function to every block, in threads; yield what it returns."""

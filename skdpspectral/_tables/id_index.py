@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from .ids import check_exact_array, encode_array, id_array, kinds_of
+from .ids import (
+    check_exact_array,
+    check_ids,
+    codes_and_rows,
+    id_array,
+    is_dense,
+    kinds_of,
+    places_from,
+)
 
 _SORTABLE = "biufmM"
 # Codes of users are held in so many bits.
@@ -48,7 +56,7 @@ class IdIndex:
     def __init__(self, ids, name: str):
         ids = id_array(ids, name)
         self._name = name
-        self.codes, n_ids = encode_array(ids, name)
+        self.codes, first = codes_and_rows(ids, name)
         check_exact_array(ids, name)
         self._kinds = kinds_of(ids)
         if len(self._kinds) > 1:
@@ -57,10 +65,8 @@ class IdIndex:
                 f"{', '.join(sorted(self._kinds))}: 1 and '1' are different ids; "
                 "convert them to one type"
             )
-        if n_ids > _MOST_IDS:
+        if len(first) > _MOST_IDS:
             raise ValueError(f"{name} must hold at most 2**32 different ids")
-        first = np.full(n_ids, len(ids), dtype=np.intp)
-        np.minimum.at(first, self.codes, np.arange(len(ids)))
         self._keys = ids[first]
         self._build()
 
@@ -102,7 +108,7 @@ class IdIndex:
             If ids are missing, or of a kind that the index does not hold.
         """
         ids = id_array(ids, name)
-        encode_array(ids, name)  # refuses what cannot be an id
+        check_ids(ids, name)
         if not len(ids):
             return np.empty(0, dtype=np.intp)
         unseen = kinds_of(ids) - self._kinds
@@ -129,9 +135,20 @@ class IdIndex:
             keys = ids.astype(self._keys.dtype)
             # The signs tell where unsigned integers wrapped around.
             exact = (keys.astype(ids.dtype) == ids) & _same_signs(keys, ids)
-        place = np.searchsorted(self._keys, keys, sorter=self._order)
-        code = self._order[np.minimum(place, len(self._order) - 1)]
+        code = self._codes_of(keys)
         return np.where(exact & (self._keys[code] == keys), code, -1)
+
+    def _codes_of(self, keys: np.ndarray) -> np.ndarray:
+        """Codes of keys that the index holds, and any of others."""
+        low, high = self._keys[self._order[[0, -1]]]
+        if not (keys.dtype.kind in "iu" and is_dense(keys, int(low), int(high))):
+            place = np.searchsorted(self._keys, keys, sorter=self._order)
+            return self._order[np.minimum(place, len(self._order) - 1)]
+        table = np.zeros(int(high) - int(low) + 1, dtype=np.intp)
+        table[places_from(self._keys, int(low))] = np.arange(len(self._keys))
+        # Those outside are taken for the lowest: no difference overflows.
+        inside = (keys >= low) & (keys <= high)
+        return table[places_from(np.where(inside, keys, low), int(low))]
 
     def joined(self, ids) -> IdIndex:
         """Return an index that also holds further ids, of its kind and new to it."""

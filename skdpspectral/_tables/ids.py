@@ -14,6 +14,8 @@ from .masks import refuse_masked
 _UNIT = "[ns]"
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
+# A table of consecutive numbers has at most so many entries an id, and so many.
+_ENTRIES_AN_ID, _ENTRIES = 4, 1 << 16
 # Numbers that may stand for several whole ones.
 _INEXACT = (float, complex, np.inexact)
 
@@ -52,9 +54,37 @@ def encode_ids(ids, name: str) -> tuple[np.ndarray, int]:
 
 def encode_array(ids: np.ndarray, name: str) -> tuple[np.ndarray, int]:
     """Number ids that :func:`id_array` gave, as :func:`encode_ids` does."""
+    codes, first = codes_and_rows(ids, name)
+    return codes, len(first)
+
+
+def codes_and_rows(ids: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Number ids that :func:`id_array` gave; also return the first row of each."""
     if ids.dtype.kind in _SORTABLE:
         return _encode_sortable(ids, name)
-    return _encode_hashable(ids, name)
+    codes, n_ids = _encode_hashable(ids, name)
+    return codes, _first_rows(codes, n_ids)
+
+
+def check_ids(ids: np.ndarray, name: str) -> None:
+    """Refuse what :func:`encode_array` does, and number nothing."""
+    if ids.dtype.kind in _SORTABLE:
+        _check_present(ids, name)
+    else:
+        _encode_hashable(ids, name)
+
+
+def is_dense(ids: np.ndarray, low: int, high: int) -> bool:
+    """Whether a table from one whole number to another is worth it for so many ids."""
+    few = high - low <= _ENTRIES_AN_ID * len(ids) + _ENTRIES
+    return ids.dtype.kind in "iu" and few
+
+
+def places_from(ids: np.ndarray, low: int) -> np.ndarray:
+    """Return whole numbers less the lowest of them."""
+    if ids.dtype == np.uint64:
+        return (ids - np.uint64(low)).astype(np.intp)
+    return ids.astype(np.int64) - low
 
 
 def read_column(X, feature, name: str):
@@ -252,14 +282,33 @@ def _kind(cls: type) -> str:
     return f"ids of type {cls.__name__}"
 
 
-def _encode_sortable(ids, name):
-    missing = np.isnan(ids) if ids.dtype.kind in "fmM" else False
-    if np.any(missing):
+def _check_present(ids: np.ndarray, name: str) -> None:
+    if ids.dtype.kind in "fmM" and np.any(np.isnan(ids)):
         _refuse_missing(name)
-    _, first, codes = np.unique(ids, return_index=True, return_inverse=True)
+
+
+def _first_rows(codes: np.ndarray, n_codes: int) -> np.ndarray:
+    """Row of the first appearance of each code; the number of rows if there is none."""
+    first = np.full(n_codes, len(codes), dtype=np.intp)
+    np.minimum.at(first, codes, np.arange(len(codes)))
+    return first
+
+
+def _encode_sortable(ids, name):
+    _check_present(ids, name)
+    whole = ids.dtype.kind in "iu" and len(ids)
+    low, high = (int(ids.min()), int(ids.max())) if whole else (0, 0)
+    if whole and is_dense(ids, low, high):
+        # Without a sort: numbers that lie close together are places in a table.
+        places = places_from(ids, low)
+        first = _first_rows(places, high - low + 1)
+    else:
+        _, first, places = np.unique(ids, return_index=True, return_inverse=True)
+        places = places.reshape(-1)
+    order = np.argsort(first)[: np.count_nonzero(first < len(ids))]
     appearance = np.empty(len(first), dtype=np.intp)
-    appearance[np.argsort(first)] = np.arange(len(first))
-    return appearance[codes.reshape(-1)], len(first)
+    appearance[order] = np.arange(len(order))
+    return appearance[places], first[order]
 
 
 def _encode_hashable(ids, name):

@@ -1,15 +1,19 @@
-"""Distances between subspaces, variance kept, Gaussians, rankings within users.
+"""Distances between subspaces, variance kept, Gaussians, rankings and lists of users.
 
 None of these functions is private: a score computed on private rows, or against a
 quantity estimated from them without noise, is itself a release.
 """
 
+from ._lists import catalog_coverage_score, list_ndcg_score, list_recall_score
 from ._ranking import make_user_scorer, user_ndcg_score, user_recall_score
 from ._subspace import captured_variance, gaussian_kl, subspace_distance
 
 __all__ = [
     "captured_variance",
+    "catalog_coverage_score",
     "gaussian_kl",
+    "list_ndcg_score",
+    "list_recall_score",
     "make_user_scorer",
     "subspace_distance",
     "user_ndcg_score",

@@ -9,6 +9,8 @@ from scipy import sparse
 from sklearn.base import clone
 
 from .._base.estimator import PrivateEstimator
+from .._linalg.recommendation import last_of_each, latest_of_each
+from .._linalg.recommendation_gathering import Part
 from .._linalg.recommendation_rows import UserRatings
 from .._statistics.combination import Statistic
 from .._statistics.item_models.answers import MOST_USERS
@@ -25,7 +27,8 @@ from ._catalog import (
     item_codes,
     read_catalog,
 )
-from ._parameters import in_quarters, read_range
+from ._parameters import read_range, units
+from ._ratings_files import parquet_ratings
 from ._ratings_tables import (
     RatingsTable,
     UnreadRatings,
@@ -81,7 +84,8 @@ class CatalogEstimator(PrivateEstimator):
             If a parameter is invalid, or the catalog.
         """
         self._check_parameters()
-        table_shape(X)
+        if parquet_ratings(X) is None:
+            table_shape(X)
         table = None
         if self.items is None and (sparse.issparse(X) or not self._is_private()):
             table = unread_ratings(clone(self), X, reset=True)
@@ -111,15 +115,16 @@ class CatalogEstimator(PrivateEstimator):
     def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
         """Return the ratings of known items, grouped by user, in quarters."""
         items = item_codes(catalog, table.items)
-        known = np.flatnonzero(items >= 0)
-        return UserRatings(
-            index.codes[known],
-            items[known],
-            in_quarters(ratings[known], self.rating_range),
-            len(index),
-            len(catalog),
-            getattr(self, "max_ratings_per_user", None),
-        )
+        users, ratings = index.codes, np.clip(ratings, *read_range(self.rating_range))
+        most = getattr(self, "max_ratings_per_user", None)
+        if most is not None:
+            known = np.flatnonzero(items >= 0)
+            *found, rows = last_of_each(users[known], items[known], ratings[known])
+            kept = latest_of_each(found[0], rows, most)
+            users, items, ratings = (column[kept] for column in found)
+        counts = np.bincount(users, minlength=len(index))
+        part = Part(users, items, ratings)
+        return UserRatings([part], counts, len(catalog), *units(self.rating_range))
 
     def _coded_ratings(self, table: RatingsTable, catalog, ratings) -> CodedRatings:
         """Return all ratings as they are, by codes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import ClassVar
 
@@ -18,11 +19,16 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.unweighted import unweighted
+from .._statistics.item_models.answers import MOST_ITEMS, MOST_USERS
+from .._statistics.item_models.clicks import ClicksModel
 from .._statistics.item_models.model import RatingsModel
+from .._tables.ids import column_names
 from ._catalog import of_one_type
 from ._choice_of_items import CatalogEstimator
 from ._parameters import public_features
-from ._ratings_tables import unread_ratings, unread_ratings_beside
+from ._rated_tables import unread_rated
+from ._ratings_files import parquet_ratings
+from ._ratings_tables import find_columns
 from ._recommendations import Recommendations
 
 
@@ -50,10 +56,12 @@ class DPMatrixFactorization(
     {delta}
         Well below one over the number of users.
     user_feature : int or str, default="user_id"
-        Position or name of the column of users. The default stands for the first one,
-        with a warning, of dataframes with neither "user_id" nor "item_id".
+        Position or name of the column of users. The default stands for the first one
+        of arrays, and, with a warning, of dataframes whose columns are only numbered.
     item_feature : int or str, default="item_id"
         Position or name of the column of items; the second one likewise.
+    rating_feature : str, default="rating"
+        Name of the column of ratings of a dataframe or file that is fitted without y.
     items : array-like of shape (n_items,), int or None, default=None
         Public catalog of item ids, not read off the ratings; ratings of other items are
         left out. A number hashes ids into so many buckets. None takes the columns of a
@@ -64,6 +72,9 @@ class DPMatrixFactorization(
         standardized, and make much of the quality at small budgets.
     rating_range : tuple (low, high), default=(1, 5)
         Public range of ratings; others are clipped to it.
+    implicit : bool, default=False
+        Whether rows are clicks, purchases or views without ratings: that a user has an
+        item is all that counts, and neither y nor a column of ratings is used.
     {accountant}
     {noise_seed}
     {n_jobs}
@@ -74,9 +85,9 @@ class DPMatrixFactorization(
     Attributes
     ----------
     level_ : float
-        Mean of the users' levels, in units of ratings.
+        Mean of the users' levels, in units of ratings; not of clicks.
     item_offsets_ : ndarray of shape (n_items,)
-        What an item is rated above the level, in units of ratings.
+        What an item is rated above the level, in units of ratings; not of clicks.
     item_popularity_ : ndarray of shape (n_items,)
         Logarithms of released counts of the items' ratings, users of many ratings
         counting less a rating.
@@ -151,9 +162,11 @@ class DPMatrixFactorization(
         "n_components": [Interval(Integral, 0, None, closed="left")],
         "user_feature": [Integral, str],
         "item_feature": [Integral, str],
-        "items": ["array-like", Interval(Integral, 1, 2**31, closed="both"), None],
+        "rating_feature": [str],
+        "items": ["array-like", Interval(Integral, 1, MOST_ITEMS, closed="both"), None],
         "item_features": ["array-like", None],
         "rating_range": [tuple, list, np.ndarray],
+        "implicit": ["boolean"],
         "n_jobs": [Integral, None],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
@@ -166,9 +179,11 @@ class DPMatrixFactorization(
         delta=1e-6,
         user_feature="user_id",
         item_feature="item_id",
+        rating_feature="rating",
         items=None,
         item_features=None,
         rating_range=(1, 5),
+        implicit=False,
         accountant=None,
         noise_seed=None,
         n_jobs=None,
@@ -179,18 +194,26 @@ class DPMatrixFactorization(
         self.delta = delta
         self.user_feature = user_feature
         self.item_feature = item_feature
+        self.rating_feature = rating_feature
         self.items = items
         self.item_features = item_features
         self.rating_range = rating_range
+        self.implicit = implicit
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _statistic(self, n_items: int) -> RatingsModel:
+    def _statistic(self, n_items: int) -> RatingsModel | ClicksModel:
         """Return what a fit with so many items releases."""
+        if n_items > MOST_ITEMS:
+            raise ValueError(
+                f"items must be at most 2**26 - 1 = {MOST_ITEMS}, got {n_items}: sums "
+                "over the items of a user would not be exact enough for the guarantee"
+            )
         features = public_features(self.item_features, n_items)
-        return RatingsModel(features, self.n_components, self.n_jobs)
+        kind = ClicksModel if self.implicit else RatingsModel
+        return kind(features, self.n_components, self.n_jobs)
 
     @with_callbacks
     @unweighted
@@ -202,26 +225,28 @@ class DPMatrixFactorization(
         X : array-like or dataframe of shape (n_ratings, n_columns)
             Ratings table: users, items, and further columns, which are not used, with
             a warning. Or a sparse matrix of users x items, whose stored entries are
-            the ratings.
-        y : array-like of shape (n_ratings,)
-            Ratings; None with a sparse matrix.
+            the ratings. Or a parquet file, as a path, ``pyarrow.parquet.ParquetFile``
+            or ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
+            libraries are read twice, some rows at a time.
+        y : array-like of shape (n_ratings,) or None, default=None
+            Ratings, unless X holds them: in the column `rating_feature`, or as the
+            entries of a sparse matrix. Not used with `implicit`.
 
         {outcome_of_fit}
         """
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
-            unread = unread_ratings(self, X, reset=True)
-            targets = unread_ratings_beside(self, unread, y)
-            self._warn_of_columns(X)
+            unread = unread_rated(self, X, y, reset=True)
+            self._warn_of_unused(X, y)
             catalog = self._catalog(unread)
             self._warn_of_buckets(catalog)
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
-            release, table, *ratings = self._start_release(plan, unread, *targets)
-            ratings = ratings[0] if ratings else table.ratings
-            index = self._user_index(table)
-            rows = self._user_ratings(table, catalog, ratings, index)
+            release, table = self._start_release(plan, unread)
+            rows, index = self._grouped_ratings(table, catalog)
+            if len(index) > MOST_USERS:
+                raise ValueError("user_feature must hold at most 2**31 users")
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)
             self._set_items(catalog, found)
@@ -232,15 +257,19 @@ class DPMatrixFactorization(
         return self
 
     def _progress(self) -> FitProgress:
-        most = 3 if self.n_components else 2
+        most = 3 if self.n_components else 2 - bool(self.implicit)
         private = self._is_private()
         return FitProgress(self, most, private=private, verbose=self.verbose)
 
     def _set_items(self, catalog, found) -> None:
         """Set what was released of the items, and what is public."""
         model, quarter = found.model, self._units()[1]
-        self.level_ = float(self._in_units(model.level))
-        self.item_offsets_ = quarter * model.offsets
+        if self.implicit:
+            for name in ("level_", "item_offsets_"):  # of an earlier fit of ratings
+                vars(self).pop(name, None)
+        else:
+            self.level_ = float(self._in_units(model.level))
+            self.item_offsets_ = quarter * model.offsets
         self.item_popularity_ = found.popularity
         self.item_factors_, self.ridge_ = model.features, model.ridge
         self.hashed_ = isinstance(catalog, range)
@@ -248,10 +277,31 @@ class DPMatrixFactorization(
         ids = np.arange(n_items) if self.hashed_ else of_one_type(catalog.ids, "items")
         self.items_ = ids.copy()
 
+    def _warn_of_unused(self, X, y) -> None:
+        """Say which columns of a table are not used, lest somebody expects it."""
+        file = parquet_ratings(X)
+        names = column_names(X) if file is None else file.names
+        n_columns = self.n_features_in_ if names is None else len(names)
+        if n_columns <= 2:
+            return
+        used = find_columns(self, names, n_columns)
+        labels = [f"x{j}" for j in range(n_columns)] if names is None else names
+        rest = [str(label) for j, label in enumerate(labels) if j not in used]
+        if y is None and not self.implicit and self.rating_feature in rest:
+            rest.remove(self.rating_feature)
+        if not rest:
+            return
+        warnings.warn(
+            f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
+            f"{', ...' if len(rest) > 5 else ''}",
+            UserWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
-        tags.target_tags.required = True
+        tags.target_tags.required = not self.implicit
         tags.target_tags.single_output = True
         tags.input_tags.categorical = True  # ids of users and items
         return tags

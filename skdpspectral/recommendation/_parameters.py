@@ -8,7 +8,6 @@ from numbers import Real
 
 import numpy as np
 
-from .._linalg.threads import quietly
 from .._statistics.item_moment import ItemMoment
 from .._tables.masks import refuse_masked
 
@@ -44,13 +43,6 @@ def units(rating_range) -> tuple[float, float]:
     """Return the middle of the range of ratings, and a quarter of it."""
     low, high = read_range(rating_range)
     return 0.5 * low + 0.5 * high, 0.25 * high - 0.25 * low
-
-
-@quietly
-def in_quarters(ratings: np.ndarray, rating_range) -> np.ndarray:
-    """Ratings within the range, from its middle, in quarters of it."""
-    middle, quarter = units(rating_range)
-    return (np.clip(ratings, *read_range(rating_range)) - middle) / quarter
 
 
 def item_moment(model, n_items: int) -> ItemMoment:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +24,9 @@ from .._tables.ids import (
 )
 from .._tables.rows import Unread, check_features, form_of, shape_of
 from .._tables.targets import unread_targets
+from ._ratings_files import parquet_ratings
 
-# Names of LensKit; tables without either have users first and items second.
+# Names of LensKit; where columns are only numbered, users are first, items second.
 _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
 
 
@@ -80,11 +84,14 @@ class UnreadRatings(NamedTuple):
     read : callable
         Reads the table; returns a :class:`RatingsTable`. To be called once the fit is
         charged.
+    names : list of str or None, default=None
+        Names of the columns, if they have any.
     """
 
     n_rows: int | None
     n_items: int | None
     read: Callable[[], RatingsTable]
+    names: list | None = None
 
 
 def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
@@ -114,6 +121,8 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
     """
     if sparse.issparse(X):
         return _unread_entries(estimator, X, reset)
+    file = parquet_ratings(X)
+    X = X if file is None else file.table()
     names = column_names(X)
     if names is None:
         n_rows, n_columns = form_of(X)
@@ -122,9 +131,9 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
         n_rows, n_columns = shape_of(X)
     # A stand-in has neither names nor values.
     named = np.broadcast_to(0.0, (n_rows, n_columns)) if names is None else X
-    validate_data(estimator, named, reset=reset, skip_check_array=True)
-    _check_sizes(n_rows, n_columns)
-    user, item = find_columns(estimator, names, n_columns)
+    user, item = compared_columns(
+        estimator, named, names, (n_rows, n_columns), reset=reset
+    )
     if reset and names is not None:
         _warn_of_places(estimator, names)
 
@@ -134,12 +143,12 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
         else:
             given = [_column(X, names, j) for j in range(n_columns)]
             columns = [as_array(column) for column in given]
-        _check_finite(columns)
+        check_finite(columns)
         check_exact(columns[user], "user_feature")
         check_exact(columns[item], "item_feature")
         return RatingsTable(columns, names, user, item, given)
 
-    return UnreadRatings(n_rows, None, read)
+    return UnreadRatings(n_rows, None, read, names)
 
 
 def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
@@ -185,7 +194,7 @@ def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
     """Row numbers are users and column numbers items, of all stored entries."""
     if X.ndim != 2 or X.dtype.kind not in "biuf":
         raise ValueError("X must hold real numbers in rows and columns if it is sparse")
-    _check_sizes(X.shape[0], 2)
+    check_sizes(X.shape[0], 2)
     if X.format == "bsr":
         # One user's entries would decide which zeros of others are stored.
         raise ValueError(
@@ -208,8 +217,8 @@ def _table_of_entries(X) -> RatingsTable:
     entries.sum_duplicates()
     entries = entries.tocoo()
     columns = [entries.row.astype(np.int64), entries.col.astype(np.int64)]
-    _check_sizes(len(entries.data), 2)
-    _check_finite([entries.data])
+    check_sizes(len(entries.data), 2)
+    check_finite([entries.data])
     return RatingsTable(
         columns, None, 0, 1, columns, entries.data.astype(np.float64), X.shape[1]
     )
@@ -251,7 +260,48 @@ def _table_of_lists(X) -> np.ndarray:
     return table if exact else np.asarray(X, dtype=object)
 
 
-def _check_sizes(n_rows: int, n_columns: int) -> None:
+def compared_columns(
+    estimator, X, names, shape: tuple[int, int], *, reset: bool
+) -> tuple[int, int]:
+    """Find users and items, and note the columns of a fit or compare others to them.
+
+    Of an estimator that looks for ratings by name too, and a table of real names, the
+    columns of users and items alone: what stands beside them is not used, and need not
+    be there later.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Gets, or is compared to, names and number of columns.
+    X : array or dataframe
+        With the names and the number of columns of the table.
+    names : list or None
+        Names of the columns.
+    shape : tuple (n_rows, n_columns)
+        Of the table.
+    reset : bool
+        Whether this is a fit.
+
+    Returns
+    -------
+    tuple of int
+        Positions of users and items.
+    """
+    by_name = names is not None and all(isinstance(name, str) for name in names)
+    by_name = by_name and hasattr(estimator, "rating_feature")
+    if by_name and not are_numbered(names):
+        check_sizes(*shape)
+        found = find_columns(estimator, names, len(names))
+        chosen = [names[j] for j in found]
+        X = X.select(chosen) if hasattr(X, "column_names") else X[chosen]
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        return found
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    check_sizes(*shape)
+    return find_columns(estimator, names, shape[1])
+
+
+def check_sizes(n_rows: int, n_columns: int) -> None:
     if n_columns < 2:
         raise ValueError(
             f"X must have a column of users and one of items, but has n_features = "
@@ -261,7 +311,7 @@ def _check_sizes(n_rows: int, n_columns: int) -> None:
         raise ValueError("X: Found array with 0 sample(s); a minimum of 1 is required")
 
 
-def _check_finite(columns: list) -> None:
+def check_finite(columns: list) -> None:
     for column in columns:
         if column.dtype.kind in "fc" and not np.isfinite(column).all():
             raise ValueError("Input X contains NaN or infinity: drop such rows")
@@ -284,7 +334,7 @@ def _warn_of_places(estimator, names) -> None:
         for parameter, (default, _) in _DEFAULTS.items()
         if getattr(estimator, parameter) == default
     ]
-    if guessed and not _has_default_names(names):
+    if guessed and are_numbered(names):
         warnings.warn(
             "X has no columns user_id and item_id: the first is taken for users and "
             f"the second for items; name {' and '.join(guessed)}, since users are "
@@ -292,6 +342,21 @@ def _warn_of_places(estimator, names) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+def are_numbered(names) -> bool:
+    """Whether names of columns only number them, as those of tables made of arrays.
+
+    They are whole numbers, or one word with whole numbers that ascend by one: x0, x1,
+    or column_1, column_2.
+    """
+    if all(isinstance(name, Integral) for name in names):
+        return True
+    parts = [re.fullmatch(r"(.*?)(\d+)", str(name), re.DOTALL) for name in names]
+    if not all(parts) or len({part[1] for part in parts}) > 1:
+        return False
+    numbers = [int(part[2]) for part in parts]
+    return all(after == before + 1 for before, after in pairwise(numbers))
 
 
 def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
@@ -307,10 +372,10 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
             )
         feature = position if isinstance(feature, str) else feature
         names = range(n_columns)
-    elif feature == default and not _has_default_names(names):
+    elif feature == default and default not in names and are_numbered(names):
         feature = position
-    return position_of(feature, list(names), parameter) % n_columns
-
-
-def _has_default_names(names) -> bool:
-    return any(default in names for default, _ in _DEFAULTS.values())
+    try:
+        return position_of(feature, list(names), parameter) % n_columns
+    except ValueError as error:
+        said = f"{error}: name the columns of users and items by user_feature and "
+    raise ValueError(said + "item_feature; users are what is protected")

@@ -7,18 +7,20 @@ from numbers import Integral, Real
 
 import numpy as np
 from sklearn.metrics import r2_score
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.user_files import read_user_entries, write_user_entries
-from .._linalg.recommendation_models import ItemModel, user_weights
+from .._linalg.recommendation_gathering import Part
+from .._linalg.recommendation_models import ItemModel, click_weights, user_weights
 from .._linalg.recommendation_rows import UserRatings
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
-from .._tables.targets import check_targets
 from ..accounting import PrivacyLeakWarning
 from ._catalog import index_of, item_codes
 from ._parameters import read_range, units
-from ._ratings_tables import RatingsTable, read_ratings
+from ._rated_tables import RatedTable, unread_rated
+from ._ratings_tables import read_ratings
 from ._user_models import UserModels
 
 # Scores of users and items that are in memory together.
@@ -42,29 +44,54 @@ class Recommendations:
     def _units(self) -> tuple[float, float]:
         return units(self.rating_range)
 
+    def _of_clicks(self) -> bool:
+        """Whether the last fit was one of clicks without ratings."""
+        return not hasattr(self, "item_offsets_")
+
     def _level(self) -> float:
+        if self._of_clicks():
+            return 0.0
         middle, quarter = self._units()
         return (self.level_ - middle) / quarter
 
     def _offsets(self) -> np.ndarray:
-        return self.item_factors_[:, 1]
+        clicks = self._of_clicks()
+        return self.item_popularity_ if clicks else self.item_factors_[:, 1]
 
     def _outside(self) -> np.ndarray:
         """Features of an item outside the catalog: a level, and the mean offset."""
         row = np.zeros(self.item_factors_.shape[1])
-        row[:2] = 1.0, self._offsets().mean()
+        if not self._of_clicks():
+            row[:2] = 1.0, self._offsets().mean()
         return row
 
     def _in_units(self, values: np.ndarray) -> np.ndarray:
         middle, quarter = self._units()
         return middle + quarter * values
 
+    def _grouped_ratings(self, table: RatedTable, catalog):
+        """Return the ratings of items of the catalog by user, and the users."""
+        index, counts = table.counted_users()
+        limits = read_range(self.rating_range)
+
+        def parts():
+            for users, items, ratings in table.parts():
+                # Codes of the rows are at hand if the table is one part.
+                known = index.codes is not None
+                codes = index.codes if known else index.find(users, "user_feature")
+                ratings = np.clip(ratings, *limits)
+                yield Part(codes, item_codes(catalog, items), ratings)
+
+        rows = UserRatings(parts(), counts, len(catalog), *self._units())
+        return rows, index
+
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
         """Fit every user beside the items' model, each from their rows alone."""
         model = ItemModel(
             self._level(), self._offsets(), self.item_factors_, self.ridge_
         )
-        weights = list(rows.map(lambda b: user_weights(b, model), self.n_jobs))
+        fit = click_weights if self._of_clicks() else user_weights
+        weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
         return UserModels.fitted(index, weights, rows)
 
@@ -92,19 +119,25 @@ class Recommendations:
         ndarray of shape (n_rows,)
             Ratings within the range. Of users who were not in the fit, and were not
             personalized, those that the average user is expected to give; items
-            outside the catalog are taken for the average one.
+            outside the catalog are taken for the average one. Of clicks, numbers that
+            rank a user's items: logarithms of how often the user is expected to pick
+            them, up to a constant.
         """
         check_is_fitted(self)
-        return self._predicted(read_ratings(self, X, reset=False))
+        table = read_ratings(self, X, reset=False)
+        return self._predicted(table.users, table.items)
 
-    def _predicted(self, table: RatingsTable) -> np.ndarray:
+    def _predicted(self, users, items) -> np.ndarray:
         models = self._models()
-        own = models.codes(table.users, "user_feature")
-        items = item_codes(self._fitted_catalog(), table.items)
+        own = models.codes(users, "user_feature")
+        items = item_codes(self._fitted_catalog(), items)
         model = self._item_model()
-        found = self._in_units(model.predict(items, own, models.weights_or_prior()))
-        return np.clip(found, *read_range(self.rating_range))
+        found = model.predict(items, own, models.weights_or_prior())
+        if self._of_clicks():
+            return found
+        return np.clip(self._in_units(found), *read_range(self.rating_range))
 
+    @available_if(lambda self: not self.implicit)
     def score(self, X, y=None, sample_weight=None):
         """Coefficient of determination of predictions by the users' own models.
 
@@ -113,7 +146,7 @@ class Recommendations:
         X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
             As for :meth:`predict`.
         y : array-like of shape (n_rows,) or None, default=None
-            Ratings; None with a sparse matrix.
+            Ratings, unless X holds them, as for :meth:`fit`.
         sample_weight : array-like of shape (n_rows,) or None, default=None
             Weights of the rows in the score.
 
@@ -129,9 +162,9 @@ class Recommendations:
             If the fit was private.
         """
         check_is_fitted(self)
-        table = read_ratings(self, X, reset=False)
-        ratings = self._ratings_of(table, y)
-        predictions = self._predicted(table)
+        unread = unread_rated(self, X, y, reset=False)
+        parts = list(unread.read().parts())
+        predictions = np.concatenate([self._predicted(*part[:2]) for part in parts])
         refuse_masked(sample_weight, "sample_weight")
         if sample_weight is not None and np.shape(sample_weight) != predictions.shape:
             raise ValueError("sample_weight must hold one number for each row of X")
@@ -142,25 +175,17 @@ class Recommendations:
                 PrivacyLeakWarning,
                 stacklevel=2,
             )
+        ratings = np.concatenate([part.ratings for part in parts])
         return r2_score(ratings, predictions, sample_weight=sample_weight)
-
-    def _ratings_of(self, table: RatingsTable, y) -> np.ndarray:
-        if table.ratings is None:
-            return check_targets(self, y, len(table))
-        if y is not None:
-            raise ValueError(
-                "y must be None where X is a sparse matrix, which holds it"
-            )
-        return table.ratings
 
     # -- lists -----------------------------------------------------------------------
 
-    def recommend(self, users, n=10, *, exclude_seen=True, popularity=2.0):
+    def recommend(self, users, n=10, *, exclude_seen=True, popularity=None):
         """Return the best items for each of some users, for their eyes alone.
 
-        Items are ranked by the predicted rating plus `popularity` times the logarithm
-        of the released count of the item: what somebody picks depends on what many
-        pick, and not on the rating alone.
+        Items are ranked by the predicted rating, or of clicks by the user's taste, plus
+        `popularity` times the logarithm of the released count of the item: what
+        somebody picks depends on what many pick, and not on the rating alone.
 
         Parameters
         ----------
@@ -170,8 +195,9 @@ class Recommendations:
             Length of the lists, at least 1; capped at the number of items.
         exclude_seen : bool, default=True
             Whether to leave out what the user has rated.
-        popularity : float, default=2.0
-            Finite, at least 0; with 0 the predicted rating alone counts.
+        popularity : float or None, default=None
+            Finite, at least 0; with 0 the predicted rating or the user's taste alone
+            counts. None is 2 of ratings, and 1 of clicks.
 
         Returns
         -------
@@ -186,6 +212,8 @@ class Recommendations:
             If a parameter is invalid, or items are buckets of a hash.
         """
         check_is_fitted(self)
+        if popularity is None:
+            popularity = 1.0 if self._of_clicks() else 2.0
         n, popularity = _check_lists(n, exclude_seen, popularity)
         if self.hashed_:
             raise ValueError(
@@ -209,13 +237,16 @@ class Recommendations:
 
     def _scores(self, weights: np.ndarray, popularity: float) -> np.ndarray:
         """Scores of all items for users of such weights: (n_users, n_items)."""
-        out = np.repeat((self._level() + self._offsets())[None], len(weights), axis=0)
+        clicks = self._of_clicks()
+        base = np.zeros(len(self.items_)) if clicks else self._level() + self._offsets()
+        out = np.repeat(base[None], len(weights), axis=0)
         term = np.empty_like(out)
         # Entry by entry, as predictions are: a list is the same whoever else has one.
         for weight, feature in zip(weights.T, self.item_factors_.T, strict=True):
             np.multiply(weight[:, None], feature, out=term)
             out += term
-        return self._in_units(out) + popularity * self.item_popularity_
+        out = out if clicks else self._in_units(out)
+        return out + popularity * self.item_popularity_
 
     # -- users -----------------------------------------------------------------------
 
@@ -229,9 +260,10 @@ class Recommendations:
         Parameters
         ----------
         X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
-            All ratings of one or more users, with the columns of fit.
+            All ratings of one or more users, with the columns of fit, or what is read
+            part by part as there.
         y : array-like of shape (n_ratings,) or None, default=None
-            Ratings; None with a sparse matrix.
+            Ratings, unless X holds them, as for :meth:`fit`.
 
         Returns
         -------
@@ -245,10 +277,8 @@ class Recommendations:
         """
         check_is_fitted(self)
         self._check_parameters()
-        table = read_ratings(self, X, reset=False)
-        ratings = self._ratings_of(table, y)
-        index = IdIndex(table.users, "user_feature")
-        rows = self._user_ratings(table, self._fitted_catalog(), ratings, index)
+        table = unread_rated(self, X, y, reset=False).read()
+        rows, index = self._grouped_ratings(table, self._fitted_catalog())
         models = self._models()
         if models.index is not None:
             models.index.find(index.ids, "user_feature")  # of one kind with the others

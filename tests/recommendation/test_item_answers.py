@@ -7,18 +7,29 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import recommendation_answers as answers
+from skdpspectral._linalg.linear_model.per_user import eliminate_upper
 from skdpspectral._linalg.recommendation_answers import (
     STEP,
     centered_answers,
+    click_answers,
     residual_answers,
     taste_answers,
 )
+from skdpspectral._linalg.recommendation_gathering import Part
 from skdpspectral._linalg.recommendation_items import (
+    against_anchors,
     principal_columns,
     public_columns,
     shrink,
+    uncorrelated,
 )
-from skdpspectral._linalg.recommendation_models import model_of, user_weights
+from skdpspectral._linalg.recommendation_models import (
+    ItemModel,
+    click_shares,
+    click_weights,
+    model_of,
+    user_weights,
+)
 from skdpspectral._linalg.recommendation_rows import UserRatings
 
 N_ITEMS = 30
@@ -42,13 +53,8 @@ def block_of(*users):
     codes = [code for code, rated in enumerate(users) for _ in rated]
     items = [item for rated in users for item in rated]
     values = [value for rated in users for value in rated.values()]
-    rows = UserRatings(
-        np.array(codes, int),
-        np.array(items, int),
-        np.array(values, float),
-        len(users),
-        N_ITEMS,
-    )
+    part = Part(np.array(codes, int), np.array(items, int), np.array(values, float))
+    rows = UserRatings([part], [len(rated) for rated in users], N_ITEMS)
     (block,) = rows.blocks()
     return block
 
@@ -110,8 +116,27 @@ def test_answers_are_those_of_loops():
     assert np.all(found[-3] == 0.25)
 
 
+def test_clicks_are_of_unit_norm_whatever_the_ratings():
+    """Exactly within 1 for every number of items; counts as a loop has them."""
+    for n in range(1, N_ITEMS + 1):
+        block = block_of(dict.fromkeys(range(n), 2.0))
+        found = squared_norm(click_answers(block))
+        assert Fraction(999, 1000) < found <= 1
+        ones = np.ones(n)
+        for tastes in ([[1.0, -3.0]], [[0.0, 0.0]]):
+            assert squared_norm(taste_answers(block, ones, np.array(tastes))) <= 1
+    users = [{0: 2.0, 3: -1.0}, {}, {3: 0.5, 7: 1.0, 9: -2.0}]
+    found = click_answers(block_of(*users)) * STEP
+    expected = np.zeros(N_ITEMS + 1)
+    expected[-1] = 2 * 0.125
+    for rated in filter(None, users):
+        expected[list(rated)] += 0.992 / math.sqrt(len(rated))
+    assert np.abs(found - expected).max() < 4 * STEP
+
+
 def test_a_user_without_ratings_answers_with_zeros():
     block = block_of({}, {})
+    assert not click_answers(block).any()
     assert not centered_answers(block).any()
     assert not residual_answers(block, np.zeros(0)).any()
     assert not taste_answers(block, np.zeros(0), np.ones((2, 2))).any()
@@ -143,6 +168,66 @@ def test_users_are_fitted_by_ridge_regressions():
         rest = np.array(list(rated.values())) - 0.3 - model.offsets[items]
         expected = np.linalg.solve(H.T @ H + np.diag(model.ridge), H.T @ rest)
         assert weights == pytest.approx(expected, rel=1e-8, abs=1e-10)
+
+
+def test_users_of_clicks_are_fitted_by_one_newton_step():
+    """From popularity, of the penalized likelihood of which items they click."""
+    rng = np.random.default_rng(1)
+    popularity, columns = rng.normal(size=N_ITEMS), rng.normal(size=(N_ITEMS, 3))
+    shares = click_shares(popularity)
+    ridge = np.array([3.0, 5.0, 7.0])
+    features, back = uncorrelated(columns, shares, ridge)
+    model = ItemModel(0.0, popularity, features, np.ones(3))
+    users = [dict.fromkeys(rng.choice(N_ITEMS, n, False).tolist(), 0.0) for n in (1, 9)]
+    weights = click_weights(block_of(*users, {}), model)
+    assert not weights[2].any()
+    centered = columns - shares @ columns
+    covariance = centered.T @ (centered * shares[:, None])
+    for rated, own in zip(users, weights, strict=False):
+        gradient = centered[list(rated)].sum(axis=0)
+        hessian = len(rated) * covariance + np.diag(ridge)
+        expected = np.linalg.solve(hessian, gradient)
+        assert own @ back == pytest.approx(expected, rel=1e-9)
+        assert features @ own == pytest.approx(centered @ expected, rel=1e-9)
+
+
+def test_anchors_are_the_most_popular_items():
+    shares = np.array([0.1, 0.4, 0.0, 0.2, 0.3])
+    rows = against_anchors(shares, 3)
+    assert not rows[[0, 2]].any()
+    r = np.array([4, 3, 2]) / 9
+    assert rows[1] == pytest.approx(np.array([1, 0, 0]) - r)
+    assert shares @ rows == pytest.approx(np.zeros(3))
+
+
+def test_sums_are_kept_for_the_same_features_alone():
+    """Bits of sums that are kept, and of those that are made again."""
+    rng = np.random.default_rng(4)
+    users = [
+        {int(j): 1.0 for j in rng.choice(N_ITEMS, n, False)} for n in (3, 0, 9, 30)
+    ]
+    features = rng.normal(size=(N_ITEMS, 5))
+    block = block_of(*users)
+    block.pair_products(features, keep=True)
+    features = np.column_stack([features, rng.normal(size=(N_ITEMS, 2))])
+    features[:, 1] += 1.0
+    found = block.pair_products(features)
+    assert np.array_equal(found, block_of(*users).pair_products(features))
+    fewer = block.pair_products(features[:, [0, 3]])
+    assert np.array_equal(fewer, block_of(*users).pair_products(features[:, [0, 3]]))
+
+
+def test_upper_triangles_are_all_that_is_eliminated():
+    rng = np.random.default_rng(5)
+    roots = rng.normal(size=(9, 6, 4))
+    gram = np.einsum("kiu,kju->iju", roots, roots)
+    right = rng.normal(size=(6, 4))
+    upper, solved = gram.copy(), right.copy()
+    upper[np.tril_indices(6, -1)] = np.nan
+    eliminate_upper(upper, solved)
+    for user in range(4):
+        expected = np.linalg.solve(gram[:, :, user], right[:, user])
+        assert solved[:, user] == pytest.approx(expected, rel=1e-6)
 
 
 def test_shrinking_finds_values_and_their_spread():

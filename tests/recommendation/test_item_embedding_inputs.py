@@ -67,8 +67,10 @@ CONTAINERS = {
     "read-only": lambda X: read_only(X.copy()),
     "pandas": lambda X: pd.DataFrame(X, columns=["user_id", "item_id"]),
     "pandas without names": pd.DataFrame,
-    "pandas Int64": lambda X: pd.DataFrame(X, columns=["a", "b"], dtype="Int64"),
-    "pandas category": lambda X: pd.DataFrame(X, columns=["a", "b"]).astype("category"),
+    "pandas Int64": lambda X: pd.DataFrame(X, columns=["x0", "x1"], dtype="Int64"),
+    "pandas category": lambda X: pd.DataFrame(X, columns=["x0", "x1"]).astype(
+        "category"
+    ),
     "polars": lambda X: pl.DataFrame(X, schema=["user_id", "item_id"]),
     "pyarrow": in_pyarrow,
 }
@@ -175,11 +177,13 @@ WORDS = {
     "objects": lambda X: X.astype(object),
     "numpy strings in objects": lambda X: np.array([[*row] for row in X], dtype=object),
     "lists": lambda X: X.tolist(),
-    "pandas": lambda X: pd.DataFrame(X, columns=["a", "b"]),
-    "pandas objects": lambda X: pd.DataFrame(X, columns=["a", "b"], dtype=object),
-    "pandas category": lambda X: pd.DataFrame(X, columns=["a", "b"]).astype("category"),
-    "polars": lambda X: pl.DataFrame(X, schema=["a", "b"]),
-    "polars category": lambda X: pl.DataFrame(X, schema=["a", "b"]).cast(
+    "pandas": lambda X: pd.DataFrame(X, columns=["x0", "x1"]),
+    "pandas objects": lambda X: pd.DataFrame(X, columns=["x0", "x1"], dtype=object),
+    "pandas category": lambda X: pd.DataFrame(X, columns=["x0", "x1"]).astype(
+        "category"
+    ),
+    "polars": lambda X: pl.DataFrame(X, schema=["x0", "x1"]),
+    "polars category": lambda X: pl.DataFrame(X, schema=["x0", "x1"]).cast(
         pl.Categorical
     ),
 }
@@ -236,8 +240,10 @@ def test_columns_are_found_by_position(order, sign):
 def test_guessed_columns_of_a_dataframe_are_told(library):
     """Items that are taken for users would be all that is protected."""
     told = pytest.warns(UserWarning, match="X has no columns user_id and item_id")
-    table = {"movie": IDS[:, 1], "viewer": IDS[:, 0]}
     with told:
+        model().fit(library({"x0": IDS[:, 0], "x1": IDS[:, 1]}), RATINGS)
+    table = {"movie": IDS[:, 1], "viewer": IDS[:, 0]}
+    with pytest.raises(ValueError, match="user_feature='user_id', but X has no column"):
         model().fit(library(table), RATINGS)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -273,7 +279,7 @@ def test_positions_of_numpy_are_positions():
 NAMES = {
     "the default names": (["user_id", "item_id", "c", "d"], {}),
     "the default names, elsewhere": (["c", "item_id", "d", "user_id"], {}),
-    "no default names": (["u", "i", "c", "d"], {}),
+    "numbers": (["x0", "x1", "x2", "x3"], {}),
     "names": (["i", "c", "u", "d"], {"user_feature": "u", "item_feature": "i"}),
     "a name and a default": (["item_id", "c", "d", "who"], {"user_feature": "who"}),
     "a name and a position": (
@@ -295,8 +301,8 @@ LIBRARIES = {
 @pytest.mark.parametrize("what", NAMES)
 def test_columns_are_found_by_name(what, library):
     names, parameters = NAMES[what]
-    users = {"user_id", "u", "who"} - ({"user_id"} if "u" in names else set())
-    items = {"item_id", "i"} - ({"item_id"} if "i" in names else set())
+    users = {"user_id", "u", "who", "x0"} - ({"user_id"} if "u" in names else set())
+    items = {"item_id", "i", "x1"} - ({"item_id"} if "i" in names else set())
     data = {}
     for j, name in enumerate(names):
         other = WIDE[:, 2 + j % 2]

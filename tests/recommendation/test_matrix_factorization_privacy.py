@@ -31,6 +31,7 @@ pytestmark = [
 ]
 FEATURES = np.array([[1.0, 0], [0, 1], [1, 1], [0, 0], [0.5, 0]])
 RELEASES = ["offsets", "residuals", "factors"]
+OF_CLICKS = ["clicks", "neighbors", "factors"]
 
 
 # Ratings of one user, of items 0 to 4 of the catalog and of others.
@@ -46,7 +47,13 @@ SETTINGS = {
     "tiny range": {"items": range(5), "rating_range": (0, 1e-300)},
     "buckets": {"items": 7},
     "threads": {"items": range(5), "n_jobs": 2},
+    "clicks": {"items": range(5), "item_features": FEATURES, "implicit": True},
+    "popularity": {"items": range(5), "n_components": 0, "implicit": True},
 }
+
+
+def releases_of(parameters):
+    return OF_CLICKS if parameters.get("implicit") else RELEASES
 
 
 # -- checks of a class -----------------------------------------------------------------
@@ -64,7 +71,7 @@ def check_sums(cls):
         for what, rated in HOSTILE.items():
             alone = exact_answers(cls, {CANARY: rated}, **parameters)
             where = f"{setting}, {what}"
-            assert list(alone) == RELEASES[: len(alone)], where
+            assert list(alone) == releases_of(parameters)[: len(alone)], where
             for answer in alone.values():
                 check_answer(answer, where)
             for users, seed in (
@@ -88,21 +95,23 @@ def check_last_rating(cls):
     """Of several ratings of an item the last one alone counts."""
     once = {0: [(1, 2.0), (0, 5.0)]}
     twice = {0: [(0, 1.0), (0, 4.0), (1, 2.0), (0, 5.0)]}
-    found = [
-        exact_answers(cls, users, **SETTINGS["features"]) for users in (once, twice)
-    ]
-    for name in RELEASES:
-        assert np.array_equal(found[0][name], found[1][name])
+    for setting in ("features", "clicks"):
+        parameters = SETTINGS[setting]
+        found = [exact_answers(cls, users, **parameters) for users in (once, twice)]
+        for name in releases_of(parameters):
+            assert np.array_equal(found[0][name], found[1][name])
 
 
 def check_features(cls):
     """With sums held fixed, what users' models rest on does not know their ratings."""
-    found = []
-    for seed in range(3):
-        with scripted():
-            model = cls(**SETTINGS["features"]).fit(*table(ordinary(seed=seed)))
-        found.append(joblib.hash([model.item_factors_, model.level_, model.ridge_]))
-    assert len(set(found)) == 1
+    for setting in ("features", "clicks"):
+        found = []
+        for seed in range(3):
+            with scripted():
+                model = cls(**SETTINGS[setting]).fit(*table(ordinary(seed=seed)))
+            parts = [model.item_factors_, model.ridge_, model.item_popularity_]
+            found.append(joblib.hash([*parts, getattr(model, "level_", None)]))
+        assert len(set(found)) == 1
 
 
 def seen(cls, users, seed=None, **parameters):
@@ -134,11 +143,12 @@ def check_public(cls):
 
 def check_own_bits(cls):
     """A user's model and lists have the same bits alone and among others."""
-    for rated in HOSTILE.values():
+    for turn, rated in enumerate(HOSTILE.values()):
+        setting = SETTINGS[("features", "clicks")[turn % 2]]
         found = []
         for users in ({CANARY: rated}, ordinary(t=300, n=9) | {CANARY: rated}):
             with scripted():
-                model = cls(**SETTINGS["features"]).fit(*table(users, 3))
+                model = cls(**setting).fit(*table(users, 3))
             models = model._personal
             weights = models.weights[models.codes([CANARY], "users")]
             rows = np.array([[CANARY, j] for j in range(7)])
@@ -161,7 +171,7 @@ def test_the_estimator_passes(check):
 def test_random_users_move_the_sums_by_at_most_one():
     """Brute force over users of all sizes; the bounds are nearly attained."""
     rng = np.random.default_rng(0)
-    largest = dict.fromkeys(RELEASES, 0.0)
+    largest = dict.fromkeys([*RELEASES, *OF_CLICKS], 0.0)
     for trial in range(200):
         n = int(rng.integers(1, 40))
         values = rng.uniform(0, 6, n) if trial % 2 else rng.choice([1.0, 5.0], n)
@@ -169,6 +179,7 @@ def test_random_users_move_the_sums_by_at_most_one():
             zip(rng.integers(12, size=n).tolist(), values.tolist(), strict=True)
         )
         parameters = {"items": range(10), "n_components": int(rng.integers(4))}
+        parameters["implicit"] = trial % 5 == 0
         if trial % 3:
             parameters["item_features"] = rng.standard_normal((10, 3))
         X, y = table({CANARY: rated})
@@ -178,7 +189,7 @@ def test_random_users_move_the_sums_by_at_most_one():
             check_answer(answer, (trial, name))
             largest[name] = max(largest[name], float(np.linalg.norm(answer)))
     assert largest["offsets"] > 0.99
-    assert min(largest["residuals"], largest["factors"]) > 0.998
+    assert min(largest[name] for name in largest if name != "offsets") > 0.998
 
 
 def test_a_user_attains_one_in_all_rounds():
@@ -189,6 +200,10 @@ def test_a_user_attains_one_in_all_rounds():
     norms = [np.linalg.norm(found[name]) for name in RELEASES]
     assert 0.98 < norms[0] <= 1.0
     assert min(norms[1:]) > 0.99
+    found = exact_answers(
+        DPMatrixFactorization, {CANARY: rated[:3]}, **SETTINGS["clicks"]
+    )
+    assert min(np.linalg.norm(found[name]) for name in OF_CLICKS) > 0.99
 
 
 def test_the_plan_needs_no_data_and_holds_for_any_number_of_users():
@@ -236,7 +251,7 @@ def test_ids_are_read_after_the_charge(column, value):
 # -- planted mistakes ------------------------------------------------------------------
 
 MODULES = (
-    "_linalg.recommendation",
+    "_linalg.recommendation_gathering",
     "_linalg.recommendation_rows",
     "_linalg.recommendation_answers",
     "_linalg.recommendation_items",
@@ -244,7 +259,10 @@ MODULES = (
     "_statistics.item_models.answers",
     "_statistics.item_models.offsets",
     "_statistics.item_models.model",
+    "_statistics.item_models.clicks",
+    "recommendation._ratings_files",
     "recommendation._ratings_tables",
+    "recommendation._rated_tables",
     "recommendation._parameters",
     "recommendation._catalog",
     "recommendation._choice_of_items",
@@ -254,6 +272,7 @@ MODULES = (
 )
 
 
+GATHERING = "_linalg.recommendation_gathering"
 ANSWERS = "_linalg.recommendation_answers"
 MODEL = "_statistics.item_models.model"
 MUTANTS = {
@@ -290,10 +309,45 @@ MUTANTS = {
     ),
     "a second rating of an item counted": (
         check_last_rating,
-        "_linalg.recommendation",
+        GATHERING,
+        ("        last[:-1] = found[1:] != found[:-1]\n", ""),
+    ),
+    "the last rating of a user dropped for the next user's first": (
+        check_sums,
+        GATHERING,
+        ("        last[ends[1:][ends[1:] > 0] - 1] = True", "        pass"),
+    ),
+    "a click of norm one each": (
+        check_sums,
+        ANSWERS,
         (
-            "    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])\n",
-            "",
+            "    weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))",
+            "    weights = SHARE_BESIDE_ONE / np.maximum(block.counts, 1.0) ** 0.0",
+        ),
+    ),
+    "anchors by the exact counts": (
+        check_sums,
+        "_statistics.item_models.clicks",
+        (
+            "                found.shares, parts",
+            "                np.bincount(rows.items, minlength=rows.n_items), parts",
+        ),
+    ),
+    "shares of clicks by the exact counts": (
+        check_features,
+        "_statistics.item_models.clicks",
+        (
+            "return FoundItems(found.model(factors)[0], found.logged, found.counts)",
+            "exact = np.log1p(np.bincount(rows.items, minlength=rows.n_items))\n"
+            "        return FoundItems(found.model(factors)[0], exact, found.counts)",
+        ),
+    ),
+    "users of clicks measured from each other": (
+        check_own_bits,
+        "_linalg.recommendation_models",
+        (
+            "    weights = sums / (block.counts",
+            "    sums -= 1e-9 * sums.mean(axis=0)\n    weights = sums / (block.counts",
         ),
     ),
     "features fitted on ratings": (
@@ -349,8 +403,8 @@ MUTANTS = {
         check_own_bits,
         "_linalg.recommendation_models",
         (
-            "solved[:, 0].T",
-            "solved[:, 0].T * (1.0 + 1e-15 * len(block))",
+            "weights[part] = solved.T",
+            "weights[part] = solved.T * (1.0 + 1e-15 * len(block))",
         ),
     ),
     "users' models published": (

@@ -262,23 +262,27 @@ class FactorsCase:
         Where the audit is made.
     n_trials : int
         Fits on either side.
+    implicit : bool
+        Whether ratings are taken for clicks.
     """
 
     epsilon: float = 16.0
     n_trials: int = N_TRIALS
     tight: bool = True
+    implicit: bool = False
     power = POWER
 
     def make(self, epsilon, cls=DPMatrixFactorization):
         """Return the estimator."""
         features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
         ids = {"user_feature": 0, "item_feature": 1, "items": range(4)}
+        ids["implicit"] = self.implicit
         return cls(item_features=features, epsilon=epsilon, **ids)
 
     def arguments(self, epsilon, cls=DPMatrixFactorization):
         """Return what `audit_epsilon` is called with."""
         nobody = {0: [(9, 5.0)]}
-        rated = [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)]
+        rated = [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)][: 3 if self.implicit else 4]
         users = [nobody, nobody | {item_tools.CANARY: rated}]
         (X, y), (X_neighbor, y_neighbor) = map(item_tools.table, users)
         statistic = item_tools.FactorRatio(rated, 4)
@@ -698,6 +702,7 @@ CASES |= {
 CASES |= {
     "items": RatingsCase(),
     "factors": FactorsCase(),
+    "clicks": FactorsCase(implicit=True),
 }
 
 

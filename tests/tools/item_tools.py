@@ -11,6 +11,7 @@ from pca_tools import Noted
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization
+from skdpspectral._linalg.recommendation_gathering import Part
 from skdpspectral._linalg.recommendation_rows import UserRatings
 from skdpspectral._release.release import Release
 
@@ -119,6 +120,8 @@ class _NotedRun:
         self.statistic, self.rows = statistic, None
 
     def __getattr__(self, name):
+        if name == "statistic":  # not there yet, in a copy
+            raise AttributeError(name)
         return getattr(self.statistic, name)
 
     def run(self, release, *rows_and_progress):
@@ -183,8 +186,9 @@ class FactorRatio:
     def _answers(self, model, released):
         """What the user would have answered."""
         items, values = map(np.array, zip(*self.ratings, strict=True))
-        values = model._centered(values.astype(float))
-        rows = UserRatings(np.zeros(len(items), int), items, values, 1, self.n_items)
+        values = np.clip(values.astype(float), *model.rating_range)
+        part = Part(np.zeros(len(items), int), items, values)
+        rows = UserRatings([part], [len(items)], self.n_items, *model._units())
         given = Given(model.privacy_, released)
         model._fitted_to[1].run(given, rows, Silent())
         return given.noted

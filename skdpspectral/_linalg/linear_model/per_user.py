@@ -243,6 +243,35 @@ def eliminate(A: np.ndarray, b: np.ndarray) -> None:
         b[:j] -= A[:j, j, None] * b[j]
 
 
+def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
+    """Solve large positive definite systems in place, by their upper triangles.
+
+    Half the arithmetic of :func:`eliminate`, row by row: faster from some ten
+    unknowns and some hundred users on.
+
+    Parameters
+    ----------
+    A : ndarray of shape (q, q, n_users)
+        Matrices, of which what is below the diagonal is not read; overwritten.
+    b : ndarray of shape (q, n_users)
+        Right-hand sides; overwritten by the solutions.
+    """
+    size = len(A)
+    pivots, terms = np.empty((2, size, A.shape[2]))
+    for j in range(size):
+        row = A[j]
+        pivots[j] = np.where(row[j] > 0.0, 1.0 / row[j], 0.0)
+        factors = row[j + 1 :] * pivots[j]
+        for i, factor in enumerate(factors, start=j + 1):
+            term = terms[: size - i]
+            np.multiply(factor, row[i:], out=term)
+            A[i, i:] -= term
+        b[j + 1 :] -= factors * b[j]
+    for j in range(size - 1, -1, -1):
+        b[j] *= pivots[j]
+        b[:j] -= A[:j, j] * b[j]
+
+
 def largest(values: np.ndarray, k: int) -> np.ndarray:
     """Indices of the k largest values of each row, largest first."""
     if k > _FEW:

@@ -18,6 +18,8 @@ from ..combination import Statistic
 
 # Users that sums are exact for.
 MOST_USERS = 2.0**31
+# Items that the bound of what a user answers holds for: terms of a sum.
+MOST_ITEMS = 2**26 - 1
 
 
 class Answers(NamedTuple):

@@ -18,7 +18,7 @@ from .offsets import ItemOffsets, first_offsets
 # Shares of mu^2.
 _TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
 _WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
-_REMARKS = (
+REMARKS = (
     "The catalog of items is taken to be public.",
     "Models of users stay with their users: what is predicted for a user of the fit "
     "is for that user alone (billboard model).",
@@ -78,7 +78,7 @@ class RatingsModel(Combination):
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
-        return _REMARKS
+        return REMARKS
 
     @property
     def n_tastes(self) -> int:
@@ -143,7 +143,12 @@ class ItemFeatures(RatingsModel):
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
-        return _REMARKS[:1]
+        return REMARKS[:1]
+
+    @property
+    def n_factors(self) -> int:
+        """Private components that a fit leaves."""
+        return self.n_tastes
 
     @property
     def n_factors(self) -> int:
@@ -159,5 +164,5 @@ def residuals_of(
     block: RatingsBlock, model: ItemModel
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit a block's users; return what is left of their ratings, and their weights."""
-    weights = user_weights(block, model)
+    weights = user_weights(block, model, keep=True)
     return answers.clipped(model.residuals(block, weights)), weights

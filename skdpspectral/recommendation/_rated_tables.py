@@ -1,0 +1,289 @@
+"""Tables of users, items and ratings, read part by part where they are large."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from .._tables.id_index import IdIndex
+from .._tables.ids import check_exact
+from .._tables.masks import refuse_masked
+from .._tables.sliced_rows import SlicedRows, sliced_rows
+from .._tables.targets import check_targets, unread_targets
+from ._ratings_files import ParquetRatings, parquet_ratings
+from ._ratings_tables import (
+    check_finite,
+    compared_columns,
+    refuse_same_names,
+    unread_ratings,
+)
+
+# Rows that are read together.
+_PART_ROWS = 1 << 18
+# Distinct ids of parts that are put together at once.
+_MERGED_IDS = 1 << 20
+
+
+class RatedRows(NamedTuple):
+    """Some rows of a ratings table.
+
+    Parameters
+    ----------
+    users, items : ndarray of shape (n_rows,)
+        Ids.
+    ratings : ndarray of shape (n_rows,)
+        Finite numbers, float64.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    ratings: np.ndarray
+
+
+@dataclass(frozen=True)
+class RatedTable:
+    """A table of users, items and ratings, of which only a part need be in memory.
+
+    Parameters
+    ----------
+    parts : callable
+        Reads the table, from its first row on: an iterator of :class:`RatedRows`.
+    """
+
+    parts: Callable[[], Iterator[RatedRows]]
+
+    def counted_users(self) -> tuple[IdIndex, np.ndarray]:
+        """Return the users and their numbers of rows.
+
+        Returns
+        -------
+        index : IdIndex
+            Users in the order of their first rows; with the codes of the rows if they
+            are one part.
+        counts : ndarray of shape (n_users,)
+            Rows of each user.
+        """
+        return _counted((part.users for part in self.parts()), "user_feature")
+
+    @property
+    def items(self) -> np.ndarray:
+        """Distinct items."""
+        return _counted((part.items for part in self.parts()), "item_feature")[0].ids
+
+
+class UnreadRated(NamedTuple):
+    """A ratings table of which the form was checked, and no value was read.
+
+    Parameters
+    ----------
+    n_items : int or None
+        Columns of a sparse matrix.
+    read : callable
+        Returns a :class:`RatedTable`; to be called once the fit is charged.
+    """
+
+    n_items: int | None
+    read: Callable[[], RatedTable]
+
+
+def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
+    """Check the form of a table and of its ratings, and read no value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        With parameters `user_feature`, `item_feature` and `rating_feature`; gets, or
+        is compared to, names and number of columns.
+    X : array-like, dataframe, sparse matrix, or parquet file
+        The table. Parquet files, memory maps and arrays of other libraries are read
+        part by part, each time that parts are asked for.
+    y : array-like of shape (n_rows,) or None
+        Ratings. None takes the column `rating_feature` of a table with column names,
+        or the entries of a sparse matrix; or zeros, where clicks have no ratings.
+    reset : bool
+        Whether this is a fit.
+
+    Returns
+    -------
+    UnreadRated
+        How to read it. Errors about values come from reading, or from parts.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming X, y, user_feature, item_feature or rating_feature.
+    """
+    source = parquet_ratings(X) or sliced_rows(X)
+    if source is None:
+        return _unread_whole(estimator, X, y, reset)
+    if isinstance(source, ParquetRatings):
+        names, stand_in = source.names, source.empty()
+        refuse_same_names(names, "X")
+    else:
+        names, stand_in = None, np.broadcast_to(0.0, source.shape)
+    columns = compared_columns(estimator, stand_in, names, source.shape, reset=reset)
+    targets = _Targets.of(estimator, y, names, source.shape[0])
+
+    def read() -> RatedTable:
+        ready = targets.with_slices(source.shape[0])
+        return RatedTable(lambda: _parts(source, names, columns, ready))
+
+    return UnreadRated(None, read)
+
+
+def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
+    unread = unread_ratings(estimator, X, reset=reset)
+    targets = None
+    if unread.n_items is None:
+        targets = _Targets.of(estimator, y, unread.names, unread.n_rows)
+    elif y is not None:
+        raise ValueError(
+            "y must be None where X is a sparse matrix of users x items, whose "
+            "entries are the ratings"
+        )
+
+    def read() -> RatedTable:
+        table = unread.read()
+        if targets is None:
+            ratings = table.ratings
+        elif targets.position is None:
+            given = None if y is None else check_targets(estimator, y, len(table))
+            ratings = replace(targets, y=given).rows(0, len(table))
+        else:
+            ratings = targets.numbers(table.columns[targets.position])
+        rows = RatedRows(table.users, table.items, ratings)
+        return RatedTable(lambda: iter([rows]))
+
+    return UnreadRated(unread.n_items, read)
+
+
+@dataclass(frozen=True)
+class _Targets:
+    """Ratings beside a table, or in a column of it.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Whose targets they are.
+    y : array-like or None
+        Ratings beside it.
+    name : str
+        Of the column.
+    position : int or None
+        Of the column; None where they are beside the table.
+    """
+
+    estimator: object
+    y: object
+    name: str
+    position: int | None
+
+    @classmethod
+    def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
+        """Check the form of ratings; say where they are."""
+        name = estimator.rating_feature
+        if y is None and estimator.implicit:
+            return cls(estimator, None, name, None)
+        if y is None and names is not None and name in names:
+            return cls(estimator, None, name, list(names).index(name))
+        if y is None:
+            # As scikit-learn's estimators say it, and what else there is.
+            raise ValueError(
+                f"{type(estimator).__name__} requires y to be passed, but the target y "
+                f"is None, and X has no column of the name rating_feature={name!r}"
+            )
+        unread_targets(estimator, y, n_rows)
+        return cls(estimator, y, name, None)
+
+    def with_slices(self, n_rows: int) -> _Targets:
+        """Return the same, of which rows can be read by slices."""
+        y = self.y
+        if y is None or isinstance(y, (list, tuple)):
+            return self
+        if isinstance(y, np.ndarray) and y.ndim == 1:
+            refuse_masked(y, "y")
+            mapped = sliced_rows(y[:, None])  # whose pages are given back
+            return self if mapped is None else replace(self, y=mapped)
+        if hasattr(y, "__getitem__") and not hasattr(y, "iloc"):
+            return self
+        return replace(self, y=check_targets(self.estimator, y, n_rows))
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Ratings of some rows, of those that are beside the table."""
+        if self.y is None:
+            return np.zeros(stop - start)  # clicks
+        part = self.y[start:stop]  # type: ignore[index]
+        part = part[:, 0] if isinstance(self.y, SlicedRows) else part
+        return check_targets(self.estimator, part, stop - start)
+
+    def numbers(self, column: np.ndarray) -> np.ndarray:
+        """Ratings of a column of the table."""
+        numbers = None
+        if column.dtype.kind in "biufO":
+            try:
+                numbers = column.astype(np.float64)
+            except (TypeError, ValueError, OverflowError):  # their words may quote
+                numbers = None
+        if numbers is None or not np.isfinite(numbers).all():
+            raise ValueError(
+                f"rating_feature={self.name!r} must name a column of finite numbers: "
+                "drop or fill rows without a rating"
+            )
+        return numbers
+
+
+def _parts(source, names, columns, targets: _Targets) -> Iterator[RatedRows]:
+    for start, (users, items, ratings) in _read(source, names, columns, targets):
+        check_finite([users, items])
+        check_exact(users, "user_feature")
+        check_exact(items, "item_feature")
+        stop = start + len(users)
+        given = targets.rows(start, stop) if ratings is None else ratings
+        yield RatedRows(users, items, given)
+
+
+def _read(source, names, columns, targets: _Targets):
+    """Yield first rows of parts, and their users, items, and ratings if X has them."""
+    if names is None:
+        for start in range(0, source.shape[0], _PART_ROWS):
+            rows = source[start : start + _PART_ROWS]
+            yield start, (*(rows[:, j].copy() for j in columns), None)
+        return
+    start, wanted = 0, [names[j] for j in columns]
+    if targets.position is not None:
+        wanted.append(names[targets.position])
+    for users, items, *ratings in source.columns(wanted):
+        given = targets.numbers(ratings[0]) if ratings else None
+        yield start, (users, items, given)
+        start += len(users)
+
+
+def _counted(columns, name: str) -> tuple[IdIndex, np.ndarray]:
+    """Index the ids of several columns, one below another, and count them."""
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    index, n_columns, n_waiting = None, 0, 0
+    for column in columns:
+        index, n_columns = IdIndex(column, name), n_columns + 1
+        found.append((index.ids, np.bincount(index.codes, minlength=len(index))))
+        n_waiting += len(index)
+        if n_waiting > _MERGED_IDS + 2 * len(found[0][0]):
+            found = [_merged(found, name)]
+            n_waiting = len(found[0][0])
+    if n_columns == 1:
+        return index, found[0][1]
+    ids, counts = _merged(found, name)
+    return IdIndex(ids, name).without_codes(), counts
+
+
+def _merged(found: list, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Put distinct ids of several parts together, and add up their counts."""
+    dtypes = {ids.dtype for ids, _ in found}
+    # Of several types float64 might not hold all.
+    kind = dtypes.pop() if len(dtypes) == 1 else np.dtype(object)
+    index = IdIndex(np.concatenate([ids.astype(kind) for ids, _ in found]), name)
+    counts = np.zeros(len(index), dtype=np.int64)
+    np.add.at(counts, index.codes, np.concatenate([counts for _, counts in found]))
+    return index.ids, counts
