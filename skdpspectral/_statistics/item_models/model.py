@@ -150,11 +150,6 @@ class ItemFeatures(RatingsModel):
         """Private components that a fit leaves."""
         return self.n_tastes
 
-    @property
-    def n_factors(self) -> int:
-        """Private components that a fit leaves."""
-        return self.n_tastes
-
 
 def _nobody_is_told(_: int) -> None:
     pass
