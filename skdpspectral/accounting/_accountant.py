@@ -14,16 +14,20 @@ from ._arguments import (
     check_budget,
     check_division,
     check_flag,
+    check_mechanisms,
     check_plans,
     check_relation,
+    external_plan,
 )
-from ._ledger import Ledger, Transaction, conversion_factor
+from ._backends import ledger_at, open_path
+from ._filters import ANY, GAUSSIAN
 from ._ledger_schema import TemporaryFolder
 from ._parts import Part, asserted_block, checked_blocks, whole
 from ._planned_fits import PlannedFit, planned_fits
-from ._reports import LedgerReports
+from ._reports import LedgerReports, Standing
 from ._summary import Spent
-from ._terms import agreed_budget, create_ledger
+from ._terms import agreed_budget, terms_of
+from ._transaction import Transaction, conversion_factor
 from ._uninterrupted import uninterrupted
 
 
@@ -50,6 +54,11 @@ class PrivacyAccountant(LedgerReports):
     neighbors : str or None, default=None
         Relation that totals are stated for: "replace-one", "add-remove-one" or
         "zero-out-one"; given together with `unit`.
+    mechanisms : {"gaussian", "any"} or None, default=None
+        Which mechanisms the budget is kept for: Gaussians alone, up to a limit that is
+        exact, or any, as of :meth:`charge_external` and of private selections, for
+        which a part of `delta` is set aside beforehand (:ref:`filters`). None takes
+        what the first entry is of. Without a budget, everything is recorded.
     allow_seeded : bool, default=False
         Whether this handle lets fits with a `noise_seed` into a budget, at face
         value; for tests and figures. The ledger says that they were seeded, and
@@ -99,10 +108,13 @@ class PrivacyAccountant(LedgerReports):
         path: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         neighbors: str | None = None,
+        mechanisms: str | None = None,
         allow_seeded: bool = False,
     ) -> None:
         budget = check_budget(epsilon, delta)
-        relation = check_relation(unit, neighbors)
+        terms = (budget, check_relation(unit, neighbors), check_mechanisms(mechanisms))
+        if mechanisms is not None and path is None and budget is None:
+            raise ValueError("mechanisms says what a budget lets in: it needs epsilon")
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
@@ -110,13 +122,10 @@ class PrivacyAccountant(LedgerReports):
         if path is None:
             self._keeper = TemporaryFolder()
             path = Path(self._keeper.name) / "ledger.db"
-        file = Path(path)
-        self._path = str(file.absolute())
-        if not file.exists():
-            create_ledger(file, budget, relation)
-        meta = Ledger(self._path).meta()
+        self._path = open_path(path, terms_of(*terms))
+        meta = ledger_at(self._path).meta()
         self._id = meta["ledger_id"]
-        self._budget = agreed_budget(self._path, meta, budget, relation)
+        self._budget = agreed_budget(self._path, meta, *terms)
         self._label: str | None = None
         self._division: tuple[str, Unit] | None = None
 
@@ -257,6 +266,44 @@ class PrivacyAccountant(LedgerReports):
         (plan,) = check_plans([plan])
         self._enter(plan.estimator, [(self._own_part(), plan)])
 
+    def charge_external(
+        self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
+    ) -> None:
+        """Enter what another tool has spent on the same rows, or will.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            Its guarantee: `epsilon` at least 0 and finite, `delta` in [0, 1).
+        what : str
+            What was done; it stands in the ledger in place of an estimator's name.
+        unit : {"row", "user"}
+            Whom its guarantee protects; the ledger's unit, if that is fixed.
+        neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
+            The change that it hides; the ledger's, if that is fixed.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range.
+        PrivacyBudgetError
+            If it does not fit the budget.
+        LedgerError
+            If the ledger is of another unit or relation, its budget is kept for
+            Gaussian mechanisms, or it cannot be used.
+
+        Examples
+        --------
+        >>> from skdpspectral import PrivacyAccountant
+        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+        >>> accountant.charge_external(
+        ...     1.0, 1e-7, "table of counts", unit="row", neighbors="replace-one"
+        ... )
+        >>> accountant.ledger[0].kind
+        'approximate-dp'
+        """
+        self.charge(external_plan(epsilon, delta, what, unit, neighbors))
+
     def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
         """Enter the plans of blocks of rows at once, all or none.
 
@@ -276,17 +323,32 @@ class PrivacyAccountant(LedgerReports):
 
     @uninterrupted
     def _enter(self, name: str, entries: Sequence[tuple[Part, PrivacyPlan]]) -> None:
-        for _, plan in entries:
-            check_plans(plan)
+        plans = [plan for _, plan in entries]
+        for plan in check_plans(plans):
             if self._budget is not None:
                 self._budget.refuse_unlimited(plan, self._allow_seeded)
         with self._ledger().transaction() as transaction:
             before = transaction.total()
+            kinds = self._agreed_kinds(transaction, plans)
             for part, plan in entries:
                 self._append(transaction, plan, part)
             if self._budget is not None:
                 # An error here rolls the transaction back.
-                self._budget.refuse_excess(name, before, transaction.total())
+                after = transaction.total()
+                self._budget.refuse_excess(name, plans, before, after, kinds)
+
+    def _agreed_kinds(
+        self, transaction: Transaction, plans: Sequence[PrivacyPlan]
+    ) -> str | None:
+        """Return which mechanisms a budget lets in; the first entry may say it."""
+        if self._budget is None or not plans:
+            return None
+        kinds = transaction.mechanisms()
+        if kinds is None:
+            kinds = ANY if any(plan.curves for plan in plans) else GAUSSIAN
+            transaction.fix_mechanisms(kinds)
+        self._budget.refuse_kinds(plans, kinds)
+        return kinds
 
     def check(
         self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
@@ -331,15 +393,19 @@ class PrivacyAccountant(LedgerReports):
         fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
         return self._afford(fits, n_fits)
 
-    @uninterrupted
     def _afford(self, fits: Sequence[PlannedFit], n_fits: int) -> Spent:
         """Say what so many fits would come to, or refuse them; charge nothing."""
+        return self._afforded(fits, n_fits).spent()
+
+    @uninterrupted
+    def _afforded(self, fits: Sequence[PlannedFit], n_fits: int) -> Standing:
         if self._budget is not None:
             for fit in fits:
                 allowed = self._handle_of(fit)._allow_seeded
                 self._budget.refuse_unlimited(fit.plan, allowed)
         with self._ledger().transaction(keep=False) as transaction:
-            before = transaction.total()
+            before, plans = transaction.total(), [fit.plan for fit in fits]
+            kinds = self._agreed_kinds(transaction, plans)
             for fit in fits:
                 self._handle_of(fit)._append_fits(
                     transaction, fit.plan, fit.times * n_fits
@@ -348,7 +414,9 @@ class PrivacyAccountant(LedgerReports):
                 count = n_fits * sum(fit.times for fit in fits)
                 names = dict.fromkeys(fit.plan.estimator for fit in fits)
                 asked = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
-                self._budget.refuse_excess(asked, before, transaction.total())
+                after = transaction.total()
+                asking = plans * min(count, 2)  # one fit alone may be all there is
+                self._budget.refuse_excess(asked, asking, before, after, kinds)
             return self._standing(transaction)
 
     def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:

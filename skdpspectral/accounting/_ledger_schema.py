@@ -19,7 +19,8 @@ from ._parts import new_name
 from ._uninterrupted import uninterrupted
 
 APPLICATION_ID = 0x534B4450  # "SKDP"
-SCHEMA_VERSION = 2  # 1 did not know of failures
+# 1 did not know of failures, 2 of mechanisms that are no Gaussians.
+SCHEMA_VERSION, OLDEST_VERSION = 3, 2
 _MAGIC = b"SQLite format 3\x00"
 
 _COLUMNS = {
@@ -40,10 +41,22 @@ _COLUMNS = {
     "assumption": "TEXT NOT NULL",
     "seeded": "INTEGER NOT NULL",
     "plan": "TEXT NOT NULL",
+    "kind": "TEXT NOT NULL DEFAULT 'gaussian'",
 }
+# Mechanisms of entries that are no Gaussians, equal ones by equal texts.
+CURVES = (
+    "CREATE TABLE curves "
+    "(entry INTEGER NOT NULL, curve TEXT NOT NULL, times INTEGER NOT NULL)"
+)
+KIND = f"kind {_COLUMNS['kind']}"
+STREAMS = (
+    "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
+    "WITHOUT ROWID"
+)
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
+{CURVES};
 """
 _META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbors"})
 
@@ -161,11 +174,7 @@ def check_header(path: Path) -> None:
     version, application = header[60:64], header[68:72]
     if struct.unpack(">I", application)[0] != APPLICATION_ID:
         raise LedgerError(f"{path} is a database of another program; it was left as is")
-    if struct.unpack(">I", version)[0] != SCHEMA_VERSION:
-        raise LedgerError(
-            f"the ledger {path} has schema version {struct.unpack('>I', version)[0]}, "
-            f"this release reads version {SCHEMA_VERSION}; it was left as is"
-        )
+    check_version(struct.unpack(">I", version)[0], path)
     (page_size,) = struct.unpack(">H", page)
     page_size = 65536 if page_size == 1 else page_size
     # A write-ahead log may hold pages that the header already counts. The order
@@ -174,6 +183,15 @@ def check_header(path: Path) -> None:
         return
     if stat_of(path).st_size < page_size * struct.unpack(">I", pages)[0]:
         raise LedgerError(f"the ledger {path} is truncated; it was left as is")
+
+
+def check_version(version: int, path: Path | str) -> None:
+    """Refuse a schema that this release does not know."""
+    if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
+        raise LedgerError(
+            f"the ledger {path} has schema version {version}, this release reads "
+            f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}; it was left as is"
+        )
 
 
 def check_only_name(path: Path) -> os.stat_result:

@@ -93,7 +93,7 @@ def _subsampled_divergences(
 # -- conversion ------------------------------------------------------------------------
 
 
-def _log_peaks(orders: Array) -> Array:
+def log_peaks(orders: Array) -> Array:
     r"""Logarithm of the largest :math:`(1 - e^{-y}) e^{-(\alpha - 1) y}` over y."""
     return (orders - 1.0) * np.log1p(-1.0 / orders) - np.log(orders)
 
@@ -127,7 +127,7 @@ def renyi_delta(
     """
     points, values = np.asarray(orders, float), np.asarray(curve, float)
     epsilons = np.asarray(epsilon, dtype=float)[..., np.newaxis]
-    exponents = (points - 1.0) * (values - np.abs(epsilons)) + _log_peaks(points)
+    exponents = (points - 1.0) * (values - np.abs(epsilons)) + log_peaks(points)
     least = np.exp(np.minimum(np.min(exponents, axis=-1), 0.0)) * (1.0 + _MARGIN)
     below = epsilons[..., 0] < 0.0
     # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
@@ -151,7 +151,7 @@ def renyi_epsilon(orders: npt.ArrayLike, curve: npt.ArrayLike, delta: float) -> 
         The bound; infinite if no order gives one.
     """
     points, values = np.asarray(orders, float), np.asarray(curve, float)
-    epsilons = values + (_log_peaks(points) - math.log(delta)) / (points - 1.0)
+    epsilons = values + (log_peaks(points) - math.log(delta)) / (points - 1.0)
     least = float(np.min(epsilons))
     return max(least, 0.0) * (1.0 + _MARGIN)
 

@@ -1,0 +1,28 @@
+"""Where a ledger lies: in a file of this host, or on a server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from . import _ledger_schema as _file
+from ._errors import LedgerError
+from ._ledger import Ledger
+
+AnyLedger: TypeAlias = Ledger
+
+
+def ledger_at(path: str, ledger_id: str | None = None) -> AnyLedger:
+    """Return a handle of the ledger at a path or address, which has this identity."""
+    return Ledger(path, ledger_id)
+
+
+def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
+    """Return where a ledger lies, for good; make it of these terms if there is none."""
+    file = Path(path)
+    if not file.exists():
+        if not file.parent.is_dir():
+            raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
+        _file.create(file, terms)
+    return str(file.absolute())
