@@ -6,6 +6,17 @@ import importlib
 from typing import Any
 
 
+def psycopg() -> Any:
+    """Return the client of PostgreSQL, or say how to install it."""
+    try:
+        return importlib.import_module("psycopg")
+    except ImportError as error:
+        raise ImportError(
+            "a ledger at postgresql://... needs psycopg 3: "
+            "pip install 'skdpspectral[postgres]'"
+        ) from error
+
+
 def dp_accounting() -> Any:
     """Return Google's ``dp_accounting``, or say how to install it."""
     try:

@@ -67,7 +67,7 @@ class Ledger:
                 yield SqliteConnection(self, database, used)
             finally:
                 if used.inherited:
-                    _keep_for_ever(database)
+                    keep_for_ever(database)
                 else:
                     database.close()
         except sqlite3.Error as error:
@@ -142,7 +142,7 @@ class SqliteConnection:
                 f"{ledger.path} now holds another ledger than the one that this "
                 "accountant was made for"
             )
-        mark = _file.check_mark(database, self.ledger_id, ledger.path)
+        mark = _file.check_mark(self, self.ledger_id, ledger.path)
         _file.remember(self.ledger_id, mark)
         self._changes = database.total_changes
 
@@ -168,8 +168,8 @@ class SqliteConnection:
         self._used.check()
         mark = None
         if keep and self.database.total_changes > self._changes:
-            _file.count_write(self.database)
-            mark = _file.read_mark(self.database)
+            _file.count_write(self)
+            mark = _file.read_mark(self)
         self.execute("COMMIT" if keep else "ROLLBACK")
         self.written = mark
 
@@ -179,7 +179,7 @@ class SqliteConnection:
             self.database.execute("ROLLBACK")
 
 
-def _keep_for_ever(database: sqlite3.Connection) -> None:
+def keep_for_ever(database: Any) -> None:
     """Never close a connection that a fork took over from a thread's own charge.
 
     Closing it would write an old state of the log over what the parent wrote since.

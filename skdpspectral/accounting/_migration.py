@@ -1,8 +1,8 @@
 """Ledgers of the schema before this one: read as they are, migrated by the first write.
 
 Version 2 did not know of mechanisms that are no Gaussians. A copy of the file is put
-beside it before anything changes; the migration is one transaction, and the file has the
-new version at once with the new tables.
+beside it before anything changes; the migration is one transaction, with which the file
+has the new version.
 """
 
 from __future__ import annotations

@@ -444,15 +444,15 @@ EXACT = {
         "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
     ),
     "failures of a model not in the ledger": Mutant(
-        "accounting/_ledger.py",
+        "accounting/_transaction.py",
         "min(times * plan.failure, 1.0),",
         "0.0,",
         "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
     ),
     "failures of a model not in the budget": Mutant(
-        "accounting/_budget.py",
-        "limit = self.mu(total.failure)",
-        "limit = self.mu()",
+        "accounting/_filters.py",
+        "allowed_mu(self.epsilon, self.delta, total.failure)",
+        "allowed_mu(self.epsilon, self.delta)",
         "theory/test_spiked_bounds.py::"
         "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
     ),
