@@ -23,6 +23,13 @@ def ledger_at(path: str, ledger_id: str | None = None) -> AnyLedger:
     return Ledger(path, ledger_id)
 
 
+def existing_ledger(path: str) -> AnyLedger:
+    """Return a handle of a ledger that there is, after a check of it; make none."""
+    ledger = ledger_at(check_address(path) if is_address(path) else path)
+    ledger.meta()
+    return ledger
+
+
 def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
     """Return where a ledger lies, for good; make it of these terms if there is none."""
     if isinstance(path, str) and is_address(path):

@@ -38,6 +38,8 @@ class Budget:
         self, spent: Total, mechanisms: str | None = None, n_fits: int = 1
     ) -> float:
         """Return the epsilon that each of so many more releases may ask for."""
+        if mechanisms == ANY and spent == Total(0.0) and n_fits == 1:
+            return self.epsilon  # the first entry may be all of it
         spare = self.filter(mechanisms).spare_mu(spent)
         return gaussian_epsilon(spare / math.sqrt(n_fits), self.delta)
 

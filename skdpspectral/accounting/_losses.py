@@ -43,7 +43,7 @@ _MOST_KINDS = 64
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
 # Points at which the curve of a private selection is looked at.
-_CURVE_POINTS = 2**13
+_CURVE_POINTS = 2**12
 # Probability that is counted as a loss without limit: what tails of one composition are
 # cut off, and what rounding errors of its Fourier transform may hide.
 _CUT = 1e-15
@@ -295,11 +295,20 @@ def _selection_losses(selection: PrivateSelection, times: int, step: float) -> A
 def _selection_deltas(
     selection: PrivateSelection, epsilons: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
-    """Return the curve of a selection, at losses of either sign."""
-    found = [selection_delta(selection, abs(epsilon)) for epsilon in epsilons.tolist()]
-    factor = np.exp(np.minimum(epsilons, 0.0))
+    """Return the profile of a selection, at losses that are symmetric around 0."""
+    shift, most = selection_shift(selection), delta_factor(selection)
+    above = np.array(
+        [
+            most * gaussian_delta(selection.run_mu, epsilon - shift)
+            if epsilon >= shift
+            else 1.0
+            for epsilon in epsilons[len(epsilons) // 2 :].tolist()
+        ]
+    )
     # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
-    return np.minimum(1.0 - factor + factor * np.array(found), 1.0)
+    factor = np.exp(np.minimum(epsilons, 0.0))
+    found = np.concatenate([above[:0:-1], above])
+    return np.minimum(1.0 - factor + factor * found, 1.0)
 
 
 def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[int]:

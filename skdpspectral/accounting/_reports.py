@@ -14,6 +14,7 @@ from ._backends import AnyLedger, ledger_at
 from ._budget import Budget
 from ._composition import Total
 from ._entries import LedgerEntry, read_entry
+from ._export import exported
 from ._summary import Spent, Summary, as_html
 from ._transaction import Transaction
 from ._uninterrupted import uninterrupted
@@ -198,6 +199,33 @@ class LedgerReports:
                 entries=tuple(map(read_entry, transaction.entries())),
             )
             return standing, summary
+
+    @uninterrupted
+    def _curve_rows(self) -> list[tuple[int, str, int]]:
+        with self._ledger().transaction(keep=False) as transaction:
+            return transaction.curve_rows()
+
+    def export(self) -> str:
+        """Return the ledger as lines of JSON, for an audit or an archive.
+
+        Returns
+        -------
+        str
+            One JSON object a line: first the ledger with its totals, then its entries,
+            oldest first, each with its mechanisms and a sentence of English
+            (``"statement"``). What is infinite is null.
+
+        Examples
+        --------
+        >>> import json
+        >>> from skdpspectral import DPPCA, PrivacyAccountant
+        >>> accountant = PrivacyAccountant()
+        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
+        >>> whole, entry = map(json.loads, accountant.export().splitlines())
+        >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
+        (1, 'DPPCA', 1.0)
+        """
+        return exported(self._summary(), self._id)
 
     def __str__(self) -> str:
         return str(self._summary())

@@ -134,9 +134,10 @@ class Transaction:
         """Return all entries, oldest first."""
         return all_entries(self._connection)
 
-    def count(self) -> int:
-        """Return the number of entries."""
-        return int(self.execute("SELECT COUNT(*) FROM entries").fetchone()[0])
+    def curve_rows(self) -> list[tuple[int, str, int]]:
+        """Return what counts of entries that are no Gaussians: id, text and times."""
+        rows = self.execute("SELECT entry, curve, times FROM curves").fetchall()
+        return [(int(entry), str(text), int(times)) for entry, text, times in rows]
 
     def smallest_delta(self) -> float | None:
         """Return the smallest positive delta of the entries; None if there is none."""

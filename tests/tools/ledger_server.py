@@ -28,7 +28,7 @@ def find_programs():
 
 
 def unprivileged():
-    """Return how to start a process that is not root, which the server refuses to be."""
+    """Return how to start a process that is not root: the server refuses to be."""
     if os.getuid() != 0:
         return {}
     for name in ("postgres", "nobody"):
