@@ -206,8 +206,10 @@ def _losses(mu: float, curves: Counted) -> Any:
     if step is None:
         return None
     composed = None
-    for part in _parts(mu, curves, step):
-        composed = part if composed is None else composed.compose(part, _CUT)
+    # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
+    with np.errstate(all="ignore"):
+        for part in _parts(mu, curves, step):
+            composed = part if composed is None else composed.compose(part, _CUT)
     return composed
 
 

@@ -86,7 +86,8 @@ def _subsampled_divergences(
         orders, lib.NeighboringRelation.ADD_OR_REMOVE_ONE
     )
     event = lib.GaussianDpEvent(noise_multiplier)
-    accountant.compose(lib.PoissonSampledDpEvent(probability, event), steps)
+    with np.errstate(all="ignore"):
+        accountant.compose(lib.PoissonSampledDpEvent(probability, event), steps)
     return tuple(float(value) for value in accountant.rdp)
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import glob
-import itertools
 import os
 import pwd
 import shutil
@@ -11,8 +10,11 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 
 import pytest
+
+from skdpspectral import PrivacyAccountant
 
 _PLACES = ("/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin", "/usr/pgsql-*/bin")
 _PATIENCE = 60.0  # seconds
@@ -46,7 +48,7 @@ class LedgerServer:
         if self._programs is None:
             pytest.skip("no PostgreSQL server is installed")
         pytest.importorskip("psycopg")
-        self._as, self._numbers, self._process = unprivileged(), itertools.count(), None
+        self._as, self._process = unprivileged(), None
         self._folder = tempfile.mkdtemp(prefix="skdpspectral-server-")
         if self._as:
             os.chown(self._folder, self._as["user"], self._as["group"])
@@ -110,7 +112,7 @@ class LedgerServer:
 
     def new_database(self):
         """Return the address of an empty database."""
-        name = f"ledger{next(self._numbers)}"
+        name = f"ledger_{uuid.uuid4().hex}"  # also of a forked child
         self.execute(f"CREATE DATABASE {name}")
         return self.address(name)
 
@@ -122,6 +124,25 @@ class LedgerServer:
     def stop(self):
         """End the server, and remove what it had."""
         if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGQUIT)  # at once, in order
             self._process.wait(_PATIENCE)
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def ledgers_on(server):
+    """Put every ledger that a test makes in a database of its own."""
+    made, original = {}, PrivacyAccountant.__init__
+
+    def on_server(self, *arguments, path=None, **parameters):
+        if path is None:
+            path = server.new_database()
+        elif not str(path).startswith("postgresql://"):
+            path = made.setdefault(str(path), server.new_database())
+        original(self, *arguments, path=path, **parameters)
+
+    PrivacyAccountant.__init__ = on_server
+    try:
+        yield
+    finally:
+        PrivacyAccountant.__init__ = original
