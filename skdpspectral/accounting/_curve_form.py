@@ -9,8 +9,8 @@ from typing import Any
 
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._curves import CURVES, Curve
+from ._coarse import Counted
 from ._errors import LedgerError
-from ._losses import Counted
 
 _KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVES}
 GAUSSIAN_ALONE = "gaussian"

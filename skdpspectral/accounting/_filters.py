@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ._coarse import few_kinds
 from ._composition import Total, allowed_mu
 from ._gaussian import MIN_DELTA, gaussian_mu
 from ._renyi import composed_divergences, log_peaks
@@ -115,7 +116,7 @@ class MixedFilter:
         if not total.curves and share >= MIN_DELTA:
             yield gaussian_mu(self.epsilon, share)
         orders = self.orders()
-        spent = composed_divergences(0.0, dict(total.curves), orders)
+        spent = composed_divergences(0.0, dict(few_kinds(total.curves)), orders)
         squares = 2.0 * (self.limits() - spent) / orders
         yield from np.sqrt(squares[squares >= 0.0]).tolist()
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..mechanisms import ApproximateDP, PrivateSelection, SubsampledGaussian
 from ..mechanisms._curves import Curve
+from ._coarse import MOST_KINDS, Counted, few_kinds
 from ._extra import dp_accounting
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon
 from ._renyi import (
@@ -33,13 +34,9 @@ from ._selection import (
     selection_shift,
 )
 
-# Mechanisms, each with how often it is composed.
-Counted: TypeAlias = tuple[tuple[Curve, int], ...]
-
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 64.0
 _MOST_POINTS = 2.0**21
-_MOST_KINDS = 64
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
 # Points at which the curve of a private selection is looked at.
@@ -84,7 +81,10 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     if _is_one_selection(curves):
         return _by_formulas(mu, curves, delta)
     dp_accounting()
-    return _composed_epsilon(mu, curves, delta)
+    if len(curves) > MOST_KINDS:
+        delta -= certain_failure(curves)
+        curves = few_kinds(curves)
+    return _composed_epsilon(mu, curves, delta) if delta > 0.0 else math.inf
 
 
 def at_most(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
@@ -160,6 +160,9 @@ def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
         return 1.0
     if not _is_one_selection(curves):
         dp_accounting()
+    if len(curves) > MOST_KINDS:
+        failure, curves = certain_failure(curves), few_kinds(curves)
+        return min(_composed_delta(mu, curves, epsilon) + failure, 1.0)
     return _composed_delta(mu, curves, epsilon)
 
 
@@ -200,7 +203,7 @@ def certain_failure(curves: Counted) -> float:
 @functools.lru_cache(maxsize=8)
 def _losses(mu: float, curves: Counted) -> Any:
     """Return the distribution of the loss of everything, None where it is too large."""
-    if len(curves) > _MOST_KINDS:
+    if len(curves) > MOST_KINDS:
         return None
     step = _grid(mu, curves)
     if step is None:
@@ -288,7 +291,7 @@ def _selection_losses(selection: PrivateSelection, times: int, step: float) -> A
     points = every * np.arange(-last, last + 1)
     deltas = np.minimum(
         renyi_delta(ORDERS, curve, step * points),
-        _selection_deltas(selection, step * points),
+        _selection_deltas(selection, np.asarray(step * points, dtype=np.float64)),
     )
     kept = _lower_hull(np.exp(step * points), deltas)
     return _connected(points[kept].tolist(), deltas[kept], step)
@@ -310,7 +313,8 @@ def _selection_deltas(
     # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
     factor = np.exp(np.minimum(epsilons, 0.0))
     found = np.concatenate([above[:0:-1], above])
-    return np.minimum(1.0 - factor + factor * found, 1.0)
+    curve: npt.NDArray[np.float64] = np.minimum(1.0 - factor + factor * found, 1.0)
+    return curve
 
 
 def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[int]:

@@ -133,7 +133,8 @@ def renyi_delta(
     below = epsilons[..., 0] < 0.0
     # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
     factor = np.where(below, np.exp(-np.abs(epsilons[..., 0])), 1.0)
-    return np.minimum(1.0 - factor + factor * least, 1.0)
+    deltas: Array = np.minimum(1.0 - factor + factor * least, 1.0)
+    return deltas
 
 
 def renyi_epsilon(orders: npt.ArrayLike, curve: npt.ArrayLike, delta: float) -> float:

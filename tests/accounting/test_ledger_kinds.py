@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import math
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,13 +12,19 @@ from ledger_tools import DELTA, entries, fit_plan, plan_with_mu
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import _extra, gaussian_delta, gaussian_epsilon
+from skdpspectral.accounting._coarse import few_kinds
 from skdpspectral.accounting._losses import (
     _connected,
     _lower_hull,
     composed_delta,
     composed_epsilon,
 )
-from skdpspectral.accounting._renyi import ORDERS, gaussian_divergences, renyi_delta
+from skdpspectral.accounting._renyi import (
+    ORDERS,
+    composed_divergences,
+    gaussian_divergences,
+    renyi_delta,
+)
 from skdpspectral.accounting._selection import calibrate_selection, selection_delta
 from skdpspectral.mechanisms import (
     Alternatives,
@@ -461,3 +468,32 @@ def test_remaining_is_what_may_be_charged():
     accountant.charge_external(0.1, 4.0e-7, "most of delta", **ROWS)
     with pytest.raises(PrivacyBudgetError, match="other tools"):
         accountant.charge_external(0.1, 1.0e-7, "too much", **ROWS)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_many_kinds_are_few_that_cost_more(name):
+    """No less than each of them costs, and little more."""
+    base = CURVES[name]
+    spread = {
+        "subsampled": ("noise_multiplier", "sampling_probability"),
+        "selection": ("run_mu", "gamma"),
+        "poisson selection": ("run_mu", "mean"),
+        "pair": ("epsilon", "delta"),
+    }[name]
+    first, second = (getattr(base, field) for field in spread)
+    many = [
+        replace(
+            base, name="", **dict(zip(spread, (first * a, second * a), strict=True))
+        )
+        for a in np.linspace(0.7, 1.3, 100).tolist()
+    ]
+    counts = counted(*((one, 1) for one in many))
+    few = few_kinds(counts)
+    assert len(few) <= 24
+    assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
+    orders = np.array([2.0, 5.0, 30.0, 200.0])
+    exact = composed_divergences(0.0, dict(counts), orders)
+    bound = composed_divergences(0.0, dict(few), orders)
+    assert np.all(exact <= bound * (1.0 + 1e-9))
+    assert np.all(bound <= 1.5 * exact)
+    assert few_kinds(counts[:50]) == counts[:50]
