@@ -47,8 +47,10 @@ class PrivacyAccountant(LedgerReports):
     delta : float or None, default=None
         Budget in [1e-15, 1); None means 1e-6 where `epsilon` is given.
     path : str or path-like or None, default=None
-        File of the ledger, on a local disk of one host; created if missing. None
-        keeps the ledger in a temporary file that ends with this object.
+        File of the ledger, on a local disk of one host; created if missing. Or a
+        database of a PostgreSQL server, ``"postgresql://user@host/database"``, for
+        several hosts (:ref:`server_ledger`). None keeps the ledger in a temporary file
+        that ends with this object.
     unit : {"row", "user"} or None, default=None
         Unit of privacy that totals are stated for; None takes the first entry's.
     neighbors : str or None, default=None
@@ -170,7 +172,7 @@ class PrivacyAccountant(LedgerReports):
 
     @property
     def path(self) -> str:
-        """File of the ledger."""
+        """File of the ledger, or its address on a server."""
         return self._path
 
     @property
@@ -232,7 +234,8 @@ class PrivacyAccountant(LedgerReports):
         Parameters
         ----------
         path : str or path-like
-            File to make; one that exists is never replaced.
+            File to make, of a ledger on a server, too; one that exists is never
+            replaced.
 
         Raises
         ------

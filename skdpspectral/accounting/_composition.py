@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..mechanisms import Neighbors, Unit
+from ._coarse import Counted
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
-from ._losses import Counted, certain_failure, composed_delta, composed_epsilon
+from ._losses import certain_failure, composed_delta, composed_epsilon
 
 _ROW, _USER = Unit.ROW, Unit.USER
 _REPLACE = Neighbors.REPLACE_ONE

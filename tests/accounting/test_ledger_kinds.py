@@ -4,15 +4,25 @@ import contextlib
 import itertools
 import math
 import pickle
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from ledger_tools import DELTA, entries, fit_plan, plan_with_mu
+from ledger_tools import (
+    DELTA,
+    PATIENCE,
+    clean_context,
+    entries,
+    fit_plan,
+    in_processes,
+    plan_with_mu,
+)
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import _extra, gaussian_delta, gaussian_epsilon
 from skdpspectral.accounting._coarse import few_kinds
+from skdpspectral.accounting._export import faults
 from skdpspectral.accounting._losses import (
     _connected,
     _lower_hull,
@@ -495,5 +505,60 @@ def test_many_kinds_are_few_that_cost_more(name):
     exact = composed_divergences(0.0, dict(counts), orders)
     bound = composed_divergences(0.0, dict(few), orders)
     assert np.all(exact <= bound * (1.0 + 1e-9))
-    assert np.all(bound <= 1.5 * exact)
+    assert np.all(bound <= 1.8 * exact)
     assert few_kinds(counts[:50]) == counts[:50]
+
+
+# -- processes -----------------------------------------------------------------
+
+
+def race_with_pairs(accountant, barrier):
+    """One of several that charge at once: say how many charges were let in."""
+    count = 0
+    barrier.wait(PATIENCE)
+    for number in range(3):
+        with contextlib.suppress(PrivacyBudgetError):
+            accountant.charge_external(1.0, 1e-8, f"{number}", **ROWS)
+            count += 1
+    return count
+
+
+@pytest.mark.slow
+def test_processes_race_with_entries_of_other_kinds():
+    alone = PrivacyAccountant(6.0, DELTA, mechanisms="any")
+    let_in = 0
+    with contextlib.suppress(PrivacyBudgetError):
+        while True:
+            alone.charge_external(1.0, 1e-8, "alone", **ROWS)
+            let_in += 1
+    assert 3 <= let_in < 12
+    accountant = PrivacyAccountant(6.0, DELTA, mechanisms="any")
+    assert sum(in_processes(race_with_pairs, 4, accountant)) == let_in
+    assert len(accountant.ledger) == let_in
+    assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+
+
+def charge_pairs_for_ever(accountant):
+    while True:
+        accountant.charge_external(0.1, 1e-9, "often", **ROWS)
+
+
+@pytest.mark.slow
+def test_kills_leave_entries_with_their_curves():
+    accountant = PrivacyAccountant()
+    accountant.charge_external(0.1, 1e-9, "often", **ROWS)
+    for kill in range(5):
+        child = clean_context().Process(
+            target=charge_pairs_for_ever, args=(accountant,)
+        )
+        child.start()
+        before = len(accountant.ledger)
+        while len(accountant.ledger) == before:
+            time.sleep(0.01)
+        time.sleep(0.011 * kill)
+        child.kill()
+        child.join(PATIENCE)
+        assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+    with accountant._ledger().transaction(keep=False) as transaction:
+        ((_, times),) = transaction.total().curves
+    assert times == len(accountant.ledger) > 5

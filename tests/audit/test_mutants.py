@@ -997,6 +997,62 @@ EXACT |= {
     ),
 }
 
+_KINDS = "accounting/test_ledger_kinds.py::test_"
+_FILTERS = "accounting/test_ledger_filters.py::test_"
+_MIGRATION = "accounting/test_ledger_migration.py::test_"
+
+# Of entries that are no Gaussians.
+EXACT |= {
+    "all of delta for each of several limits": Mutant(
+        "accounting/_filters.py",
+        "share = math.log(_ORDERS_SHARE * self.delta / len(orders))",
+        "share = math.log(self.delta)",
+        f"{_FILTERS}limits_of_orders_are_the_inverse_of_the_conversion",
+    ),
+    "deltas of other tools not in a budget": Mutant(
+        "accounting/_filters.py",
+        "total.additive <= _ADDITIVE_SHARE",
+        "total.failure <= _ADDITIVE_SHARE",
+        f"{_FILTERS}no_strategy_gets_more_than_the_budget",
+    ),
+    "a budget of Gaussians that takes others by results": Mutant(
+        "accounting/_budget.py",
+        "if other is None or mechanisms == ANY:",
+        "if True:",
+        f"{_KINDS}a_budget_of_gaussians_stays_one",
+    ),
+    "other mechanisms not in the total": Mutant(
+        "accounting/_transaction.py",
+        "return Total(self._total_mu(), float(failure), curves)",
+        "return Total(self._total_mu(), float(failure))",
+        f"{_KINDS}external_spending_joins_fits",
+    ),
+    "equal mechanisms counted once": Mutant(
+        "accounting/_transaction.py",
+        "SELECT curve, SUM(times) FROM curves",
+        "SELECT curve, MAX(times) FROM curves",
+        f"{_KINDS}equal_mechanisms_are_counted_once",
+    ),
+    "other mechanisms restated for other neighbors": Mutant(
+        "accounting/_transaction.py",
+        "if plan.curves and (plan.unit, plan.neighbors) != relation:",
+        "if False:",
+        f"{_KINDS}other_relations_are_refused",
+    ),
+    "a curve connected from end to end": Mutant(
+        "accounting/_losses.py",
+        "            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):\n",
+        "            if False:\n",
+        f"{_KINDS}curves_that_are_only_known_at_points",
+    ),
+    "a migration without a copy": Mutant(
+        "accounting/_migration.py",
+        "    _file.back_up(connection.database, _free_name(real, version))\n",
+        "",
+        f"{_MIGRATION}the_first_charge_migrates_after_a_copy",
+    ),
+}
+
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
