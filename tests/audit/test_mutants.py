@@ -989,7 +989,7 @@ EXACT |= {
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
-        "accounting/_accountant.py",
+        "accounting/_charges.py",
         "        part.check_unit(relation[0])\n",
         "",
         "accounting/test_accountant_composition.py::"
@@ -1019,7 +1019,7 @@ EXACT |= {
         "accounting/_budget.py",
         "if other is None or mechanisms == ANY:",
         "if True:",
-        f"{_KINDS}a_budget_of_gaussians_stays_one",
+        "accounting/test_ledger_budgets.py::test_a_budget_of_gaussians_stays_one",
     ),
     "other mechanisms not in the total": Mutant(
         "accounting/_transaction.py",
