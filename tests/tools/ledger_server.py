@@ -1,6 +1,7 @@
 """A PostgreSQL server of one's own: on a loopback port, in a temporary folder."""
 
 import contextlib
+import ctypes
 import glob
 import os
 import pwd
@@ -38,6 +39,12 @@ def unprivileged():
             user = pwd.getpwnam(name)
             return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     pytest.skip("there is no user who may run a PostgreSQL server")
+
+
+def _end_with_parent():
+    """Ask Linux to end the server when the tests are killed."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGQUIT)  # PR_SET_PDEATHSIG
 
 
 class LedgerServer:
@@ -86,6 +93,7 @@ class LedgerServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
                 **self._as,
             )
         deadline = time.monotonic() + _PATIENCE
@@ -108,13 +116,18 @@ class LedgerServer:
         import psycopg
 
         with psycopg.connect(self.address(database), autocommit=True) as connection:
-            return connection.execute(statement)
+            cursor = connection.execute(statement)
+            return cursor.fetchall() if cursor.description else []
 
     def new_database(self):
         """Return the address of an empty database."""
         name = f"ledger_{uuid.uuid4().hex}"  # also of a forked child
         self.execute(f"CREATE DATABASE {name}")
         return self.address(name)
+
+    def databases(self):
+        """Return the names of all databases."""
+        return {row[0] for row in self.execute("SELECT datname FROM pg_database")}
 
     def kill(self):
         """Kill the server and all processes that serve, at once."""
@@ -142,7 +155,10 @@ def ledgers_on(server):
         original(self, *arguments, path=path, **parameters)
 
     PrivacyAccountant.__init__ = on_server
+    before = server.databases()
     try:
         yield
     finally:
         PrivacyAccountant.__init__ = original
+        for name in server.databases() - before:  # each takes megabytes
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
