@@ -80,6 +80,7 @@ def test_infinite_costs_and_seeds(address):
     assert [entry.seeded for entry in accountant.ledger] == [False, True]
 
 
+@pytest.mark.slow
 def test_eight_processes_race_for_five_fits(address):
     accountant = PrivacyAccountant(*budget_of_fits(5), path=address)
     outcomes = Counter(in_processes(race_for_budget, 8, accountant))
@@ -112,6 +113,7 @@ def test_streams_move_on_once(address):
     assert stream_position(accountant, name) == 3
 
 
+@pytest.mark.slow
 def test_an_older_copy_is_refused(server, address):
     """As a server that was restored from a dump would be."""
     database = address.rpartition("/")[2]
@@ -146,6 +148,7 @@ def test_other_versions_are_refused(server, address, version):
         accountant.charge(fit_plan())
 
 
+@pytest.mark.slow
 def test_who_waits_for_another_process_is_told(address, monkeypatch):
     accountant = PrivacyAccountant(path=address)
     monkeypatch.setattr(_server, "PATIENCE", 0.2)
@@ -212,6 +215,7 @@ def mortal():
         found.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_may_lose_what_it_acknowledged_is_refused(mortal):
     address = mortal.new_database()
     accountant = PrivacyAccountant(path=address)
@@ -284,6 +288,7 @@ def _charge_until_it_fails(accountant, sender):
         sender.send((count, str(error)))
 
 
+@pytest.mark.slow
 def test_threads_of_one_process_take_turns(address):
     accountant = PrivacyAccountant(path=address)
     errors = []
