@@ -112,7 +112,7 @@ class PrivateEstimator(Publishable):
 
     def _was_private(self) -> bool:
         """Whether the last fit had noise, whatever the parameters have become."""
-        return math.isfinite(self.privacy_.mu)
+        return bool(self.privacy_.noisy)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -11,6 +11,7 @@ from ._gaussian import (
     gaussian_epsilon,
     gaussian_mu,
 )
+from ._selection import calibrate_selection, selection_delta, selection_epsilon
 from ._summary import Spent
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "Spent",
     "calibrate_gaussian",
+    "calibrate_selection",
     "compose_mu",
     "default_accountant",
     "gaussian_delta",
@@ -28,5 +30,7 @@ __all__ = [
     "gaussian_mu",
     "parallel_mu",
     "relation_factor",
+    "selection_delta",
+    "selection_epsilon",
     "split_mu",
 ]

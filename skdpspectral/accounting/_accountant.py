@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..mechanisms import ParallelPlan, PrivacyPlan, Unit
-from ..mechanisms._numbers import check_count, shown
+from ..mechanisms import Unit
+from ..mechanisms._numbers import shown
 from ._ambient import close_block, open_block
 from ._arguments import (
     check_budget,
     check_division,
     check_flag,
-    check_plans,
+    check_mechanisms,
     check_relation,
 )
-from ._ledger import Ledger, Transaction, conversion_factor
+from ._backends import ledger_at, open_path
+from ._charges import LedgerCharges
 from ._ledger_schema import TemporaryFolder
-from ._parts import Part, asserted_block, checked_blocks, whole
-from ._planned_fits import PlannedFit, planned_fits
-from ._reports import LedgerReports
-from ._summary import Spent
-from ._terms import agreed_budget, create_ledger
-from ._uninterrupted import uninterrupted
+from ._terms import agreed_budget, terms_of
 
 
-class PrivacyAccountant(LedgerReports):
+class PrivacyAccountant(LedgerCharges):
     """A ledger of privacy spending, shared by any number of estimators.
 
     Every fit is entered before a value of its data is read, so that a fit that fails
@@ -43,13 +38,20 @@ class PrivacyAccountant(LedgerReports):
     delta : float or None, default=None
         Budget in [1e-15, 1); None means 1e-6 where `epsilon` is given.
     path : str or path-like or None, default=None
-        File of the ledger, on a local disk of one host; created if missing. None
-        keeps the ledger in a temporary file that ends with this object.
+        File of the ledger, on a local disk of one host; created if missing. Or a
+        database of a PostgreSQL server, ``"postgresql://user@host/database"``, for
+        several hosts (:ref:`server_ledger`). None keeps the ledger in a temporary file
+        that ends with this object.
     unit : {"row", "user"} or None, default=None
         Unit of privacy that totals are stated for; None takes the first entry's.
     neighbors : str or None, default=None
         Relation that totals are stated for: "replace-one", "add-remove-one" or
         "zero-out-one"; given together with `unit`.
+    mechanisms : {"gaussian", "any"} or None, default=None
+        Which mechanisms the budget is kept for: Gaussians alone, up to a limit that is
+        exact, or any, as of :meth:`charge_external` and of private selections, for
+        which a part of `delta` is set aside beforehand (:ref:`filters`). None takes
+        what the first entry is of. Without a budget, everything is recorded.
     allow_seeded : bool, default=False
         Whether this handle lets fits with a `noise_seed` into a budget, at face
         value; for tests and figures. The ledger says that they were seeded, and
@@ -99,10 +101,13 @@ class PrivacyAccountant(LedgerReports):
         path: str | os.PathLike[str] | None = None,
         unit: str | None = None,
         neighbors: str | None = None,
+        mechanisms: str | None = None,
         allow_seeded: bool = False,
     ) -> None:
         budget = check_budget(epsilon, delta)
-        relation = check_relation(unit, neighbors)
+        terms = (budget, check_relation(unit, neighbors), check_mechanisms(mechanisms))
+        if mechanisms is not None and path is None and budget is None:
+            raise ValueError("mechanisms says what a budget lets in: it needs epsilon")
         if not (path is None or isinstance(path, (str, os.PathLike))):
             raise TypeError(f"path must name a file or be None, got {path!r}")
         self._allow_seeded = check_flag("allow_seeded", allow_seeded)
@@ -110,13 +115,10 @@ class PrivacyAccountant(LedgerReports):
         if path is None:
             self._keeper = TemporaryFolder()
             path = Path(self._keeper.name) / "ledger.db"
-        file = Path(path)
-        self._path = str(file.absolute())
-        if not file.exists():
-            create_ledger(file, budget, relation)
-        meta = Ledger(self._path).meta()
+        self._path = open_path(path, terms_of(*terms))
+        meta = ledger_at(self._path).meta()
         self._id = meta["ledger_id"]
-        self._budget = agreed_budget(self._path, meta, budget, relation)
+        self._budget = agreed_budget(self._path, meta, *terms)
         self._label: str | None = None
         self._division: tuple[str, Unit] | None = None
 
@@ -161,7 +163,7 @@ class PrivacyAccountant(LedgerReports):
 
     @property
     def path(self) -> str:
-        """File of the ledger."""
+        """File of the ledger, or its address on a server."""
         return self._path
 
     @property
@@ -223,7 +225,8 @@ class PrivacyAccountant(LedgerReports):
         Parameters
         ----------
         path : str or path-like
-            File to make; one that exists is never replaced.
+            File to make, of a ledger on a server, too; one that exists is never
+            replaced.
 
         Raises
         ------
@@ -233,150 +236,3 @@ class PrivacyAccountant(LedgerReports):
         if not isinstance(path, (str, os.PathLike)):
             raise TypeError(f"path must name a file, got {shown(path)}")
         self._ledger().back_up(Path(path).absolute())
-
-    # -- spending --------------------------------------------------------------
-
-    def charge(self, plan: PrivacyPlan) -> None:
-        """Enter a plan, or refuse it; to be called before any data are read.
-
-        Once this returns, the entry is on the disk.
-
-        Parameters
-        ----------
-        plan : PrivacyPlan
-            What will be released.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the plan does not fit the budget, or its noise comes from a seed and
-            this handle has a budget and not ``allow_seeded=True``.
-        LedgerError
-            If the ledger cannot be used, or does not state the plan's relation.
-        """
-        (plan,) = check_plans([plan])
-        self._enter(plan.estimator, [(self._own_part(), plan)])
-
-    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
-        """Enter the plans of blocks of rows at once, all or none.
-
-        For estimators that have seen themselves that no row lies in two blocks; the
-        word of anybody else goes through :meth:`named`.
-
-        Parameters
-        ----------
-        name : str
-            What asks, for error messages.
-        plans : mapping of str to PrivacyPlan
-            The plan of each block.
-        """
-        parts = checked_blocks(plans)
-        entries = [(parts[block], plan) for block, plan in plans.items()]
-        self._enter(name, entries)
-
-    @uninterrupted
-    def _enter(self, name: str, entries: Sequence[tuple[Part, PrivacyPlan]]) -> None:
-        for _, plan in entries:
-            check_plans(plan)
-            if self._budget is not None:
-                self._budget.refuse_unlimited(plan, self._allow_seeded)
-        with self._ledger().transaction() as transaction:
-            before = transaction.total()
-            for part, plan in entries:
-                self._append(transaction, plan, part)
-            if self._budget is not None:
-                # An error here rolls the transaction back.
-                self._budget.refuse_excess(name, before, transaction.total())
-
-    def check(
-        self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
-    ) -> Spent:
-        """Say whether so many fits are affordable; fit nothing, charge nothing.
-
-        A search over parameters turns errors of single fits into missing scores:
-        ask before it starts.
-
-        Parameters
-        ----------
-        what : estimator, PrivacyPlan or iterable of PrivacyPlan
-            What is fitted: a private estimator, or a ``Pipeline``, ``FeatureUnion``,
-            ``GridSearchCV`` or ``RandomizedSearchCV`` of some, whose candidates are
-            planned once a fold, the dearest once more for ``refit``. Or plans, which
-            are asked for together.
-        X : array-like or dataframe, default=None
-            Rows of the fits, of which the shape is used (and who the clients are).
-            None with plans, which know it.
-        n_fits : int, default=1
-            Number of times that all of it is fitted, as once a fold by
-            :func:`~sklearn.model_selection.cross_val_score`.
-        groups : array-like or None, default=None
-            For the splitter of a search that counts its folds by groups.
-
-        Returns
-        -------
-        Spent
-            What the ledger would stand at afterwards. Steps that have an accountant
-            of another ledger are left out.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the budget does not suffice.
-        ValueError, TypeError
-            If it is not known beforehand what is fitted, as behind a step that
-            chooses its number of columns by the data; the error says what to do.
-        """
-        n_fits = check_count("n_fits", n_fits)
-        fits = planned_fits(what, X, groups)
-        fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
-        return self._afford(fits, n_fits)
-
-    @uninterrupted
-    def _afford(self, fits: Sequence[PlannedFit], n_fits: int) -> Spent:
-        """Say what so many fits would come to, or refuse them; charge nothing."""
-        if self._budget is not None:
-            for fit in fits:
-                allowed = self._handle_of(fit)._allow_seeded
-                self._budget.refuse_unlimited(fit.plan, allowed)
-        with self._ledger().transaction(keep=False) as transaction:
-            before = transaction.total()
-            for fit in fits:
-                self._handle_of(fit)._append_fits(
-                    transaction, fit.plan, fit.times * n_fits
-                )
-            if self._budget is not None and fits:
-                count = n_fits * sum(fit.times for fit in fits)
-                names = dict.fromkeys(fit.plan.estimator for fit in fits)
-                asked = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
-                self._budget.refuse_excess(asked, before, transaction.total())
-            return self._standing(transaction)
-
-    def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:
-        """Enter several fits of a plan, as estimators do."""
-        parts = [(self._own_part(), plan)]
-        if isinstance(plan, ParallelPlan):
-            own = checked_blocks(name for name, _ in plan.blocks)
-            parts = [(own[name], block) for name, block in plan.blocks]
-        for part, block in parts:
-            self._append(transaction, block, part, n)
-
-    def _handle_of(self, fit: PlannedFit) -> PrivacyAccountant:
-        """Return the handle that a fit is charged to."""
-        return self if fit.accountant is None else fit.accountant
-
-    def _own_part(self) -> Part:
-        if self._division is None or self._label is None:
-            return whole()
-        division, unit = self._division
-        return asserted_block(division, self._label, unit)
-
-    def _append(
-        self, transaction: Transaction, plan: PrivacyPlan, part: Part, times: int = 1
-    ) -> None:
-        relation = transaction.relation()
-        if relation is None:
-            relation = (plan.unit, plan.neighbors)
-            transaction.fix_relation(*relation)
-        factor = conversion_factor(plan, relation)
-        part.check_unit(relation[0])
-        transaction.append(plan, factor, part, self._label, times)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..mechanisms import PrivacyPlan
-from ._composition import Total, allowed_mu
-from ._errors import PrivacyBudgetError
+from ._composition import Total
+from ._errors import LedgerError, PrivacyBudgetError
+from ._filters import ANY, Filter, GaussianFilter, MixedFilter
 from ._gaussian import gaussian_epsilon
-
-# A budget that was computed from the costs it is meant for must let them in: this
-# covers the rounding of the two inverses, and no more than calibration leaves free.
-_ROUNDING = 2.0**-41
 
 
 @dataclass(frozen=True)
@@ -31,19 +29,23 @@ class Budget:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon}, delta={self.delta}"
 
-    def mu(self, failure: float = 0.0) -> float:
-        """Return the limit of costs beside a probability that they do not hold."""
-        return allowed_mu(self.epsilon, self.delta, failure)
+    def filter(self, mechanisms: str | None) -> Filter:
+        """Return what decides on charges, by which mechanisms may be among them."""
+        kind = MixedFilter if mechanisms == ANY else GaussianFilter
+        return kind(self.epsilon, self.delta)
 
-    def remaining(self, spent: Total, n_fits: int = 1) -> float:
+    def remaining(
+        self, spent: Total, mechanisms: str | None = None, n_fits: int = 1
+    ) -> float:
         """Return the epsilon that each of so many more releases may ask for."""
-        left = max(self.mu(spent.failure) ** 2 - spent.mu**2, 0.0)
-        left = math.sqrt(left / n_fits)
-        return gaussian_epsilon(left, self.delta)
+        if mechanisms == ANY and spent == Total(0.0) and n_fits == 1:
+            return self.epsilon  # the first entry may be all of it
+        spare = self.filter(mechanisms).spare_mu(spent)
+        return gaussian_epsilon(spare / math.sqrt(n_fits), self.delta)
 
     def refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
         """Raise if a plan has no finite cost, or none that is secret."""
-        if not math.isfinite(plan.mu):
+        if not plan.noisy:
             raise PrivacyBudgetError(
                 f"{plan.estimator} with epsilon=None spends without limit, but this "
                 "accountant has a budget; give epsilon a number",
@@ -60,25 +62,73 @@ class Budget:
                 self.epsilon,
             )
 
-    def refuse_excess(self, what: str, spent: Total, total: Total) -> None:
-        """Raise if a total cost exceeds the limit."""
-        limit = self.mu(total.failure)
-        if limit and total.mu <= limit * (1.0 + _ROUNDING):
+    def refuse_kinds(self, plans: Sequence[PrivacyPlan], mechanisms: str) -> None:
+        """Raise if a budget of Gaussians alone is asked for anything else."""
+        other = next((plan for plan in plans if plan.curves), None)
+        if other is None or mechanisms == ANY:
             return
-        asked = math.sqrt(max(total.mu**2 - spent.mu**2, 0.0))
-        requested = gaussian_epsilon(asked, self.delta)
-        remaining = self.remaining(spent)
-        held = ""
-        if total.failure:
-            held = (
-                f" Of that delta, {total.failure:g} would be for rows beyond what a "
-                "model's sensitivities allow for: a smaller delta of such fits takes "
-                "less."
-            )
+        raise LedgerError(
+            f"{other.estimator} is no Gaussian mechanism, and this ledger's budget is "
+            "kept for these alone, by a limit that is exact: what may be chosen by "
+            "earlier results cannot change it any more. Open a ledger by "
+            'PrivacyAccountant(..., mechanisms="any") before the first fit, which sets '
+            "some of delta aside for others; nothing was charged"
+        )
+
+    def refuse_excess(
+        self,
+        what: str,
+        plans: Sequence[PrivacyPlan],
+        spent: Total,
+        total: Total,
+        mechanisms: str | None,
+    ) -> None:
+        """Raise if a total cost exceeds the limit.
+
+        The first entry is chosen by nothing that was released: its own guarantee
+        may be all of the budget.
+        """
+        if self.filter(mechanisms).admits(total):
+            return
+        if mechanisms == ANY and spent == Total(0.0) and self._is_whole(plans):
+            return
+        remaining = self.remaining(spent, mechanisms)
+        requested = self._requested(plans, spent, total)
+        asked = "more than is left"
+        if requested is not None:
+            asked = f"epsilon={requested:.6g} at delta={self.delta:g}"
         raise PrivacyBudgetError(
-            f"{what} asks for epsilon={requested:.6g} at delta={self.delta:g}, but "
-            f"only epsilon={remaining:.6g} of the accountant's budget "
-            f"epsilon={self.epsilon:g} remains; nothing was charged.{held}",
+            f"{what} asks for {asked}, but only epsilon={remaining:.6g} of the "
+            f"accountant's budget epsilon={self.epsilon:g} remains"
+            f"{' for a Gaussian fit' * (mechanisms == ANY)}; nothing was charged."
+            f"{_held(total)}",
             requested,
             remaining,
         )
+
+    def _is_whole(self, plans: Sequence[PrivacyPlan]) -> bool:
+        """Whether a single plan is within the budget by what it claims itself."""
+        if len(plans) != 1:
+            return False
+        (plan,) = plans
+        return plan.epsilon <= self.epsilon and plan.delta <= self.delta
+
+    def _requested(
+        self, plans: Sequence[PrivacyPlan], spent: Total, total: Total
+    ) -> float | None:
+        """Return the epsilon that is asked for, where it is of one plan or Gaussian."""
+        if not any(plan.curves for plan in plans):
+            asked = math.sqrt(max(total.mu**2 - spent.mu**2, 0.0))
+            return gaussian_epsilon(asked, self.delta)
+        return plans[0].epsilon if len(plans) == 1 else None
+
+
+def _held(total: Total) -> str:
+    """Say what else came out of delta."""
+    if not total.additive:
+        return ""
+    return (
+        f" Of that delta, {total.additive:g} would be for rows beyond what a model's "
+        "sensitivities allow for, or for the delta of other tools: a smaller delta of "
+        "such fits takes less."
+    )

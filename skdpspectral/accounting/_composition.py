@@ -1,4 +1,4 @@
-"""Exact composition of Gaussian mechanisms, and conversion between relations."""
+"""Composition of what a ledger holds, and conversion between relations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ..mechanisms import Neighbors, Unit
+from ._coarse import Counted
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
+from ._losses import certain_failure, composed_delta, composed_epsilon
 
 _ROW, _USER = Unit.ROW, Unit.USER
 _REPLACE = Neighbors.REPLACE_ONE
@@ -30,24 +32,37 @@ _CHAIN = {
 class Total(NamedTuple):
     """A cost, and the probability that data of a model are not covered by it.
 
-    The guarantee is that of the Gaussian mechanism with `mu` at what `failure` leaves
-    of delta.
+    The guarantee is that of the Gaussian mechanism with `mu`, exactly, and of the
+    mechanisms in `curves`, each so many times, at what `failure` leaves of delta.
     """
 
     mu: float
     failure: float = 0.0
+    curves: Counted = ()
 
     def epsilon(self, delta: float) -> float:
         """Return the smallest epsilon at this delta."""
         least = gaussian_epsilon(self.mu, delta)  # refuses a delta out of range
-        if not self.failure:
+        if not self.failure and not self.curves:
             return least
         left = delta - self.failure
-        return gaussian_epsilon(self.mu, left) if left >= MIN_DELTA else math.inf
+        if left < MIN_DELTA:
+            return math.inf
+        if self.curves:
+            return composed_epsilon(self.mu, self.curves, left)
+        return gaussian_epsilon(self.mu, left)
 
     def delta(self, epsilon: float) -> float:
         """Return the smallest delta at this epsilon."""
-        return min(1.0, gaussian_delta(self.mu, epsilon) + self.failure)
+        least = gaussian_delta(self.mu, epsilon)  # refuses a wrong epsilon
+        if self.curves:
+            least = composed_delta(self.mu, self.curves, epsilon)
+        return min(1.0, least + self.failure)
+
+    @property
+    def additive(self) -> float:
+        """Everything that comes out of delta by itself, and adds up."""
+        return self.failure + certain_failure(self.curves)
 
 
 def allowed_mu(epsilon: float, delta: float, failure: float = 0.0) -> float:

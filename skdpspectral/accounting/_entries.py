@@ -44,6 +44,9 @@ class LedgerEntry(NamedTuple):
         Whether its noise came from a seed, so that it protects nothing.
     plan : str
         All of it, for :func:`~skdpspectral.mechanisms.read_plan`.
+    kind : str, default="gaussian"
+        Kinds of its mechanisms. Beside others than Gaussians, `mu` is infinite, and
+        `ledger_mu` is the cost of the Gaussians among them.
     """
 
     id: int
@@ -63,6 +66,7 @@ class LedgerEntry(NamedTuple):
     assumption: Assumption
     seeded: bool
     plan: str
+    kind: str = "gaussian"
 
 
 def read_entry(row: dict[str, Any]) -> LedgerEntry:

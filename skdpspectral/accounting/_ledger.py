@@ -7,42 +7,18 @@ committed before any data were read.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..mechanisms import Neighbors, PrivacyPlan, Unit
 from . import _ledger_schema as _file
-from ._composition import Total, relation_factor
+from . import _migration
 from ._errors import LedgerError
 from ._locks import PATIENCE, Use, locked, turn
-from ._parts import Part
+from ._transaction import Transaction, all_entries
 from ._uninterrupted import uninterrupted
-
-# A partition costs its dearest block; partitions compose.
-_TOTAL = """
-SELECT SUM(dearest) FROM (
-    SELECT MAX(cost) AS dearest FROM (
-        SELECT partition, SUM(ledger_mu * ledger_mu) AS cost
-        FROM entries GROUP BY partition, block
-    ) GROUP BY partition
-)
-"""
-
-
-# Probabilities add up, in the worst case, where costs compose.
-_FAILURES = """
-SELECT TOTAL(worst) FROM (
-    SELECT MAX(failures) AS worst FROM (
-        SELECT partition, SUM(failure) AS failures
-        FROM entries GROUP BY partition, block
-    ) GROUP BY partition
-)
-"""
 
 
 class Ledger:
@@ -63,7 +39,7 @@ class Ledger:
         self.ledger_id = ledger_id
 
     @contextlib.contextmanager
-    def _connect(self) -> Iterator[_Connection]:
+    def _connect(self) -> Iterator[SqliteConnection]:
         """Open the file, as the only thread of the only process that does."""
         real = os.path.realpath(self.path)
         with turn(real):
@@ -79,7 +55,7 @@ class Ledger:
                     _file.remember(connection.ledger_id, connection.written)
 
     @contextlib.contextmanager
-    def _opened(self, real: str, used: Use) -> Iterator[_Connection]:
+    def _opened(self, real: str, used: Use) -> Iterator[SqliteConnection]:
         try:
             # mode=rw never creates a file.
             uri = f"{Path(real).as_uri()}?mode=rw"
@@ -88,10 +64,10 @@ class Ledger:
             )
             try:
                 database.execute("PRAGMA synchronous = FULL")
-                yield _Connection(self, database, used)
+                yield SqliteConnection(self, database, used)
             finally:
                 if used.inherited:
-                    _keep_for_ever(database)
+                    keep_for_ever(database)
                 else:
                     database.close()
         except sqlite3.Error as error:
@@ -113,7 +89,7 @@ class Ledger:
     def entries(self) -> list[dict[str, Any]]:
         """Return all entries, oldest first."""
         with self._connect() as connection:
-            return _all_entries(connection)
+            return all_entries(connection)
 
     @uninterrupted
     def back_up(self, path: Path) -> None:
@@ -131,16 +107,20 @@ class Ledger:
             Whether to commit at the end; otherwise everything is rolled back.
         """
         with self._connect() as connection:
+            if keep:
+                _migration.migrate(connection, self.path)
             connection.execute("BEGIN IMMEDIATE")
             try:
-                yield Transaction(self, connection)
+                if not keep:  # what is rolled back needs no copy
+                    _migration.upgrade(connection)
+                yield Transaction(connection)
                 connection.end(keep)
             except BaseException:
                 connection.abort()
                 raise
 
 
-class _Connection:
+class SqliteConnection:
     """An open ledger whose identity and history were checked.
 
     Parameters
@@ -154,7 +134,7 @@ class _Connection:
     """
 
     def __init__(self, ledger: Ledger, database: sqlite3.Connection, used: Use):
-        self.database, self._used = database, used
+        self.database, self._used, self._path = database, used, ledger.path
         self.written: _file.Mark | None = None
         self.ledger_id = _file.read_meta(database, ledger.path)["ledger_id"]
         if ledger.ledger_id not in (None, self.ledger_id):
@@ -162,7 +142,7 @@ class _Connection:
                 f"{ledger.path} now holds another ledger than the one that this "
                 "accountant was made for"
             )
-        mark = _file.check_mark(database, self.ledger_id, ledger.path)
+        mark = _file.check_mark(self, self.ledger_id, ledger.path)
         _file.remember(self.ledger_id, mark)
         self._changes = database.total_changes
 
@@ -171,13 +151,25 @@ class _Connection:
         self._used.check()
         return self.database.execute(statement, values)
 
+    def meta(self) -> dict[str, Any]:
+        """Return the terms of the ledger."""
+        return _file.read_meta(self.database, self._path)
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Write one of the terms."""
+        self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
+
+    def streams(self) -> None:
+        """Make sure that there is a table of streams."""
+        self.execute(_file.STREAMS)
+
     def end(self, keep: bool) -> None:
         """Commit, or roll back."""
         self._used.check()
         mark = None
         if keep and self.database.total_changes > self._changes:
-            _file.count_write(self.database)
-            mark = _file.read_mark(self.database)
+            _file.count_write(self)
+            mark = _file.read_mark(self)
         self.execute("COMMIT" if keep else "ROLLBACK")
         self.written = mark
 
@@ -187,7 +179,7 @@ class _Connection:
             self.database.execute("ROLLBACK")
 
 
-def _keep_for_ever(database: sqlite3.Connection) -> None:
+def keep_for_ever(database: Any) -> None:
     """Never close a connection that a fork took over from a thread's own charge.
 
     Closing it would write an old state of the log over what the parent wrote since.
@@ -195,112 +187,3 @@ def _keep_for_ever(database: sqlite3.Connection) -> None:
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
-
-
-def _all_entries(connection: _Connection) -> list[dict[str, Any]]:
-    rows = connection.execute("SELECT * FROM entries ORDER BY id")
-    names = [column[0] for column in rows.description]
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-class Transaction:
-    """What may be done while the ledger is locked."""
-
-    def __init__(self, ledger: Ledger, connection: _Connection):
-        self._ledger = ledger
-        self._connection = connection
-
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
-        """Run a statement in the transaction."""
-        return self._connection.execute(statement, values)
-
-    def relation(self) -> tuple[Unit, Neighbors] | None:
-        """Return the ledger's unit and neighbors, once fixed."""
-        meta = _file.read_meta(self._connection.database, self._ledger.path)
-        if meta.get("unit") is None:
-            return None
-        return Unit(meta["unit"]), Neighbors(meta["neighbors"])
-
-    def fix_relation(self, unit: Unit, neighbors: Neighbors) -> None:
-        """Fix the unit and neighbors that all entries are converted to."""
-        rows = [("unit", str(unit)), ("neighbors", str(neighbors))]
-        for row in rows:
-            self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
-
-    def total(self) -> Total:
-        """Return the composed cost of all entries, seeded ones at face value."""
-        failure = self._connection.execute(_FAILURES).fetchone()[0]
-        return Total(self._total_mu(), float(failure))
-
-    def _total_mu(self) -> float:
-        # Summing infinities is left to no version of SQLite.
-        query = "SELECT MAX(ledger_mu) FROM entries"
-        largest = self._connection.execute(query).fetchone()[0]
-        if largest is None:
-            return 0.0
-        if largest == math.inf:
-            return math.inf
-        return math.sqrt(self._connection.execute(_TOTAL).fetchone()[0])
-
-    def entries(self) -> list[dict[str, Any]]:
-        """Return all entries, oldest first."""
-        return _all_entries(self._connection)
-
-    def smallest_delta(self) -> float | None:
-        """Return the smallest delta of the entries; None if there is none."""
-        query = "SELECT MIN(delta) FROM entries"
-        smallest: float | None = self._connection.execute(query).fetchone()[0]
-        return smallest
-
-    def any_seeded(self) -> bool:
-        """Return whether any entry's noise came from a seed."""
-        query = "SELECT EXISTS (SELECT 1 FROM entries WHERE seeded)"
-        return bool(self._connection.execute(query).fetchone()[0])
-
-    def append(
-        self,
-        plan: PrivacyPlan,
-        factor: float,
-        part: Part,
-        label: str | None,
-        times: int = 1,
-    ) -> None:
-        """Write an entry, for so many fits; it counts from the commit on."""
-        self._connection.execute(
-            "INSERT INTO entries VALUES (NULL,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-            (
-                time.time(),
-                plan.estimator,
-                label,
-                part.partition,
-                part.block,
-                int(part.asserted),
-                plan.epsilon,
-                plan.delta,
-                plan.mu,
-                factor * math.sqrt(times) * plan.mu,
-                min(times * plan.failure, 1.0),
-                str(plan.unit),
-                str(plan.neighbors),
-                str(plan.assumption),
-                int(plan.seeded),
-                plan.to_json(),
-            ),
-        )
-
-
-def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> float:
-    """Factor that restates a plan for a ledger's relation, or an error."""
-    factor = relation_factor(plan.unit, plan.neighbors, *relation)
-    if factor is None:
-        raise LedgerError(
-            f"this ledger protects per {relation[0]} under {relation[1]}, which a "
-            f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
-            "ledger of its own for it"
-        )
-    if factor != 1.0 and plan.failure:
-        raise LedgerError(
-            f"what {plan.estimator} guarantees under its model cannot be restated per "
-            f"{relation[0]} under {relation[1]}; use a ledger of its own for it"
-        )
-    return factor

@@ -16,10 +16,12 @@ from typing import Any, NamedTuple
 from ._errors import LedgerError
 from ._locks import locked, turn
 from ._parts import new_name
+from ._transaction import Connection
 from ._uninterrupted import uninterrupted
 
 APPLICATION_ID = 0x534B4450  # "SKDP"
-SCHEMA_VERSION = 2  # 1 did not know of failures
+# 1 did not know of failures, 2 of mechanisms that are no Gaussians.
+SCHEMA_VERSION, OLDEST_VERSION = 3, 2
 _MAGIC = b"SQLite format 3\x00"
 
 _COLUMNS = {
@@ -40,10 +42,22 @@ _COLUMNS = {
     "assumption": "TEXT NOT NULL",
     "seeded": "INTEGER NOT NULL",
     "plan": "TEXT NOT NULL",
+    "kind": "TEXT NOT NULL DEFAULT 'gaussian'",
 }
+# Mechanisms of entries that are no Gaussians, equal ones by equal texts.
+CURVES = (
+    "CREATE TABLE curves "
+    "(entry INTEGER NOT NULL, curve TEXT NOT NULL, times INTEGER NOT NULL)"
+)
+KIND = f"kind {_COLUMNS['kind']}"
+STREAMS = (
+    "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
+    "WITHOUT ROWID"
+)
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
+{CURVES};
 """
 _META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbors"})
 
@@ -91,6 +105,26 @@ def back_up(connection: sqlite3.Connection, path: Path) -> None:
     _refuse_remains(path, os.path.realpath(path))
     with _published(path, "backup") as copy:
         connection.backup(copy)
+
+
+def write_copy(
+    path: Path, meta: dict[str, Any], tables: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    """Make a ledger file of what a server holds, whole or not at all."""
+    if os.path.lexists(path):
+        raise _taken(path, "backup")
+    _refuse_remains(path, os.path.realpath(path))
+    with _published(path, "backup") as copy:
+        copy.executescript(f"{_SCHEMA}{STREAMS};")
+        copy.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        copy.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        copy.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        for name, rows in tables.items():
+            if rows:
+                marks = ",".join("?" * len(rows[0]))
+                copy.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+        copy.commit()
+        copy.execute("PRAGMA journal_mode = WAL")
 
 
 def _refuse_remains(path: Path, real: str) -> None:
@@ -161,11 +195,7 @@ def check_header(path: Path) -> None:
     version, application = header[60:64], header[68:72]
     if struct.unpack(">I", application)[0] != APPLICATION_ID:
         raise LedgerError(f"{path} is a database of another program; it was left as is")
-    if struct.unpack(">I", version)[0] != SCHEMA_VERSION:
-        raise LedgerError(
-            f"the ledger {path} has schema version {struct.unpack('>I', version)[0]}, "
-            f"this release reads version {SCHEMA_VERSION}; it was left as is"
-        )
+    check_version(struct.unpack(">I", version)[0], path)
     (page_size,) = struct.unpack(">H", page)
     page_size = 65536 if page_size == 1 else page_size
     # A write-ahead log may hold pages that the header already counts. The order
@@ -174,6 +204,15 @@ def check_header(path: Path) -> None:
         return
     if stat_of(path).st_size < page_size * struct.unpack(">I", pages)[0]:
         raise LedgerError(f"the ledger {path} is truncated; it was left as is")
+
+
+def check_version(version: int, path: Path | str) -> None:
+    """Refuse a schema that this release does not know."""
+    if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
+        raise LedgerError(
+            f"the ledger {path} has schema version {version}, this release reads "
+            f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}; it was left as is"
+        )
 
 
 def check_only_name(path: Path) -> os.stat_result:
@@ -225,7 +264,11 @@ def check_in_place(path: Path, opened: os.stat_result) -> None:
 
 def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """Return the terms of a ledger, all of them."""
-    meta = dict(connection.execute("SELECT key, value FROM meta"))
+    return check_terms(dict(connection.execute("SELECT key, value FROM meta")), path)
+
+
+def check_terms(meta: dict[str, Any], path: Path | str) -> dict[str, Any]:
+    """Refuse terms that lack some."""
     if not meta.keys() >= _META_KEYS:
         # A lost budget must not pass for no budget.
         missing = sorted(_META_KEYS - meta.keys())
@@ -245,29 +288,29 @@ class Mark(NamedTuple):
 
 _LAST_ENTRY = "SELECT id, partition, time FROM entries ORDER BY id DESC LIMIT 1"
 _ENTRY = "SELECT id, partition, time FROM entries WHERE id = ?"
-_NEXT_GENERATION = """
-INSERT INTO meta VALUES ('generation', 1)
-ON CONFLICT (key) DO UPDATE SET value = value + 1
-"""
 _GENERATION = "SELECT value FROM meta WHERE key = 'generation'"
 # By the identity of the ledger, for all handles of this process: pickles of a handle
 # must not change with what was spent.
 _seen: dict[str, Mark] = {}
 
 
-def count_write(connection: sqlite3.Connection) -> None:
+def count_write(connection: Connection) -> None:
     """Move a ledger on, in the transaction that changes something else in it."""
-    connection.execute(_NEXT_GENERATION)
+    connection.set_meta("generation", _generation(connection) + 1)
 
 
-def read_mark(connection: sqlite3.Connection) -> Mark:
+def read_mark(connection: Connection) -> Mark:
     """Return how far a ledger has come."""
-    generation = connection.execute(_GENERATION).fetchone()
     entry = connection.execute(_LAST_ENTRY).fetchone()
-    return Mark(0 if generation is None else generation[0], entry)
+    return Mark(_generation(connection), entry)
 
 
-def check_mark(connection: sqlite3.Connection, ledger_id: str, path: Path) -> Mark:
+def _generation(connection: Connection) -> int:
+    found = connection.execute(_GENERATION).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def check_mark(connection: Connection, ledger_id: str, path: Path | str) -> Mark:
     """Refuse a ledger that lacks what this process has seen in it."""
     now, seen = read_mark(connection), _seen.get(ledger_id)
     if seen is not None:

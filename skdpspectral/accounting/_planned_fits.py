@@ -182,6 +182,8 @@ def _cost(fits: list[PlannedFit]) -> float:
     """Return what fits cost together, for a comparison of candidates."""
     if not fits:
         return -1.0
+    if any(fit.plan.curves for fit in fits):
+        return sum(fit.times * fit.plan.epsilon for fit in fits)
     mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
     failure = min(1.0, sum(fit.times * fit.plan.failure for fit in fits))
     return Total(mu, failure).epsilon(min(fit.plan.delta for fit in fits))

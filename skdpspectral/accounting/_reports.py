@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..mechanisms._numbers import check_count
 from ._arguments import DEFAULT_DELTA
+from ._backends import AnyLedger, ledger_at
 from ._budget import Budget
 from ._composition import Total
 from ._entries import LedgerEntry, read_entry
-from ._ledger import Ledger, Transaction
+from ._export import exported
 from ._summary import Spent, Summary, as_html
+from ._transaction import Transaction
 from ._uninterrupted import uninterrupted
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
+
+
+class Standing(NamedTuple):
+    """What a ledger held at one moment; to be stated when it is not locked any more.
+
+    Parameters
+    ----------
+    total : Total
+        Cost of everything.
+    delta : float
+        Where it is stated.
+    """
+
+    total: Total
+    delta: float
+
+    def spent(self) -> Spent:
+        """Return the cost; of some ledgers that takes seconds."""
+        return Spent(self.total.epsilon(self.delta), self.delta)
 
 
 class LedgerReports:
@@ -27,10 +49,12 @@ class LedgerReports:
     _id: str
     _budget: Budget | None
 
-    def _ledger(self) -> Ledger:
-        return Ledger(self._path, self._id)
+    def _ledger(self) -> AnyLedger:
+        return ledger_at(self._path, self._id)
 
-    def _standing(self, transaction: Transaction, delta: float | None = None) -> Spent:
+    def _standing(
+        self, transaction: Transaction, delta: float | None = None
+    ) -> Standing:
         """Return the cost of everything that the ledger holds in a transaction."""
         total = _secret_total(transaction)
         if delta is None and self._budget:
@@ -38,10 +62,14 @@ class LedgerReports:
         elif delta is None:
             delta = transaction.smallest_delta() or DEFAULT_DELTA
             # Several fits may fail more often than one of them allows for.
-            delta = min(max(delta, 2.0 * total.failure), _LARGEST_DELTA)
-        return Spent(total.epsilon(delta), delta)
+            delta = min(max(delta, 2.0 * total.additive), _LARGEST_DELTA)
+        return Standing(total, delta)
 
     @uninterrupted
+    def _stands(self, delta: float | None = None) -> Standing:
+        with self._ledger().transaction(keep=False) as transaction:
+            return self._standing(transaction, delta)
+
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight privacy cost of everything so far.
 
@@ -49,8 +77,8 @@ class LedgerReports:
         ----------
         delta : float or None, default=None
             In [1e-15, 1); None takes the budget's, else the smallest of the entries,
-            or twice what they include for failures of a model's bounds if that is
-            more.
+            or twice what they include for failures of a model's bounds, and for other
+            tools' deltas, if that is more.
 
         Returns
         -------
@@ -58,9 +86,22 @@ class LedgerReports:
             Named tuple (epsilon, delta), for the ledger's unit and relation.
             Infinite once a release was made without noise or with seeded noise, or
             where failures leave nothing of delta.
+
+        Raises
+        ------
+        ImportError
+            If there are entries that are no Gaussian mechanisms, and ``dp-accounting``
+            is not installed (``pip install 'skdpspectral[subsampling]'``). One private
+            selection beside Gaussians needs it not.
+
+        Notes
+        -----
+        Of Gaussian mechanisms the cost is exact. Others are composed by distributions
+        of privacy loss, which give an upper bound, and hold for mechanisms that were
+        not chosen by the results of earlier ones. A budget is watched by other means
+        (:ref:`filters`), so that less may be spent than it says.
         """
-        with self._ledger().transaction() as transaction:
-            return self._standing(transaction, delta)
+        return self._stands(delta).spent()
 
     @uninterrupted
     def remaining(self, k: int = 1) -> Spent:
@@ -77,7 +118,7 @@ class LedgerReports:
         Returns
         -------
         Spent
-            Named tuple (epsilon, delta) at the budget's delta, for fits of the
+            Named tuple (epsilon, delta) at the budget's delta, for Gaussian fits of the
             ledger's unit and relation that concern all of its rows; infinite without
             a budget. Seeded fits that were let in count at face value.
 
@@ -96,7 +137,8 @@ class LedgerReports:
         with self._ledger().transaction(keep=False) as transaction:
             if self._budget is None:
                 return Spent(math.inf, self._standing(transaction).delta)
-            left = self._budget.remaining(transaction.total(), k)
+            kinds = transaction.mechanisms()
+            left = self._budget.remaining(transaction.total(), kinds, k)
         return Spent(left, self._budget.delta)
 
     def privacy_curve(self, epsilons: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -134,21 +176,56 @@ class LedgerReports:
         with self._ledger().transaction(keep=False) as transaction:
             return _secret_total(transaction)
 
-    @uninterrupted
     def _summary(self) -> Summary:
         """Return totals and entries of one moment."""
+        standing, summary = self._summarized()
+        return summary._replace(spent=standing.spent())
+
+    @uninterrupted
+    def _summarized(self) -> tuple[Standing, Summary]:
+        """Return what is read of the ledger, before its cost is worked out."""
         with self._ledger().transaction(keep=False) as transaction:
             remaining = None
             if self._budget is not None:
-                left = self._budget.remaining(transaction.total())
+                kinds = transaction.mechanisms()
+                left = self._budget.remaining(transaction.total(), kinds)
                 remaining = Spent(left, self._budget.delta)
-            return Summary(
+            standing = self._standing(transaction)
+            summary = Summary(
                 relation=transaction.relation(),
-                spent=self._standing(transaction),
+                spent=Spent(math.inf, standing.delta),
                 budget=self._budget,
                 remaining=remaining,
                 entries=tuple(map(read_entry, transaction.entries())),
             )
+            return standing, summary
+
+    @uninterrupted
+    def _curve_rows(self) -> list[tuple[int, str, int]]:
+        with self._ledger().transaction(keep=False) as transaction:
+            return transaction.curve_rows()
+
+    def export(self) -> str:
+        """Return the ledger as lines of JSON, for an audit or an archive.
+
+        Returns
+        -------
+        str
+            One JSON object a line: first the ledger with its totals, then its entries,
+            oldest first, each with its mechanisms and a sentence of English
+            (``"statement"``). What is infinite is null.
+
+        Examples
+        --------
+        >>> import json
+        >>> from skdpspectral import DPPCA, PrivacyAccountant
+        >>> accountant = PrivacyAccountant()
+        >>> accountant.charge(DPPCA(2, epsilon=1.0).privacy_plan(1000, 5))
+        >>> whole, entry = map(json.loads, accountant.export().splitlines())
+        >>> whole["entries"], entry["estimator"], round(entry["epsilon"], 3)
+        (1, 'DPPCA', 1.0)
+        """
+        return exported(self._summary(), self._id)
 
     def __str__(self) -> str:
         return str(self._summary())

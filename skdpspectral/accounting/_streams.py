@@ -13,18 +13,13 @@ from ._errors import LedgerError
 from ._parts import new_name
 from ._uninterrupted import uninterrupted
 
-_TABLE = (
-    "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
-    "WITHOUT ROWID"
-)
-
 
 @uninterrupted
 def open_stream(accountant: PrivacyAccountant) -> str:
     """Enter a stream at position 0 of a ledger, and return its id."""
     name = new_name()
     with accountant._ledger().transaction() as transaction:
-        transaction.execute(_TABLE)
+        transaction.streams()
         transaction.execute("INSERT INTO streams VALUES (?, 0)", (name,))
     return name
 
@@ -53,7 +48,7 @@ def advance_stream(
     """
     ledger = accountant._ledger()
     with ledger.transaction() as transaction:
-        transaction.execute(_TABLE)
+        transaction.streams()
         moved = transaction.execute(
             "UPDATE streams SET position = ? WHERE id = ? AND position = ?",
             (position + steps, name, position),
@@ -91,7 +86,7 @@ def stream_position(accountant: PrivacyAccountant, name: str) -> int:
     """
     ledger = accountant._ledger()
     with ledger.transaction(keep=False) as transaction:
-        transaction.execute(_TABLE)
+        transaction.streams()
         query = "SELECT position FROM streams WHERE id = ?"
         row = transaction.execute(query, (name,)).fetchone()
     if row is None:

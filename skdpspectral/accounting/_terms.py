@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ..mechanisms import Neighbors, Unit
 from ._budget import Budget
 from ._errors import LedgerError
-from ._ledger_schema import create
 
 Relation = tuple[Unit, Neighbors]
 
 
-def create_ledger(file: Path, budget: Budget | None, relation: Relation | None) -> None:
-    """Make a ledger of these terms, unless there is one."""
-    if not file.parent.is_dir():
-        raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
+def terms_of(
+    budget: Budget | None, relation: Relation | None, mechanisms: str | None
+) -> dict[str, Any]:
+    """Return the terms of a ledger as it writes them."""
     unit, neighbors = map(str, relation) if relation else (None, None)
     epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
-    meta = {"epsilon": epsilon, "delta": delta, "unit": unit, "neighbors": neighbors}
-    create(file, meta)
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": unit,
+        "neighbors": neighbors,
+        "mechanisms": mechanisms,
+    }
 
 
 def agreed_budget(
-    path: str, meta: dict[str, Any], budget: Budget | None, relation: Relation | None
+    path: str,
+    meta: dict[str, Any],
+    budget: Budget | None,
+    relation: Relation | None,
+    mechanisms: str | None = None,
 ) -> Budget | None:
     """Return a ledger's budget; refuse to reopen it under other terms."""
     own = None
@@ -41,5 +48,10 @@ def agreed_budget(
             f"the ledger {path} is kept per unit={found[0]}, "
             f"neighbors={found[1]}, not per unit={relation[0]}, "
             f"neighbors={relation[1]}; start another ledger for these"
+        )
+    if mechanisms is not None and meta.get("mechanisms") != mechanisms:
+        raise LedgerError(
+            f"the budget of the ledger {path} is kept for mechanisms="
+            f"{meta.get('mechanisms')!r}, not {mechanisms!r}; start another ledger"
         )
     return own

@@ -5,6 +5,7 @@ release. It holds no data, draws no noise and derives no sensitivity.
 """
 
 from ._alternatives import Alternatives
+from ._curves import ApproximateDP, PrivateSelection, SubsampledGaussian
 from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
@@ -12,6 +13,7 @@ from ._relations import Assumption, Neighbors, Unit
 
 __all__ = [
     "Alternatives",
+    "ApproximateDP",
     "Assumption",
     "CorrelatedGaussian",
     "Exact",
@@ -20,6 +22,8 @@ __all__ = [
     "Neighbors",
     "ParallelPlan",
     "PrivacyPlan",
+    "PrivateSelection",
+    "SubsampledGaussian",
     "Unit",
     "read_plan",
 ]

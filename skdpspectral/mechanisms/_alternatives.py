@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from ._curves import CURVES
 from ._gaussian import Mechanism
 
 
@@ -39,6 +40,8 @@ class Alternatives:
         object.__setattr__(self, "branches", branches)
         if len(branches) < 2 or not all(branches):
             raise ValueError(f"{self.name!r} needs two branches or more, none empty")
+        if any(isinstance(m, CURVES) for branch in branches for m in branch):
+            raise ValueError(f"branches of {self.name!r} must be Gaussian mechanisms")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -37,6 +37,8 @@ remarks, failure
         names = [name for name, _ in self.blocks]
         if not names or len(set(names)) != len(names):
             raise ValueError("blocks must have names, and all of them must differ")
+        if any(plan.curves for _, plan in self.blocks):
+            raise ValueError("blocks must release by Gaussian mechanisms alone")
         if max(plan.mu for _, plan in self.blocks) > self.mu:
             raise ValueError("the plan of all blocks must be that of the dearest")
 

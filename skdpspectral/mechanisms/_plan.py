@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from ._alternatives import Alternatives, phrases
+from ._curves import CURVES, Curve
 from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbors, Unit
 
-_KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives)
+_KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives, *CURVES)
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 
@@ -77,16 +78,45 @@ class PrivacyPlan:
         object.__setattr__(self, "_by_name", by_name)
         if len(by_name) != len(names):
             raise ValueError(f"the names of a plan's mechanisms must differ: {names}")
+        for curve in self.curves:
+            self._check_curve(curve)
+
+    def _check_curve(self, curve: Curve) -> None:
+        if curve.neighbors is not None and self.neighbors not in curve.neighbors:
+            known = ", ".join(sorted(map(str, curve.neighbors)))
+            raise ValueError(
+                f"{curve.name!r} is no {self.neighbors} guarantee: a {curve.kind} "
+                f"mechanism has one for neighbors among {known}"
+            )
 
     @property
     def mu(self) -> float:
-        """Total cost in Gaussian differential privacy, noise taken as secret."""
+        """Total cost in Gaussian differential privacy, noise taken as secret.
+
+        Infinite beside :attr:`curves`, whose cost no ``mu`` states.
+        """
         return math.sqrt(sum(mechanism.mu**2 for mechanism in self.mechanisms))
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """The releases that are no Gaussians: each has a privacy curve of its own."""
+        return tuple(m for m in self.mechanisms if isinstance(m, CURVES))
+
+    @property
+    def mu_beside_curves(self) -> float:
+        """Cost of all other releases, in Gaussian differential privacy."""
+        others = (m.mu for m in self.mechanisms if not isinstance(m, CURVES))
+        return math.sqrt(sum(mu**2 for mu in others))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether every release is noisy, be the noise secret or not."""
+        return math.isfinite(self.mu_beside_curves)
 
     @property
     def private(self) -> bool:
         """Whether every release is noisy and the noise is secret."""
-        return math.isfinite(self.mu) and not self.seeded
+        return self.noisy and not self.seeded
 
     def releases(self) -> tuple[Mechanism, ...]:
         """Return everything that may be released, with all branches of a choice."""
@@ -101,12 +131,11 @@ class PrivacyPlan:
         return " ".join((self._guarantee(), f"It releases {releases}.", *self.remarks))
 
     def _guarantee(self) -> str:
-        if not math.isfinite(self.mu):
+        if not self.noisy:
             return f"{self.estimator} gives no privacy: its noise was switched off."
         claim = (
             f"{self.estimator} is ({self.epsilon:g}, {self.delta:g})-differentially "
-            f"private (mu = {self.mu:.6g}{self._exception()}) per {self.unit} under "
-            f"{self.neighbors}"
+            f"private{self._exception()} per {self.unit} under {self.neighbors}"
         )
         if self.assumption is not Assumption.NONE:
             claim += f", only for data that satisfy the {self.assumption} assumption"
@@ -118,9 +147,11 @@ class PrivacyPlan:
         return f"{claim}."
 
     def _exception(self) -> str:
-        if not self.failure:
-            return ""
-        return f" but for a probability of {self.failure:g}, which delta includes"
+        mu = [] if self.curves else [f"mu = {self.mu:.6g}"]
+        if self.failure:
+            but = f"but for a probability of {self.failure:g}, which delta includes"
+            mu.append(but)
+        return f" ({' '.join(mu)})" if mu else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain Python values."""
@@ -171,7 +202,9 @@ def _mechanism_to_dict(mechanism: Mechanism) -> dict[str, Any]:
         ]
         return {"kind": mechanism.kind, "name": mechanism.name, "branches": branches}
     given = {name: getattr(mechanism, name) for name in _given_fields(type(mechanism))}
-    return {"kind": mechanism.kind, **given, "shape": list(mechanism.shape)}
+    if "shape" in given:
+        given["shape"] = list(mechanism.shape)
+    return {"kind": mechanism.kind, **given}
 
 
 @functools.cache
@@ -190,5 +223,6 @@ def _mechanism_from_dict(entry: dict[str, Any]) -> Mechanism:
             tuple(_mechanism_from_dict(m) for m in b) for b in fields["branches"]
         )
         return Alternatives(fields["name"], branches)
-    fields["shape"] = tuple(fields["shape"])
+    if "shape" in fields:
+        fields["shape"] = tuple(fields["shape"])
     return _MECHANISMS[kind](**fields)

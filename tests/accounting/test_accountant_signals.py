@@ -185,7 +185,7 @@ def test_no_function_takes_a_ledger_where_it_may_be_interrupted():
                 found.add(function.name)
                 decorators = {getattr(d, "id", None) for d in function.decorator_list}
                 assert "uninterrupted" in decorators, f"{path.name}: {function.name}"
-    assert {"_enter", "create", "advance_stream", "spent"} <= found
+    assert {"_enter", "create", "advance_stream", "_stands"} <= found
 
 
 INTERRUPTED_FORK = """

@@ -444,15 +444,15 @@ EXACT = {
         "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
     ),
     "failures of a model not in the ledger": Mutant(
-        "accounting/_ledger.py",
+        "accounting/_transaction.py",
         "min(times * plan.failure, 1.0),",
         "0.0,",
         "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
     ),
     "failures of a model not in the budget": Mutant(
-        "accounting/_budget.py",
-        "limit = self.mu(total.failure)",
-        "limit = self.mu()",
+        "accounting/_filters.py",
+        "allowed_mu(self.epsilon, self.delta, total.failure)",
+        "allowed_mu(self.epsilon, self.delta)",
         "theory/test_spiked_bounds.py::"
         "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
     ),
@@ -989,11 +989,67 @@ EXACT |= {
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
-        "accounting/_accountant.py",
+        "accounting/_charges.py",
         "        part.check_unit(relation[0])\n",
         "",
         "accounting/test_accountant_composition.py::"
         "test_a_ledger_of_users_takes_no_word_about_rows",
+    ),
+}
+
+_KINDS = "accounting/test_ledger_kinds.py::test_"
+_FILTERS = "accounting/test_ledger_filters.py::test_"
+_MIGRATION = "accounting/test_ledger_migration.py::test_"
+
+# Of entries that are no Gaussians.
+EXACT |= {
+    "all of delta for each of several limits": Mutant(
+        "accounting/_filters.py",
+        "share = math.log(_ORDERS_SHARE * self.delta / len(orders))",
+        "share = math.log(self.delta)",
+        f"{_FILTERS}limits_of_orders_are_the_inverse_of_the_conversion",
+    ),
+    "deltas of other tools not in a budget": Mutant(
+        "accounting/_filters.py",
+        "total.additive <= _ADDITIVE_SHARE",
+        "total.failure <= _ADDITIVE_SHARE",
+        f"{_FILTERS}no_strategy_gets_more_than_the_budget",
+    ),
+    "a budget of Gaussians that takes others by results": Mutant(
+        "accounting/_budget.py",
+        "if other is None or mechanisms == ANY:",
+        "if True:",
+        "accounting/test_ledger_budgets.py::test_a_budget_of_gaussians_stays_one",
+    ),
+    "other mechanisms not in the total": Mutant(
+        "accounting/_transaction.py",
+        "return Total(self._total_mu(), float(failure), curves)",
+        "return Total(self._total_mu(), float(failure))",
+        f"{_KINDS}external_spending_joins_fits",
+    ),
+    "equal mechanisms counted once": Mutant(
+        "accounting/_transaction.py",
+        "SELECT curve, SUM(times) FROM curves",
+        "SELECT curve, MAX(times) FROM curves",
+        f"{_KINDS}equal_mechanisms_are_counted_once",
+    ),
+    "other mechanisms restated for other neighbors": Mutant(
+        "accounting/_transaction.py",
+        "if plan.curves and (plan.unit, plan.neighbors) != relation:",
+        "if False:",
+        f"{_KINDS}other_relations_are_refused",
+    ),
+    "a curve connected from end to end": Mutant(
+        "accounting/_losses.py",
+        "            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):\n",
+        "            if False:\n",
+        f"{_KINDS}curves_that_are_only_known_at_points",
+    ),
+    "a migration without a copy": Mutant(
+        "accounting/_migration.py",
+        "    _file.back_up(connection.database, _free_name(real, version))\n",
+        "",
+        f"{_MIGRATION}the_first_charge_migrates_after_a_copy",
     ),
 }
 

@@ -1,0 +1,383 @@
+"""What it costs to release the best of a secret number of runs.
+
+With one run Q on a table, and Q' on a neighbor, every outcome y of the selections A and
+A' has a number t in [0, E[K]] with ``A(y) <= t Q(y)`` and ``A'(y) >= t exp(-c) Q'(y)``.
+So a selection costs a shift c of epsilon and a factor E[K] of delta beside one run
+(:ref:`lemma-selection-profile`). Over several selections shifts add up and factors
+multiply, and mu**2 adds up over runs and all Gaussian mechanisms beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr, ndtri_exp
+
+from ..mechanisms import PrivateSelection
+from ..mechanisms._curves import POISSON, TRUNCATED_NEGATIVE_BINOMIAL
+from ..mechanisms._numbers import check_real
+from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon
+
+Array: TypeAlias = npt.NDArray[np.float64]
+
+# Orders of Renyi divergences beyond one, on a logarithmic scale, for Poisson laws.
+_LOG_ORDERS = (math.log(1e-3), math.log(1e6))
+# What a number of runs may be on average; beyond, nobody waits for a search.
+MOST_EXPECTED_RUNS = 1e6
+# Calibrations stop this far short of the budget, for the rounding of what follows.
+_SLACK = 2.0**-40
+
+LOGARITHMIC, GEOMETRIC = "logarithmic", "geometric"
+_ETA = {LOGARITHMIC: 0.0, GEOMETRIC: 1.0}
+LAWS = (*_ETA, POISSON)
+
+
+def truncation(expected_runs: float, eta: float = 0.0) -> float:
+    """Parameter of the truncated negative binomial law of a mean.
+
+    Parameters
+    ----------
+    expected_runs : float
+        Mean of the number of runs, above 1.
+    eta : float, default=0.0
+        Shape of the law, above -1: 0 for the logarithmic law, 1 for the geometric.
+
+    Returns
+    -------
+    float
+        gamma in (0, 1), for which the mean is at most `expected_runs`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such law.
+
+    Examples
+    --------
+    >>> from skdpspectral.accounting._selection import truncation
+    >>> truncation(20.0, eta=1.0)  # the geometric law
+    0.05
+    """
+    wanted, eta = check_real("expected_runs", expected_runs), check_real("eta", eta)
+    if not 1.0 < wanted <= MOST_EXPECTED_RUNS:
+        raise ValueError(
+            f"expected_runs must be above 1 and at most {MOST_EXPECTED_RUNS:g}, got "
+            f"{wanted}"
+        )
+    if eta == 1.0:
+        return 1.0 / wanted
+
+    def excess(log_gamma: float) -> float:
+        law = PrivateSelection("", 1.0, eta=eta, gamma=math.exp(log_gamma))
+        return law.expected_runs - wanted
+
+    low = -1.0
+    while excess(low) < 0.0:
+        low *= 2.0
+        if low < -700.0:
+            raise ValueError(f"eta={eta} is too close to -1 for a mean of {wanted}")
+    root = float(brentq(excess, low, -1e-9, xtol=1e-15, rtol=1e-15))
+    while excess(root) > 0.0:
+        root += 1e-15 * max(1.0, abs(root))
+    return math.exp(root)
+
+
+def selection_shift(selection: PrivateSelection) -> float:
+    r"""Epsilon that a selection costs beside one run.
+
+    It is :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`.
+
+    Parameters
+    ----------
+    selection : PrivateSelection
+        Under either law. For a Poisson law of mean m it is
+        :math:`m (2 \Phi(\mu / 2) - 1)`.
+
+    Returns
+    -------
+    float
+        Positive.
+    """
+    mu = selection.run_mu
+    if selection.law == POISSON:
+        return _poisson_mean(selection) * math.erf(mu / math.sqrt(8.0))
+    log_gamma = math.log(_gamma(selection))
+    raised = float(log_ndtr(ndtri_exp(log_gamma) + mu))
+    return (1.0 + selection.eta) * (raised - log_gamma)
+
+
+def delta_factor(selection: PrivateSelection) -> float:
+    r"""Factor of delta that a selection costs beside one run, E[K].
+
+    Of a Poisson law :math:`m + e^{-m}`: the outcome of no run is counted in.
+    """
+    if selection.law == POISSON:
+        mean = _poisson_mean(selection)
+        return mean + math.exp(-mean)
+    return selection.expected_runs
+
+
+def renyi_curve(selection: PrivateSelection, orders: npt.ArrayLike) -> Array:
+    r"""Bounds on the Renyi divergences of a selection.
+
+    Parameters
+    ----------
+    selection : PrivateSelection
+        What is released.
+    orders : array-like of float
+        Orders, each above 1.
+
+    Returns
+    -------
+    ndarray
+        For a truncated negative binomial law
+        :math:`\lambda \mu^2 / 2 + c + \ln E[K] / (\lambda - 1)` with the
+        :func:`selection_shift` c, which is at most the bound of theorem 2 of the source
+        at every order :math:`\hat\lambda` there. For a Poisson law that of theorem 6,
+        with the outcome of no run counted in.
+
+    References
+    ----------
+    Papernot and Steinke (2022), Hyperparameter tuning with Renyi differential privacy.
+    """
+    orders = np.asarray(orders, dtype=np.float64)
+    if not np.all(orders > 1.0):
+        raise ValueError("orders must be above 1")
+    run = 0.5 * orders * selection.run_mu**2
+    if selection.law != POISSON:
+        runs = math.log(selection.expected_runs) / (orders - 1.0)
+        return np.asarray(run + selection_shift(selection) + runs)
+    mean, mu = _poisson_mean(selection), selection.run_mu
+    losses = np.log1p(1.0 / (orders - 1.0))
+    lifted = np.reshape(
+        [gaussian_delta(mu, loss) for loss in losses.flat], orders.shape
+    )
+    some = math.log(mean) + (orders - 1.0) * (run + mean * lifted)
+    return np.asarray(np.logaddexp(some, -mean) / (orders - 1.0))
+
+
+def selection_delta(
+    selection: PrivateSelection, epsilon: float, beside: float = 0.0
+) -> float:
+    """Upper bound on delta of a selection, and of Gaussian mechanisms beside it.
+
+    Parameters
+    ----------
+    selection : PrivateSelection
+        What is released.
+    epsilon : float
+        At least 0.
+    beside : float, default=0.0
+        Composed cost, in Gaussian differential privacy, of what else is released, also
+        where it is chosen by the outcome of the selection, or the selection by it.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    References
+    ----------
+    Koskela, Redberg and Wang (2024), Privacy profiles for private selection, for bounds
+    of this kind.
+    """
+    epsilon, beside = check_real("epsilon", epsilon), check_real("beside", beside)
+    mu = math.hypot(selection.run_mu, beside)
+    shift = selection_shift(selection)
+    delta = 1.0
+    if epsilon >= shift:
+        delta = delta_factor(selection) * gaussian_delta(mu, epsilon - shift)
+    if selection.law == POISSON:
+        delta = min(delta, _delta_by_orders(selection, epsilon, beside))
+    return min(1.0, delta)
+
+
+def selection_epsilon(
+    selection: PrivateSelection, delta: float, beside: float = 0.0
+) -> float:
+    """Upper bound on epsilon of a selection, and of Gaussian mechanisms beside it.
+
+    Parameters
+    ----------
+    selection : PrivateSelection
+        What is released.
+    delta : float
+        In [1e-15, 1).
+    beside : float, default=0.0
+        As in :func:`selection_delta`.
+
+    Returns
+    -------
+    float
+        Where :func:`selection_delta` is at most `delta`; infinity where delta over the
+        mean number of runs is below what float64 noise honors.
+
+    Examples
+    --------
+    A hundred runs of epsilon 1, of which the best is released, for the price of two:
+
+    >>> from skdpspectral.accounting import gaussian_mu, selection_epsilon
+    >>> from skdpspectral.mechanisms import PrivateSelection
+    >>> mu = gaussian_mu(1.0, 1e-6)
+    >>> best = PrivateSelection("best", mu, gamma=0.00155)
+    >>> round(best.expected_runs), round(selection_epsilon(best, 1e-6), 2)
+    (100, 1.96)
+    """
+    delta = check_real("delta", delta)
+    mu = math.hypot(selection.run_mu, check_real("beside", beside))
+    gaussian_epsilon(mu, delta)  # refuses a delta out of range
+    share = delta / delta_factor(selection)
+    epsilon = math.inf
+    if share >= MIN_DELTA:
+        epsilon = gaussian_epsilon(mu, share) + selection_shift(selection)
+    if selection.law == POISSON:
+        epsilon = min(epsilon, _epsilon_by_orders(selection, delta, beside))
+    return epsilon
+
+
+def calibrate_selection(
+    name: str,
+    epsilon: float,
+    delta: float,
+    expected_runs: float,
+    *,
+    law: str = "auto",
+    beside: Callable[[float], float] | None = None,
+) -> PrivateSelection:
+    """Selection whose runs may cost the most within a budget.
+
+    Parameters
+    ----------
+    name : str
+        Name of what is released.
+    epsilon, delta : float
+        The budget of all, positive and finite, and in [1e-15, 1).
+    expected_runs : float
+        Mean of the number of runs.
+    law : {"auto", "logarithmic", "geometric", "poisson"}, default="auto"
+        Law of the number of runs; "auto" takes of the logarithmic and the Poisson law
+        the one under which runs may cost more.
+    beside : callable or None, default=None
+        ``beside(run_mu)`` is the cost of what is released beside the selection, which
+        must not fall with the cost of a run; None for nothing.
+
+    Returns
+    -------
+    PrivateSelection
+        With ``selection_epsilon(selection, delta, beside(run_mu)) <= epsilon``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the budget too small for any run.
+    """
+    epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+    if not 0.0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
+    if law == "auto":
+        made = [
+            calibrate_selection(
+                name, epsilon, delta, expected_runs, law=law, beside=beside
+            )
+            for law in (LOGARITHMIC, POISSON)
+        ]
+        return max(made, key=lambda selection: selection.run_mu)
+    parameters = _parameters(law, expected_runs)
+    extra = (lambda run_mu: 0.0) if beside is None else beside
+
+    def spare(log_mu: float) -> float:
+        mu = math.exp(log_mu)
+        selection = PrivateSelection(name, mu, **parameters)
+        return epsilon - selection_epsilon(selection, delta, extra(mu))
+
+    high = math.log(max(1.0, math.sqrt(2.0 * epsilon)))
+    low = high - 1.0
+    while not spare(low) > 0.0:
+        low -= 1.0
+        if low < -40.0:
+            raise ValueError(
+                f"epsilon={epsilon:g} at delta={delta:g} is too little for the best of "
+                f"{expected_runs:g} runs on average; raise epsilon or delta"
+            )
+    while spare(high) > 0.0:
+        high += 1.0
+    log_mu = _last_positive(spare, low, high)
+    return PrivateSelection(name, math.exp(log_mu) * (1.0 - _SLACK), **parameters)
+
+
+def _last_positive(spare: Callable[[float], float], low: float, high: float) -> float:
+    """Return where a falling function, minus infinity at times, is still positive."""
+    while high - low > 2.0**-46:
+        middle = 0.5 * (low + high)
+        if spare(middle) > 0.0:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _parameters(law: str, expected_runs: float) -> dict[str, Any]:
+    """Return the parameters of a law in a PrivateSelection."""
+    if law == POISSON:
+        mean = check_real("expected_runs", expected_runs)
+        if not 0.0 < mean <= MOST_EXPECTED_RUNS:
+            raise ValueError(
+                f"expected_runs must be positive and at most {MOST_EXPECTED_RUNS:g}, "
+                f"got {mean}"
+            )
+        return {"law": POISSON, "mean": mean}
+    if law not in _ETA:
+        raise ValueError(f"law must be 'auto' or one of {LAWS}, got {law!r}")
+    eta = _ETA[law]
+    gamma = truncation(expected_runs, eta)
+    return {"law": TRUNCATED_NEGATIVE_BINOMIAL, "eta": eta, "gamma": gamma}
+
+
+def _gamma(selection: PrivateSelection) -> float:
+    assert selection.gamma is not None
+    return selection.gamma
+
+
+def _poisson_mean(selection: PrivateSelection) -> float:
+    assert selection.mean is not None
+    return selection.mean
+
+
+def _delta_by_orders(
+    selection: PrivateSelection, epsilon: float, beside: float
+) -> float:
+    """Return the least delta that Renyi divergences give; every order gives one."""
+
+    def log_delta(log_order: float) -> float:
+        order = 1.0 + math.exp(log_order)
+        divergence = float(renyi_curve(selection, order)) + 0.5 * order * beside**2
+        spread = order * math.log1p(-1.0 / order) - math.log(order - 1.0)
+        return (order - 1.0) * (divergence - epsilon) + spread
+
+    return math.exp(min(0.0, _least(log_delta)))
+
+
+def _epsilon_by_orders(
+    selection: PrivateSelection, delta: float, beside: float
+) -> float:
+    """Return the least epsilon that Renyi divergences give; every order gives one."""
+
+    def epsilon(log_order: float) -> float:
+        order = 1.0 + math.exp(log_order)
+        divergence = float(renyi_curve(selection, order)) + 0.5 * order * beside**2
+        spread = math.log1p(-1.0 / order)
+        return divergence + spread - math.log(delta * order) / (order - 1.0)
+
+    return max(0.0, _least(epsilon))
+
+
+def _least(function: Callable[[float], float]) -> float:
+    found = minimize_scalar(
+        function, bounds=_LOG_ORDERS, method="bounded", options={"xatol": 1e-9}
+    )
+    return float(found.fun)

@@ -1,0 +1,250 @@
+"""What a ledger lets in of entries of other kinds, and what it refuses."""
+
+import contextlib
+import math
+import time
+
+import numpy as np
+import pytest
+from kinds_tools import CURVES, ROWS, USERS, counted, plan_of
+from ledger_tools import (
+    DELTA,
+    PATIENCE,
+    clean_context,
+    fit_plan,
+    in_processes,
+    plan_with_mu,
+)
+
+from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.accounting._export import faults
+from skdpspectral.accounting._losses import (
+    composed_epsilon,
+)
+from skdpspectral.accounting._selection import calibrate_selection
+from skdpspectral.mechanisms import (
+    Alternatives,
+    ApproximateDP,
+    Gaussian,
+    ParallelPlan,
+    PrivateSelection,
+    SubsampledGaussian,
+)
+
+pytest.importorskip("dp_accounting")
+
+# -- bad calls -----------------------------------------------------------------
+
+BAD_EXTERNAL = {
+    "epsilon negative": ((-0.1, 1e-7, "x"), ROWS, "epsilon must be in"),
+    "epsilon infinite": ((math.inf, 1e-7, "x"), ROWS, "epsilon must be in"),
+    "epsilon nan": ((math.nan, 1e-7, "x"), ROWS, "epsilon must be in"),
+    "epsilon missing": ((None, 1e-7, "x"), ROWS, "epsilon must be a real number"),
+    "epsilon a word": (("1", 1e-7, "x"), ROWS, "epsilon must be a real number"),
+    "epsilon an array": ((np.ones(2), 1e-7, "x"), ROWS, "epsilon must be a real"),
+    "delta one": ((1.0, 1.0, "x"), ROWS, "delta must be in"),
+    "delta negative": ((1.0, -1e-9, "x"), ROWS, "delta must be in"),
+    "delta a flag": ((1.0, True, "x"), ROWS, "delta must be a real number"),
+    "what empty": ((1.0, 0.0, "  "), ROWS, "what must say"),
+    "what a number": ((1.0, 0.0, 7), ROWS, "what must say"),
+    "unit unknown": ((1.0, 0.0, "x"), {**ROWS, "unit": "record"}, "unit must be one"),
+    "unit a number": ((1.0, 0.0, "x"), {**ROWS, "unit": 1}, "unit must be one of"),
+    "neighbors none": ((1.0, 0.0, "x"), {**ROWS, "neighbors": None}, "neighbors must"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_EXTERNAL)
+def test_bad_external_charges_enter_nothing(name):
+    arguments, relation, message = BAD_EXTERNAL[name]
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=message):
+        accountant.charge_external(*arguments, **relation)
+    assert accountant.ledger == ()
+    with pytest.raises(TypeError, match="unit"):
+        accountant.charge_external(1.0, 0.0, "x")
+
+
+selection = PrivateSelection
+BAD_MECHANISMS = {
+    "q zero": (lambda: SubsampledGaussian("a", 0.0, 1.0), "sampling_probability must"),
+    "q above one": (lambda: SubsampledGaussian("a", 1.1, 1.0), "sampling_probability"),
+    "no noise": (lambda: SubsampledGaussian("a", 0.1, 0.0), "noise_multiplier must"),
+    "steps zero": (lambda: SubsampledGaussian("a", 0.1, 1.0, 0), "steps must be"),
+    "steps broken": (lambda: SubsampledGaussian("a", 0.1, 1.0, 2.5), "steps must be"),
+    "free run": (lambda: selection("a", 0.0, gamma=0.1), "run_mu must be in"),
+    "open run": (lambda: selection("a", math.inf, gamma=0.1), "run_mu must be in"),
+    "no gamma": (lambda: selection("a", 0.1), "gamma must be a real number"),
+    "gamma one": (lambda: selection("a", 0.1, gamma=1.0), "gamma must be in"),
+    "eta": (lambda: selection("a", 0.1, eta=-1.0, gamma=0.1), "eta must be in"),
+    "law": (lambda: selection("a", 0.1, "uniform", gamma=0.1), "law must be one of"),
+    "mean": (lambda: selection("a", 0.1, "poisson"), "mean must be a real number"),
+    "both": (lambda: selection("a", 0.1, "poisson", mean=3, gamma=0.1), "leave out"),
+    "mean of the other": (lambda: selection("a", 0.1, gamma=0.1, mean=3), "leave out"),
+    "shuffled": (
+        lambda: plan_of(CURVES["subsampled"], **ROWS),
+        "no replace-one guarantee",
+    ),
+    "a branch": (
+        lambda: Alternatives("a", [[CURVES["pair"]], [Gaussian("g", 1.0, 1.0, (1,))]]),
+        "must be Gaussian",
+    ),
+    "a block": (lambda: ParallelPlan.of({"a": plan_of(CURVES["pair"])}), "alone"),
+    "named twice": (lambda: plan_of(*[CURVES["pair"]] * 2), "must differ"),
+    "mechanisms": (lambda: PrivacyAccountant(1.0, mechanisms="all"), "must be one of"),
+    "mechanisms as a flag": (lambda: PrivacyAccountant(1.0, mechanisms=True), "must"),
+    "mechanisms alone": (lambda: PrivacyAccountant(mechanisms="any"), "needs epsilon"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MECHANISMS)
+def test_bad_mechanisms_are_refused(name):
+    make, message = BAD_MECHANISMS[name]
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_plan_may_not_claim_less_than_its_mechanisms_cost(name):
+    cost = composed_epsilon(0.0, counted((CURVES[name], 1)), DELTA)
+    if name == "pair":
+        cost = CURVES[name].epsilon
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="cost more; calibrate"):
+        accountant.charge(plan_of(CURVES[name], epsilon=0.999 * cost))
+    accountant.charge(plan_of(CURVES[name], epsilon=1.001 * cost))
+    assert len(accountant.ledger) == 1
+
+
+def test_a_pair_may_not_claim_a_smaller_delta():
+    with pytest.raises(ValueError, match="cost more"):
+        PrivacyAccountant().charge(plan_of(CURVES["pair"], delta=1e-9))
+
+
+# -- budgets -------------------------------------------------------------------
+
+
+def test_a_budget_of_gaussians_stays_one():
+    """Who may choose by results between two limits gets more than either."""
+    accountant = PrivacyAccountant(3.0, DELTA)
+    accountant.charge(fit_plan())
+    left = accountant.remaining()
+    with pytest.raises(LedgerError, match=r'mechanisms="any"'):
+        accountant.charge_external(0.1, 1e-9, "late", **ROWS)
+    with pytest.raises(LedgerError, match=r'mechanisms="any"'):
+        accountant.check(plan_of(ApproximateDP("late", 0.1, 0.0), **ROWS))
+    assert (len(accountant.ledger), accountant.remaining()) == (1, left)
+    with pytest.raises(LedgerError, match="kept for mechanisms='gaussian'"):
+        PrivacyAccountant(path=accountant.path, mechanisms="any")
+
+
+def test_the_first_entry_says_what_a_budget_is_kept_for():
+    accountant = PrivacyAccountant(3.0, DELTA)
+    accountant.check(fit_plan())  # says nothing yet
+    accountant.charge_external(0.1, 1e-9, "early", **ROWS)
+    accountant.charge(fit_plan())
+    accountant.charge_external(0.1, 1e-9, "late", **ROWS)
+    assert len(accountant.ledger) == 3
+    assert PrivacyAccountant(path=accountant.path, mechanisms="any").epsilon == 3.0
+
+
+def test_a_first_entry_may_be_the_whole_budget():
+    best = calibrate_selection("best", 1.0, DELTA, 20)
+    accountant = PrivacyAccountant(1.0, DELTA)
+    accountant.charge(plan_of(best, epsilon=1.0))
+    assert accountant.spent().epsilon == pytest.approx(1.0, rel=1e-6)
+    assert accountant.remaining().epsilon == 0.0
+    with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
+        accountant.charge(plan_with_mu(1e-3, **USERS))
+    small = PrivacyAccountant(0.99, DELTA)
+    with pytest.raises(PrivacyBudgetError) as caught:
+        small.charge(plan_of(best, epsilon=1.0))
+    assert (caught.value.requested, small.ledger) == (1.0, ())
+    tight = PrivacyAccountant(1.0, DELTA / 2)
+    with pytest.raises(PrivacyBudgetError):
+        tight.charge(plan_of(best, epsilon=1.0))
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_a_budget_is_never_exceeded_and_is_used(name):
+    """What the filter lets in has cost less than the budget when it is full."""
+    plan, budget = plan_of(CURVES[name]), 6.0
+    accountant = PrivacyAccountant(budget, DELTA, mechanisms="any")
+    count = 0
+    with contextlib.suppress(PrivacyBudgetError):
+        while count < 200:
+            accountant.charge(plan)
+            count += 1
+    assert 2 <= count < 200
+    assert len(accountant.ledger) == count
+    assert 0.4 * budget < accountant.spent().epsilon <= budget
+
+
+def test_remaining_is_what_may_be_charged():
+    accountant = PrivacyAccountant(4.0, DELTA, mechanisms="any")
+    for _ in range(2):
+        for count in (1, 3):
+            share = accountant.remaining(count).epsilon
+            plans = [fit_plan(share)] * count
+            assert accountant.check(plans).epsilon <= 4.0
+            with pytest.raises(PrivacyBudgetError):
+                accountant.check([fit_plan(1.001 * share)] * count)
+        accountant.charge_external(0.3, 1e-8, "more", **ROWS)
+    assert accountant.remaining().epsilon < 3.0
+    accountant.charge_external(0.1, 4.0e-7, "most of delta", **ROWS)
+    with pytest.raises(PrivacyBudgetError, match="other tools"):
+        accountant.charge_external(0.1, 1.0e-7, "too much", **ROWS)
+
+
+# -- processes -----------------------------------------------------------------
+
+
+def race_with_pairs(accountant, barrier):
+    """One of several that charge at once: say how many charges were let in."""
+    count = 0
+    barrier.wait(PATIENCE)
+    for number in range(3):
+        with contextlib.suppress(PrivacyBudgetError):
+            accountant.charge_external(1.0, 1e-8, f"{number}", **ROWS)
+            count += 1
+    return count
+
+
+@pytest.mark.slow
+def test_processes_race_with_entries_of_other_kinds():
+    alone = PrivacyAccountant(6.0, DELTA, mechanisms="any")
+    let_in = 0
+    with contextlib.suppress(PrivacyBudgetError):
+        while True:
+            alone.charge_external(1.0, 1e-8, "alone", **ROWS)
+            let_in += 1
+    assert 3 <= let_in < 12
+    accountant = PrivacyAccountant(6.0, DELTA, mechanisms="any")
+    assert sum(in_processes(race_with_pairs, 4, accountant)) == let_in
+    assert len(accountant.ledger) == let_in
+    assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+
+
+def charge_pairs_for_ever(accountant):
+    while True:
+        accountant.charge_external(0.1, 1e-9, "often", **ROWS)
+
+
+@pytest.mark.slow
+def test_kills_leave_entries_with_their_curves():
+    accountant = PrivacyAccountant()
+    accountant.charge_external(0.1, 1e-9, "often", **ROWS)
+    for kill in range(5):
+        child = clean_context().Process(
+            target=charge_pairs_for_ever, args=(accountant,)
+        )
+        child.start()
+        before = len(accountant.ledger)
+        while len(accountant.ledger) == before:
+            time.sleep(0.01)
+        time.sleep(0.011 * kill)
+        child.kill()
+        child.join(PATIENCE)
+        assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+    with accountant._ledger().transaction(keep=False) as transaction:
+        ((_, times),) = transaction.total().curves
+    assert times == len(accountant.ledger) > 5

@@ -1,0 +1,138 @@
+"""Exports, and ``skdpspectral-ledger`` on the command line."""
+
+import json
+import math
+import re
+import sqlite3
+
+import pytest
+from ledger_tools import fit_plan
+
+from skdpspectral import PrivacyAccountant
+from skdpspectral.accounting._command import main
+from skdpspectral.mechanisms import read_plan
+
+ROWS = {"unit": "row", "neighbors": "replace-one"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return the path of a ledger with a fit, a labeled fit, and external spending."""
+    file = tmp_path / "ledger.db"
+    accountant = PrivacyAccountant(4.0, 1e-6, path=file, mechanisms="any")
+    accountant.charge(fit_plan())
+    accountant.named("north", disjoint_within="regions").charge(fit_plan(0.5))
+    accountant.charge_external(0.25, 1e-8, "counts", **ROWS)
+    return str(file)
+
+
+def test_export_is_json_lines_with_a_sentence_each(path):
+    accountant = PrivacyAccountant(path=path)
+    whole, *lines = map(json.loads, accountant.export().splitlines())
+    assert (whole["entries"], whole["unit"]) == (3, "row")
+    assert whole["budget"] == {"epsilon": 4.0, "delta": 1e-6}
+    assert whole["spent"]["epsilon"] == accountant.spent().epsilon
+    assert whole["statement"] == str(accountant)
+    for entry, line in zip(accountant.ledger, lines, strict=True):
+        assert line["id"] == entry.id
+        assert line["kind"] == entry.kind
+        assert line["epsilon"] == entry.epsilon
+        assert line["mu"] == (entry.mu if math.isfinite(entry.mu) else None)
+        assert len(line["mechanisms"]) == len(read_plan(entry.plan).mechanisms)
+        assert f"Entry {entry.id}, charged 20" in line["statement"]
+        assert "differentially private" in line["statement"]
+    assert "asserted that block 'north'" in lines[1]["statement"]
+    assert "for 'north'" in lines[1]["statement"]
+    empty = json.loads(PrivacyAccountant().export())
+    assert (empty["entries"], empty["unit"], empty["budget"]) == (0, None, None)
+    none = PrivacyAccountant()
+    none.charge(fit_plan(None))
+    assert json.loads(none.export().splitlines()[1])["epsilon"] is None
+
+
+def test_show_and_export(path, tmp_path, capsys):
+    assert main(["show", path, "--delta", "1e-5"]) == 0
+    shown = capsys.readouterr().out
+    assert str(PrivacyAccountant(path=path)) in shown
+    assert "At delta=1e-05: epsilon=" in shown
+    assert shown.count("\nEntry ") == 3
+    assert main(["export", path]) == 0
+    assert capsys.readouterr().out == PrivacyAccountant(path=path).export()
+    target = tmp_path / "audit.jsonl"
+    assert main(["export", path, "--output", str(target)]) == 0
+    assert target.read_text() == PrivacyAccountant(path=path).export()
+    assert main(["export", path, "--output", str(target)]) == 2
+    assert "audit.jsonl" in capsys.readouterr().err
+
+
+def test_backup(path, tmp_path, capsys):
+    assert main(["backup", path, str(tmp_path / "copy.db")]) == 0
+    copy = PrivacyAccountant(path=tmp_path / "copy.db")
+    assert copy.ledger == PrivacyAccountant(path=path).ledger
+    assert main(["backup", path, str(tmp_path / "copy.db")]) == 2
+    assert "choose another name" in capsys.readouterr().err
+
+
+TAMPERED = {
+    "a smaller epsilon": ("UPDATE entries SET epsilon = 0.1 WHERE id = 1", "epsilon"),
+    "a smaller cost": ("UPDATE entries SET ledger_mu = 0.01 WHERE id = 2", "for less"),
+    "another unit": ("UPDATE entries SET unit = 'user' WHERE id = 1", "unit is user"),
+    "a seed hidden": ("UPDATE entries SET seeded = 1 WHERE id = 1", "seeded is True"),
+    "a pair forgotten": ("DELETE FROM curves", "not counted as planned"),
+    "a pair made smaller": (
+        "UPDATE curves SET curve = replace(curve, '0.25', '0.01')",
+        "not counted as planned",
+    ),
+    "an entry forgotten": ("DELETE FROM entries WHERE id = 3", "entry 3 is lost"),
+    "a torn plan": ("UPDATE entries SET plan = '{' WHERE id = 1", "can't be read"),
+    "a budget made smaller": (
+        "UPDATE meta SET value = 0.5 WHERE key = 'epsilon'",
+        "was spent, of 0.5",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_check_finds_what_does_not_fit(path, name, capsys):
+    statement, message = TAMPERED[name]
+    assert main(["check", path]) == 0
+    assert "3 entries, no fault found" in capsys.readouterr().out
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+        # Of itself, this process knows that it is not the ledger that it was.
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'ledger_id'", (name,))
+    connection.close()
+    assert main(["check", path]) == 1
+    assert message in capsys.readouterr().out
+
+
+BAD = {
+    "no ledger": (["show", "nowhere.db"], "there is no ledger"),
+    "no file": (["check", "."], "can't be read|not a privacy ledger"),
+    "a password": (["show", "postgresql://me:secret@host/db"], "password"),
+    "several servers": (["show", "postgresql://me@one,two/db"], "one server"),
+    "no database": (["check", "postgresql://me@host"], "name a database"),
+    "no address": (["check", "postgresql://[::1/db"], "can't be read as one"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_calls_make_nothing(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments, message = BAD[name]
+    if "postgresql" in arguments[1]:
+        pytest.importorskip("psycopg")
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("skdpspectral-ledger: ")
+    assert re.search(message, error)
+    assert "secret" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["show"], ["spend", "ledger.db"]])
+def test_unknown_commands_are_explained(arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert "usage: skdpspectral-ledger" in capsys.readouterr().err

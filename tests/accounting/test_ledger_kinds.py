@@ -1,0 +1,318 @@
+"""Entries of any kind: what they cost together, and what a ledger lets in."""
+
+import itertools
+import math
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kinds_tools import CURVES, ROWS, USERS, counted, plan_of
+from ledger_tools import (
+    DELTA,
+    entries,
+    fit_plan,
+    plan_with_mu,
+)
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
+from skdpspectral.accounting import _extra, gaussian_delta, gaussian_epsilon
+from skdpspectral.accounting._coarse import few_kinds
+from skdpspectral.accounting._losses import (
+    _connected,
+    _lower_hull,
+    composed_delta,
+    composed_epsilon,
+)
+from skdpspectral.accounting._renyi import (
+    ORDERS,
+    composed_divergences,
+    gaussian_divergences,
+    renyi_delta,
+)
+from skdpspectral.accounting._selection import selection_delta
+from skdpspectral.mechanisms import (
+    ApproximateDP,
+    Gaussian,
+    SubsampledGaussian,
+    read_plan,
+)
+
+pytest.importorskip("dp_accounting")
+
+# -- composition against closed forms ------------------------------------------
+
+
+@pytest.mark.parametrize("mu", [0.002, 0.02, 0.2])
+@pytest.mark.parametrize("delta", [1e-9, 1e-5])
+def test_a_thousand_gaussians_by_another_name(mu, delta):
+    """Of a Poisson sample of everybody nothing is amplified: the cost is known."""
+    exact = gaussian_epsilon(mu * math.sqrt(1000), delta)
+    curves = counted((SubsampledGaussian("", 1.0, 1.0 / mu), 1000))
+    bound = composed_epsilon(0.0, curves, delta)
+    assert exact <= bound <= exact * (1.0 + 2e-4)
+    # Half of them as what they are.
+    curves = counted((SubsampledGaussian("", 1.0, 1.0 / mu), 500))
+    bound = composed_epsilon(mu * math.sqrt(500), curves, delta)
+    assert exact <= bound <= exact * (1.0 + 2e-4)
+    assert delta <= composed_delta(mu * math.sqrt(500), curves, exact) < 1.01 * delta
+
+
+@pytest.mark.parametrize("mu", [0.1, 1.0])
+def test_curves_that_are_only_known_at_points(mu):
+    """The exact curve of a Gaussian, and the best that its Renyi divergences say."""
+    step, points = 2.0**-9, np.arange(-4000, 4001)
+    exact = np.array([gaussian_delta(mu, abs(e)) for e in step * points])
+    factor = np.exp(np.minimum(step * points, 0.0))
+    exact = np.minimum(1.0 - factor + factor * exact, 1.0)
+    renyi = renyi_delta(ORDERS, gaussian_divergences(mu, ORDERS), step * points)
+    assert np.all(renyi >= exact)
+    for curve, most in ((exact, 1.002), (renyi, 30.0)):
+        kept = _lower_hull(np.exp(step * points), curve)
+        losses = _connected(points[kept].tolist(), curve[kept], step)
+        for epsilon in (0.3, 0.5 * mu**2 + mu, 0.5 * mu**2 + 3.0 * mu):
+            delta = losses.get_delta_for_epsilon(epsilon)
+            assert 1.0 - 1e-9 <= delta / gaussian_delta(mu, epsilon) <= most
+            with np.errstate(all="ignore"):
+                many = losses.self_compose(100)
+            delta = many.get_delta_for_epsilon(10.0 * epsilon)
+            assert delta >= (1.0 - 1e-9) * gaussian_delta(10.0 * mu, 10.0 * epsilon)
+
+
+GRID = [(0.3, 4.0, 60), (1e-3, 0.7, 300), (0.02, 2.0, 300), (0.3, 1.0, 1)]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("probability", "noise", "steps"), GRID)
+def test_subsampled_gaussians_against_the_library(probability, noise, steps):
+    """Between a lower and an upper bound of dp-accounting's, on a grid of its own."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    curve = SubsampledGaussian("steps", probability, noise, steps)
+    bound = composed_epsilon(0.0, counted((curve, 2)), DELTA)
+    most, least = (
+        pld.from_gaussian_mechanism(
+            noise,
+            sampling_prob=probability,
+            value_discretization_interval=1e-4,
+            use_connect_dots=upper,
+            pessimistic_estimate=upper,
+        )
+        .self_compose(2 * steps)
+        .get_epsilon_for_delta(DELTA)
+        for upper in (True, False)
+    )
+    assert least <= bound <= most * 1.003 + 1e-4
+
+
+def optimal_delta(pairs, epsilon):
+    """Optimal composition of pairs, by all subsets (Murtagh and Vadhan 2016)."""
+    gain = 0.0
+    for signs in itertools.product([1, -1], repeat=len(pairs)):
+        loss = sum(sign * pair[0] for sign, pair in zip(signs, pairs, strict=True))
+        yes = math.prod(
+            (math.exp(e) if sign > 0 else 1.0) / (1.0 + math.exp(e))
+            for sign, (e, _) in zip(signs, pairs, strict=True)
+        )
+        gain += yes * max(1.0 - math.exp(epsilon - loss), 0.0)
+    kept = math.prod(1.0 - delta for _, delta in pairs)
+    return 1.0 - kept * (1.0 - gain)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pairs_against_the_optimal_composition_theorem(seed):
+    generator = np.random.default_rng(seed)
+    sizes = generator.uniform(0.01, 1.2, 9)
+    pairs = [(float(e), 10.0 ** generator.uniform(-9, -6)) for e in sizes]
+    curves = counted(*((ApproximateDP("", *pair), 1) for pair in pairs))
+    for epsilon in (0.5, 1.5, 0.8 * sizes.sum()):
+        exact = optimal_delta(pairs, epsilon)
+        bound = composed_delta(0.0, curves, epsilon)
+        assert exact <= bound <= exact * 1.003
+        assert composed_epsilon(0.0, curves, exact) >= epsilon * (1.0 - 1e-9)
+    equal = counted((ApproximateDP("", 0.3, 1e-7), 9))
+    exact = optimal_delta([(0.3, 1e-7)] * 9, 1.0)
+    assert exact <= composed_delta(0.0, equal, 1.0) <= exact * 1.003
+
+
+def test_a_selection_costs_in_company_what_its_profile_allows():
+    """Of one the profile itself; of several no more than the product of theirs."""
+    best = CURVES["selection"]
+    one, three = counted((best, 1)), counted((best, 3))
+    assert composed_delta(0.3, one, 1.2) == pytest.approx(
+        selection_delta(best, 1.2, 0.3), rel=1e-9
+    )
+    single = composed_epsilon(0.0, one, DELTA)
+    several = composed_epsilon(0.0, three, DELTA)
+    assert 1.2 * single < several < 3.0 * single
+    # An (epsilon, delta) pair beside it sends it through its curve.
+    beside = counted((best, 1), (ApproximateDP("", 1e-9, 0.0), 1))
+    assert single * (1.0 - 1e-6) <= composed_epsilon(0.0, beside, DELTA)
+    assert composed_epsilon(0.0, beside, DELTA) <= single * 1.01
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("more", CURVES)
+@pytest.mark.parametrize("first", CURVES)
+def test_nothing_is_cheaper_with_more(first, more):
+    beside = counted((CURVES[first], 1), (CURVES[more], 2))
+    alone = composed_epsilon(0.0, counted((CURVES[first], 1)), DELTA)
+    assert alone <= composed_epsilon(0.0, beside, DELTA)
+    assert composed_epsilon(0.0, beside, DELTA) <= composed_epsilon(0.4, beside, DELTA)
+
+
+def test_costs_that_no_distribution_can_hold_have_a_bound_all_the_same():
+    """Ten thousand that all differ, and a Gaussian of mu = 100."""
+    pairs = [(ApproximateDP("", 1e-3 + 1e-9 * k, 0.0), 1) for k in range(10_000)]
+    bound = composed_epsilon(0.0, counted(*pairs), DELTA)
+    exact = composed_epsilon(
+        0.0, counted((ApproximateDP("", 1e-3, 0.0), 10_000)), DELTA
+    )
+    assert exact <= bound <= 1.1 * exact
+    pair = counted((ApproximateDP("", 0.1, 0.0), 1))
+    large = composed_epsilon(100.0, pair, DELTA)
+    assert (
+        gaussian_epsilon(100.0, DELTA) < large < 1.01 * gaussian_epsilon(100.0, DELTA)
+    )
+    assert composed_epsilon(math.inf, pair, DELTA) == math.inf
+    assert composed_delta(math.inf, pair, 1.0) == 1.0
+
+
+# -- entries -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_entries_say_what_they_are(name):
+    accountant = PrivacyAccountant()
+    plan = plan_of(CURVES[name], Gaussian("moment", 0.1, 1.0, (3,)))
+    accountant.charge(plan)
+    accountant.charge(plan_with_mu(0.1, **USERS))
+    first, second = accountant.ledger
+    assert first.kind == ", ".join(sorted([CURVES[name].kind, "gaussian"]))
+    assert (first.mu, second.kind) == (math.inf, "gaussian")
+    assert first.ledger_mu == pytest.approx(0.1, rel=1e-6)
+    assert read_plan(first.plan) == plan == pickle.loads(pickle.dumps(plan))
+    assert plan.private
+    assert "(5, 1e-06)-differentially private per" in str(plan)
+    assert "inf" not in str(plan)
+    alone = composed_epsilon(0.0, counted((CURVES[name], 1)), DELTA)
+    assert alone < accountant.spent(DELTA).epsilon < 5.0
+    curve = accountant.privacy_curve([0.0, accountant.spent(DELTA).epsilon])
+    assert curve[0] > curve[1]
+    assert curve[1] == pytest.approx(DELTA, rel=2e-2)
+
+
+def test_equal_mechanisms_are_counted_once(tmp_path):
+    accountant = PrivacyAccountant(path=tmp_path / "ledger.db")
+    for name in ("one", "two"):
+        accountant.charge_external(0.1, 1e-9, name, **ROWS)
+    accountant.charge_external(0.2, 1e-9, "three", **ROWS)
+    with accountant._ledger().transaction(keep=False) as transaction:
+        found = transaction.total()
+    assert found.curves == counted(
+        (ApproximateDP("", 0.1, 1e-9), 2), (ApproximateDP("", 0.2, 1e-9), 1)
+    )
+    assert found.additive == pytest.approx(3e-9)
+
+
+def test_external_spending_joins_fits():
+    accountant = PrivacyAccountant()
+    DPPCA(1, accountant=accountant).fit(np.eye(50, 4))
+    accountant.charge_external(0.7, 1e-7, "counts by region", **ROWS)
+    fit, external = accountant.ledger
+    assert (external.estimator, external.epsilon) == ("counts by region", 0.7)
+    assert (fit.kind, external.kind) == ("gaussian", "approximate-dp")
+    spent = accountant.spent(2e-6).epsilon
+    assert 1.0 < spent < 1.7
+    assert accountant.spent().delta == 2e-7  # twice what tools leave to chance
+    assert "counts by region" in accountant.export()
+    with pytest.raises(ValueError, match="delta must be in"):
+        accountant.spent(1e-16)
+    assert accountant.spent(1e-8).epsilon == math.inf
+
+
+def test_pairs_of_no_delta_at_all():
+    accountant = PrivacyAccountant()
+    accountant.charge_external(1.0, 0.0, "Laplace", **ROWS)
+    spent = accountant.spent()
+    assert spent.delta == 1e-6
+    assert 0.999 < spent.epsilon <= 1.0
+    accountant.charge_external(0.0, 0.0, "nothing", **ROWS)
+    assert accountant.spent().epsilon == pytest.approx(spent.epsilon, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_other_relations_are_refused(name):
+    accountant = PrivacyAccountant(**ROWS)
+    with pytest.raises(LedgerError, match=r"ledger of its own for it"):
+        accountant.charge(plan_of(CURVES[name]))
+    if name != "subsampled":  # has no guarantee of this kind
+        plan = plan_of(CURVES[name], unit="user", neighbors="replace-one")
+        with pytest.raises(LedgerError, match="no Gaussian mechanism"):
+            accountant.charge(plan)
+        assert fit_plan().mu  # a Gaussian of that relation would be taken
+        accountant.charge(plan_with_mu(0.1, unit="user", neighbors="replace-one"))
+    assert len(entries(accountant)) == (name != "subsampled")
+
+
+def test_seeds_and_failures_count_as_before():
+    accountant = PrivacyAccountant()
+    accountant.charge(plan_of(CURVES["pair"], seeded=True))
+    assert accountant.spent().epsilon == math.inf
+    accountant = PrivacyAccountant()
+    accountant.charge(plan_of(CURVES["selection"], failure=4e-7))
+    left = composed_epsilon(0.0, counted((CURVES["selection"], 1)), 6e-7)
+    assert accountant.spent(DELTA).epsilon == pytest.approx(left, rel=1e-6)
+
+
+# -- without the library -------------------------------------------------------
+
+
+def test_without_the_library_charges_are_kept_and_totals_explained(monkeypatch):
+    accountant = PrivacyAccountant()
+    accountant.charge(plan_with_mu(0.1, **USERS))
+    before = accountant.spent()
+
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(_extra.importlib, "import_module", missing)
+    assert accountant.spent() == before  # Gaussians need nothing else
+    accountant.charge(plan_of(CURVES["selection"]))
+    assert before.epsilon < accountant.spent().epsilon < 2.0  # nor does one selection
+    accountant.charge(plan_of(CURVES["pair"], epsilon=0.5))
+    assert len(accountant.ledger) == 3
+    with pytest.raises(ImportError, match=r"skdpspectral\[subsampling\]"):
+        accountant.spent()
+
+
+# -- many at once ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CURVES)
+def test_many_kinds_are_few_that_cost_more(name):
+    """No less than each of them costs, and little more."""
+    base = CURVES[name]
+    spread = {
+        "subsampled": ("noise_multiplier", "sampling_probability"),
+        "selection": ("run_mu", "gamma"),
+        "poisson selection": ("run_mu", "mean"),
+        "pair": ("epsilon", "delta"),
+    }[name]
+    first, second = (getattr(base, field) for field in spread)
+    many = [
+        replace(
+            base, name="", **dict(zip(spread, (first * a, second * a), strict=True))
+        )
+        for a in np.linspace(0.7, 1.3, 100).tolist()
+    ]
+    counts = counted(*((one, 1) for one in many))
+    few = few_kinds(counts)
+    assert len(few) <= 24
+    assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
+    orders = np.array([2.0, 5.0, 30.0, 200.0])
+    exact = composed_divergences(0.0, dict(counts), orders)
+    bound = composed_divergences(0.0, dict(few), orders)
+    assert np.all(exact <= bound * (1.0 + 1e-9))
+    assert np.all(bound <= 1.8 * exact)
+    assert few_kinds(counts[:50]) == counts[:50]

@@ -1,0 +1,322 @@
+"""Ledgers on a PostgreSQL server, which may be killed in the middle of a charge."""
+
+import multiprocessing
+import pickle
+import threading
+import time
+from collections import Counter
+
+import pytest
+from ledger_server import LedgerServer
+from ledger_tools import (
+    DELTA,
+    X,
+    budget_of_fits,
+    clean_context,
+    entries,
+    fit_plan,
+    in_processes,
+    needs_fork,
+    race_for_budget,
+)
+from sklearn.base import clone
+
+from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral._release import Release
+from skdpspectral.accounting import _extra, _server
+from skdpspectral.accounting._streams import (
+    advance_stream,
+    open_stream,
+    stream_position,
+)
+
+pytestmark = needs_fork
+ROWS = {"unit": "row", "neighbors": "replace-one"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Yield a running server."""
+    found = LedgerServer()
+    try:
+        yield found.start()
+    finally:
+        found.stop()
+
+
+@pytest.fixture
+def address(server):
+    """Return the address of an empty database."""
+    return server.new_database()
+
+
+def test_a_ledger_is_made_once_and_shared(address):
+    first = PrivacyAccountant(3.0, DELTA, path=address, mechanisms="any")
+    DPPCA(1, accountant=first).fit(X)
+    other = PrivacyAccountant(path=address)
+    assert (other.epsilon, other.path) == (3.0, address)
+    other.charge_external(0.5, 1e-8, "other", **ROWS)
+    sent = pickle.loads(pickle.dumps(first))
+    assert clone(first) is first
+    assert sent.ledger == first.ledger == other.ledger
+    assert len(first.ledger) == 2
+    assert first.spent() == sent.spent()
+    assert "2 entries" in str(sent)
+    with pytest.raises(PrivacyBudgetError):
+        sent.charge(fit_plan(2.9))
+    with pytest.raises(LedgerError, match="has the budget"):
+        PrivacyAccountant(4.0, DELTA, path=address)
+    with pytest.raises(LedgerError, match="is kept per unit"):
+        PrivacyAccountant(path=address, unit="user", neighbors="replace-one")
+    assert len(first.ledger) == 2
+
+
+def test_infinite_costs_and_seeds(address):
+    accountant = PrivacyAccountant(path=address)
+    accountant.charge(fit_plan(None))
+    assert accountant.ledger[0].mu == float("inf")
+    assert accountant.spent().epsilon == float("inf")
+    accountant.charge(fit_plan(noise_seed=0))
+    assert [entry.seeded for entry in accountant.ledger] == [False, True]
+
+
+@pytest.mark.slow
+def test_eight_processes_race_for_five_fits(address):
+    accountant = PrivacyAccountant(*budget_of_fits(5), path=address)
+    outcomes = Counter(in_processes(race_for_budget, 8, accountant))
+    assert outcomes == {"fitted": 5, "refused": 3}
+    assert len(entries(accountant)) == 5
+
+
+def test_a_backup_is_a_file(address, tmp_path):
+    accountant = PrivacyAccountant(3.0, DELTA, path=address, mechanisms="any")
+    accountant.charge(fit_plan())
+    accountant.charge_external(0.5, 1e-8, "other", **ROWS)
+    name = open_stream(accountant)
+    advance_stream(accountant, name, 0, 4)
+    accountant.backup(tmp_path / "backup.db")
+    copy = PrivacyAccountant(path=tmp_path / "backup.db")
+    assert copy.ledger == accountant.ledger
+    assert copy.spent() == accountant.spent()
+    assert (copy.epsilon, copy.remaining()) == (3.0, accountant.remaining())
+    assert stream_position(copy, name) == 4
+    with pytest.raises(LedgerError, match="choose another name"):
+        accountant.backup(tmp_path / "backup.db")
+
+
+def test_streams_move_on_once(address):
+    accountant = PrivacyAccountant(path=address)
+    name = open_stream(accountant)
+    advance_stream(accountant, name, 0, 3)
+    with pytest.raises(LedgerError, match="continued elsewhere"):
+        advance_stream(accountant, name, 0, 1)
+    assert stream_position(accountant, name) == 3
+
+
+@pytest.mark.slow
+def test_an_older_copy_is_refused(server, address):
+    """As a server that was restored from a dump would be."""
+    database = address.rpartition("/")[2]
+    accountant = PrivacyAccountant(path=address)
+    accountant.charge(fit_plan())
+    server.execute(f"CREATE DATABASE old_{database} TEMPLATE {database}")
+    accountant.charge(fit_plan())
+    server.execute(f"DROP DATABASE {database} WITH (FORCE)")
+    with pytest.raises(LedgerError, match="can't be used"):
+        accountant.charge(fit_plan())
+    server.execute(f"CREATE DATABASE {database} TEMPLATE old_{database}")
+    with pytest.raises(LedgerError, match="older copy"):
+        accountant.charge(fit_plan())
+    # And one in which there is no ledger, or another one.
+    server.execute(f"DROP DATABASE {database} WITH (FORCE)")
+    server.execute(f"CREATE DATABASE {database}")
+    with pytest.raises(LedgerError, match=r"no ledger at .* never creates one"):
+        accountant.spent()
+    PrivacyAccountant(path=address)
+    with pytest.raises(LedgerError, match="another ledger"):
+        accountant.charge(fit_plan())
+
+
+@pytest.mark.parametrize("version", [1, 4, 99])
+def test_other_versions_are_refused(server, address, version):
+    accountant = PrivacyAccountant(path=address)
+    statement = f"UPDATE skdpspectral.meta SET value = '{version}'::jsonb "
+    server.execute(
+        f"{statement} WHERE key = 'schema_version'", address.rpartition("/")[2]
+    )
+    with pytest.raises(LedgerError, match=f"version {version}, .* left as is"):
+        accountant.charge(fit_plan())
+
+
+@pytest.mark.slow
+def test_who_waits_for_another_process_is_told(address, monkeypatch):
+    accountant = PrivacyAccountant(path=address)
+    monkeypatch.setattr(_server, "PATIENCE", 0.2)
+    context = clean_context()
+    ready, go = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(accountant, ready, go))
+    holder.start()
+    assert ready.wait(60)
+    start = time.monotonic()
+    with pytest.raises(LedgerError, match=r"in use by another process for 0\.2"):
+        accountant.charge(fit_plan())
+    assert time.monotonic() - start < 30.0
+    go.set()
+    holder.join(60)
+    accountant.charge(fit_plan())
+    assert len(entries(accountant)) == 1
+
+
+def _hold(accountant, ready, go):
+    with accountant._ledger().transaction(keep=False):
+        ready.set()
+        go.wait(60)
+
+
+BAD = {
+    "a password": ("postgresql://me:secret@127.0.0.1/db", "must not have a password"),
+    "a password as parameter": ("postgresql:///db?host=x&password=secret", "password"),
+    "two hosts": ("postgresql://me@one,two/db", "one server"),
+    "two ports": ("postgresql:///db?host=a&port=1,2", "several in port"),
+    "no database": ("postgresql://me@127.0.0.1", "must name a database"),
+    "nonsense": ("postgresql://[::1/db", "can't be read as one"),
+    "unknown parameter": ("postgresql:///db?colour=red", "can't be read as one"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_addresses_are_refused(name):
+    pytest.importorskip("psycopg")
+    path, message = BAD[name]
+    with pytest.raises(ValueError, match=message) as caught:
+        PrivacyAccountant(path=path)
+    assert "secret" not in str(caught.value)
+
+
+def test_without_the_client_it_is_named(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(_extra.importlib, "import_module", missing)
+    with pytest.raises(ImportError, match=r"skdpspectral\[postgres\]"):
+        PrivacyAccountant(path="postgresql://me@127.0.0.1/db")
+
+
+# -- a server that goes away ---------------------------------------------------
+
+
+@pytest.fixture
+def mortal():
+    """Yield a server that may be killed."""
+    found = LedgerServer()
+    try:
+        yield found.start()
+    finally:
+        found.stop()
+
+
+@pytest.mark.slow
+def test_a_server_that_may_lose_what_it_acknowledged_is_refused(mortal):
+    address = mortal.new_database()
+    accountant = PrivacyAccountant(path=address)
+    mortal.kill()
+    mortal.start(fsync="off")
+    with pytest.raises(LedgerError, match="fsync = off"):
+        accountant.charge(fit_plan())
+
+
+def test_a_server_killed_in_the_middle_of_a_charge(mortal, monkeypatch):
+    """Nothing is released that was not acknowledged, and what was is there again."""
+    accountant = PrivacyAccountant(path=mortal.new_database())
+    pca = DPPCA(1, accountant=accountant).fit(X)
+    released, append = [], _server.Transaction.append
+
+    def killed(self, *arguments):
+        append(self, *arguments)
+        mortal.kill()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_server.Transaction, "append", killed)
+        patch.setattr(Release, "__call__", lambda *a, **k: released.append(a))
+        with pytest.raises(
+            LedgerError, match=r"may or may not|can't be used"
+        ) as caught:
+            pca.fit(X)
+    assert "127.0.0.1" in str(caught.value)
+    assert released == []
+    with pytest.raises(LedgerError, match=r"can't be used .*nothing was charged"):
+        pca.fit(X)
+    mortal.start()
+    assert len(accountant.ledger) == 1
+    pca.fit(X)
+    assert len(accountant.ledger) == 2
+
+
+@pytest.mark.slow
+def test_a_server_killed_at_random_moments_keeps_what_it_acknowledged(mortal):
+    accountant = PrivacyAccountant(path=mortal.new_database())
+    acknowledged = 0
+    for kill in range(6):
+        context = clean_context()
+        receiver, sender = context.Pipe(duplex=False)
+        child = context.Process(
+            target=_charge_until_it_fails, args=(accountant, sender)
+        )
+        child.start()
+        assert receiver.recv() == "charging"
+        time.sleep(0.05 + 0.07 * kill)
+        mortal.kill()
+        assert receiver.poll(120)
+        count, error = receiver.recv()
+        child.join(60)
+        acknowledged += count
+        assert "did not acknowledge" in error or "can't be used" in error
+        mortal.start()
+        found = len(accountant.ledger)
+        assert acknowledged <= found <= acknowledged + 1
+        acknowledged = found
+
+
+def _charge_until_it_fails(accountant, sender):
+    plan, count = fit_plan(0.1), 0
+    sender.send("charging")
+    try:
+        while True:
+            accountant.charge(plan)
+            count += 1
+    except LedgerError as error:
+        sender.send((count, str(error)))
+
+
+@pytest.mark.slow
+def test_threads_of_one_process_take_turns(address):
+    accountant = PrivacyAccountant(path=address)
+    errors = []
+
+    def charge():
+        try:
+            for _ in range(5):
+                accountant.charge(fit_plan(0.1))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=charge) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (errors, len(entries(accountant))) == ([], 20)
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:This process .*multi-threaded:DeprecationWarning")
+def test_children_of_any_kind_charge(address, method):
+    accountant = PrivacyAccountant(path=address)
+    accountant.charge(fit_plan())
+    context = multiprocessing.get_context(method)
+    child = context.Process(target=accountant.charge, args=(fit_plan(),))
+    child.start()
+    child.join(120)
+    assert child.exitcode == 0
+    assert len(entries(accountant)) == 2

@@ -1,0 +1,34 @@
+"""Mechanisms that are no Gaussians, for tests of ledgers."""
+
+from ledger_tools import DELTA
+
+from skdpspectral.mechanisms import (
+    ApproximateDP,
+    PrivacyPlan,
+    PrivateSelection,
+    SubsampledGaussian,
+)
+
+ROWS = {"unit": "row", "neighbors": "replace-one"}
+USERS = {"unit": "user", "neighbors": "add-remove-one"}
+CURVES = {
+    "subsampled": SubsampledGaussian("steps", 0.01, 1.0, 500),
+    "selection": PrivateSelection("best", 0.1, gamma=0.05),
+    "poisson selection": PrivateSelection("best", 0.1, "poisson", mean=10.0),
+    "pair": ApproximateDP("other", 0.5, 1e-8),
+}
+
+
+def plan_of(*mechanisms, epsilon=5.0, delta=DELTA, **fields):
+    """Plan of mechanisms at a claim that is more than they cost."""
+    fields = {**USERS, "estimator": "Other", **fields}
+    return PrivacyPlan(epsilon, delta, mechanisms, **fields)
+
+
+def without_name(curve):
+    return {**vars(curve), "name": ""}
+
+
+def counted(*curves):
+    """Mechanisms as the ledger gives them to the composition."""
+    return tuple((type(curve)(**without_name(curve)), times) for curve, times in curves)
