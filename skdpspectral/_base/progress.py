@@ -9,7 +9,7 @@ from sklearn.base import clone
 from .sklearn_compat import callback_management_context
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
-_LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
 
 
 class FitProgress:
@@ -37,7 +37,7 @@ class FitProgress:
         self._cleanup = contextlib.ExitStack()
         self._shown, self._context = estimator, None
         # Where nobody listens there is nothing to be told.
-        if not any(hasattr(estimator, name) for name in _LISTENERS):
+        if not any(hasattr(estimator, name) for name in LISTENERS):
             return
         if private:
             self._shown = self._stand_in(estimator)
@@ -46,7 +46,7 @@ class FitProgress:
     def _stand_in(self, estimator):
         """Return an unfitted estimator that callbacks may keep, without a ledger."""
         shown = clone(estimator).set_params(accountant=None)
-        for name in _LISTENERS:
+        for name in LISTENERS:
             if hasattr(estimator, name):
                 setattr(shown, name, getattr(estimator, name))
         self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)

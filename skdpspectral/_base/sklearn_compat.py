@@ -5,6 +5,7 @@ import functools
 
 from sklearn.base import BaseEstimator
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in
@@ -45,6 +46,11 @@ def output_container(transformer) -> str:
     return _get_output_config("transform", transformer)["dense"]
 
 
+def taken_rows(X, positions):
+    """Return some rows of a table of any kind; None of None."""
+    return None if X is None else _safe_indexing(X, positions)
+
+
 def check_input_features(estimator, input_features):
     """Return names of the columns of X, checked against those of fit."""
     return _check_feature_names_in(estimator, input_features)
@@ -60,5 +66,6 @@ __all__ = [
     "check_input_features",
     "output_container",
     "parameter_names",
+    "taken_rows",
     "with_callbacks",
 ]

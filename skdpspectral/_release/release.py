@@ -279,6 +279,17 @@ def record_releases() -> Iterator[dict[str, Array]]:
         _transcripts.set(tuple(others))
 
 
+@contextlib.contextmanager
+def unrecorded() -> Iterator[None]:
+    """Tell audits nothing of what is made in this context, and not let out."""
+    outside = _transcripts.get()
+    _transcripts.set(())
+    try:
+        yield
+    finally:
+        _transcripts.set(outside)
+
+
 def record_release(name: str, released: Array) -> None:
     """Tell audits of a release."""
     for transcript in _transcripts.get():

@@ -144,7 +144,9 @@ def _of_search(name: str, search: Any, rows: Rows, groups: Any) -> Iterator[Plan
     """Yield every candidate's fits, once a fold, and the dearest once more."""
     folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
     dearest: list[PlannedFit] = []
-    for candidate in _candidates(name, search):
+    candidates = _candidates(name, search)
+    yield from _scores(search, rows.shape(name)[0], folds, len(candidates))
+    for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
         for fold, times in folds:
             fits = _walk(inside, estimator, fold, groups)
@@ -153,6 +155,21 @@ def _of_search(name: str, search: Any, rows: Rows, groups: Any) -> Iterator[Plan
             again = list(_walk(inside, estimator, rows, groups))
             dearest = max(dearest, again, key=_cost)
     yield from dearest
+
+
+def _scores(
+    search: Any, n_rows: int, folds: list[tuple[Rows, int]], n_candidates: int
+) -> Iterator[PlannedFit]:
+    """Yield the releases of private scores, of every candidate, once a fold."""
+    plan_of = getattr(search.scoring, "privacy_plan", None)
+    if plan_of is None:
+        return
+    for fold, times in folds:
+        n_train = fold.n_rows
+        sizes = [n_rows - n_train] + [n_train] * bool(search.return_train_score)
+        for size in sizes:
+            fit = PlannedFit(plan_of(size), search.scoring.accountant)
+            yield replace(fit, times=times * n_candidates)
 
 
 def _folds(name: str, search: Any, rows: Rows, groups: Any) -> list[tuple[Rows, int]]:

@@ -41,6 +41,11 @@ class Rows:
         n_rows = shape[0] if self.train is None else len(self.train)
         return int(n_rows), int(shape[1])
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.train) if self.train is not None else self.shape("X")[0]
+
     def of(self, name: str, estimator: Any) -> Any:
         """Return what a private estimator plans a fit of."""
         if not reads_clients(estimator):

@@ -29,6 +29,8 @@ Array: TypeAlias = npt.NDArray[np.float64]
 _LOG_ORDERS = (math.log(1e-3), math.log(1e6))
 # What a number of runs may be on average; beyond, nobody waits for a search.
 MOST_EXPECTED_RUNS = 1e6
+# From this mean on, a Poisson law gives no run with a probability below 1e-6.
+_FEWEST_OF_POISSON = 14.0
 # Calibrations stop this far short of the budget, for the rounding of what follows.
 _SLACK = 2.0**-40
 
@@ -260,8 +262,9 @@ def calibrate_selection(
     expected_runs : float
         Mean of the number of runs.
     law : {"auto", "logarithmic", "geometric", "poisson"}, default="auto"
-        Law of the number of runs; "auto" takes of the logarithmic and the Poisson law
-        the one under which runs may cost more.
+        Law of the number of runs; "auto" takes of the logarithmic and, from a mean of
+        14 on, where it hardly ever gives none, the Poisson law the one under which runs
+        may cost more.
     beside : callable or None, default=None
         ``beside(run_mu)`` is the cost of what is released beside the selection, which
         must not fall with the cost of a run; None for nothing.
@@ -277,14 +280,16 @@ def calibrate_selection(
         If an argument is out of range, or the budget too small for any run.
     """
     epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+    expected_runs = check_real("expected_runs", expected_runs)
     if not 0.0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be positive and finite, got {epsilon}")
     if law == "auto":
+        laws = [LOGARITHMIC, POISSON][: 1 + (expected_runs >= _FEWEST_OF_POISSON)]
         made = [
             calibrate_selection(
                 name, epsilon, delta, expected_runs, law=law, beside=beside
             )
-            for law in (LOGARITHMIC, POISSON)
+            for law in laws
         ]
         return max(made, key=lambda selection: selection.run_mu)
     parameters = _parameters(law, expected_runs)

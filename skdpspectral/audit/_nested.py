@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Integral
 
+from sklearn.base import is_classifier
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
@@ -37,7 +40,10 @@ from sklearn.multioutput import (
 from sklearn.preprocessing import FunctionTransformer
 
 from .._base.sklearn_compat import BaseSearchCV
+from ..mechanisms import Unit
+from ..metrics._private_scorer import PrivateScorer
 from ._columns import Before
+from ._splits import reason_of_splits
 from ._stateless import is_known, stateless_reason
 
 _BAGGING = (BaggingClassifier, BaggingRegressor)
@@ -146,12 +152,33 @@ def _takes_some(estimator) -> bool:
     return isinstance(estimator, _SELECTING)
 
 
+def reason_of_search(search) -> str | None:
+    """Say what the scores or the folds of a search tell; None if they are released."""
+    scorer = search.scoring
+    if isinstance(scorer, str) and hasattr(search, "_selects_privately"):
+        unit = Unit.ROW
+    elif not isinstance(scorer, PrivateScorer):
+        return (
+            "picks parameters by scores on private rows, which nothing accounts for: "
+            "take make_private_scorer, or PrivateSearchCV"
+        )
+    elif scorer.epsilon == math.inf or scorer.seeded:
+        return "its scores have no secret noise: give make_private_scorer an epsilon"
+    else:
+        unit = scorer.relation[0]
+    cv = search.cv
+    number = cv is None or isinstance(cv, Integral)
+    if number and hasattr(search, "_selects_privately"):
+        return None
+    return reason_of_splits(cv, unit, classifier=is_classifier(search.estimator))
+
+
 def reason_of_leak(estimator) -> str | None:
     """Say what an estimator takes from rows beside those in it; None for nothing."""
     if not is_known(estimator):
         return _NOTHING_KNOWN
     if is_search(estimator):
-        return "picks parameters by scores on private rows, which nothing accounts for"
+        return reason_of_search(estimator)
     if isinstance(estimator, _BAGGING):
         return (
             "resamples rows, so that one may count several times and a user for "

@@ -17,7 +17,14 @@ from sklearn.preprocessing import (
 from .._base.estimator import PrivateEstimator
 from ..mechanisms import Assumption
 from ._columns import Before, stale_position
-from ._nested import estimators_in, has_estimators, inside_of, is_search, reason_of_leak
+from ._nested import (
+    estimators_in,
+    has_estimators,
+    inside_of,
+    is_search,
+    reason_of_leak,
+    reason_of_search,
+)
 from ._stateless import is_known, makes_sparse, stateless_reason, telling_reason
 
 PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
@@ -142,6 +149,8 @@ def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
             yield from _walk(prefix + step, child, before)
         yield from _chosen_columns(name, estimator)
         yield from _by_density(name, estimator)
+    elif hasattr(estimator, "_selects_privately") and is_known(estimator):
+        yield from _walk_private_search(name, estimator, before)
     elif not isinstance(estimator, PrivateEstimator) and has_estimators(estimator):
         yield from _walk_meta(name, estimator, before)
     else:
@@ -163,6 +172,26 @@ def _walk_meta(name: str, estimator, before: Before) -> Iterator[StepReport]:
         yield StepReport(own, kind, STATELESS, reason)
     else:
         yield StepReport(own, kind, LEAKS, reason)
+
+
+def _walk_private_search(name: str, search, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on the estimator that a private search fits, and on its scores."""
+    prefix = f"{name}__" if name else ""
+    leaks = False
+    for step in _walk(f"{prefix}estimator", search.estimator, before):
+        leaks = leaks or step.verdict == LEAKS
+        yield step
+    own, kind = name or "search", type(search).__name__
+    reason = reason_of_search(search)
+    if reason is None and leaks:
+        reason = "what it fits leaks: a search refuses it"
+    if reason is not None:
+        yield StepReport(own, kind, LEAKS, reason)
+    else:
+        verdict, said = _private_verdict(search, before)
+        if verdict == PRIVATE:
+            said += " on all of its runs, of which the best is released"
+        yield StepReport(own, kind, verdict, said)
 
 
 def _branches(estimator) -> list[tuple[str, object]]:

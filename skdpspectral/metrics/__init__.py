@@ -1,10 +1,12 @@
 """Distances between subspaces, variance kept, Gaussians, rankings and lists of users.
 
-None of these functions is private: a score computed on private rows, or against a
-quantity estimated from them without noise, is itself a release.
+What :func:`make_private_scorer` makes is private. None of the functions is: a score
+computed on private rows, or against a quantity estimated from them without noise, is
+itself a release.
 """
 
 from ._lists import catalog_coverage_score, list_ndcg_score, list_recall_score
+from ._private_scorer import make_private_scorer
 from ._ranking import make_user_scorer, user_ndcg_score, user_recall_score
 from ._subspace import captured_variance, gaussian_kl, subspace_distance
 
@@ -14,6 +16,7 @@ __all__ = [
     "gaussian_kl",
     "list_ndcg_score",
     "list_recall_score",
+    "make_private_scorer",
     "make_user_scorer",
     "subspace_distance",
     "user_ndcg_score",

@@ -61,8 +61,8 @@ def user_ndcg_score(y_true, y_score, users, *, k=10):
     Warnings
     --------
     The score is not private: on private users it is itself a release, which no
-    estimator and no accountant accounts for, and so is the choice of a parameter
-    by it.
+    ledger lists, and so is the choice of a parameter by it. `make_private_scorer`
+    makes one that is.
 
     Notes
     -----
@@ -142,8 +142,8 @@ def user_recall_score(y_true, y_score, users, *, k=10, relevant=4):
     Warnings
     --------
     The score is not private: on private users it is itself a release, which no
-    estimator and no accountant accounts for, and so is the choice of a parameter
-    by it.
+    ledger lists, and so is the choice of a parameter by it. `make_private_scorer`
+    makes one that is.
 
     Notes
     -----

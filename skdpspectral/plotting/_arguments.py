@@ -38,8 +38,8 @@ def check_epsilons(epsilons, *, distinct: bool = False) -> np.ndarray:
     return values
 
 
-def check_curve(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
-    """Return epsilons in ascending order, and their scores."""
+def check_curve(epsilons, scores, noise_std=None) -> tuple[np.ndarray, ...]:
+    """Return epsilons in ascending order, their scores, and errors by noise."""
     epsilons = check_epsilons(epsilons)
     scores = np.asarray(scores, dtype=np.float64)
     if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
@@ -47,8 +47,13 @@ def check_curve(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
             f"scores must have shape (n_epsilons, n_folds) with n_epsilons="
             f"{len(epsilons)}, got {scores.shape}"
         )
+    noise = np.zeros(len(epsilons))
+    if noise_std is not None:
+        noise = np.asarray(noise_std, dtype=np.float64)
+    if noise.shape != epsilons.shape or not np.all(noise >= 0.0):
+        raise ValueError("noise_std must have a number of at least 0 an epsilon")
     order = np.argsort(epsilons)
-    return epsilons[order], scores[order]
+    return epsilons[order], scores[order], noise[order]
 
 
 def check_scoring_is_one(scoring):

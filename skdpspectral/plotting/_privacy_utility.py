@@ -17,6 +17,7 @@ from ._arguments import (
 )
 from ._cross_validation import CrossValidation
 from ._search_results import (
+    best_of_private_searches,
     best_scores_per_epsilon,
     candidate_epsilons,
     epsilon_parameters,
@@ -32,10 +33,11 @@ class PrivacyUtilityDisplay:
     hand; the attributes of what is drawn can then be changed.
 
     .. warning::
-        A score on held-out private rows is itself a release that nothing accounts
-        for: no estimator adds noise to it and no ledger lists it. So is the curve,
-        and so is the choice of an epsilon by it. Draw it from public rows of the
-        same kind, or keep it as private as the rows.
+        An exact score on held-out private rows is itself a release that no ledger
+        lists. So is the curve, and so is the choice of an epsilon by it. Draw it from
+        public rows of the same kind, or from private scores
+        (:func:`~skdpspectral.metrics.make_private_scorer`), or keep it as private as
+        the rows.
 
     Parameters
     ----------
@@ -47,6 +49,9 @@ class PrivacyUtilityDisplay:
         Mean held-out score without privacy, drawn as a level line.
     score_name : str or None, default=None
         Label of the vertical axis; None gives "Score".
+    noise_std : array-like of shape (n_epsilons,) or None, default=None
+        Standard errors of private scores by their noise, which deviations over folds do
+        not show. Both are drawn together, as the root of the sum of squares.
 
     Attributes
     ----------
@@ -81,7 +86,16 @@ class PrivacyUtilityDisplay:
     'log'
     """
 
-    def __init__(self, *, epsilons, scores, baseline_score=None, score_name=None):
+    def __init__(
+        self,
+        *,
+        epsilons,
+        scores,
+        baseline_score=None,
+        score_name=None,
+        noise_std=None,
+    ):
+        self.noise_std = noise_std
         self.epsilons = epsilons
         self.scores = scores
         self.baseline_score = baseline_score
@@ -129,11 +143,13 @@ class PrivacyUtilityDisplay:
         """
         pyplot = pyplot_or_error()
         check_style(std_display_style)
-        epsilons, scores = check_curve(self.epsilons, self.scores)
+        epsilons, scores, noise = check_curve(
+            self.epsilons, self.scores, self.noise_std
+        )
         self.ax_ = pyplot.subplots()[1] if ax is None else ax
         self.figure_ = self.ax_.figure
         self.line_ = self.fill_between_ = self.errorbar_ = self.baseline_ = None
-        mean, std = scores.mean(axis=1), scores.std(axis=1)
+        mean, std = scores.mean(axis=1), np.hypot(scores.std(axis=1), noise)
         if std_display_style == "errorbar":
             kwargs = {"marker": "o", "label": "private", **(errorbar_kw or {})}
             self.errorbar_ = self.ax_.errorbar(epsilons, mean, std, **kwargs)
@@ -362,3 +378,44 @@ class PrivacyUtilityDisplay:
             score_name=score_name,
         )
         return display.plot(**drawing)
+
+    @classmethod
+    def from_private_search(cls, searches, *, score_name=None, **drawing):
+        """Draw the best scores of private searches against their budgets.
+
+        Parameters
+        ----------
+        searches : fitted PrivateSearchCV, or sequence of them
+            With the same score, and distinct epsilons, of whole searches.
+        score_name : str or None, default=None
+            Label of the vertical axis; None derives it from the score.
+        **drawing : object
+            Arguments of :meth:`plot`. Bars of the standard errors by the noise are
+            drawn by default.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            The display, drawn.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If they are no such searches.
+        sklearn.exceptions.NotFittedError
+            If one is not fitted.
+
+        Notes
+        -----
+        Each search is a release of its own: together they cost what the ledger says. A
+        best score is the highest of several noisy ones, and a little too good.
+        """
+        cls._check_drawing(drawing)
+        epsilons, best, stds, score = best_of_private_searches(searches)
+        display = cls(
+            epsilons=check_epsilons(epsilons, distinct=True),
+            scores=[[value] for value in best],
+            noise_std=stds,
+            score_name=name_of_score(score) if score_name is None else score_name,
+        )
+        return display.plot(**{"std_display_style": "errorbar", **drawing})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 
 def epsilon_parameters(estimator) -> list[str]:
@@ -157,3 +158,31 @@ def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
     order = np.lexsort((-means, epsilons))
     distinct, first = np.unique(epsilons[order], return_index=True)
     return distinct, scores[order[first]]
+
+
+def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
+    """Return budgets, best scores, their errors by noise, and the name of the score.
+
+    Parameters
+    ----------
+    searches : fitted PrivateSearchCV, or sequence of them
+        With one and the same score.
+
+    Returns
+    -------
+    epsilons, scores, stds : list of float
+        An entry a search.
+    score : str or None
+        What they measured; None without searches.
+    """
+    searches = [searches] if hasattr(searches, "get_params") else list(searches)
+    for search in searches:
+        if not hasattr(search, "_selects_privately"):
+            raise TypeError("searches must be of the class PrivateSearchCV")
+        check_is_fitted(search, "best_score_")
+    names = sorted({search.scorer_.score for search in searches})
+    if len(names) > 1:
+        raise ValueError(f"searches must have the same score, got {names}")
+    found = [(s.privacy_.epsilon, s.best_score_, s.best_score_std_) for s in searches]
+    epsilons, scores, stds = np.reshape(found, (-1, 3)).T.tolist()
+    return epsilons, scores, stds, names[0] if names else None

@@ -28,6 +28,12 @@ from ._moments import (
     second_moment_sensitivity,
 )
 from ._pairs import pair_mean_sensitivity, pair_moment_sensitivity
+from ._scores import (
+    confusion_diameter,
+    counted_score_sensitivity,
+    regression_diameter,
+    score_sensitivity,
+)
 from ._spiked import (
     paper_moment_sensitivity,
     paper_projector_sensitivity,
@@ -39,6 +45,8 @@ from ._users import projector_sum_sensitivity, sum_sensitivity, vote_sensitivity
 __all__ = [
     "box_radius",
     "concatenated_moments_ratio",
+    "confusion_diameter",
+    "counted_score_sensitivity",
     "cross_moment_sensitivity",
     "difference_counts_sensitivity",
     "feature_moments_sensitivity",
@@ -55,6 +63,8 @@ __all__ = [
     "power_product_error",
     "power_product_sensitivity",
     "projector_sum_sensitivity",
+    "regression_diameter",
+    "score_sensitivity",
     "second_moment_ratio",
     "second_moment_sensitivity",
     "separate_moments_ratio",

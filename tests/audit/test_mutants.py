@@ -1133,6 +1133,122 @@ if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     )
 
 
+SEARCH = "model_selection/test_private_search.py::"
+EXACT |= {
+    "best by exact score": Mutant(
+        "model_selection/_runs.py",
+        "score, std = self.scorer.released(release, measured)\n",
+        "score, std = self.scorer.released(release, measured)\n"
+        "                score = float(measured[0].values.mean())\n",
+        f"{SEARCH}test_the_best_is_the_best_of_the_released_scores",
+    ),
+    "number of runs fixed": Mutant(
+        "_release/selection.py",
+        "    bits = int.from_bytes(",
+        "    return round(selection.expected_runs)\n    bits = int.from_bytes(",
+        f"{SEARCH}test_the_number_of_runs_has_its_law",
+    ),
+    "number of runs kept": Mutant(
+        "model_selection/_runs.py",
+        "        yield from (self._run(*one) for one in candidates)\n",
+        "        for number, one in enumerate(candidates):\n"
+        "            self.estimator.n_iter_ = number\n"
+        "            yield self._run(*one)\n",
+        f"{SEARCH}test_nothing_tells_the_number_of_runs",
+    ),
+    "a line a run": Mutant(
+        "model_selection/_runs.py",
+        "        yield from (self._run(*one) for one in candidates)\n",
+        "        for number, one in enumerate(candidates):\n"
+        "            print(number)\n"
+        "            yield self._run(*one)\n",
+        f"{SEARCH}test_nothing_tells_the_number_of_runs",
+    ),
+    "warnings of runs let out": Mutant(
+        "model_selection/_runs.py",
+        'warnings.simplefilter("ignore")',
+        "pass",
+        f"{SEARCH}test_nothing_tells_the_number_of_runs",
+    ),
+    "runs told to audits": Mutant(
+        "_release/selection.py",
+        "with unrecorded():",
+        "if True:",
+        f"{SEARCH}test_nothing_tells_the_number_of_runs",
+    ),
+    "mean number of runs forgotten": Mutant(
+        "accounting/_selection.py",
+        "    return selection.expected_runs\n",
+        "    return 1.0\n",
+        "theory/test_selection.py::test_the_table_of_prices",
+    ),
+    "shift of epsilon forgotten": Mutant(
+        "accounting/_selection.py",
+        "return (1.0 + selection.eta) * (raised - log_gamma)",
+        "return 0.0 * raised",
+        "theory/test_selection.py::test_the_bound_is_met_within_a_factor",
+    ),
+    "runs beyond their budget let in": Mutant(
+        "model_selection/_runs.py",
+        "gaussian_epsilon(mu, delta),\n",
+        "100.0 * gaussian_epsilon(mu, delta),\n",
+        f"{SEARCH}test_what_is_drawn_and_asks_for_more_fails",
+    ),
+    "rows in several folds paid for once": Mutant(
+        "model_selection/_run_budgets.py",
+        "(1.0 - score_share * bool(folds)) / fits",
+        "(1.0 - score_share * bool(folds))",
+        f"{SEARCH}test_no_row_pays_more_than_a_run_costs",
+    ),
+    "last fit not charged": Mutant(
+        "model_selection/_run_budgets.py",
+        "return (self.selection,) if self.refit is None else (self.selection, "
+        "self.refit)",
+        "return (self.selection,)",
+        f"{SEARCH}test_a_search_is_one_entry_of_what_it_promised",
+    ),
+    "folds by labels taken for sound": Mutant(
+        "audit/_splits.py",
+        "    if number and classifier:\n",
+        "    if number and not classifier:\n",
+        "model_selection/test_private_split.py::test_what_is_known_of_other_folds",
+    ),
+    "users dealt in one deal": Mutant(
+        "model_selection/_private_split.py",
+        "number[by_user] = np.arange(len(codes)) - np.repeat(\n"
+        "            np.cumsum(counts) - counts, counts\n"
+        "        )",
+        "number[by_user] = np.arange(len(codes))",
+        "model_selection/test_private_split.py::"
+        "test_folds_of_users_are_not_moved_by_others",
+    ),
+    "range of a score taken as half of it": Mutant(
+        "metrics/_score_kinds.py",
+        "    diameter: ClassVar[float] = 1.0\n",
+        "    diameter: ClassVar[float] = 0.5\n",
+        "metrics/test_private_scorer.py::"
+        "test_no_row_moves_a_score_by_more_than_its_lemma_says",
+    ),
+    "errors not cut": Mutant(
+        "metrics/_score_kinds.py",
+        "return (np.clip(errors, 0.0, self.limit) / self.limit - 0.5)[:, np.newaxis]",
+        "return (np.minimum(errors, 1e6) / self.limit - 0.5)[:, np.newaxis]",
+        "metrics/test_private_scorer.py::"
+        "test_no_row_moves_a_score_by_more_than_its_lemma_says",
+    ),
+    "scores charged after they are read": Mutant(
+        "metrics/_private_scorer.py",
+        "        release = Release(plan, self._governing_accountant(), "
+        "self._noise_seed)\n",
+        "        estimator.predict(X)\n"
+        "        release = Release(plan, self._governing_accountant(), "
+        "self._noise_seed)\n",
+        "metrics/test_private_scorer.py::"
+        "test_a_score_is_charged_before_anything_is_read",
+    ),
+}
+
+
 # Tests of the copy, after a line that says which package is tested.
 RUN_TESTS = """
 import os, sys

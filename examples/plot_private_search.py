@@ -1,0 +1,84 @@
+"""
+Parameters chosen under one guarantee
+=====================================
+
+Which settings of :class:`~skdpspectral.DPPCA` suit these rows? Whoever tries them all
+on private rows has looked at the rows as often. A
+:class:`~skdpspectral.model_selection.PrivateSearchCV` tries a secret number of them and
+releases the best one, for the price of some two fits.
+"""
+
+# tags: quick
+
+# %%
+# What it costs to try twenty settings
+# ------------------------------------
+# Each run fits one candidate and releases one score. All twenty of them, one after
+# another, cost what the first column says. The best of twenty on average, of a number
+# that nobody learns, costs the second.
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from skdpspectral import DPPCA, PrivacyAccountant
+from skdpspectral.accounting import (
+    calibrate_selection,
+    compose_mu,
+    gaussian_epsilon,
+)
+from skdpspectral.audit import privacy_report
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.metrics import captured_variance, make_private_scorer
+from skdpspectral.model_selection import PrivateSearchCV
+from skdpspectral.plotting import PrivacyUtilityDisplay
+
+for total in (0.5, 1.0, 2.0):
+    mu = calibrate_selection("best", total, 1e-6, 20).run_mu
+    run = gaussian_epsilon(mu, 1e-6)
+    every = gaussian_epsilon(compose_mu([mu] * 20), 1e-6)
+    print(f"a run of {run:.2f}: all twenty {every:.2f}, the best of them {total:.2f}")
+
+# %%
+# Candidates that differ
+# ----------------------
+# The rows have a mean that nobody told us. A search draws candidates at random; its
+# score is the share of the variance of held-out rows that the components keep, of pairs
+# of rows, which no mean can spoil.
+
+rows, _ = make_spiked_covariance(40_000, 20, random_state=0)
+rows = rows + np.linspace(0, 4, 20)
+X, new = rows[::2], rows[1::2]
+candidates = {
+    "center": ["none", "pairs", "private"],
+    "clip_norm": [None, 3.0, 10.0, 30.0],
+}
+searches = []
+for total in (0.25, 0.5, 1.0, 2.0):
+    search = PrivateSearchCV(
+        DPPCA(1),
+        candidates,
+        epsilon=total,
+        n_iter_law="geometric",
+        scoring=make_private_scorer("captured_variance", clip_norm=10.0),
+    )
+    with PrivacyAccountant(epsilon=total) as accountant:
+        searches.append(search.fit(X))
+    print(total, search.best_params_, f"{search.best_score_:.3f}")
+
+# %%
+# Every search is one entry of its ledger, whatever it tried. The report looks at its
+# steps, its scores and its folds:
+
+print(accountant)
+print(privacy_report(search))
+
+# %%
+# The scores are private and noisy; their bars are the standard errors by the noise.
+# Here the rows are simulated, so that the exact scores of the winners may be shown as
+# well: dots, on new rows of the same law.
+
+display = PrivacyUtilityDisplay.from_private_search(searches)
+exact = [captured_variance(search.best_estimator_, new) for search in searches]
+display.ax_.plot([s.epsilon for s in searches], exact, "o", color="C3", label="exact")
+display.ax_.legend()
+plt.show()

@@ -1,0 +1,381 @@
+"""Scorers whose scores are releases: planned, charged, and with noise."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from .._release import Release
+from .._statistics.scores import RowScore, UserScore
+from .._tables.ids import check_feature, encode_array, id_array, read_column
+from .._tables.rows import shape_of
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning
+from ..accounting._ambient import accountant_to_send, ambient_accountant, block_at_hand
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms._numbers import shown
+from ._kinds import make_kind
+from ._measured import SEARCH, Measured, by_user, checked_budget
+from ._score_kinds import Kind
+
+_ROW = (Unit.ROW, Neighbors.REPLACE_ONE)
+_USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
+
+
+def make_private_scorer(
+    score: str,
+    epsilon: float | str | None = SEARCH,
+    delta: float = 1e-6,
+    accountant: PrivacyAccountant | None = None,
+    *,
+    user_feature: int | str | None = None,
+    noise_seed: Any = None,
+    **parameters: Any,
+) -> PrivateScorer:
+    r"""Make a scorer whose scores on private rows are private releases.
+
+    It is what ``scoring=`` takes. A score is a mean of what each held-out row, or each
+    user, contributes, in a public range: the mean leaves with Gaussian noise, and each
+    call is charged to the ledger before a row is read, as a fit is. Read more in the
+    :ref:`user guide <choosing_parameters>`.
+
+    Parameters
+    ----------
+    score : str
+        What is measured; larger is better. The parameters of each are public numbers.
+
+        =====================  ============================================  ==========
+        Score                  Parameters                                    Of
+        =====================  ============================================  ==========
+        "accuracy"                                                           rows, users
+        "balanced_accuracy"    `classes`: all classes                        rows
+        "squared_error"        `limit`: the largest error that counts; the   rows, users
+                               score is the negative of the mean
+        "absolute_error"       `limit`, likewise                             rows, users
+        "log_loss"             `limit`, likewise                             rows, users
+        "r2"                   `limit` of squared errors, `bounds` of        rows
+                               targets
+        "captured_variance"    `clip_norm` of differences of two rows over   rows
+                               the root of 2, in the components' space
+        "ndcg"                 `k=10`                                        users
+        "recall"               `k=10`, `relevant=4`                          users
+        =====================  ============================================  ==========
+    epsilon : float, "search" or None, default="search"
+        Privacy budget of one score, positive. "search" leaves it to a
+        :class:`~skdpspectral.model_selection.PrivateSearchCV`, the only one that then
+        can use the scorer. None (or infinity) gives exact scores, with a
+        :class:`~skdpspectral.PrivacyLeakWarning`.
+    delta : float, default=1e-6
+        Privacy budget of one score, in [1e-15, 1).
+    accountant : PrivacyAccountant or None, default=None
+        Ledger that every score is charged to. None takes that of the enclosing
+        ``with`` block, if any.
+    user_feature : int or str or None, default=None
+        Column of X that holds users, by position or name: the score is a mean over
+        **users** of what the rows of each contribute on average, private for a user
+        with all rows who joins or leaves. None: a mean over rows, private for a row
+        that is replaced.
+    noise_seed : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy. **Anything else voids the
+        privacy of the scores**, and is for tests and figures alone.
+    **parameters : object
+        Of the score.
+
+    Returns
+    -------
+    PrivateScorer
+        ``scorer(estimator, X, y)`` gives a score, and ``scorer.std_`` is then its
+        standard error by the noise, which is public.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no such score, or a parameter is out of range.
+
+    Notes
+    -----
+    **Formal guarantee.** Of fitted models that are themselves private, or made without
+    the held-out rows: a score is (`epsilon`, `delta`)-differentially private for one
+    held-out row under replacement, or for one user who joins or leaves
+    (:ref:`lemma-score-sums`). Predictions for a row must be made of the model and that
+    row (for users: that user's rows) alone, and **the rows of a fold must be chosen
+    without looking at values**: stratified folds are not
+    (:class:`~skdpspectral.model_selection.PrivateSplit`).
+
+    With n held-out rows and a range of length L the noise of a mean has the standard
+    deviation :math:`L / (n \mu)`. Under add-remove-one the number of users is private
+    and is released along with the sum.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import KFold, cross_val_score
+    >>> from skdpspectral import DPPCA, PrivacyAccountant
+    >>> from skdpspectral.datasets import make_spiked_covariance
+    >>> from skdpspectral.metrics import make_private_scorer
+    >>> X, _ = make_spiked_covariance(5000, 10, random_state=0)
+    >>> scorer = make_private_scorer("captured_variance", 1.0, clip_norm=10.0)
+    >>> with PrivacyAccountant() as accountant:
+    ...     scores = cross_val_score(DPPCA(2), X, cv=KFold(2), scoring=scorer)
+    >>> [entry.estimator for entry in accountant.ledger]
+    ['DPPCA', 'captured_variance', 'DPPCA', 'captured_variance']
+    """
+    kind = make_kind(score, parameters)
+    return PrivateScorer(kind, epsilon, delta, accountant, user_feature, noise_seed)
+
+
+class PrivateScorer:
+    """What :func:`make_private_scorer` gives: a scorer with a budget.
+
+    Parameters
+    ----------
+    kind : Kind
+        What is measured.
+    epsilon, delta, accountant, user_feature, noise_seed
+        As of :func:`make_private_scorer`.
+
+    Attributes
+    ----------
+    std_ : float
+        Standard error of the last score, by its noise alone.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        epsilon: float | str | None,
+        delta: float,
+        accountant: PrivacyAccountant | None,
+        user_feature: int | str | None,
+        noise_seed: Any,
+    ) -> None:
+        self._kind, self._budget = kind, checked_budget(epsilon, delta)
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise TypeError(
+                "accountant must be a PrivacyAccountant or None, got "
+                f"{shown(accountant)}"
+            )
+        if user_feature is not None:
+            check_feature(user_feature, "user_feature")
+            if kind.width > 1:
+                raise ValueError(
+                    f"score={kind.name!r} is one of rows: leave user_feature=None"
+                )
+        elif kind.of_users:
+            raise ValueError(
+                f"score={kind.name!r} is one of users: name their column as "
+                "user_feature"
+            )
+        self._accountant, self._user_feature = accountant, user_feature
+        self._noise_seed = noise_seed
+        self._made_in = block_at_hand()
+
+    def __repr__(self) -> str:
+        kind = self._kind
+        parts = [repr(kind.name), f"epsilon={self.epsilon!r}"]
+        parts += [f"{f.name}={getattr(kind, f.name)!r}" for f in fields(kind)]
+        if self._user_feature is not None:
+            parts.append(f"user_feature={self._user_feature!r}")
+        return f"make_private_scorer({', '.join(parts)})"
+
+    # -- public facts ------------------------------------------------------------
+
+    @property
+    def epsilon(self) -> float | str:
+        """Budget of one score; infinite for none, "search" where a search has it."""
+        return SEARCH if self._budget is None else self._budget[0]
+
+    @property
+    def score(self) -> str:
+        """Name of what is measured."""
+        return self._kind.name
+
+    @property
+    def accountant(self) -> PrivacyAccountant | None:
+        """Ledger of its own."""
+        return self._accountant
+
+    @property
+    def user_feature(self) -> int | str | None:
+        """Column of users; None where rows count."""
+        return self._user_feature
+
+    @property
+    def seeded(self) -> bool:
+        """Whether its noise comes from a seed."""
+        return self._noise_seed is not None
+
+    @property
+    def relation(self) -> tuple[Unit, Neighbors]:
+        """Whose contribution is protected, against what change."""
+        return _ROW if self._user_feature is None else _USER
+
+    def statistic(self, n_terms: int, n_times: int = 1) -> RowScore | UserScore:
+        """Return what is released of so many held-out rows.
+
+        Parameters
+        ----------
+        n_terms : int
+            Number of contributions.
+        n_times : int, default=1
+            Largest number of them that one row has.
+        """
+        if self._user_feature is not None:
+            return UserScore()
+        kind = self._kind
+        return RowScore(kind.width, kind.diameter, kind.radius, n_terms, n_times)
+
+    def n_terms(self, n_samples: int) -> int:
+        """Return how many contributions so many held-out rows have.
+
+        Raises
+        ------
+        ValueError
+            If there are none.
+        """
+        terms = self._kind.n_terms(n_samples)
+        if terms < 1:
+            raise ValueError(
+                f"a score of {self._kind.name!r} needs two held-out rows or more, got "
+                f"{n_samples}"
+            )
+        return terms
+
+    def privacy_plan(self, n_samples: int) -> PrivacyPlan:
+        """Describe what a score of so many held-out rows releases and costs.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of held-out rows; of no matter where users are protected.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a call is charged with.
+        """
+        if self._budget is None:
+            raise ValueError(
+                f"{self!r} has no budget of its own, and is for PrivateSearchCV alone; "
+                "give make_private_scorer an epsilon"
+            )
+        epsilon, delta = self._budget
+        unit, neighbors = self.relation
+        return self.statistic(self.n_terms(n_samples)).plan(
+            epsilon,
+            delta,
+            estimator=self._kind.name,
+            seeded=self.seeded,
+            unit=unit,
+            neighbors=neighbors,
+        )
+
+    # -- scores ------------------------------------------------------------------
+
+    def __call__(self, estimator: Any, X: Any, y: Any = None) -> float:
+        """Charge and release the score of a fitted estimator on held-out rows.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+            Private itself, or fitted without these rows.
+        X : array-like of shape (n_samples, n_features)
+            Held-out rows.
+        y : array-like of shape (n_samples,), default=None
+            Their targets.
+
+        Returns
+        -------
+        float
+            The score, with noise.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the accountant's budget does not suffice; nothing is charged.
+        """
+        plan = self.privacy_plan(shape_of(X)[0])
+        self._warn_beforehand(plan, shape_of(X)[0])
+        release = Release(plan, self._governing_accountant(), self._noise_seed)
+        # It is charged here, and values are read from here on.
+        with np.errstate(all="ignore"):
+            measured = [self.measure(estimator, X, y)]
+            score, self.std_ = self.released(release, measured)
+        return score
+
+    def released(self, release: Any, measured: list[Measured]) -> tuple[float, float]:
+        """Release the score of all contributions, and return its standard error too.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan of :meth:`statistic`.
+        measured : list of Measured
+            Those of all folds.
+        """
+        rows = by_user(measured) if self._user_feature is not None else None
+        if rows is None:
+            rows = np.concatenate([part.values for part in measured])
+        n_terms = 1 if self._user_feature is not None else len(rows)
+        found = self.statistic(max(n_terms, 1)).run(release, rows)
+        return self._kind.finish(found.means, found.std)
+
+    def measure(self, estimator: Any, X: Any, y: Any) -> Measured:
+        """Return what held-out rows contribute, without any noise."""
+        if self._user_feature is None:
+            return Measured(self._kind.contributions(estimator, X, y))
+        users = id_array(
+            read_column(X, self._user_feature, "user_feature"), "user_feature"
+        )
+        if not self._kind.of_users:
+            return Measured(self._kind.contributions(estimator, X, y), users)
+        codes, n_users = encode_array(users, "user_feature")
+        of_each = self._kind.of_each_user(y, estimator.predict(X), codes, n_users)
+        first = np.unique(codes, return_index=True)[1]
+        known = ~np.isnan(of_each)
+        return Measured(of_each[known, np.newaxis] - 0.5, users[first][known])
+
+    def _warn_beforehand(self, plan: PrivacyPlan, n_samples: int) -> None:
+        said = None
+        if not plan.noisy:
+            said = f"epsilon={self.epsilon}: the score is exact, and reveals the rows"
+        elif plan.seeded:
+            said = (
+                "noise_seed is given: the noise of the score can be made again, so "
+                "that it is not private; leave noise_seed=None but for tests"
+            )
+        elif self._user_feature is None and plan.delta >= 1.0 / n_samples:
+            said = (
+                f"delta={plan.delta:g} of the score is at least 1 / n_samples = "
+                f"{1.0 / n_samples:g}; choose a smaller delta"
+            )
+        if said is not None:
+            warnings.warn(said, PrivacyLeakWarning, stacklevel=3)
+
+    # -- the ledger follows the scorer into worker processes ----------------------
+
+    def _governing_accountant(self) -> PrivacyAccountant | None:
+        if self._accountant is not None:
+            return self._accountant
+        ambient = ambient_accountant(getattr(self, "_sent", None), self._made_in)
+        return None if ambient is None else ambient[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__.copy()
+        made_in = state.pop("_made_in")
+        sent = state.pop("_sent", None)
+        if self._accountant is None:
+            state["_sent"] = accountant_to_send(sent, made_in)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._made_in = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> PrivateScorer:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin._noise_seed = copy.deepcopy(self._noise_seed, memo)
+        return twin

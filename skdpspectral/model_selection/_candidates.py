@@ -1,0 +1,270 @@
+"""Candidates of a search: their models, what these cost, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import get_tags
+
+from .._base.estimator import PrivateEstimator
+from .._base.progress import LISTENERS
+from .._base.sklearn_compat import BaseSearchCV, taken_rows
+from .._release.selection import number_of_candidates
+from .._tables.rows import table_shape
+from ..accounting import gaussian_epsilon, gaussian_mu
+from ..accounting._planned_fits import planned_fits
+from ..accounting._planned_shapes import reads_clients
+from ..audit import privacy_report
+from ..mechanisms import Assumption
+from ..mechanisms._numbers import shown
+from ._run_budgets import RunBudgets
+
+# Of larger grids, so many candidates are looked at before a search, and each when it is
+# drawn.
+MOST_CHECKED = 512
+# A planned cost may exceed what it was made of by rounding.
+_ROUNDING = 2.0**-41
+
+
+class CandidateError(ValueError):
+    """What a candidate asks for is not to be had under the search's guarantee."""
+
+
+def check_distributions(distributions: Any) -> None:
+    """Refuse what is no space of candidates."""
+    several = isinstance(distributions, (list, tuple))
+    parts = distributions if several else [distributions]
+    if not parts:
+        raise ValueError("param_distributions must not be empty")
+    for part in parts:
+        if not isinstance(part, Mapping):
+            raise TypeError(
+                "param_distributions must be a dict of parameter names to lists or "
+                f"distributions, or a list of such dicts, got {shown(part)}"
+            )
+        for name, values in part.items():
+            if not isinstance(name, str):
+                raise TypeError("param_distributions must have names of parameters")
+            if hasattr(values, "rvs"):
+                continue
+            sized = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+            if isinstance(values, (str, Mapping)) or not sized:
+                raise TypeError(
+                    f"param_distributions[{name!r}] must be a list, or a distribution "
+                    f"with a method rvs, got {shown(values)}"
+                )
+            if not len(values):
+                raise ValueError(f"param_distributions[{name!r}] must not be empty")
+
+
+def listed(distributions: Any, most: int = MOST_CHECKED) -> Iterator[dict[str, Any]]:
+    """Yield candidates that are known beforehand, at most so many.
+
+    Of parameters with a distribution the estimator's own value is kept.
+    """
+    parts = [distributions] if isinstance(distributions, Mapping) else distributions
+    left = most
+    for part in parts:
+        lists = {n: v for n, v in sorted(part.items()) if not hasattr(v, "rvs")}
+        for values in product(*lists.values()):
+            if not left:
+                return
+            left -= 1
+            yield dict(zip(lists, values, strict=True))
+
+
+def check_estimator(estimator: Any) -> None:
+    """Refuse what tells how many runs there are, or has a ledger of its own."""
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        raise TypeError(
+            f"estimator must be an unfitted estimator, got {shown(estimator)}"
+        )
+    inside = {"estimator": estimator, **estimator.get_params(deep=True)}
+    for name, part in inside.items():
+        searches = isinstance(part, BaseSearchCV) or hasattr(part, "_selects_privately")
+        if not isinstance(part, type) and searches:
+            raise ValueError(
+                f"{name} is a search: searches do not stand in each other; search over "
+                "all parameters at once"
+            )
+        if name.rpartition("__")[2] == "verbose" and part:
+            raise ValueError(
+                f"{name}={part!r} would print as many lines as there are runs, whose "
+                "number is secret: set it to 0"
+            )
+        if name.rpartition("__")[2] == "memory" and part is not None:
+            raise ValueError(
+                f"{name} keeps fitted steps: runs would share their noise; set it to "
+                "None"
+            )
+        if any(hasattr(part, listener) for listener in LISTENERS):
+            raise ValueError(
+                f"{name} has callbacks, which would tell the number of runs: give the "
+                "search an estimator without any"
+            )
+        if isinstance(part, PrivateEstimator):
+            _check_private(name, part)
+
+
+def _check_private(name: str, part: PrivateEstimator) -> None:
+    if part.accountant is not None:
+        raise ValueError(
+            f"{name} has an accountant of its own: give it to the search, which is "
+            "charged once for all of its runs"
+        )
+    if part.noise_seed is not None:
+        raise ValueError(f"{name} has a noise_seed: leave it None")
+
+
+def model_of(
+    estimator: BaseEstimator,
+    candidate: Mapping[str, Any],
+    mu_fit: float,
+    scaled: bool,
+) -> Any:
+    """Return the unfitted model of a candidate, with the budgets that it has in a run.
+
+    Raises
+    ------
+    ValueError
+        If the candidate sets no parameter of the estimator, or a value that is none.
+    """
+    model = clone(estimator).set_params(**clone(dict(candidate), safe=False))
+    check_estimator(model)
+    return with_budgets(model, mu_fit) if scaled else model
+
+
+def private_parts(model: Any) -> dict[str, Any]:
+    """Return the private estimators in a model, by the prefix of their parameters."""
+    inside = {"": model, **model.get_params(deep=True)}
+    return {
+        f"{name}__" if name else "": part
+        for name, part in inside.items()
+        if isinstance(part, PrivateEstimator) and not isinstance(part, type)
+    }
+
+
+def with_budgets(model: Any, mu_fit: float) -> Any:
+    """Scale the budgets of private steps, so that together they cost what a fit may."""
+    parts = private_parts(model)
+    mus = {}
+    for prefix, part in parts.items():
+        real = isinstance(part.epsilon, Real)
+        if not real or not 0.0 < float(part.epsilon) < math.inf:
+            raise CandidateError(
+                f"{prefix}epsilon={part.epsilon!r} is no share of a budget: give a "
+                "number, or the search step_budgets='given'"
+            )
+        mus[prefix] = gaussian_mu(float(part.epsilon), float(part.delta))
+    total = math.hypot(*mus.values())
+    for prefix, mu in mus.items():
+        epsilon = gaussian_epsilon(mu_fit * mu / total, float(parts[prefix].delta))
+        if not epsilon > 0.0:
+            raise CandidateError(
+                f"what is left for {prefix}epsilon is nothing: raise epsilon of the "
+                "search, or lower expected_n_iter"
+            )
+        parts[prefix].set_params(epsilon=epsilon)
+    return model
+
+
+def check_model(model: Any, X: Any, relation: tuple, mu_fit: float, hint: str) -> None:
+    """Refuse a model that leaks, or whose fit costs more than it may.
+
+    Parameters
+    ----------
+    model : estimator
+        Of a candidate, unfitted.
+    X : array-like
+        Training rows, of which the shape is used (and who the clients are).
+    relation : tuple (Unit, Neighbors)
+        What the search's guarantee is about.
+    mu_fit : float
+        What a fit may cost.
+    hint : str
+        What may be asked for, for the error.
+
+    Raises
+    ------
+    CandidateError
+        If it does.
+    """
+    report = privacy_report(model)
+    leaks = [step for step in report if step.verdict == "LEAKS"]
+    if leaks:
+        raise CandidateError(
+            f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
+            "search is private where every step is"
+        )
+    rows = X if reads_clients(model) else np.broadcast_to(0.0, np.shape(X)[:2])
+    fits = planned_fits(model, rows)
+    for fit in fits:
+        plan = fit.plan
+        if plan.curves or plan.failure or plan.assumption is not Assumption.NONE:
+            raise CandidateError(
+                f"{plan.estimator} is private under a model of the data, or by other "
+                "than Gaussian noise: a search takes neither"
+            )
+        if (plan.unit, plan.neighbors) != relation:
+            unit, neighbors = relation
+            raise CandidateError(
+                f"{plan.estimator} protects one {plan.unit} under {plan.neighbors}, "
+                f"and scoring one {unit} under {neighbors}: both must be the same (a "
+                "score of users has a user_feature)"
+            )
+        if plan.seeded:
+            raise CandidateError(f"{plan.estimator} has a noise_seed: leave it None")
+    mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
+    if not mu <= mu_fit * (1.0 + _ROUNDING):
+        raise CandidateError(
+            f"a fit of {type(model).__name__} costs mu={mu:.6g}, but one fit of a run "
+            f"may cost mu={mu_fit:.6g}: {hint}"
+        )
+
+
+def check_candidates(
+    estimator: Any,
+    distributions: Any,
+    X: Any,
+    n_train: int,
+    relation: tuple,
+    budgets: RunBudgets,
+    scaled: bool,
+    delta: float,
+) -> bool:
+    """Refuse candidates before anything runs, by public shapes alone.
+
+    Returns
+    -------
+    bool
+        Whether all candidates that there are were looked at.
+
+    Raises
+    ------
+    CandidateError
+        If one can't be made, leaks, or asks for too much.
+    """
+    most = f"at most epsilon={budgets.fit_epsilon(delta):.6g} at this delta"
+    stand_in = np.broadcast_to(0.0, (n_train, table_shape(X)[1]))
+    for candidate in listed(distributions):
+        try:
+            model = model_of(estimator, candidate, budgets.mu_fit, scaled)
+            if sparse.issparse(X) and not get_tags(model).input_tags.sparse:
+                raise TypeError("Sparse data was passed for X, but it takes none")
+            rows = stand_in
+            if reads_clients(model):
+                rows = taken_rows(X, np.arange(n_train))
+            check_model(model, rows, relation, budgets.mu_fit, most)
+        except (TypeError, ValueError) as error:
+            said = ", ".join(f"{name}={v!r}" for name, v in candidate.items())
+            raise CandidateError(
+                f"param_distributions: the candidate ({said}) of estimator: {error}"
+            ) from error
+    return number_of_candidates(distributions) <= MOST_CHECKED

@@ -1,0 +1,209 @@
+"""Folds that tell nothing: by positions, or user by user."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state
+
+from .._tables.ids import check_feature, encode_array, id_array, read_column
+from .._tables.rows import shape_of
+from ..mechanisms import Unit
+from ..mechanisms._numbers import check_real
+
+_KEY_BYTES = 16
+_DIGEST_BYTES = 8
+
+
+class PrivateSplit(BaseCrossValidator):
+    r"""Folds under which guarantees of fits and scores hold as they are stated.
+
+    A guarantee is about two tables that differ in one row, or one user. It holds of a
+    fit on a fold where the folds of both tables differ in that row, or user, alone. So
+    each row is dealt by its position, and with `user_feature` each user's rows by that
+    user alone. Labels, and who else is there, play no part.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds; with 1, one part is held out, of the share `test_size`.
+    test_size : float or None, default=None
+        Share that is held out with ``n_splits=1``, in (0, 1); None means 0.25.
+    user_feature : int or str or None, default=None
+        The column of X that holds users, by position or name. Rows of each are then
+        spread over the folds, as by :class:`PerUserKFold`: at most one more in a fold
+        than in another. None deals rows, whoever they are of.
+    random_state : int, RandomState instance or None, default=None
+        Source of the order, which is public; an int gives the same folds at each call.
+
+    See Also
+    --------
+    PerUserKFold : Folds of equal sizes, for scores that need no guarantee.
+    PrivateSearchCV : A search over parameters under one guarantee.
+
+    Notes
+    -----
+    It stands where a stratified split is wished for. Stratified folds break the
+    accounting: a label that changes takes its row to another place in the deal, and all
+    later rows of the two classes move on, so that whole folds differ. Here a class of
+    share p has about the share :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds
+    of n rows: near enough, but for classes of a few rows.
+
+    Where users are dealt, sizes of folds depend on who is there, and are as private as
+    the rows. Users are told apart by their ids; one id's rows are dealt in the order of
+    the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.model_selection import PrivateSplit
+    >>> X = np.zeros((8, 1))
+    >>> for train, test in PrivateSplit(2, random_state=0).split(X):
+    ...     print(test)
+    [1 3 5 6]
+    [0 2 4 7]
+    """
+
+    # As GroupKFold: cross-validation functions hand groups on without being asked to.
+    __metadata_request__split = {"groups": False}  # noqa: RUF012
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        test_size: float | None = None,
+        user_feature: int | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
+        if not whole or n_splits < 1:
+            raise ValueError(
+                f"n_splits must be an integer of at least 1, got {n_splits!r}"
+            )
+        if test_size is not None:
+            if n_splits > 1:
+                raise ValueError(
+                    "test_size is for n_splits=1: folds hold out equal parts"
+                )
+            if not 0.0 < check_real("test_size", test_size) < 1.0:
+                raise ValueError(f"test_size must be in (0, 1), got {test_size!r}")
+        if user_feature is not None:
+            check_feature(user_feature, "user_feature")
+        check_random_state(random_state)
+        self.n_splits = int(n_splits)
+        self.test_size = test_size
+        self.user_feature = user_feature
+        self.random_state = random_state
+
+    @property
+    def _splits_by(self) -> Unit:
+        return Unit.ROW if self.user_feature is None else Unit.USER
+
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the rows of each training and test set.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows; only their number counts, and the column `user_feature` if one is
+            named.
+        y, groups : object
+            Ignored, present for the signature.
+
+        Yields
+        ------
+        train : ndarray of int
+            Rows of the training set, ascending.
+        test : ndarray of int
+            Rows of the test fold, ascending.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer rows than parts, or ids are missing.
+        """
+        n_rows = shape_of(X)[0]
+        if n_rows < max(self.n_splits, 2):
+            raise ValueError(
+                f"n_splits={self.n_splits} needs {max(self.n_splits, 2)} rows or more, "
+                f"but n_samples={n_rows}"
+            )
+        if self.user_feature is None:
+            folds = self._folds_of_rows(n_rows)
+        else:
+            folds = self._folds_of_users(X)
+        for fold in range(self.n_splits):
+            is_test = folds == fold
+            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Ignored, present for the signature.
+
+        Returns
+        -------
+        int
+            `n_splits`.
+        """
+        return self.n_splits
+
+    @property
+    def _share(self) -> float:
+        return 0.25 if self.test_size is None else float(self.test_size)
+
+    def _folds_of_rows(self, n_rows: int) -> np.ndarray:
+        """Return the test fold of each row, by positions alone."""
+        order = check_random_state(self.random_state).permutation(n_rows)
+        folds = np.empty(n_rows, dtype=np.intp)
+        if self.n_splits > 1:
+            folds[order] = np.arange(n_rows) % self.n_splits
+            return folds
+        n_test = min(max(round(self._share * n_rows), 1), n_rows - 1)
+        folds[order] = np.arange(n_rows) >= n_test
+        return folds
+
+    def _folds_of_users(self, X: Any) -> np.ndarray:
+        """Return the test fold of each row, by the user and the user's rows alone."""
+        ids = id_array(
+            read_column(X, self.user_feature, "user_feature"), "user_feature"
+        )
+        codes, n_users = encode_array(ids, "user_feature")
+        key = check_random_state(self.random_state).bytes(_KEY_BYTES)
+        firsts = np.unique(codes, return_index=True)[1]
+        start = np.array([_place(ids[row], key) for row in firsts])[codes]
+        counts = np.bincount(codes, minlength=n_users)
+        by_user = np.argsort(codes, kind="stable")
+        number = np.empty(len(codes), dtype=np.intp)
+        number[by_user] = np.arange(len(codes)) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        if self.n_splits > 1:
+            return (number + np.floor(start * self.n_splits).astype(np.intp)) % (
+                self.n_splits
+            )
+        passed = np.floor((number + 1) * self._share + start)
+        return np.where(passed > np.floor(number * self._share + start), 0, 1)
+
+
+def _place(user: Any, key: bytes) -> float:
+    """Return where in [0, 1) the deal of a user's rows begins, by id and key alone."""
+    if isinstance(user, (bool, np.bool_, Integral, np.integer)):
+        text = f"number {int(user)}"
+    elif isinstance(user, (float, np.floating)):
+        text = f"number {int(user)}" if float(user).is_integer() else f"{user!r}"
+    else:
+        text = f"{type(user).__name__} {user!s}"
+    digest = hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES, key=key).digest()
+    return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)

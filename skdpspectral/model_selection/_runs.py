@@ -1,0 +1,222 @@
+"""Runs of a search: fits and one score each, held to a budget of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._base.sklearn_compat import taken_rows
+from .._release import Release
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_epsilon
+from ..accounting._ambient import without_accountant
+from ..mechanisms import PrivacyPlan
+from ..metrics._private_scorer import PrivateScorer
+from ._candidates import check_model, model_of, private_parts
+
+# Where files are memory, if there is such a place: ledgers of runs need not last.
+_MEMORY = "/dev/shm"
+# Seeds of one run, made of its own: for its score, and for its fits.
+_SEEDS_APART = 1009
+
+
+class Outcome(NamedTuple):
+    """What came of a run.
+
+    Parameters
+    ----------
+    score : float
+        As it was released; minus infinity if the run failed.
+    std : float
+        Standard error of the score, by its noise.
+    candidate : dict
+        The parameters.
+    model : estimator or None
+        The model of the first split.
+    """
+
+    score: float
+    std: float
+    candidate: dict[str, Any]
+    model: Any
+
+    def results(self) -> dict[str, Any]:
+        """Return it as the results of a search that has tried nothing else."""
+        results: dict[str, Any] = {"params": [self.candidate]}
+        for name, value in self.candidate.items():
+            column = np.ma.masked_all(1, dtype=object)
+            column[0] = value
+            results[f"param_{name}"] = column
+        results["mean_test_score"] = np.array([self.score])
+        results["std_error_test_score"] = np.array([self.std])
+        results["rank_test_score"] = np.array([1], dtype=np.int32)
+        return results
+
+
+def succeeded(best: Outcome | None) -> Outcome:
+    """Return the outcome of the best run, or an error that says no more than that.
+
+    Raises
+    ------
+    RuntimeError
+        If no run was drawn, or all have failed.
+    """
+    if best is None or best.model is None:
+        raise RuntimeError(
+            "no run of the search came to a score: its law drew none, or all of them "
+            "failed; fit the estimator alone to see whether it can be fitted on such "
+            "rows, which is charged on its own"
+        )
+    return best
+
+
+def winner(model: Any, plan: PrivacyPlan) -> Any:
+    """Return the model of the best run, whose steps claim what its search does.
+
+    A fit that was chosen by its score has the guarantee of the choice.
+    """
+    said = f"It is that of the {plan.estimator} which chose this fit among others."
+    for part in private_parts(model).values():
+        part.privacy_ = replace(
+            part.privacy_,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+            remarks=(said, *part.privacy_.remarks),
+        )
+    return model
+
+
+@dataclass(frozen=True)
+class Runs:
+    """All that the runs of a search have in common.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Unfitted.
+    X, y : array-like
+        Rows and targets.
+    splits : list of tuple (train, test)
+        Positions of rows, the same in all runs.
+    scorer : PrivateScorer
+        What is measured.
+    score_plan : PrivacyPlan
+        Release of the score.
+    mu_fit : float
+        What a fit may cost.
+    delta : float
+        Where costs are stated.
+    scaled : bool
+        Whether budgets of steps are scaled to that.
+    checked : bool
+        Whether all candidates have been checked before.
+    """
+
+    estimator: Any
+    X: Any
+    y: Any
+    splits: Sequence[tuple[np.ndarray, np.ndarray]]
+    scorer: PrivateScorer
+    score_plan: PrivacyPlan
+    mu_fit: float
+    delta: float
+    scaled: bool
+    checked: bool
+
+    def __call__(
+        self, candidates: Iterable[tuple[dict[str, Any], int | None]]
+    ) -> Iterator[Outcome]:
+        """Yield the outcome of a run for each candidate, in their order.
+
+        One after another: workers write lines of their own, of which there would be as
+        many as runs.
+        """
+        yield from (self._run(*one) for one in candidates)
+
+    def _run(self, candidate: dict[str, Any], seed: int | None) -> Outcome:
+        """Fit on every split and release one score; a failure is the worst score."""
+        try:
+            with _quiet():
+                models: list[Any] = []
+                measured = []
+                for number, (train, test) in enumerate(self.splits):
+                    own = None if seed is None else seed + number + 1
+                    model = self.fitted(candidate, train, own)
+                    X, y = taken_rows(self.X, test), taken_rows(self.y, test)
+                    measured.append(self.scorer.measure(model, X, y))
+                    models = models or [model]
+                release = Release(self.score_plan, None, seed)
+                score, std = self.scorer.released(release, measured)
+            if math.isfinite(score):
+                return Outcome(score, std, candidate, models[0])
+        except Exception:
+            # Whatever it is, it is no more than the worst score, and nobody sees it.
+            pass
+        return Outcome(-math.inf, math.nan, candidate, None)
+
+    def fitted(
+        self, candidate: Mapping[str, Any], rows: np.ndarray | None, seed: int | None
+    ) -> Any:
+        """Return a model fitted on some rows, or on all, within the budget of a fit.
+
+        Its private steps keep neither the ledger nor the seeds that they had.
+        """
+        model = model_of(self.estimator, candidate, self.mu_fit, self.scaled)
+        X, y = self.X, self.y
+        if rows is not None:
+            X, y = taken_rows(X, rows), taken_rows(y, rows)
+        plan = self.score_plan
+        if not self.checked:
+            relation = (plan.unit, plan.neighbors)
+            check_model(model, X, relation, self.mu_fit, "it was drawn")
+        parts = private_parts(model).values()
+        with _run_accountant(self.mu_fit, self.delta, plan, seed) as accountant:
+            for number, part in enumerate(parts):
+                own = None if seed is None else (_SEEDS_APART * seed + number) % 2**31
+                part.set_params(accountant=accountant, noise_seed=own)
+            model.fit(X) if y is None else model.fit(X, y)
+        # A pipeline with a memory has fitted copies of its steps.
+        for part in private_parts(model).values():
+            part.set_params(accountant=None, noise_seed=None)
+            vars(part).pop("_made_in", None)
+        return model
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Let no warning out: their number would tell how many runs there are."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"), without_accountant():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextlib.contextmanager
+def said_already() -> Iterator[None]:
+    """Leave warnings of the last fit as they are, but what its search has said."""
+    with warnings.catch_warnings(), without_accountant():
+        warnings.filterwarnings("ignore", "noise_seed is given", PrivacyLeakWarning)
+        yield
+
+
+@contextlib.contextmanager
+def _run_accountant(
+    mu: float, delta: float, plan: PrivacyPlan, seed: int | None
+) -> Iterator[PrivacyAccountant]:
+    """Give a ledger for one fit, which refuses what is beyond its budget."""
+    place = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
+    with tempfile.TemporaryDirectory(prefix="skdpspectral-", dir=place) as folder:
+        yield PrivacyAccountant(
+            gaussian_epsilon(mu, delta),
+            delta,
+            path=os.path.join(folder, "run.db"),
+            unit=str(plan.unit),
+            neighbors=str(plan.neighbors),
+            allow_seeded=seed is not None,
+        )

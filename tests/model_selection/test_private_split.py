@@ -1,0 +1,227 @@
+"""Folds under which guarantees hold, and those that break them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    PredefinedSplit,
+    RepeatedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    TimeSeriesSplit,
+)
+
+from skdpspectral import DPPCA, DPMatrixFactorization
+from skdpspectral.audit import privacy_report
+from skdpspectral.audit._splits import reason_of_splits
+from skdpspectral.mechanisms import Unit
+from skdpspectral.metrics import make_private_scorer
+from skdpspectral.model_selection import PerUserKFold, PrivateSplit
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 2))
+LABELS = RNG.integers(0, 3, 120)
+USERS = pd.DataFrame({"user_id": RNG.integers(0, 25, 120), "item_id": np.arange(120)})
+
+
+def moved_by_a_label(cv):
+    """Rows, but the changed one, that change sides in the first split."""
+    other = LABELS.copy()
+    other[3] = (other[3] + 1) % 3
+    sides = []
+    for y in (LABELS, other):
+        groups = y if isinstance(cv, GroupKFold) else None
+        train = set(next(iter(cv.split(X, y, groups)))[0])
+        sides.append(train - {3})
+    return len(sides[0] ^ sides[1])
+
+
+def moved_by_a_user(cv, table=USERS):
+    """Rows of others that change sides when a user leaves."""
+    leaver = table["user_id"].iloc[0]
+    rest = table[table["user_id"] != leaver]
+    sides = []
+    for rows in (table, rest):
+        train = next(iter(cv.split(rows)))[0]
+        sides.append(set(rows.iloc[train].query("user_id != @leaver")["item_id"]))
+    return len(sides[0] ^ sides[1])
+
+
+SOUND = [
+    PrivateSplit(1, random_state=0),
+    PrivateSplit(4, random_state=1),
+    KFold(4, shuffle=True, random_state=0),
+    ShuffleSplit(2, random_state=0),
+    RepeatedKFold(random_state=0),
+    TimeSeriesSplit(3),
+]
+UNSOUND = [
+    StratifiedKFold(4),
+    StratifiedShuffleSplit(2, random_state=0),
+    GroupKFold(3),
+]
+
+
+@pytest.mark.parametrize("cv", SOUND, ids=str)
+def test_folds_by_position_are_not_moved_by_a_label(cv):
+    assert moved_by_a_label(cv) == 0
+    assert reason_of_splits(cv, Unit.ROW, classifier=True) is None
+
+
+@pytest.mark.parametrize("cv", UNSOUND, ids=str)
+def test_folds_by_labels_are_moved_by_one(cv):
+    assert moved_by_a_label(cv) > 0
+    assert "PrivateSplit" in reason_of_splits(cv, Unit.ROW, classifier=False)
+
+
+@pytest.mark.parametrize("n_splits", [1, 2, 5])
+def test_folds_of_users_are_not_moved_by_others(n_splits):
+    cv = PrivateSplit(n_splits, user_feature="user_id", random_state=0)
+    assert moved_by_a_user(cv) == 0
+    assert reason_of_splits(cv, Unit.USER, classifier=False) is None
+
+
+@pytest.mark.parametrize(
+    "cv", [KFold(4), PerUserKFold(4, user_feature="user_id"), PrivateSplit(4)], ids=str
+)
+def test_other_folds_are_moved_by_a_user_who_leaves(cv):
+    cv.random_state = 0 if isinstance(cv, PrivateSplit) else None
+    assert moved_by_a_user(cv) > 0
+    assert "user_feature" in reason_of_splits(cv, Unit.USER, classifier=False)
+
+
+@pytest.mark.parametrize(
+    ("cv", "classifier", "sound"),
+    [
+        (None, False, True),
+        (5, False, True),
+        (5, True, False),
+        (None, True, False),
+        ([(np.arange(60), np.arange(60, 120))], False, False),
+        (PredefinedSplit(LABELS), False, False),
+        (True, False, False),
+        (type("Own", (KFold,), {})(3), False, False),
+        (PrivateSplit(2, user_feature=0), False, False),
+    ],
+    ids=str,
+)
+def test_what_is_known_of_other_folds(cv, classifier, sound):
+    reason = reason_of_splits(cv, Unit.ROW, classifier=classifier)
+    assert (reason is None) is sound
+
+
+def test_every_row_is_held_out_once_and_parts_have_their_sizes():
+    folds = list(PrivateSplit(7, random_state=0).split(X))
+    held = np.concatenate([test for _, test in folds])
+    assert sorted(held) == list(range(120))
+    assert {len(test) for _, test in folds} <= {17, 18}
+    ((train, test),) = PrivateSplit(1, test_size=0.1).split(X)
+    assert (len(train), len(test)) == (108, 12)
+    assert not set(train) & set(test)
+
+
+@pytest.mark.parametrize("ids", ["numbers", "strings", "floats"])
+def test_rows_of_each_user_are_spread(ids):
+    users = USERS["user_id"]
+    table = USERS.assign(
+        user_id={
+            "numbers": users,
+            "strings": "u" + users.astype(str),
+            "floats": users.astype(float),
+        }[ids]
+    )
+    folds = np.empty(120, dtype=int)
+    cv = PrivateSplit(3, user_feature="user_id", random_state=0)
+    for number, (_, test) in enumerate(cv.split(table)):
+        folds[test] = number
+    for _, own in pd.Series(folds).groupby(users):
+        counts = np.bincount(own, minlength=3)
+        assert np.ptp(counts) <= 1
+    # Whoever has one row is in any of the folds.
+    single = pd.DataFrame({"user_id": np.arange(3000)})
+    sizes = [len(test) for _, test in cv.split(single)]
+    assert np.abs(np.array(sizes) - 1000).max() < 4.5 * np.sqrt(3000 * 2 / 9)
+    ((_, test),) = PrivateSplit(1, user_feature="user_id", random_state=0).split(single)
+    assert abs(len(test) - 750) < 4.5 * np.sqrt(3000 * 3 / 16)
+
+
+def test_ids_that_are_equal_are_one_user():
+    cv = PrivateSplit(4, user_feature=0, random_state=0)
+    whole = np.repeat(np.arange(30), 4)[:, np.newaxis]
+    first = [test.tolist() for _, test in cv.split(whole)]
+    assert first == [test.tolist() for _, test in cv.split(whole.astype(float))]
+    assert first == [test.tolist() for _, test in cv.split(whole.astype(np.int8))]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"n_splits": 0},
+        {"n_splits": 2.0},
+        {"n_splits": True},
+        {"n_splits": "5"},
+        {"n_splits": 2, "test_size": 0.5},
+        {"n_splits": 1, "test_size": 0.0},
+        {"n_splits": 1, "test_size": 1.0},
+        {"n_splits": 1, "test_size": 10},
+        {"n_splits": 1, "test_size": "0.2"},
+        {"user_feature": 1.0},
+        {"random_state": "seed"},
+    ],
+    ids=str,
+)
+def test_bad_splits_are_refused(arguments):
+    with pytest.raises((TypeError, ValueError)):
+        PrivateSplit(**arguments)
+
+
+def test_tables_without_enough_rows_or_users_are_refused():
+    with pytest.raises(ValueError, match="n_samples=3"):
+        list(PrivateSplit(5).split(X[:3]))
+    with pytest.raises(ValueError, match="user_feature"):
+        list(PrivateSplit(2, user_feature="who").split(USERS))
+
+
+# -- reports on searches ---------------------------------------------------------------
+
+
+def search(estimator=None, **parameters):
+    scorer = make_private_scorer("captured_variance", 1.0, clip_norm=3.0)
+    parameters = {"scoring": scorer, "cv": KFold(3), **parameters}
+    return GridSearchCV(estimator or DPPCA(), {"n_components": [1, 2]}, **parameters)
+
+
+def test_a_search_with_private_scores_on_sound_folds_is_private():
+    assert privacy_report(search()).private
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"scoring": None}, "make_private_scorer"),
+        ({"scoring": "accuracy"}, "make_private_scorer"),
+        ({"cv": StratifiedKFold(3)}, "StratifiedKFold"),
+        ({"cv": GroupKFold(3)}, "GroupKFold"),
+        ({"scoring": make_private_scorer("accuracy", None)}, "no secret noise"),
+        ({"scoring": make_private_scorer("accuracy", 1.0, noise_seed=0)}, "noise"),
+        (
+            {
+                "estimator": DPMatrixFactorization(items=5),
+                "scoring": make_private_scorer("ndcg", 1.0, user_feature=0),
+            },
+            "user_feature",
+        ),
+        ({"estimator": LogisticRegression(), "cv": 5}, "StratifiedKFold"),
+    ],
+    ids=str,
+)
+def test_a_report_says_what_is_wrong_with_a_search(parameters, said):
+    report = privacy_report(search(**parameters))
+    (own,) = (step for step in report if step.name == "search")
+    assert own.verdict == "LEAKS"
+    assert said in own.reason
