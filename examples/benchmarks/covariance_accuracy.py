@@ -7,10 +7,11 @@
 Each cell: the median over repeats of the distance to the covariance of the rows (and,
 for simulated rows, to the one that they were drawn from) over its norm. DPPCA pays for
 its center; the others are given the exact one, SeparateCov the better of two clips, at
-the exact .95 and .999 quantiles of the lengths, CoinPress a bound of twice the largest
-eigenvalue, and "components alone" the exact median eigenvalue as the noise. All have
-the same epsilon and delta = 1e-6 for one replaced row. ``--cells`` names a file that
-every fit adds a line to: a run that was ended goes on where it was.
+the exact .95 and .999 quantiles of the lengths, AdaptiveCov the better of two radii to
+begin with, that of the box and the exact largest length, CoinPress a bound of twice the
+largest eigenvalue, and "components alone" the exact median eigenvalue as the noise. All
+have the same epsilon and delta = 1e-6 for one replaced row. ``--cells`` names a file
+that every fit adds a line to: a run that was ended goes on where it was.
 """
 
 import argparse
@@ -75,7 +76,8 @@ class Problem:
         self.X, self.bounds = X, bounds
         self.rows = Rows(X - X.mean(axis=0))
         low, high = (np.broadcast_to(side, X.shape[1]) for side in bounds)
-        self.radius = 0.5 * float(np.linalg.norm(high - low))
+        longest = float(self.rows.lengths.max())
+        self.radii = (0.5 * float(np.linalg.norm(high - low)), longest)
         self.clips = np.quantile(self.rows.lengths, [0.95, 0.999])
         self.targets = {"rows": self.rows.exact}
         if truth is not None:
@@ -101,7 +103,8 @@ class Problem:
             found = [separate_cov(rows, clip, mu, rng) for clip in self.clips]
             return nearest(rows.exact, found)
         if method == "AdaptiveCov":
-            return adaptive_cov(rows, self.radius, mu, rng)
+            found = [adaptive_cov(rows, radius, mu, rng) for radius in self.radii]
+            return nearest(rows.exact, found)
         return coinpress(rows, mu, rng)
 
     def errors(self, method, epsilon, seed):
