@@ -50,12 +50,12 @@ def remembered_moments():
     """
     kernel, found = SecondMoment.kernel, {}
 
-    def remembered(moment, rows, origin):
+    def remembered(moment, rows, origin, *given):
         if isinstance(origin, np.ndarray):
-            return kernel(moment, rows, origin)
-        key = (origin, moment.bounds.clip, moment.bounds.box is None)
+            return kernel(moment, rows, origin, *given)
+        key = (origin, moment.bounds.clip, moment.bounds.box is None, *given)
         if key not in found:
-            found[key] = kernel(moment, rows, origin)
+            found[key] = kernel(moment, rows, origin, *given)
         return found[key].copy(order="K")
 
     SecondMoment.kernel = remembered
