@@ -165,6 +165,50 @@ def gdppca(moment, n, mu, rng):
     return noisy_matrix(moment, 4.0 / n, mu, rng)
 
 
+def exponential(moment, n, rank, epsilon, rng):
+    """Eigenvectors by exponential mechanisms, of Amin, Dick and others (2019).
+
+    All of a budget without a delta goes to them, in equal parts; each is of what is
+    left across those before it. The packages diffprivlib and OpenDP mean to do this.
+
+    Parameters
+    ----------
+    moment : ndarray of shape (p, p)
+        Second moment of rows of at most unit norm.
+    n : int
+        Number of rows; one that is replaced moves n times a variance by at most 1.
+    """
+    across, found = np.eye(len(moment)), []
+    for _ in range(rank):
+        inner = 0.5 * epsilon / rank * n * (across @ moment @ across.T)
+        found.append(_bingham(inner, rng) @ across)
+        across = np.linalg.svd(np.array(found))[2][len(found) :]
+    return np.array(found)
+
+
+def _bingham(matrix, rng):
+    """Unit vector u of density exp(u' matrix u), by rejection.
+
+    From an angular central Gaussian law as in Kent, Ganeiber and Mardia (2018).
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    values = values[-1] - values
+    low, high = 0.5, float(len(values))
+    for _ in range(100):
+        middle = 0.5 * (low + high)
+        above = (1.0 / (middle + 2.0 * values)).sum() >= 1.0
+        low, high = (middle, high) if above else (low, middle)
+    inverse = 1.0 + 2.0 * values / low
+    p = len(values)
+    while True:
+        normal = rng.normal(size=p) / np.sqrt(inverse)
+        squares = normal**2 / (normal @ normal)
+        # Density over that of the proposal, over the largest ratio.
+        log = 0.5 * p * math.log(squares @ inverse * low / p) + 0.5 * (p - low)
+        if math.log(1.0 - rng.random()) < log - squares @ values:
+            return vectors @ (normal / np.linalg.norm(normal))
+
+
 def nearest(exact, found):
     """Return what is nearest to the exact covariance: in a peer's favor."""
     return min(found, key=lambda made: np.linalg.norm(made - exact))

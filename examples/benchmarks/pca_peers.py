@@ -9,20 +9,25 @@ Each cell: the median (and quartiles) over repeats of the variance about the dat
 that the components keep, over what PCA's keep. All are calibrated to the same epsilon
 and delta = 1e-6 for one replaced row: by mu of Gaussian differential privacy what adds
 Gaussian noise, and by mu**2 / 2 of concentrated privacy, in its favor, what has other
-noise too. The packages know no delta, and have the same epsilon.
+noise too. The packages, and "exponential", know no delta, and have the same epsilon.
 
 DPPCA knows nothing of the rows, or their public bounds. The others are given what no
 fit may know: CoinPress the exact mean, twice the exact largest eigenvalue as a bound,
-and the best of three numbers of steps; SeparateCov and both packages the exact mean,
-and the exact .95 quantile of the lengths as a clip; AdaptiveCov the exact mean, and
-the better of two radii to begin with, that of the public box and the exact largest
-length. g-DPPCA needs nothing but its pairs, of which 32 a row stand
-for all (8 in large tables), with the published sensitivity of 4 / n.
+and the best of three numbers of steps; SeparateCov, both packages, and "exponential",
+which is the mechanism that they name, the exact mean, and the exact .95 quantile of the
+lengths as a clip; AdaptiveCov the exact mean, and the better of two radii to begin
+with, that of the public box and the exact largest length. g-DPPCA needs nothing but its
+pairs, of which 32 a row stand for all (8 in large tables), with the published
+sensitivity of 4 / n.
 
 The packages run in processes of their own (diffprivlib needs an older scikit-learn):
 give the Pythons that have them. A cell of theirs has so many seconds of CPU for all of
-its repeats; "/3" says that three were done by then. Tables of more than 20 million
-numbers get five repeats. "best" is the column of the largest median.
+its repeats; "/3" says that three were done by then. With 50 features and more neither
+diffprivlib 0.6.6 nor OpenDP 0.16.0 is done at all: in their acceptance step a power of
+u'Omega u divides that would have to multiply, and one draw of 10^6 to 10^100 is taken.
+
+Tables of more than 20 million numbers get five repeats. "best" is the column of the
+largest median.
 """
 
 import argparse
@@ -39,6 +44,7 @@ from covariance_peers import (
     adaptive_cov,
     budget,
     coinpress,
+    exponential,
     gdppca,
     leading,
     nearest,
@@ -59,7 +65,7 @@ OURS = {
     "DPPCA+bounds": {"bounds": True},
     "DPPCA, pairs": {"center": "pairs"},
 }
-PEERS = ("g-DPPCA", "CoinPress", "SeparateCov", "AdaptiveCov")
+PEERS = ("g-DPPCA", "CoinPress", "SeparateCov", "AdaptiveCov", "exponential")
 PACKAGES = ("diffprivlib", "opendp")
 METHODS = [*OURS, *PEERS, *PACKAGES]
 _LARGE, _FEWER = 20_000_000, 5
@@ -133,12 +139,12 @@ class DataSet:
         return self._pairs
 
     def shares(self, components):
-        """Shares that the leading ones of components keep, by their number."""
-        exact = self.rows.exact
+        """Shares that components keep, by their number: the leading ones, or a list."""
+        if not isinstance(components, list):
+            components = [components[:k] for k in RANKS]
         return [
-            kept(components[:k], exact) / self.best[k]
-            for k in RANKS
-            if k <= len(components)
+            kept(found, self.rows.exact) / self.best[k]
+            for k, found in zip(RANKS, components, strict=True)
         ]
 
     def ours(self, method, epsilon, seed):
@@ -153,6 +159,9 @@ class DataSet:
     def peer(self, method, epsilon, seed):
         """Components of one of the peers."""
         rows, mu, rng = self.rows, budget(epsilon), np.random.default_rng(seed)
+        if method == "exponential":
+            moment, n = rows.clipped(self.clip) / self.clip**2, len(self.X)
+            return [exponential(moment, n, k, epsilon, rng) for k in RANKS]
         if method == "g-DPPCA":
             matrix = gdppca(self.pairs, len(self.X), mu, rng)
         elif method == "CoinPress":
