@@ -23,8 +23,9 @@ sensitivity of 4 / n.
 The packages run in processes of their own (diffprivlib needs an older scikit-learn):
 give the Pythons that have them. A cell of theirs has so many seconds of CPU for all of
 its repeats; "/3" says that three were done by then. With 50 features and more neither
-diffprivlib 0.6.6 nor OpenDP 0.16.0 is done at all: in their acceptance step a power of
-u'Omega u divides that would have to multiply, and one draw of 10^6 to 10^100 is taken.
+diffprivlib 0.6.6 nor OpenDP 0.16.0 gets far: in their acceptance step a power of
+u'Omega u divides that would have to multiply, so that one draw of 10^3 to 10^100 is
+taken. What found nothing at one budget is not tried at larger ones.
 
 Tables of more than 20 million numbers get five repeats. "best" is the column of the
 largest median.
@@ -231,11 +232,11 @@ def measure(name, cells, options):
             cells.timed(
                 key, lambda *given, find=find: data.shares(find(*given)), *key[1:]
             )
-        elif method in late:
+        elif (method, key[3]) in late:
             cells.add(key, None)
         elif not _measure_package(data, key, cells, options):
-            # Nothing in time: neither at other budgets.
-            late.add(method)
+            # Nothing in time: nor will there be at larger budgets.
+            late.add((method, key[3]))
 
 
 def _measure_package(data, key, cells, options):
