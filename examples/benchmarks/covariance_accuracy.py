@@ -1,24 +1,32 @@
 """Relative Frobenius errors of private covariances: DPPCA and what was published.
 
     SKDPSPECTRAL_DATA=folder python examples/benchmarks/covariance_accuracy.py
+        [--cells covariance.jsonl] [--repeats 25] [--only adult] [--methods AdaptiveCov]
+        [--tables]
 
 Each cell: the median over repeats of the distance to the covariance of the rows (and,
 for simulated rows, to the one that they were drawn from) over its norm. DPPCA pays for
 its center; the others are given the exact one, SeparateCov the better of two clips, at
-the exact .95 and .999 quantiles of the lengths, CoinPress a bound of twice the largest
-eigenvalue, and "components alone" the exact median eigenvalue as the noise.
+the exact .95 and .999 quantiles of the lengths, AdaptiveCov the better of two radii to
+begin with, that of the box and the exact largest length, CoinPress a bound of twice the
+largest eigenvalue, and "components alone" the exact median eigenvalue as the noise. All
+have the same epsilon and delta = 1e-6 for one replaced row. ``--cells`` names a file
+that every fit adds a line to: a run that was ended goes on where it was.
 """
 
 import argparse
 
 import numpy as np
-from covariance_peers import adaptive_cov, budget, coinpress, nearest, separate_cov
-from tables import (
-    ignore_leak_warnings,
-    ignore_noise_warnings,
-    print_row,
-    with_quartiles,
+from cells import Cells, median_of
+from covariance_peers import (
+    Rows,
+    adaptive_cov,
+    budget,
+    coinpress,
+    nearest,
+    separate_cov,
 )
+from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
 from skdpspectral.datasets import load_adult, load_digits, make_spiked_covariance
@@ -40,86 +48,121 @@ def real(load):
 
 
 DATA = {
-    "adult": lambda seed: real(load_adult),
     "digits": lambda seed: real(load_digits),
-    "1e4 x 200": lambda seed: simulated(10_000, 200, seed),
-    "1e5 x 50": lambda seed: simulated(100_000, 50, seed),
+    "1e4x200": lambda seed: simulated(10_000, 200, seed),
+    "1e5x50": lambda seed: simulated(100_000, 50, seed),
+    "adult": lambda seed: real(load_adult),
 }
+METHODS = [
+    *("DPPCA, bounds", "DPPCA, no bounds", "components alone"),
+    *("SeparateCov", "AdaptiveCov", "CoinPress"),
+]
 
 
-def methods(X, bounds, epsilon, rng):
-    """Return what is compared: names, and functions of a seed."""
-    rows, mu = X - X.mean(axis=0), budget(epsilon)
-    clips = np.quantile(np.linalg.norm(rows, axis=1), [0.95, 0.999])
-    exact = np.cov(rows, rowvar=False, bias=True)
-    radius = 0.5 * float(
-        np.linalg.norm(
-            np.ptp(
-                np.broadcast_to(np.reshape(bounds, (2, -1)), (2, X.shape[1])), axis=0
-            )
-        )
-    )
-    largest = 2.0 * float(np.linalg.eigvalsh(np.cov(rows, rowvar=False))[-1])
+class Problem:
+    """One table whose covariance is wanted, and what is worked out once of it.
 
-    def ours(seed, **parameters):
-        pca = DPPCA(
-            "auto", epsilon=epsilon, release="covariance", noise_seed=seed, **parameters
-        )
-        return pca.fit(X).get_covariance()
+    Parameters
+    ----------
+    X : ndarray of shape (n, p)
+        The rows.
+    bounds : tuple (low, high)
+        Their public box.
+    truth : ndarray of shape (p, p) or None
+        The covariance that they were drawn from.
+    """
 
-    noise = float(np.median(np.linalg.eigvalsh(np.cov(rows, rowvar=False))))
-    model = Gaussian(noise_variance=max(noise, 1e-6))
-    return {
-        "DPPCA, bounds": lambda seed: ours(seed, bounds=bounds),
-        "DPPCA, no bounds": lambda seed: ours(seed),
-        "components alone": lambda seed: ours(seed, bounds=bounds, mechanism=model),
-        "SeparateCov": lambda seed: nearest(
-            exact, [separate_cov(rows, clip, mu, rng) for clip in clips]
-        ),
-        "AdaptiveCov": lambda seed: adaptive_cov(rows, radius, mu, rng),
-        "CoinPress": lambda seed: coinpress(rows, mu, rng, largest),
-    }
-
-
-def errors_of(make, epsilon, repeats):
-    """Relative errors of all methods: to the rows' covariance, and to the truth."""
-    found, given = {}, None
-    for seed in range(repeats):
-        if given is None or given[2] is not None:
-            given = make(seed)
-        X, bounds, truth = given
-        targets = {"rows": np.cov(X, rowvar=False, bias=True)}
+    def __init__(self, X, bounds, truth):
+        self.X, self.bounds = X, bounds
+        self.rows = Rows(X - X.mean(axis=0))
+        low, high = (np.broadcast_to(side, X.shape[1]) for side in bounds)
+        longest = float(self.rows.lengths.max())
+        self.radii = (0.5 * float(np.linalg.norm(high - low)), longest)
+        self.clips = np.quantile(self.rows.lengths, [0.95, 0.999])
+        self.targets = {"rows": self.rows.exact}
         if truth is not None:
-            targets["truth"] = truth
-        rng = np.random.default_rng(seed)
-        for method, run in methods(X, bounds, epsilon, rng).items():
-            made = run(seed)
-            for target, matrix in targets.items():
-                error = np.linalg.norm(made - matrix) / np.linalg.norm(matrix)
-                found.setdefault(target, {}).setdefault(method, []).append(error)
-    return found
+            self.targets["truth"] = truth
+
+    def ours(self, seed, epsilon, **parameters):
+        """Covariance of DPPCA."""
+        pca = DPPCA("auto", epsilon=epsilon, release="covariance", **parameters)
+        return pca.set_params(noise_seed=seed).fit(self.X).get_covariance()
+
+    def made(self, method, epsilon, seed):
+        """Covariance of a method."""
+        rows, mu, rng = self.rows, budget(epsilon), np.random.default_rng(seed)
+        if method == "DPPCA, no bounds":
+            return self.ours(seed, epsilon)
+        if method == "DPPCA, bounds":
+            return self.ours(seed, epsilon, bounds=self.bounds)
+        if method == "components alone":
+            noise = float(np.median(np.linalg.eigvalsh(rows.exact)))
+            model = Gaussian(noise_variance=max(noise, 1e-6))
+            return self.ours(seed, epsilon, bounds=self.bounds, mechanism=model)
+        if method == "SeparateCov":
+            found = [separate_cov(rows, clip, mu, rng) for clip in self.clips]
+            return nearest(rows.exact, found)
+        if method == "AdaptiveCov":
+            found = [adaptive_cov(rows, radius, mu, rng) for radius in self.radii]
+            return nearest(rows.exact, found)
+        return coinpress(rows, mu, rng)
+
+    def errors(self, method, epsilon, seed):
+        """Relative errors: to the rows' covariance, and to the truth."""
+        made = self.made(method, epsilon, seed)
+        return {
+            target: float(np.linalg.norm(made - matrix) / np.linalg.norm(matrix))
+            for target, matrix in self.targets.items()
+        }
+
+
+def measure(name, cells, options):
+    """Find the errors that are not known yet of one data set."""
+    problem = None
+    for seed in range(options.repeats):
+        keys = [
+            (name, method, epsilon, seed)
+            for method in options.methods
+            for epsilon in EPSILONS
+        ]
+        keys = [key for key in keys if key not in cells]
+        if keys and (problem is None or "truth" in problem.targets):
+            problem = Problem(*DATA[name](seed))
+        for key in keys:
+            cells.timed(key, problem.errors, *key[1:])
+
+
+def print_table(name, cells, options):
+    """Print the table of one data set."""
+    print(f"\n{name}")
+    print_row("epsilon", "to", *options.methods, widths=25)
+    for epsilon in EPSILONS:
+        columns = [cells.values(name, method, epsilon) for method in options.methods]
+        for target in ("rows", "truth"):
+            found = [[e[target] for e in column if target in e] for column in columns]
+            if any(found):
+                texts = [median_of(errors, options.repeats) for errors in found]
+                print_row(f"{epsilon:g}", target, *texts, widths=25)
 
 
 def main():
-    """Print one table a data set."""
+    """Find what is missing, and print one table a data set."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", help="file of what is known, which is added to")
     parser.add_argument("--repeats", type=int, default=25)
-    parser.add_argument("--only", choices=DATA)
+    parser.add_argument("--only", choices=DATA, nargs="+", default=list(DATA))
+    parser.add_argument("--methods", choices=METHODS, nargs="+", default=METHODS)
+    parser.add_argument("--tables", action="store_true", help="print what is known")
     options = parser.parse_args()
     ignore_leak_warnings()
     ignore_noise_warnings()
+    cells = Cells(options.cells)
+    if not options.tables:
+        for name in options.only:
+            measure(name, cells, options)
     print(f"{options.repeats} repeats: median (quartiles)")
-    for name, make in DATA.items():
-        if options.only not in (None, name):
-            continue
-        print(f"\n{name}")
-        for epsilon in EPSILONS:
-            found = errors_of(make, epsilon, options.repeats)
-            for target, errors in found.items():
-                if epsilon == EPSILONS[0] and target == "rows":
-                    print_row("epsilon", "to", *errors, widths=19)
-                cells = [with_quartiles(values) for values in errors.values()]
-                print_row(epsilon, target, *cells, widths=19)
+    for name in options.only:
+        print_table(name, cells, options)
 
 
 if __name__ == "__main__":

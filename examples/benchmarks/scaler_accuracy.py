@@ -1,7 +1,8 @@
 """DPStandardScaler on real tables in raw units, with no bounds known.
 
-    python examples/benchmarks/scaler_accuracy.py [--repeats 25] [--only coil2000]
-                                                  [--classifier]
+    SKDPSPECTRAL_DATA=folder python examples/benchmarks/scaler_accuracy.py
+        [--cells scaler.jsonl] [--repeats 25] [--only coil2000] [--classifier]
+        [--tables]
 
 The first table has, for each data set and budget, the share of features that are seen,
 the medians and .9-quantiles over those of |log(scale / deviation)| and of the errors of
@@ -9,7 +10,8 @@ means in deviations, and the CPU time of a fit; medians over repeats. ``--classi
 puts scalers in front of a logistic regression on Adult, trained on its training rows:
 accuracies on its test rows, with quartiles; of all columns, with those that are not
 seen as zeros or kept as they are, and of the six numeric columns alone. delta = 1e-6.
-The data are read from the folder that SKDPSPECTRAL_DATA names.
+``--cells`` names a file that every fit adds a line to: a run that was ended goes on
+where it was.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import time
 import warnings
 
 import numpy as np
+from cells import Cells
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import ConvergenceWarning
@@ -53,72 +56,131 @@ def errors(X, deviations, means, **parameters):
     off = np.full(1, np.nan)
     if scaler.mean_ is not None:
         off = np.abs(scaler.mean_ - means)[seen] / deviations[seen]
-    return [*found, *np.quantile(off, (0.5, 0.9)), elapsed]
+    return [float(value) for value in (*found, *np.quantile(off, (0.5, 0.9)), elapsed)]
 
 
-def print_errors(names, repeats):
+def measure_errors(name, cells, repeats):
+    """Fit what is not known yet of one data set."""
+    keys = [
+        (name, with_mean, epsilon, seed)
+        for with_mean in (True, False)
+        for epsilon in BUDGETS
+        for seed in range(repeats)
+    ]
+    keys = [key for key in keys if key not in cells]
+    if keys:
+        X = LOADERS[name]().data
+        deviations, means = (f(X, axis=0, dtype=float) for f in (np.std, np.mean))
+    for key in keys:
+        given = {"epsilon": key[2], "with_mean": key[1]}
+        cells.timed(key, lambda given=given: errors(X, deviations, means, **given))
+
+
+def print_errors(names, cells):
     """Print the table of scales and means."""
     print_row("data", "epsilon", "seen", "scale", ".9", "mean", ".9", "s", widths=10)
     for name in names:
-        X = LOADERS[name]().data
-        deviations, means = (f(X, axis=0, dtype=float) for f in (np.std, np.mean))
         for with_mean in (True, False):
             for epsilon in BUDGETS:
-                settings = {"epsilon": epsilon, "with_mean": with_mean}
-                found = [
-                    errors(X, deviations, means, **settings) for _ in range(repeats)
-                ]
-                cells = [f"{value:.3f}" for value in np.median(found, axis=0)]
+                found = cells.values(name, with_mean, epsilon)
+                if len(found) == 0:
+                    continue
+                texts = [f"{value:.4f}" for value in np.median(found, axis=0)]
                 label = name if with_mean else f"{name}*"
-                print_row(label, epsilon, *cells, widths=10)
+                print_row(label, epsilon, *texts, widths=10)
     print("* without means")
 
 
-def print_accuracies(repeats):
-    """Print accuracies of a logistic regression behind scalers."""
-    adult = load_adult(units="raw")
-    low, high = adult.bounds
-    train = ~adult.is_test
-    # Without a scaler the solver does not come to its end.
-    warnings.simplefilter("ignore", ConvergenceWarning)
+class Classifier:
+    """A logistic regression behind a scaler, on Adult."""
 
-    def accuracy(scaler):
+    def __init__(self):
+        adult = load_adult(units="raw")
+        self.X, self.y, self.bounds = adult.data, adult.target, adult.bounds
+        self.train = ~adult.is_test
+        # Without a scaler the solver does not come to its end.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+
+    def accuracy(self, scaler):
+        """Accuracy on the test rows."""
         model = make_pipeline(scaler, LogisticRegression(max_iter=300))
-        model.fit(adult.data[train], adult.target[train])
-        return model.score(adult.data[~train], adult.target[~train])
+        model.fit(self.X[self.train], self.y[self.train])
+        return model.score(self.X[~self.train], self.y[~self.train])
 
-    def by_bounds(X):
+    def by_bounds(self, X):
+        """Rows in a public box."""
+        low, high = self.bounds
         return (np.clip(X, low, high) - low) / (high - low)
 
-    print_row("scaler", "accuracy", "quartiles")
-    print_row("StandardScaler (leaks)", f"{accuracy(StandardScaler()):.4f}", "")
-    print_row("bounds", f"{accuracy(FunctionTransformer(by_bounds)):.4f}", "")
-    print_row("none", f"{accuracy(FunctionTransformer()):.4f}", "")
-    for epsilon in (0.1, 0.25, *BUDGETS):
-        scaler = DPStandardScaler(epsilon=epsilon)
-        numeric = ColumnTransformer(
-            [("numeric", scaler, slice(0, 6))], remainder="passthrough"
-        )
-        scalers = {"all": scaler, "keep": clone(scaler).set_params(unseen="keep")}
-        for name, chosen in (scalers | {"numeric": numeric}).items():
-            found = [accuracy(clone(chosen)) for _ in range(repeats)]
+    def scaler(self, name, epsilon):
+        """Return a scaler by its name and budget."""
+        private = DPStandardScaler(epsilon=epsilon)
+        return {
+            "StandardScaler (leaks)": StandardScaler(),
+            "bounds": FunctionTransformer(self.by_bounds),
+            "none": FunctionTransformer(),
+            "all": private,
+            "keep": clone(private).set_params(unseen="keep"),
+            "numeric": ColumnTransformer(
+                [("numeric", private, slice(0, 6))], remainder="passthrough"
+            ),
+        }[name]
+
+
+SCALERS = [(name, None) for name in ("StandardScaler (leaks)", "bounds", "none")]
+SCALERS += [
+    (name, epsilon)
+    for epsilon in (0.1, 0.25, *BUDGETS)
+    for name in ("all", "keep", "numeric")
+]
+
+
+def measure_accuracies(cells, repeats):
+    """Fit the classifiers that are not known yet."""
+    keys = [
+        ("classifier", name, epsilon, seed)
+        for seed in range(repeats)
+        for name, epsilon in SCALERS
+        if epsilon is not None or seed == 0
+    ]
+    keys = [key for key in keys if key not in cells]
+    classifier = Classifier() if keys else None
+    for key in keys:
+        cells.timed(key, classifier.accuracy, classifier.scaler(*key[1:3]))
+
+
+def print_accuracies(cells):
+    """Print accuracies of a logistic regression behind scalers."""
+    print_row("scaler", "accuracy, median", "quartiles", "repeats")
+    for name, epsilon in SCALERS:
+        found = cells.values("classifier", name, epsilon)
+        if len(found):
+            label = name if epsilon is None else f"epsilon={epsilon:g}, {name}"
             first, median, third = np.quantile(found, (0.25, 0.5, 0.75))
-            label = f"epsilon={epsilon:g}, {name}"
-            print_row(label, f"{median:.4f}", f"{first:.4f} to {third:.4f}")
+            quartiles = f"{first:.4f} to {third:.4f}"
+            print_row(label, f"{median:.4f}", quartiles, len(found))
 
 
 def main():
-    """Print one of the tables."""
+    """Fit what is missing, and print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cells", help="file of what is known, which is added to")
     parser.add_argument("--repeats", type=int, default=25)
     parser.add_argument("--only", choices=LOADERS, nargs="+", default=list(LOADERS))
     parser.add_argument("--classifier", action="store_true")
+    parser.add_argument("--tables", action="store_true", help="print what is known")
     options = parser.parse_args()
     ignore_leak_warnings()
+    cells = Cells(options.cells)
     if options.classifier:
-        print_accuracies(options.repeats)
-    else:
-        print_errors(options.only, options.repeats)
+        if not options.tables:
+            measure_accuracies(cells, options.repeats)
+        print_accuracies(cells)
+        return
+    if not options.tables:
+        for name in options.only:
+            measure_errors(name, cells, options.repeats)
+    print_errors(options.only, cells)
 
 
 if __name__ == "__main__":

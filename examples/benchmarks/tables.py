@@ -25,12 +25,6 @@ def with_error(values, digits=4):
     return f"{values.mean():.{digits}f} +- {error:.{digits}f}"
 
 
-def with_quartiles(values):
-    """Return median and quartiles as text."""
-    low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
-    return f"{middle:.4f} ({low:.3f}-{high:.3f})"
-
-
 def median_cpu(function, repeats):
     """Return the median CPU time and wall time of a call, in seconds."""
     cpu, wall = [], []
