@@ -86,9 +86,6 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         Public features of the items in the order of `items`, which stand before the
         components. Columns of a dataframe keep their names. They are centered and
         scaled, but with ``method="moment"``.
-    remainder : {"drop", "passthrough"} or array-like, default="drop"
-        Further columns that are written: none, with a warning, all, or those of these
-        names or positions. A column that holds the rating would be a feature too.
     {epsilon}
     {delta}
         Well below one over the number of users.
@@ -97,6 +94,9 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     max_ratings_per_user : int or None, default=None
         How many ratings of a user count, the last ones in the table; None for all.
         This bounds the work, and no sensitivity.
+    remainder : {"drop", "passthrough"} or array-like, default="drop"
+        Further columns that are written: none, with a warning, all, or those of these
+        names or positions. A column that holds the rating would be a feature too.
     {accountant}
     {noise_seed}
 
