@@ -11,6 +11,8 @@ from .decomposition._federated_pca import FederatedDPPCA
 from .decomposition._pca import DPPCA
 from .decomposition._sparse_pca import SparseDPPCA
 from .linear_model._lrs import LRSRegressor
+from .neural_network._classifier import DPAdamClassifier
+from .neural_network._regressor import DPAdamRegressor
 from .preprocessing._scaler import DPStandardScaler
 from .recommendation._item_embedding import DPItemEmbedding
 from .recommendation._matrix_factorization import DPMatrixFactorization
@@ -19,6 +21,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPPCA",
+    "DPAdamClassifier",
+    "DPAdamRegressor",
     "DPItemEmbedding",
     "DPMatrixFactorization",
     "DPStandardScaler",

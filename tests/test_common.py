@@ -8,12 +8,14 @@ from unittest import SkipTest
 import numpy as np
 import pytest
 from old_checks import mend_checks
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import skdpspectral
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
@@ -75,6 +77,16 @@ ESTIMATORS = [
     DPStandardScaler(epsilon=1000.0, with_std=False),
     DPStandardScaler(bounds=(-10, 10), epsilon=1000.0, unseen="keep"),
     DPStandardScaler(accountant=PrivacyAccountant()),
+    DPAdamClassifier(),
+    DPAdamClassifier(epsilon=None),
+    DPAdamClassifier(4, activation="relu", moments="pp-debiased", n_epochs=3),
+    DPAdamClassifier((3, 4), moments="clip", batch_size=8, n_epochs=2),
+    DPAdamClassifier(sampling="in-turn", n_epochs=1, factorization="blt"),
+    DPAdamClassifier(moments="jme-batch", neighbors="zero-out-one", batch_size=4),
+    DPAdamClassifier(noise_multiplier=2.0, accountant=PrivacyAccountant()),
+    DPAdamRegressor(),
+    DPAdamRegressor(5, epsilon=None, target_bounds=(-100, 100)),
+    DPAdamRegressor(sampling="in-turn", moments="pp", accountant=PrivacyAccountant()),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
     LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
@@ -152,6 +164,7 @@ SEEDED = [clone(estimator).set_params(noise_seed=0) for estimator in ESTIMATORS]
 FIRST_OF_EACH = list({type(e): e for e in reversed(SEEDED)}.values())
 # These compare two fits of the same rows, whose noise differs but for a seed.
 COMPARE_FITS = {
+    "check_classifier_data_not_an_array",
     "check_fit_idempotent",
     "check_regressor_data_not_an_array",
     "check_regressors_int",
@@ -228,6 +241,8 @@ def test_every_estimator_is_checked():
     [
         DPPCA(1),
         LRSRegressor(),
+        DPAdamClassifier(),
+        DPAdamRegressor(),
         DPItemEmbedding(),
         DPMatrixFactorization(),
         JMECovariance(horizon=1000),
@@ -256,7 +271,8 @@ def a_table(estimator):
         X[:, 1] = np.arange(80) % 5
         # Without privacy and a catalog the items are those of the data.
         other = other if estimator.epsilon is not None else X
-    return X, rng.standard_normal(80), other
+    y = rng.standard_normal(80)
+    return X, y > 0.0 if isinstance(estimator, ClassifierMixin) else y, other
 
 
 @pytest.mark.sampled(4)

@@ -16,6 +16,7 @@ ESTIMATORS = {
     "skdpspectral.covariance",
     "skdpspectral.decomposition",
     "skdpspectral.linear_model",
+    "skdpspectral.neural_network",
     "skdpspectral.preprocessing",
     "skdpspectral.recommendation",
 }

@@ -10,6 +10,8 @@ import pytest
 import skdpspectral
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
@@ -35,6 +37,10 @@ COMMON = {"items": range(8), "rating_range": (-10, 10)}
 FITS = {
     "DPPCA": lambda: DPPCA(2).fit(ROWS),
     "SparseDPPCA": lambda: SparseDPPCA(2).fit(ROWS),
+    "DPAdamClassifier": lambda: DPAdamClassifier(3, classes=[0, 1]).fit(
+        ROWS, USERS % 2
+    ),
+    "DPAdamRegressor": lambda: DPAdamRegressor(3, moments="clip").fit(ROWS, ROWS),
     "DPStandardScaler": lambda: DPStandardScaler().fit(ROWS),
     "JMECovariance": lambda: JMECovariance().fit(ROWS),
     "DPItemEmbedding": lambda: DPItemEmbedding(1, **COMMON).fit(RATED, RATINGS),

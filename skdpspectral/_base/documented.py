@@ -104,6 +104,55 @@ _TABLE = {
             None draws noise from the operating system's entropy. **Anything else voids
             the privacy of the fit**, and is for tests and figures alone (:ref:`seeds`).
         """,
+    "optimization": r"""
+        noise_multiplier : float or None, default=None
+            Deviation of the noise in units of the largest norm of what one example
+            adds to a step. None takes the least that `epsilon` and `delta` allow;
+            otherwise `epsilon` is not used, and ``privacy_.epsilon`` is what it costs
+            at `delta`.
+        batch_size : int, default=256
+            Expected number of examples in a batch; all are in each if they are no more.
+            Sums are divided by it, whatever a batch holds.
+        n_epochs : int, default=10
+            How often each example is expected to be used.
+        sampling : {"poisson", "in-turn"}, default="poisson"
+            "poisson": each example joins each batch by itself, which is amplified, and
+            accounted with the `dp-accounting` package. "in-turn": it is in one batch
+            of each epoch, in an order that is public.
+        clip_norm : float, default=1.0
+            Bound on the norm of each example's gradient, in [1e-60, 1e60].
+        moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="jme"
+            What the second moment is made of. "jme": squares of clipped gradients,
+            example by example. "jme-batch": squares of the batch's mean, clipped once
+            more. "pp": the released mean is squared, as by the usual private Adam;
+            "pp-debiased" subtracts the variance of its noise. "clip": gradients beside
+            their squares are clipped together.
+        moment_weight : float or "auto", default="auto"
+            Weight :math:`\nu` of squares beside gradients, for gradients in the unit
+            ball. "auto": 0.5 where that is free ("jme" under "replace-one", unless
+            samples are drawn), and 0.1 elsewhere.
+        factorization : {"trivial", "sqrt", "blt", "bisr"}, default="trivial"
+            What shapes the noise of batches in turn, for the decays of both moments;
+            all but "trivial" need ``n_epochs=1``.
+        neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
+            What is hidden: which example it is, or whether it counts at all.
+        """,
+    "adam_decays": """
+        beta_1 : float, default=0.9
+            Decay of the first moment, in [0, 1).
+        beta_2 : float, default=0.999
+            Decay of the second moment, in [0, 1).
+        adam_stability : float, default=1e-8
+            Added to the root of the second moment, at least 0.
+        """,
+    "adam_network": """
+        init_seed : int, default=0
+            Public seed of the first weights of hidden layers; the rest begins at 0.
+        {accountant}
+        {noise_seed}
+        verbose : bool or int, default=0
+            Whether to print a line a step; nothing in it is of the data.
+        """,
     # -- attributes
     "scale_": """
         scale_ : ndarray of shape (n_features,) or None
@@ -141,6 +190,30 @@ _TABLE = {
     "privacy_of_clients": """
         privacy_ : ParallelPlan
             One plan a client; as a plan of its own, that of the dearest.
+        """,
+    "adam_attributes": """
+        coefs_ : list of ndarray of shape (n_inputs, n_outputs)
+            Weights of each layer.
+        intercepts_ : list of ndarray of shape (n_outputs,)
+            Intercepts of each layer.
+        n_iter_ : int
+            Number of steps, which is public.
+        weights_ : ndarray of shape (n_parameters,)
+            All weights and intercepts, layer by layer.
+        layer_sizes_ : ndarray of int
+            Widths of the layers, from the features to the outputs.
+        {n_features_in_}
+        {feature_names_in_}
+        {privacy_}
+        """,
+    "adam_remarks": """
+        Every parameter of this class is public, and so is all that is fitted. There is
+        no loss curve: the loss of a batch is a statistic of the data, and would have to
+        be released and paid for. There are no ``partial_fit`` and no ``warm_start``:
+        amplification by sampling is known for a number of steps that is fixed
+        beforehand, on one table. To go on training, use
+        :class:`~skdpspectral.neural_network.JMEAdam`. Rows are used as they are: scale
+        them by a public constant, or by :class:`~skdpspectral.DPStandardScaler`.
         """,
     # -- what methods take and return
     "X_of_clients": """

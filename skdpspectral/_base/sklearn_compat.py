@@ -6,7 +6,11 @@ import functools
 from sklearn.base import BaseEstimator
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in
 
@@ -67,5 +71,6 @@ __all__ = [
     "output_container",
     "parameter_names",
     "taken_rows",
+    "validate_parameter_constraints",
     "with_callbacks",
 ]

@@ -22,6 +22,8 @@ import sys
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from .sklearn_compat import validate_parameter_constraints
+
 _CLASSES: dict[str, type[BaseEstimator]] = {}
 _KEYS = {"strategy", "parameters"}
 
@@ -82,8 +84,40 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
     ValueError
         If a parameter is not what its constraints allow; the message names it.
     """
-    constraints, parameters = owner._parameter_constraints, owner.get_params(deep=False)
-    for name, value in parameters.items():
+    values = owner.get_params(deep=False)
+    check_arguments(type(owner).__name__, owner._parameter_constraints, values, arrays)
+    for name, value in values.items():
+        if isinstance(value, BaseEstimator) and not is_strategy(value):
+            raise ValueError(
+                f"{name} must not be a {type(value).__name__}: it is no strategy of "
+                "this package"
+            )
+        if is_strategy(value):
+            check_values(value, getattr(value, "_array_parameters", ()))
+
+
+def check_arguments(
+    caller: str, constraints: dict, values: dict, arrays: tuple[str, ...] = ()
+) -> None:
+    """Check arguments by name, each on its own.
+
+    Parameters
+    ----------
+    caller : str
+        Whose they are, for messages.
+    constraints : dict
+        What scikit-learn's validation takes, by name.
+    values : dict
+        Arguments by name.
+    arrays : tuple of str, default=()
+        Names of those that may be arrays or lists.
+
+    Raises
+    ------
+    ValueError
+        If one is not what its constraints allow; the message names it.
+    """
+    for name, value in values.items():
         boolean = "boolean" in constraints.get(name, [])
         if isinstance(value, (bool, np.bool_)) and not boolean:
             raise ValueError(f"{name} must not be a boolean, got {value!r}")
@@ -92,15 +126,7 @@ def check_values(owner: BaseEstimator, arrays: tuple[str, ...] = ()) -> None:
         if name not in arrays and np.ndim(value) > 0:
             raise ValueError(f"{name} must not be an array or a list")
     with np.errstate(over="ignore"):  # of ranges in the precision of a parameter
-        owner._validate_params()
-    for name, value in parameters.items():
-        if isinstance(value, BaseEstimator) and not is_strategy(value):
-            raise ValueError(
-                f"{name} must not be a {type(value).__name__}: it is no strategy of "
-                "this package"
-            )
-        if is_strategy(value):
-            check_values(value, getattr(value, "_array_parameters", ()))
+        validate_parameter_constraints(constraints, values, caller_name=caller)
 
 
 def snapshot(value):

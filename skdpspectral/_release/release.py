@@ -41,6 +41,11 @@ def _bit_generator(key: int) -> np.random.BitGenerator:
     return bits
 
 
+def generator_of_key(key: int) -> np.random.Generator:
+    """Return the generator of a key of 128 bits."""
+    return np.random.Generator(_bit_generator(key))
+
+
 def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
     """Generator of noise over a cryptographic bit generator.
 
@@ -56,12 +61,12 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
         With a key of its own; never a jump or child of another stream.
     """
     if noise_seed is None:
-        return np.random.Generator(_bit_generator(secrets.randbits(128)))
+        return generator_of_key(secrets.randbits(128))
     if isinstance(noise_seed, np.random.RandomState):
         drawn = noise_seed.randint(0, 2**32, size=4, dtype=np.uint32)
         noise_seed = [int(word) for word in drawn]
     words = np.random.SeedSequence(noise_seed).generate_state(2, np.uint64)
-    return np.random.Generator(_bit_generator(int(words[0]) << 64 | int(words[1])))
+    return generator_of_key(int(words[0]) << 64 | int(words[1]))
 
 
 def charge(

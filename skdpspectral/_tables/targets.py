@@ -62,6 +62,47 @@ def unread_targets(estimator, y, n_rows: int) -> Unread:
     return Unread((n_rows,), lambda: _read_targets(y, n_rows))
 
 
+def unread_target_columns(estimator, y, n_rows: int) -> Unread:
+    """Check the form of one or several targets a row; read no value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named where y is missing.
+    y : array-like of shape (n_rows,) or (n_rows, n_targets)
+        Targets.
+    n_rows : int
+        Rows of X.
+
+    Returns
+    -------
+    Unread
+        Of which ``read()`` gives a float64 ndarray of the shape of y.
+
+    Raises
+    ------
+    ValueError
+        Naming y, and quoting no value of it.
+    """
+    shape = None if y is None or sparse.issparse(y) else _columns_of(y)
+    if shape is None:
+        return unread_targets(estimator, y, n_rows)
+    if shape[0] != n_rows:
+        raise ValueError("X and y have inconsistent numbers of samples")
+    columns = [np.asarray(y)[:, j] for j in range(shape[1])] if n_rows else []
+    unread = [unread_targets(estimator, column, n_rows) for column in columns]
+    return Unread(shape, lambda: np.stack([part.read() for part in unread], axis=1))
+
+
+def _columns_of(y) -> tuple[int, ...] | None:
+    """Return the shape of several targets a row; None for one."""
+    try:
+        shape = shape_of(y, "y")
+    except ValueError:
+        return None
+    return shape if len(shape) == 2 and shape[1] > 1 else None
+
+
 def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     """Check form and values of targets, where nothing is to be charged between them."""
     return unread_targets(estimator, y, n_rows).read()

@@ -11,6 +11,7 @@ from ._gaussian import (
     gaussian_epsilon,
     gaussian_mu,
 )
+from ._sampled import calibrate_sampled
 from ._selection import calibrate_selection, selection_delta, selection_epsilon
 from ._summary import Spent
 
@@ -22,6 +23,7 @@ __all__ = [
     "PrivacyLeakWarning",
     "Spent",
     "calibrate_gaussian",
+    "calibrate_sampled",
     "calibrate_selection",
     "compose_mu",
     "default_accountant",

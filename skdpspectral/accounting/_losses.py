@@ -27,6 +27,7 @@ from ._renyi import (
     renyi_delta,
     renyi_epsilon,
 )
+from ._sampled_losses import joined_deltas, reach, removed_deltas, replaced_deltas
 from ._selection import (
     delta_factor,
     selection_delta,
@@ -35,7 +36,7 @@ from ._selection import (
 )
 
 # Steps of the grid of losses to a standard deviation of what is composed.
-_FINENESS = 64.0
+_FINENESS = 16.0
 _MOST_POINTS = 2.0**21
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
@@ -224,7 +225,8 @@ def _deviation(curve: Curve) -> float:
         return curve.run_mu
     one = 1.0 / curve.noise_multiplier
     square = math.expm1(min(one * one, 50.0))
-    return min(one, curve.sampling_probability * math.sqrt(square))
+    spread = min(one, curve.sampling_probability * math.sqrt(square))
+    return 2.0 * spread if curve.replaced else spread
 
 
 def _grid(mu: float, curves: Counted) -> float | None:
@@ -254,13 +256,25 @@ def _parts(mu: float, curves: Counted, step: float) -> Iterator[Any]:
         elif isinstance(curve, PrivateSelection):
             one = _selection_losses(curve, times, step)
         else:
-            one = lib.from_gaussian_mechanism(
-                curve.noise_multiplier,
-                value_discretization_interval=step,
-                sampling_prob=curve.sampling_probability,
-            )
+            one = _sampled_step(curve, step)
             times *= curve.steps
         yield one if times == 1 else one.self_compose(times, _CUT)
+
+
+def _sampled_step(curve: SubsampledGaussian, step: float) -> Any:
+    """Return the losses of one step on a sample."""
+    q, sigma = curve.sampling_probability, curve.noise_multiplier
+    last = math.ceil(reach(q, sigma, curve.replaced) / step)
+    points = np.arange(-last, last + 1)
+    losses = step * points
+    if curve.replaced:  # the same in both directions
+        return _connected(points.tolist(), replaced_deltas(q, sigma, losses), step)
+    return _connected(
+        points.tolist(),
+        removed_deltas(q, sigma, losses),
+        step,
+        joined_deltas(q, sigma, losses),
+    )
 
 
 def _pair_losses(pair: ApproximateDP, step: float) -> Any:
@@ -335,8 +349,20 @@ def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[
     return kept
 
 
-def _connected(points: list[int], deltas: npt.ArrayLike, step: float) -> Any:
-    """Connect the dots of a convex curve: the least distribution above it."""
+def _connected(
+    points: list[int],
+    deltas: npt.ArrayLike,
+    step: float,
+    other_way: npt.ArrayLike | None = None,
+) -> Any:
+    """Connect the dots of a convex curve: the least distribution above it.
+
+    `other_way` has the curve of the neighbors in the other order, if it is another.
+    """
     pld = dp_accounting().pld
-    pmf = pld.pld_pmf.create_pmf_pessimistic_connect_dots(step, points, deltas)
-    return pld.privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    pmfs = [
+        pld.pld_pmf.create_pmf_pessimistic_connect_dots(step, points, curve)
+        for curve in (deltas, other_way)
+        if curve is not None
+    ]
+    return pld.privacy_loss_distribution.PrivacyLossDistribution(*pmfs)

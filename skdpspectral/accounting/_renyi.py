@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ..mechanisms import ApproximateDP, PrivateSelection
 from ..mechanisms._curves import Curve
 from ._extra import dp_accounting
+from ._sampled_losses import replaced_divergences
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
@@ -61,6 +62,7 @@ def divergences(mechanism: Curve, orders: npt.ArrayLike) -> Array:
             mechanism.noise_multiplier,
             mechanism.steps,
             tuple(points.tolist()),
+            mechanism.replaced,
         )
     )
 
@@ -79,8 +81,15 @@ def randomized_response_divergences(epsilon: float, orders: Array) -> Array:
 
 @functools.lru_cache(maxsize=1024)
 def _subsampled_divergences(
-    probability: float, noise_multiplier: float, steps: int, orders: tuple[float, ...]
+    probability: float,
+    noise_multiplier: float,
+    steps: int,
+    orders: tuple[float, ...],
+    replaced: bool,
 ) -> tuple[float, ...]:
+    if replaced:
+        found = steps * replaced_divergences(probability, noise_multiplier, orders)
+        return tuple((found * (1.0 + _MARGIN)).tolist())
     lib = dp_accounting()
     accountant = lib.rdp.RdpAccountant(
         orders, lib.NeighboringRelation.ADD_OR_REMOVE_ONE

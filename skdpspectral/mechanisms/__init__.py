@@ -10,6 +10,7 @@ from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbors, Unit
+from ._sampled import SampledGaussian
 
 __all__ = [
     "Alternatives",
@@ -23,6 +24,7 @@ __all__ = [
     "ParallelPlan",
     "PrivacyPlan",
     "PrivateSelection",
+    "SampledGaussian",
     "SubsampledGaussian",
     "Unit",
     "read_plan",

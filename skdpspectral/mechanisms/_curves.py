@@ -33,10 +33,13 @@ class _Curve:
     """
 
     kind: ClassVar[str] = ""
-    # Relations that its guarantee can be about; None for any.
-    neighbors: ClassVar[frozenset[Neighbors] | None] = None
 
     name: str
+
+    @property
+    def neighbors(self) -> frozenset[Neighbors] | None:
+        """Relations that its guarantee can be about; None for any."""
+        return None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,14 +67,18 @@ class SubsampledGaussian(_Curve):
         joining the sample or leaving it.
     steps : int, default=1
         Number of steps, each with a sample and noise of its own.
+    replaced : bool, default=False
+        Whether the guarantee is for a unit that is replaced by another one.
 
     Notes
     -----
     **Formal guarantee.** For units that join or leave (``"add-remove-one"``) or whose
     contribution becomes zero (``"zero-out-one"``), a step's pair is dominated by
     :math:`(1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` against :math:`N(0, \sigma^2)`
-    [1]_. Batches that are shuffled, or drawn without replacement, have no such
-    guarantee.
+    [1]_; for units that are replaced, by the same against
+    :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)`
+    (:ref:`lemma-sampled-replacement`). Batches that are shuffled, or drawn without
+    replacement, have no such guarantee.
 
     References
     ----------
@@ -80,18 +87,25 @@ class SubsampledGaussian(_Curve):
     """
 
     kind: ClassVar[str] = "subsampled-gaussian"
-    neighbors: ClassVar[frozenset[Neighbors] | None] = frozenset(
-        {Neighbors.ADD_REMOVE_ONE, Neighbors.ZERO_OUT_ONE}
-    )
 
     sampling_probability: float
     noise_multiplier: float
     steps: int = 1
+    replaced: bool = False
 
     def __post_init__(self) -> None:
         _set_real(self, "sampling_probability", 0.0, math.nextafter(1.0, 2.0))
         _set_real(self, "noise_multiplier", 0.0, math.inf)
         object.__setattr__(self, "steps", check_count("steps", self.steps))
+        if not isinstance(self.replaced, bool):
+            raise TypeError(f"replaced must be True or False, got {self.replaced!r}")
+
+    @property
+    def neighbors(self) -> frozenset[Neighbors]:
+        """Relations that its guarantee is about."""
+        if self.replaced:
+            return frozenset({Neighbors.REPLACE_ONE})
+        return frozenset({Neighbors.ADD_REMOVE_ONE, Neighbors.ZERO_OUT_ONE})
 
     def describe(self) -> str:
         """Phrase for a report."""

@@ -211,7 +211,8 @@ class CorrelatedGaussian(Gaussian):
     symmetric : bool, default=False
         Always False: a row is a vector.
     column_norm : float, default=1.0
-        Upper bound :math:`|C|` on the 2-norms of the columns of C.
+        Upper bound :math:`|C|` on the 2-norms of the columns of C. Where a unit has
+        k rows and C is the identity, :math:`\sqrt k`.
     factorization : str, default="trivial"
         Where C is from, for reports.
     max_steps : int or None, default=None
@@ -225,9 +226,10 @@ class CorrelatedGaussian(Gaussian):
 
     Notes
     -----
-    **Formal guarantee.** If one unit changes one row of the stream, by at most
-    `sensitivity`, then the release of all steps together is :attr:`mu`-Gaussian
-    differentially private, also where rows are chosen after seeing earlier releases.
+    **Formal guarantee.** If one unit changes one row of the stream (or the k rows that
+    `column_norm` was made for), each by at most `sensitivity`, then the release of all
+    steps together is :attr:`mu`-Gaussian differentially private, also where rows are
+    chosen after seeing earlier releases.
     Rows are rounded to the grid before noise is added, which is charged.
 
     References

@@ -14,8 +14,16 @@ from ._alternatives import Alternatives, phrases
 from ._curves import CURVES, Curve
 from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbors, Unit
+from ._sampled import SampledGaussian
 
-_KINDS = (Gaussian, CorrelatedGaussian, Exact, Alternatives, *CURVES)
+_KINDS = (
+    Gaussian,
+    CorrelatedGaussian,
+    SampledGaussian,
+    Exact,
+    Alternatives,
+    *CURVES,
+)
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 
@@ -100,12 +108,19 @@ class PrivacyPlan:
     @property
     def curves(self) -> tuple[Curve, ...]:
         """The releases that are no Gaussians: each has a privacy curve of its own."""
-        return tuple(m for m in self.mechanisms if isinstance(m, CURVES))
+        found = (self._curve(mechanism) for mechanism in self.mechanisms)
+        return tuple(curve for curve in found if curve is not None)
+
+    def _curve(self, mechanism: Mechanism) -> Curve | None:
+        """Return what a mechanism costs if that is no ``mu``."""
+        if isinstance(mechanism, SampledGaussian):
+            return mechanism.curve(self.neighbors)
+        return mechanism if isinstance(mechanism, CURVES) else None
 
     @property
     def mu_beside_curves(self) -> float:
         """Cost of all other releases, in Gaussian differential privacy."""
-        others = (m.mu for m in self.mechanisms if not isinstance(m, CURVES))
+        others = (m.mu for m in self.mechanisms if self._curve(m) is None)
         return math.sqrt(sum(mu**2 for mu in others))
 
     @property

@@ -11,6 +11,11 @@ from ._features import (
     feature_moments_sensitivity,
     phase_sensitivity,
 )
+from ._gradients import (
+    gradient_moments_sensitivity,
+    gradient_norm,
+    squared_batch_sensitivity,
+)
 from ._joint_moments import (
     concatenated_moments_ratio,
     free_moment_weight,
@@ -52,6 +57,8 @@ __all__ = [
     "feature_moments_sensitivity",
     "free_moment_weight",
     "free_trace_weight",
+    "gradient_moments_sensitivity",
+    "gradient_norm",
     "joint_moment_ratio",
     "joint_moments_sensitivity",
     "mean_sensitivity",
@@ -70,6 +77,7 @@ __all__ = [
     "separate_moments_ratio",
     "spiked_moment_sensitivity",
     "spiked_projector_sensitivity",
+    "squared_batch_sensitivity",
     "sum_sensitivity",
     "summation_error",
     "vote_sensitivity",

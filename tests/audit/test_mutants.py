@@ -1290,6 +1290,56 @@ def audit_in(folder, python, case, *options):
     return report
 
 
+_GRADIENTS = "theory/test_sampled_gradients.py::test_no_example_moves"
+_OPTIMIZER = "neural_network/test_adam_optimizer.py::test_"
+EXACT |= {
+    "squares on samples taken as free, as under replacement": Mutant(
+        "neural_network/_gradient_moments.py",
+        "return self._moved(Neighbors.ZERO_OUT_ONE)",
+        "return 0.5 * self._moved(Neighbors.REPLACE_ONE)",
+        f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
+    ),
+    "sums divided by the examples that are there": Mutant(
+        "neural_network/_gradient_moments.py",
+        "        return self._weighted(sums)\n\n    def _add_gradients",
+        "        sums *= self.schedule.batch_size / max(len(gradients), 1)\n"
+        "        return self._weighted(sums)\n\n    def _add_gradients",
+        f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
+    ),
+    "squares of sums, as the algorithm is printed": Mutant(
+        "neural_network/_gradient_moments.py",
+        "            sums[1] += np.square(clipped).sum(axis=0)",
+        "            sums[1] = np.square(sums[0])",
+        f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
+    ),
+    "samples cut at their expected size": Mutant(
+        "_release/samples.py",
+        "return np.concatenate(found) if",
+        "return np.concatenate(found)[: round(self._rate * n_units)] if",
+        f"{_OPTIMIZER}samples_have_the_rate_that_was_planned_and_are_independent",
+    ),
+    "samples by position, without a key": Mutant(
+        "_release/samples.py",
+        "key=key, person",
+        'key=b"", person',
+        f"{_OPTIMIZER}two_optimizers_have_other_samples_and_one_the_same_until_its_step",
+    ),
+    "a batch of an epoch paid once for all epochs": Mutant(
+        "neural_network/_schedule.py",
+        "often = math.sqrt(self.n_participations)",
+        "often = 1.0",
+        f"{_OPTIMIZER}several_batches_of_an_example_are_paid_with_their_rounding[in-turn]",
+    ),
+    "replacement on samples charged as leaving": Mutant(
+        "mechanisms/_sampled.py",
+        "Neighbors(neighbors) is Neighbors.REPLACE_ONE,",
+        "False,",
+        "theory/test_sampled_gradients.py::"
+        "test_a_mechanism_has_the_noise_that_was_asked_for",
+    ),
+}
+
+
 @pytest.mark.parametrize("name", AUDITED)
 def test_audit_refutes(name, tmp_path, python):
     mutant = AUDITED[name]

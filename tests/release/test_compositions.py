@@ -26,6 +26,8 @@ from sklearn.utils.validation import has_fit_parameter
 import skdpspectral
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
@@ -108,7 +110,10 @@ def test_the_report_sees_into_it(name, estimator):
     moved = [step for step in whole if "moves columns" in step.reason]
     assert all(step.verdict == "private" or step in moved for step in whole)
     # Positions of ids are other columns behind a choice of columns, and only there.
-    takes_ids = not isinstance(estimator, (DPPCA, DPStandardScaler, JMECovariance))
+    takes_ids = not isinstance(
+        estimator,
+        (DPPCA, DPStandardScaler, JMECovariance, DPAdamClassifier, DPAdamRegressor),
+    )
     assert bool(moved) == (name == "ColumnTransformer" and takes_ids)
 
 

@@ -11,6 +11,8 @@ from sliced_rows import SlicedTable
 
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
@@ -67,6 +69,10 @@ FITS = {
         with_column(rows)
     ),
     "scales": lambda rows, **p: DPStandardScaler(**p).fit(rows),
+    "network": lambda rows, **p: DPAdamRegressor(**p).fit(rows, Y),
+    "classes": lambda rows, **p: DPAdamClassifier(classes=[0, 1], **p).fit(
+        rows, IDS % 2
+    ),
     "few features": lambda rows, **p: SparseDPPCA(**p).fit(rows),
 }
 # Users and items are all that is read of a ratings table.

@@ -28,6 +28,8 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
@@ -67,12 +69,15 @@ REGRESSOR = LRSRegressor(sparsity=1, user_feature=0)
 RECOMMENDER = DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
 )
-REGRESSORS = (LRSRegressor, DPMatrixFactorization)
-ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER]
+NETWORKS = [DPAdamRegressor(n_epochs=2), DPAdamClassifier(n_epochs=2)]
+REGRESSORS = (LRSRegressor, DPMatrixFactorization, DPAdamRegressor)
+ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER, *NETWORKS]
 
 
 def regressor(estimator):
-    """Return a model of real targets with a private estimator in it."""
+    """Return a model of real targets with a private estimator in it, or None."""
+    if isinstance(estimator, DPAdamClassifier):
+        return None
     if isinstance(estimator, REGRESSORS):
         return clone(estimator)
     return Pipeline([("private", clone(estimator)), ("last", Ridge())])
@@ -82,6 +87,8 @@ def classifier(estimator):
     """Return a classifier with a private step, or None where it makes no features."""
     if isinstance(estimator, REGRESSORS):
         return None
+    if isinstance(estimator, DPAdamClassifier):
+        return clone(estimator)
     return Pipeline([("private", clone(estimator)), ("last", GaussianNB())])
 
 
@@ -207,7 +214,8 @@ def importances_by_hand(made, model, other, y):
 
 
 def same(model):
-    return None if isinstance(model, REGRESSORS) else clone(model)
+    last = isinstance(model, (*REGRESSORS, DPAdamClassifier))
+    return None if last else clone(model)
 
 
 def pairs(model, other):
@@ -220,7 +228,8 @@ def grid_over(model):
     by_name = {name.rpartition("__")[2]: name for name in names}
     if "unseen" in by_name:
         return {by_name["with_std"]: [True, False]}
-    name = "clip_norm" if "min_eigenvalue" in by_name else "n_components"
+    streams_or_networks = {"min_eigenvalue", "learning_rate"} & set(by_name)
+    name = "clip_norm" if streams_or_networks else "n_components"
     return {by_name[name]: [1, 2]}
 
 
@@ -240,7 +249,7 @@ def fits_of_search(made):
 
 
 def pipeline_of(estimator):
-    if isinstance(estimator, REGRESSORS):
+    if isinstance(estimator, (*REGRESSORS, DPAdamClassifier)):
         steps = [("same", FunctionTransformer()), ("private", clone(estimator))]
         return Pipeline(steps)
     return classifier(estimator)

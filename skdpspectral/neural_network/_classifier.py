@@ -1,0 +1,360 @@
+"""Classification by a network that is trained by private Adam."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from .._base.documented import documented
+from .._base.sklearn_compat import with_callbacks
+from .._base.unweighted import unweighted
+from .._linalg import neural_network as networks
+from .._tables.rows import table_shape, unread_rows
+from ..accounting import PrivacyLeakWarning
+from ..mechanisms._numbers import check_count
+from ._estimators import DPAdamNetwork
+
+
+@documented
+class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
+    """Logistic regression or a network of one or two layers, by private Adam.
+
+    The loss is logarithmic. Norms of gradients are found without forming them.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or array-like of int, default=()
+        Widths of up to two hidden layers; none for logistic regression.
+    {epsilon}
+    {delta}
+        Well below ``1 / n_samples``.
+    classes : array-like or None, default=None
+        All labels that there may be, which are public. None takes those that occur in
+        y for public, with a :class:`~skdpspectral.PrivacyLeakWarning` unless y is
+        boolean. A label that is not among them is an error, after the charge.
+    activation : {"tanh", "relu"}, default="tanh"
+        Of hidden layers.
+    {optimization}
+    learning_rate : float, default=0.1
+        Length of a step, positive.
+    {adam_decays}
+    {adam_network}
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
+    {adam_attributes}
+
+    Notes
+    -----
+    **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
+    row with its target, under `neighbors`; the number of rows is public. Each example's
+    gradient is clipped, and sums over secret samples are released with Gaussian noise
+    (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`); the second moment
+    is floored by the deviation of its noise, which is public.
+
+    {adam_remarks}
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
+    differential privacy, Algorithm 2, which as it is printed has no guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPAdamClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(4000, 3))
+    >>> y = X[:, 0] > X[:, 1]
+    >>> model = DPAdamClassifier(batch_size=4000, n_epochs=50).fit(X, y)
+    >>> model.score(X, y) > 0.9
+    True
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = ("hidden_layer_sizes", "classes")
+
+    _parameter_constraints: ClassVar[dict] = {
+        **DPAdamNetwork._parameter_constraints,
+        "classes": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(),
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        classes=None,
+        activation="tanh",
+        noise_multiplier=None,
+        batch_size=256,
+        n_epochs=10,
+        sampling="poisson",
+        clip_norm=1.0,
+        moments="jme",
+        moment_weight="auto",
+        factorization="trivial",
+        neighbors="replace-one",
+        learning_rate=0.1,
+        beta_1=0.9,
+        beta_2=0.999,
+        adam_stability=1e-8,
+        init_seed=0,
+        accountant=None,
+        noise_seed=None,
+        verbose=0,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.activation = activation
+        self.noise_multiplier = noise_multiplier
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.sampling = sampling
+        self.clip_norm = clip_norm
+        self.moments = moments
+        self.moment_weight = moment_weight
+        self.factorization = factorization
+        self.neighbors = neighbors
+        self.learning_rate = learning_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.adam_stability = adam_stability
+        self.init_seed = init_seed
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+        self.verbose = verbose
+
+    @property
+    def _loss(self) -> str:
+        return "logistic" if len(self.classes_) == 2 else "softmax"
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # After a public number of steps, whatever is left to be learned.
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    # -- what a fit will release -----------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features, n_classes=None):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public.
+        n_features : int
+            Number of features.
+        n_classes : int or None, default=None
+            Number of classes; None takes that of `classes`, or 2.
+
+        Returns
+        -------
+        {plan_of_shape}
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        if n_classes is None:
+            n_classes = 2 if self.classes is None else len(self.classes)
+        outputs = _n_outputs(check_count("n_classes", n_classes))
+        return self._plan_of_shape(n_samples, n_features, outputs)
+
+    def plan_for(self, X):
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, of which nothing but the public shape is used.
+
+        Returns
+        -------
+        {plan_of_shape}
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        return self.privacy_plan(*table_shape(X))
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.classes is not None:
+            classes = np.asarray(self.classes)
+            named = len(np.unique(classes)) if classes.ndim == 1 else 0
+            if named < max(2, len(classes)):
+                raise ValueError(
+                    f"classes must name two or more labels, each once, got {classes}"
+                )
+
+    # -- the estimator ---------------------------------------------------------------
+
+    @with_callbacks
+    @unweighted
+    def fit(self, X, y):
+        """Train the network on rows and their labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, all finite; never modified.
+        y : array-like of shape (n_samples,)
+            Labels, all of them among `classes`.
+
+        {outcome_of_fit}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            unread = unread_rows(self, X)
+            labels = self._labels(y, unread.shape[0])
+            layout = self._layout(unread.shape[1], _n_outputs(len(self.classes_)))
+            optimization = self._optimization(*unread.shape, layout.sizes[-1])
+            plan = self._plan(optimization)
+            with self._progress(optimization) as progress:
+                # It is charged here, and values are read from here on.
+                release, X = self._start_release(
+                    plan,
+                    unread,
+                    n_public=unread.shape[0],
+                    kind=optimization.kind,
+                )
+                targets = self._targets(labels)
+                progress.begin(X, labels)
+                self._train(optimization, release, layout, X, targets, progress)
+                progress.end()
+            self.privacy_ = plan
+        return self
+
+    def _labels(self, y, n_rows: int):
+        """Note the classes; return labels of which no value was looked at, if named."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is "
+                "None"
+            )
+        known = self._known_classes(y)
+        labels = column_or_1d(y, warn=True)
+        if len(labels) != n_rows:
+            raise ValueError("X and y have inconsistent numbers of samples")
+        if known is None:
+            check_classification_targets(labels)
+            known = np.unique(labels)
+            self._warn_of_classes()
+        if len(known) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs two classes or more, and found one "
+                "class; name them by classes=[...]"
+            )
+        if known.dtype == object and all(isinstance(label, str) for label in known):
+            known = known.astype(str)  # which can be published
+        self.classes_ = known
+        return labels
+
+    def _known_classes(self, y) -> np.ndarray | None:
+        """Return the classes that are public: given, or there are no others.
+
+        Categories of a column are mostly made of the labels that occur in it.
+        """
+        if self.classes is not None:
+            return np.unique(np.asarray(self.classes))
+        dtype = getattr(y, "dtype", None)
+        return np.array([False, True]) if dtype == np.bool_ else None
+
+    def _warn_of_classes(self) -> None:
+        if self._is_private():
+            warnings.warn(
+                "classes=None: the labels that occur in y are taken for public "
+                "knowledge, and not protected; name them by classes=[...]",
+                PrivacyLeakWarning,
+                stacklevel=4 + self._levels_around_fit,
+            )
+
+    def _targets(self, labels: np.ndarray) -> np.ndarray:
+        """Return what outputs should be, of shape (n_outputs, n_samples)."""
+        codes = _codes(self.classes_, labels)
+        if codes is None:
+            raise ValueError(
+                "y has labels that are not among classes; name all of them"
+            )
+        if self._loss == "logistic":
+            return codes[None].astype(np.float64)
+        return (codes == np.arange(len(self.classes_))[:, None]).astype(np.float64)
+
+    # -- what is made of rows --------------------------------------------------------
+
+    def decision_function(self, X):
+        """Return the outputs of the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Log-odds of the second of two classes; scores of more than two.
+        """
+        outputs = self._outputs(X)
+        return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+
+    def predict_proba(self, X):
+        """Return probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        found = networks.probabilities(self._outputs(X).T, self._loss).T
+        return np.hstack([1.0 - found, found]) if found.shape[1] == 1 else found
+
+    def predict(self, X):
+        """Return the most probable class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Labels.
+        """
+        outputs = self._outputs(X)
+        if outputs.shape[1] == 1:
+            return self.classes_[(outputs[:, 0] > 0.0).astype(int)]
+        return self.classes_[outputs.argmax(axis=1)]
+
+
+def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
+    """Return the places of labels among sorted classes; None if one is not there."""
+    try:
+        codes = np.searchsorted(classes, labels)
+    except (TypeError, ValueError):  # which would quote what they compared
+        return None
+    codes = np.minimum(codes, len(classes) - 1)
+    return codes if np.array_equal(classes[codes], labels) else None
+
+
+def _n_outputs(n_classes: int) -> int:
+    """Return how many outputs tell so many classes apart."""
+    return 1 if n_classes == 2 else n_classes

@@ -1,0 +1,239 @@
+"""Private sums of clipped gradients, and of their squares, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from .. import sensitivity
+from .._linalg.neural_network import Factors
+from .._statistics.combination import Statistic
+from ..accounting import calibrate_gaussian
+from ..accounting._sampled import sampled_gaussian
+from ..mechanisms import Exact, Mechanism, Neighbors
+from ._schedule import Schedule
+
+_NAME = "gradients"
+MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
+# Terms that a product of matrices may add up at once, in any order.
+_SUMMED = 256
+
+
+class GradientMoments(Statistic):
+    r"""What one step of an optimizer releases of its batch.
+
+    The sum of clipped gradients over the expected size of a batch and, beside it, that
+    of their squares, weighted so that both have noise of one scale.
+
+    Parameters
+    ----------
+    n_parameters : int
+        Entries of a gradient.
+    schedule : Schedule
+        Who is in which batch, and how often.
+    clip_norm : float
+        Bound on the norm of a gradient.
+    moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}
+        What is released, as in :class:`~skdpspectral.neural_network.JMEAdam`.
+    moment_weight : float
+        Weight :math:`\nu` of the squares, for gradients in the unit ball.
+
+    Attributes
+    ----------
+    width : int
+        Entries of a row.
+    weight : float
+        What squares are multiplied by; 0 where none are released.
+    """
+
+    def __init__(
+        self,
+        n_parameters: int,
+        schedule: Schedule,
+        *,
+        clip_norm: float,
+        moments: str,
+        moment_weight: float,
+    ) -> None:
+        self.n_parameters, self.schedule = n_parameters, schedule
+        self.clip_norm, self.moments = float(clip_norm), moments
+        alone = moments.startswith("pp")
+        self.nu = 0.0 if alone else float(moment_weight)
+        self.weight = math.sqrt(self.nu) / self.clip_norm
+        self.width = n_parameters if alone else 2 * n_parameters
+        # Of norms: those that are computed are off by less, in whatever order the
+        # squares of entries are summed.
+        self._room = (n_parameters + 64) * 2.0**-51
+
+    # -- what is planned -------------------------------------------------------------
+
+    @property
+    def _largest(self) -> float:
+        """Largest norm of a row of one example, times the expected size."""
+        if self.moments == "clip":
+            return self.clip_norm
+        return sensitivity.gradient_norm(self.clip_norm, self.nu)
+
+    def _moved(self, neighbors: Neighbors) -> float:
+        """Return how far one example moves the row of one step."""
+        size, c = self.schedule.batch_size, self.clip_norm
+        if self.moments == "jme-batch":
+            return sensitivity.squared_batch_sensitivity(c, size, self.nu, neighbors)
+        if self.moments == "clip":
+            return sensitivity.sum_sensitivity(c, _as_sum(neighbors)) / size
+        return sensitivity.gradient_moments_sensitivity(
+            c, size, self.nu, self.n_parameters, neighbors
+        )
+
+    @property
+    def added(self) -> float:
+        """How far one example moves the row of a step by joining it."""
+        return self._moved(Neighbors.ZERO_OUT_ONE)
+
+    def _fields(self) -> dict[str, float]:
+        """Return what rounding adds, and how large a row may be."""
+        n, size = self.schedule.largest_batch, self.schedule.batch_size
+        # Every entry is a sum over the examples of a batch, however many they are.
+        bound = self._largest * n / size
+        # Lengths may be off by the room that is left for them, and factors with them.
+        error = sensitivity.summation_error(bound, n, _SUMMED) + bound * self._room
+        if self.moments == "jme-batch":
+            # Squares of what is off by an error, and in the ball, are off by twice it.
+            error *= math.sqrt(1.0 + 4.0 * self.nu)
+        return {"summation_error": error, "magnitude": bound}
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan all steps at a total cost of mu; infinite for no noise.
+
+        For batches in turn: those of samples have no such cost.
+        """
+        schedule, shape = self.schedule, (self.width,)
+        if not math.isfinite(mu):
+            return (Exact(_NAME, shape),)
+        mechanism = calibrate_gaussian(
+            _NAME,
+            self._moved(schedule.neighbors),
+            mu,
+            shape,
+            correlation=schedule.correlation,
+            **self._fields(),
+        )
+        return (mechanism,)
+
+    def sampled(self, noise_multiplier: float) -> tuple[Mechanism, ...]:
+        """Plan all steps on Poisson samples, with so much noise."""
+        schedule = self.schedule
+        mechanism = sampled_gaussian(
+            _NAME,
+            self.added,
+            noise_multiplier,
+            (self.width,),
+            max_steps=schedule.n_steps,
+            sampling_probability=schedule.rate,
+            **self._fields(),
+        )
+        return (mechanism,)
+
+    def mu_of(self, noise_multiplier: float) -> float:
+        """Return what batches in turn cost at so much noise.
+
+        The multiplier is of what one example adds to a step by joining it.
+        """
+        schedule = self.schedule
+        moved = self._moved(schedule.neighbors) * schedule.correlation["column_norm"]
+        return moved / (self.added * noise_multiplier)
+
+    # -- what is released ------------------------------------------------------------
+
+    def row(self, blocks: Sequence[Factors]) -> np.ndarray:
+        """Return the exact row of a batch from the factors of its gradients."""
+        sums = np.zeros((2 if self.weight else 1, self.n_parameters))
+        for factors in blocks:
+            self._add(factors, sums)
+        return self._weighted(sums)
+
+    def _add(self, factors: Factors, sums: np.ndarray) -> None:
+        """Add the clipped gradients of a block, and their squares."""
+        squares = factors.squared_norms()
+        if self.moments == "clip":
+            squares = squares + self.weight**2 * factors.squared_norms(2)
+        good = np.isfinite(squares)
+        factors = factors.without(~good)
+        factor = self._factors(np.where(good, squares, 0.0))
+        factors.weighted_sum(factor, sums[0])
+        if self.moments in ("jme", "clip"):
+            power = 2 if self.moments == "jme" else 1
+            factors.weighted_sum(factor**power, sums[1], 2)
+
+    def row_of_gradients(self, gradients: np.ndarray) -> np.ndarray:
+        """Return the exact row of a batch from its gradients in full."""
+        sums = np.zeros((2 if self.weight else 1, self.n_parameters))
+        for start in range(0, len(gradients), _SUMMED):
+            self._add_gradients(gradients[start : start + _SUMMED], sums)
+        return self._weighted(sums)
+
+    def _add_gradients(self, gradients: np.ndarray, sums: np.ndarray) -> None:
+        """Add the clipped gradients of a block, and their squares."""
+        gradients = np.asarray(gradients, dtype=np.float64)
+        squares = np.vecdot(gradients, gradients)
+        if self.moments == "clip":
+            powers = np.square(gradients)
+            squares = squares + self.weight**2 * np.vecdot(powers, powers)
+        good = np.isfinite(squares)
+        gradients, squares = gradients[good], squares[good]
+        clipped = gradients * self._factors(squares)[:, None]
+        sums[0] += clipped.sum(axis=0)
+        if self.moments == "jme":
+            sums[1] += np.square(clipped).sum(axis=0)
+        elif self.moments == "clip":
+            sums[1] += np.sum(clipped * gradients, axis=0)
+
+    def _weighted(self, sums: np.ndarray) -> np.ndarray:
+        """Return the sums over the expected size, side by side on one scale."""
+        sums /= self.schedule.batch_size
+        if self.moments == "jme-batch":
+            sums[0] *= self._factors(np.vecdot(sums[:1], sums[:1]))
+            np.square(sums[0], out=sums[1])
+        if self.weight:
+            sums[1] *= self.weight
+        return sums.reshape(1, -1)
+
+    def _factors(self, squares: np.ndarray) -> np.ndarray:
+        """Return what gradients of these squared norms are multiplied by, at most 1."""
+        target = self.clip_norm * (1.0 - self._room)
+        return target / np.maximum(np.sqrt(squares), target)
+
+    def run(self, release, rows, *given) -> np.ndarray:
+        """Release the row of the next step, which was claimed.
+
+        Parameters
+        ----------
+        release : StreamRelease
+            Charged with the plan of all steps.
+        rows : callable
+            Returns the exact row of a batch.
+        *given : object
+            Nothing.
+
+        Returns
+        -------
+        ndarray of shape (width,)
+            With its noise, squares divided by their weight.
+        """
+        released = release(rows())[0].copy()
+        if self.weight:
+            released[self.n_parameters :] /= self.weight
+        return released
+
+    def noise_stds(self, mechanism: Mechanism) -> tuple[float, float]:
+        """Return the deviations of the noise of a step's two moments."""
+        std = float(getattr(mechanism, "noise_std", 0.0))
+        return std, std / self.weight if self.weight else 0.0
+
+
+def _as_sum(neighbors: Neighbors) -> Neighbors:
+    """Return the relation under which a sum moves alike."""
+    replaced = neighbors is Neighbors.REPLACE_ONE
+    return neighbors if replaced else Neighbors.ADD_REMOVE_ONE

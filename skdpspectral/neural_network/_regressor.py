@@ -1,0 +1,276 @@
+"""Regression by a network that is trained by private Adam."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from .._base.documented import documented
+from .._base.sklearn_compat import with_callbacks
+from .._base.unweighted import unweighted
+from .._tables.rows import table_shape, unread_rows
+from .._tables.targets import unread_target_columns
+from ..mechanisms._numbers import check_count
+from ._estimators import DPAdamNetwork
+
+
+@documented
+class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
+    """Linear regression or a network of one or two layers, by private Adam.
+
+    The loss is half of the squared error. Norms of gradients are found without forming
+    them.
+
+    Parameters
+    ----------
+    hidden_layer_sizes : int or array-like of int, default=()
+        Widths of up to two hidden layers; none for linear regression.
+    {epsilon}
+    {delta}
+        Well below ``1 / n_samples``.
+    target_bounds : tuple (low, high) or None, default=None
+        Public bounds of the targets, numbers or one number a target. Targets are
+        clipped to them and brought to [-1, 1]. Without them targets are used as they
+        are, and should be of the order of one.
+    activation : {"tanh", "relu"}, default="tanh"
+        Of hidden layers.
+    {optimization}
+    learning_rate : float, default=0.1
+        Length of a step, positive.
+    {adam_decays}
+    {adam_network}
+
+    Attributes
+    ----------
+    {adam_attributes}
+    target_center_, target_scale_ : ndarray of shape (n_outputs,)
+        What outputs are moved by, once multiplied by the other, to be targets.
+    multi_output_ : bool
+        Whether y had columns.
+
+    Notes
+    -----
+    **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
+    row with its target, under `neighbors`; the number of rows is public. Each example's
+    gradient is clipped, and sums over secret samples are released with Gaussian noise
+    (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`); the second moment
+    is floored by the deviation of its noise, which is public.
+
+    {adam_remarks}
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
+    differential privacy, Algorithm 2, which as it is printed has no guarantee.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import DPAdamRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, size=(4000, 3))
+    >>> y = X @ [1.0, -1.0, 0.5]
+    >>> model = DPAdamRegressor(batch_size=4000, n_epochs=60).fit(X, y)
+    >>> model.score(X, y) > 0.8
+    True
+    """
+
+    _loss = "squared"
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "hidden_layer_sizes",
+        "target_bounds",
+    )
+
+    _parameter_constraints: ClassVar[dict] = {
+        **DPAdamNetwork._parameter_constraints,
+        "target_bounds": [tuple, list, np.ndarray, None],
+    }
+
+    def __init__(
+        self,
+        hidden_layer_sizes=(),
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        target_bounds=None,
+        activation="tanh",
+        noise_multiplier=None,
+        batch_size=256,
+        n_epochs=10,
+        sampling="poisson",
+        clip_norm=1.0,
+        moments="jme",
+        moment_weight="auto",
+        factorization="trivial",
+        neighbors="replace-one",
+        learning_rate=0.1,
+        beta_1=0.9,
+        beta_2=0.999,
+        adam_stability=1e-8,
+        init_seed=0,
+        accountant=None,
+        noise_seed=None,
+        verbose=0,
+    ):
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epsilon = epsilon
+        self.delta = delta
+        self.target_bounds = target_bounds
+        self.activation = activation
+        self.noise_multiplier = noise_multiplier
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.sampling = sampling
+        self.clip_norm = clip_norm
+        self.moments = moments
+        self.moment_weight = moment_weight
+        self.factorization = factorization
+        self.neighbors = neighbors
+        self.learning_rate = learning_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.adam_stability = adam_stability
+        self.init_seed = init_seed
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+        self.verbose = verbose
+
+    # -- what a fit will release -----------------------------------------------------
+
+    def privacy_plan(self, n_samples, n_features, n_outputs=1):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows, public.
+        n_features : int
+            Number of features.
+        n_outputs : int, default=1
+            Number of targets.
+
+        Returns
+        -------
+        {plan_of_shape}
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        outputs = check_count("n_outputs", n_outputs)
+        return self._plan_of_shape(n_samples, n_features, outputs)
+
+    def plan_for(self, X):
+        """Describe what a fit of X to one target will release and cost.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, of which nothing but the public shape is used.
+
+        Returns
+        -------
+        {plan_of_shape}
+
+        Raises
+        ------
+        {invalid_shape}
+        """
+        return self.privacy_plan(*table_shape(X))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        # After a public number of steps, whatever is left to be learned.
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    # -- the estimator ---------------------------------------------------------------
+
+    @with_callbacks
+    @unweighted
+    def fit(self, X, y):
+        """Train the network on rows and their targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows, all finite; never modified.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets; clipped to `target_bounds`, if they are given.
+
+        {outcome_of_fit}
+        """
+        with self._unchanged_on_error():
+            self._check_parameters()
+            unread = unread_rows(self, X)
+            columns = unread_target_columns(self, y, unread.shape[0])
+            n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
+            box = self._box(n_outputs)
+            layout = self._layout(unread.shape[1], n_outputs)
+            optimization = self._optimization(*unread.shape, n_outputs)
+            plan = self._plan(optimization)
+            with self._progress(optimization) as progress:
+                # It is charged here, and values are read from here on.
+                release, X, y = self._start_release(
+                    plan,
+                    unread,
+                    columns,
+                    n_public=unread.shape[0],
+                    kind=optimization.kind,
+                )
+                progress.begin(X, y)
+                targets = y.reshape(len(y), -1)
+                if self.target_bounds is not None:
+                    targets = _scaled(targets, box)
+                self._train(optimization, release, layout, X, targets.T, progress)
+                progress.end()
+            self.target_center_, self.target_scale_ = box
+            self.multi_output_ = len(columns.shape) > 1
+            self.privacy_ = plan
+        return self
+
+    def _box(self, n_outputs: int):
+        """Return the middles and half-widths of the targets' bounds."""
+        if self.target_bounds is None:
+            return np.zeros(n_outputs), np.ones(n_outputs)
+        try:
+            low, high = (
+                np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
+                for bound in self.target_bounds
+            )
+        except (TypeError, ValueError):
+            low, high = np.ones((2, n_outputs))
+        if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+            raise ValueError(
+                "target_bounds must be (low, high), finite, low < high: numbers, or "
+                f"one number for each of {n_outputs} targets"
+            )
+        return 0.5 * (low + high), 0.5 * (high - low)
+
+    # -- what is made of rows --------------------------------------------------------
+
+    def predict(self, X):
+        """Return the predicted targets.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            In the units of the targets.
+        """
+        found = self._outputs(X)
+        found = found * self.target_scale_ + self.target_center_
+        return found if self.multi_output_ else found[:, 0]
+
+
+def _scaled(targets: np.ndarray, box) -> np.ndarray:
+    """Return targets clipped to their bounds, which become -1 and 1."""
+    middle, half = box
+    return np.clip((targets - middle) / half, -1.0, 1.0)

@@ -1,0 +1,232 @@
+"""Bad calls of optimizers and networks: named, free of charge, nothing changed."""
+
+import traceback
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skdpspectral import (
+    DPAdamClassifier,
+    DPAdamRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+)
+from skdpspectral.neural_network import JMEAdam
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
+    pytest.mark.filterwarnings("ignore:A column-vector y was passed"),
+]
+NAN, INF, SECRET = float("nan"), float("inf"), 7321.0625
+rng = np.random.default_rng(0)
+X = rng.normal(size=(30, 3))
+X[3, 1] = SECRET
+LABELS = (X[:, 0] > 0.0).astype(int)
+TARGETS = X[:, :2].copy()
+LEDGER = PrivacyAccountant()
+
+# Parameters that all three take: value, and what the error must name.
+SHARED = [
+    ("epsilon", 0.0),
+    ("epsilon", -1.0),
+    ("epsilon", "1"),
+    ("epsilon", NAN),
+    ("delta", 0.0),
+    ("delta", 1.0),
+    ("delta", 1e-16),
+    ("noise_multiplier", 0.0),
+    ("noise_multiplier", -2.0),
+    ("noise_multiplier", INF),
+    ("noise_multiplier", True),
+    ("batch_size", 0),
+    ("batch_size", 2.5),
+    ("batch_size", "auto"),
+    ("batch_size", True),
+    ("n_epochs", 0),
+    ("n_epochs", 1.0),
+    ("n_epochs", None),
+    ("sampling", "shuffle"),
+    ("sampling", None),
+    ("clip_norm", 0.0),
+    ("clip_norm", -1.0),
+    ("clip_norm", 1e61),
+    ("clip_norm", [1.0]),
+    ("clip_norm", None),
+    ("moments", "adam"),
+    ("moments", None),
+    ("moment_weight", 0.0),
+    ("moment_weight", "free"),
+    ("moment_weight", INF),
+    ("factorization", "optimal"),
+    ("neighbors", "add-remove-one"),
+    ("neighbors", "users"),
+    ("learning_rate", 0.0),
+    ("learning_rate", -0.1),
+    ("learning_rate", "constant"),
+    ("beta_1", 1.0),
+    ("beta_1", -0.1),
+    ("beta_2", 1.0),
+    ("beta_2", NAN),
+    ("adam_stability", -1e-9),
+    ("accountant", 3),
+    ("noise_seed", "zero"),
+    ("noise_seed", -1),
+]
+# What does not go together.
+TOGETHER = [
+    ({"factorization": "sqrt", "n_epochs": 1}, "in turn"),
+    ({"factorization": "blt", "sampling": "in-turn"}, "n_epochs=1"),
+    ({"moments": "pp", "moment_weight": 0.3}, "moment_weight"),
+    ({"moments": "pp-debiased", "moment_weight": 0.3}, "moment_weight"),
+]
+NETWORKS = [
+    ("hidden_layer_sizes", (2, 3, 4)),
+    ("hidden_layer_sizes", (0,)),
+    ("hidden_layer_sizes", -1),
+    ("hidden_layer_sizes", (2.5,)),
+    ("hidden_layer_sizes", (True,)),
+    ("activation", "sigmoid"),
+    ("init_seed", -1),
+    ("init_seed", None),
+    ("verbose", "yes"),
+]
+CLASSES = [
+    ("classes", [0]),
+    ("classes", [0, 0, 1]),
+    ("classes", "ab"),
+    ("classes", [[0, 1], [2, 3]]),
+]
+BOUNDS = [
+    ("target_bounds", (1.0, 0.0)),
+    ("target_bounds", (0.0, INF)),
+    ("target_bounds", (0.0,)),
+    ("target_bounds", 3.0),
+    ("target_bounds", ([0.0, 0.0], [1.0, 1.0, 1.0])),
+]
+
+
+def fit_classifier(X=X, y=LABELS, **parameters):
+    return DPAdamClassifier(**{"classes": [0, 1], **parameters}).fit(X, y)
+
+
+def fit_regressor(X=X, y=TARGETS, **parameters):
+    return DPAdamRegressor(**parameters).fit(X, y)
+
+
+def make_optimizer(n_parameters=3, n_samples=30, **parameters):
+    return JMEAdam(n_parameters, n_samples, **parameters)
+
+
+def refusal(call, error=(ValueError, TypeError), charges=0, **parameters):
+    """Return how a call is refused; check what it has cost, and that it is silent."""
+    before = len(LEDGER.ledger)
+    given = {"accountant": LEDGER, **parameters}
+    with pytest.raises(error) as caught:
+        call(**given)
+    assert len(LEDGER.ledger) == before + charges
+    report = "".join(traceback.format_exception_only(caught.value))
+    assert f"{SECRET:.0f}" not in report
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("call", [fit_classifier, fit_regressor, make_optimizer])
+def test_bad_parameters_are_named(call):
+    for name, value in SHARED:
+        assert name in refusal(call, **{name: value}), (name, value)
+    for parameters, words in TOGETHER:
+        assert words in refusal(call, **parameters)
+    assert "small" in refusal(call, epsilon=1e-14, delta=1e-15)
+
+
+def test_bad_parameters_of_networks_are_named():
+    for name, value in NETWORKS:
+        for call in (fit_classifier, fit_regressor):
+            assert name in refusal(call, **{name: value}), (name, value)
+    for name, value in CLASSES:
+        assert name in refusal(fit_classifier, **{name: value}), (name, value)
+    for name, value in BOUNDS:
+        assert name in refusal(fit_regressor, **{name: value}), (name, value)
+
+
+def test_bad_parameters_of_optimizers_are_named():
+    for name in ("n_parameters", "n_samples"):
+        for value in (0, -3, 2.5, "many", None, True):
+            assert name in refusal(make_optimizer, **{name: value})
+
+
+def test_bad_data_are_refused_before_the_charge():
+    for call in (fit_classifier, fit_regressor):
+        assert "y" in refusal(call, y=None)
+        assert "inconsistent" in refusal(call, y=LABELS[:-1])
+        assert "X" in refusal(call, X=X[0])
+        assert "X" in refusal(call, X=X[:, :0])
+        assert "sparse" in refusal(call, X=sparse.csr_array(X)).lower()
+        assert "complex" in refusal(call, X=X * 1j).lower()
+        refusal(call, PrivacyBudgetError, accountant=PrivacyAccountant(1e-9))
+    assert "one class" in refusal(fit_classifier, classes=None, y=np.zeros(30))
+    assert "y" in refusal(fit_classifier, y=TARGETS)
+    assert "sample_weight" in refusal(
+        lambda **p: DPAdamRegressor(**p).fit(X, LABELS, sample_weight=np.ones(30))
+    )
+
+
+def changed(value):
+    rows = X.copy()
+    rows[5, 1] = value
+    return rows
+
+
+def test_errors_of_values_are_charged_and_quote_nothing():
+    for call in (fit_classifier, fit_regressor):
+        for value in (NAN, INF, -INF):
+            assert "X" in refusal(call, X=changed(value), charges=1)
+    assert "y" in refusal(fit_regressor, y=changed(NAN)[:, 1], charges=1)
+    for labels in (
+        LABELS + 5,
+        LABELS + 0.5,
+        np.array(["a", "b"])[LABELS],
+        np.array([0, "b"], dtype=object)[LABELS],
+        np.array([0, SECRET])[LABELS],
+        np.where(LABELS, NAN, 0.0),
+    ):
+        assert "not among classes" in refusal(fit_classifier, y=labels, charges=1)
+
+
+def test_bad_calls_of_fitted_networks():
+    for model in (fit_classifier(), fit_regressor()):
+        for rows in (X[:, :2], X[0], changed(NAN), X * 1j):
+            with pytest.raises(ValueError, match=r"X|feature|omplex"):
+                model.predict(rows)
+        for shape in ((0, 3), (30, 0), (2.5, 3), ("30", 3)):
+            with pytest.raises(ValueError, match=r"n_samples|n_features"):
+                model.privacy_plan(*shape)
+    with pytest.raises(ValueError, match="n_classes"):
+        fit_classifier().privacy_plan(30, 3, 0)
+    with pytest.raises(ValueError, match="n_outputs"):
+        fit_regressor().privacy_plan(30, 3, "two")
+
+
+def test_bad_gradients():
+    adam = make_optimizer(batch_size=30)
+    batch = next(adam.batches())
+    gradients = rng.normal(size=(len(batch), 3))
+    for wrong in (
+        gradients[:-1],
+        gradients[:, :2],
+        gradients[0],
+        gradients * 1j,
+        np.ma.masked_array(gradients),
+        gradients.astype(str),
+        gradients.astype(object),
+        None,
+        3.0,
+        [],
+    ):
+        with pytest.raises(ValueError, match="gradients"):
+            adam.step(wrong)
+    assert adam.position == 0
+    gradients[0], gradients[1] = NAN, INF  # which are of examples, and count as zero
+    assert np.isfinite(adam.step(gradients)).all()
+    with pytest.raises(ValueError, match="accountant"):
+        adam.resume()

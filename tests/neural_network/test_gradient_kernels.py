@@ -1,0 +1,166 @@
+"""Gradients by their factors: against differences, PyTorch, and any company."""
+
+import numpy as np
+import pytest
+
+from skdpspectral._linalg import neural_network as networks
+from skdpspectral.neural_network._gradient_moments import MOMENTS, GradientMoments
+from skdpspectral.neural_network._schedule import Schedule
+
+SHAPES = [(5, 1), (5, 3), (4, 7, 1), (4, 6, 5, 3)]
+LOSSES = ["squared", "logistic", "softmax"]
+
+
+def problem(sizes, loss, n=40, seed=0):
+    """A layout, its parameters, rows, and targets of a kind that the loss takes."""
+    rng = np.random.default_rng(seed)
+    layout = networks.Layout(sizes)
+    parameters = rng.standard_normal(layout.n_parameters)
+    X = rng.standard_normal((n, sizes[0])) * 10.0 ** rng.uniform(-2, 1, (n, 1))
+    targets = rng.standard_normal((sizes[-1], n))
+    if loss == "logistic":
+        targets = (targets > 0.0).astype(float)
+    elif loss == "softmax":
+        targets = (targets == targets.max(axis=0)).astype(float)
+    return layout, parameters, X, targets
+
+
+def factors_of(layout, parameters, X, targets, activation, loss):
+    layers = layout.layers(parameters)
+    return networks.gradient_factors(layers, X, targets, activation, loss)
+
+
+def loss_of(layout, parameters, X, targets, activation, loss):
+    """The loss of each example, by plain matrices."""
+    values = X
+    layers = layout.layers(parameters)
+    for layer in layers[:-1]:
+        values = values @ layer[:-1] + layer[-1]
+        values = np.tanh(values) if activation == "tanh" else np.maximum(values, 0.0)
+    out = (values @ layers[-1][:-1] + layers[-1][-1]).T
+    if loss == "squared":
+        return 0.5 * np.square(out - targets).sum(axis=0)
+    if loss == "logistic":
+        return (np.logaddexp(0.0, out) - targets * out).sum(axis=0)
+    return np.logaddexp.reduce(out, axis=0) - (targets * out).sum(axis=0)
+
+
+@pytest.mark.parametrize("activation", networks.ACTIVATIONS)
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_gradients_are_those_of_the_loss(sizes, loss, activation):
+    given = problem(sizes, loss, n=12)
+    layout, parameters, X, targets = given
+    full = networks.gradients(factors_of(*given, activation, loss))
+    step = 1e-5
+    for place in range(layout.n_parameters):
+        sides = []
+        for sign in (1.0, -1.0):
+            moved = parameters.copy()
+            moved[place] += sign * step
+            sides.append(loss_of(layout, moved, X, targets, activation, loss))
+        slope = (sides[0] - sides[1]) / (2 * step)
+        np.testing.assert_allclose(full[:, place], slope, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_norms_and_sums_are_those_of_gradients_in_full(sizes, loss):
+    factors = factors_of(*problem(sizes, loss), "relu", loss)
+    full = networks.gradients(factors)
+    weights = np.random.default_rng(1).random(len(full))
+    for power in (1, 2):
+        squares = factors.squared_norms(power)
+        np.testing.assert_allclose(squares, (full ** (2 * power)).sum(1), rtol=1e-10)
+        total = np.zeros(full.shape[1])
+        factors.weighted_sum(weights, total, power)
+        np.testing.assert_allclose(total, weights @ full**power, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_rows_of_factors_are_those_of_gradients_in_full(kind):
+    given = problem((4, 6, 5, 3), "softmax", n=600)
+    factors = factors_of(*given, "tanh", "softmax")
+    schedule = Schedule(2000, 300, 1, sampling="poisson", neighbors="replace-one")
+    moments = GradientMoments(
+        given[0].n_parameters, schedule, clip_norm=0.7, moments=kind, moment_weight=0.3
+    )
+    found = moments.row([factors])
+    full = moments.row_of_gradients(networks.gradients(factors))
+    np.testing.assert_allclose(found, full, rtol=1e-10, atol=1e-13)
+
+
+def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
+    rng = np.random.default_rng(0)
+    for sizes, loss in (((5, 3), "softmax"), ((9, 7, 1), "logistic")):
+        layout, parameters, X, targets = problem(sizes, loss, n=50)
+        X[3], X[4] = 1e200, 0.0  # whom others must not notice
+        alone = {}
+        for size in (1, 2, 3, 7, 8, 31, 50):
+            for _ in range(4):
+                chosen = rng.permutation(50)[:size]
+                rows = np.asfortranarray(X[chosen]) if size % 2 else X[chosen]
+                with np.errstate(all="ignore"):
+                    part = factors_of(
+                        layout, parameters, rows, targets[:, chosen], "tanh", loss
+                    )
+                    numbers = [
+                        *part.inputs,
+                        *part.errors,
+                        part.squared_norms()[None],
+                        part.squared_norms(2)[None],
+                    ]
+                for place, example in enumerate(chosen):
+                    bits = [np.array(n[:, place]).tobytes() for n in numbers]
+                    assert alone.setdefault(int(example), bits) == bits
+
+
+def test_an_example_whose_gradient_is_not_finite_counts_as_zero():
+    layout, parameters, X, targets = problem((5, 4, 1), "squared", n=9)
+    schedule = Schedule(9, 9, 1, sampling="poisson", neighbors="replace-one")
+    moments = GradientMoments(
+        layout.n_parameters, schedule, clip_norm=1.0, moments="jme", moment_weight=0.5
+    )
+    X[2], X[5] = 1e300, 1e-300
+    targets[0, 7] = 1e200
+    with np.errstate(all="ignore"):
+        factors = factors_of(layout, parameters, X, targets, "relu", "squared")
+        row = moments.row([factors])
+        others = [0, 1, 3, 4, 5, 6, 8]
+        rest = (layout, parameters, X[others], targets[:, others])
+        expected = moments.row([factors_of(*rest, "relu", "squared")])
+    assert np.isfinite(row).all()
+    np.testing.assert_allclose(row, expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("activation", networks.ACTIVATIONS)
+def test_clipped_means_are_those_of_pytorch(activation):
+    torch = pytest.importorskip("torch")
+    sizes, clip = (6, 8, 4), 0.5
+    layout, parameters, X, targets = problem(sizes, "softmax", n=30)
+    factors = factors_of(layout, parameters, X, targets, activation, "softmax")
+    schedule = Schedule(30, 30, 1, sampling="poisson", neighbors="replace-one")
+    moments = GradientMoments(
+        layout.n_parameters, schedule, clip_norm=clip, moments="jme", moment_weight=1.0
+    )
+    found = moments.row([factors])[0] / np.repeat(
+        [1.0, moments.weight], layout.n_parameters
+    )
+    layers = [
+        torch.tensor(layer, requires_grad=True) for layer in layout.layers(parameters)
+    ]
+    clipped = []
+    for x, target in zip(X, targets.T, strict=True):
+        values = torch.tensor(x)
+        for layer in layers[:-1]:
+            values = getattr(torch, activation)(values @ layer[:-1] + layer[-1])
+        out = values @ layers[-1][:-1] + layers[-1][-1]
+        label = torch.tensor(int(target.argmax()))
+        loss = torch.nn.functional.cross_entropy(out, label)
+        parts = torch.autograd.grad(loss, layers)
+        gradient = np.concatenate([part.numpy().ravel() for part in parts])
+        clipped.append(gradient * min(1.0, clip / np.linalg.norm(gradient)))
+    expected = np.hstack(
+        [np.mean(clipped, axis=0), np.mean(np.square(clipped), axis=0)]
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)

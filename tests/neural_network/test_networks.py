@@ -1,0 +1,287 @@
+"""Networks that are trained by private Adam: what they learn, cost and show."""
+
+import math
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
+from sklearn.pipeline import make_pipeline
+
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+)
+from skdpspectral._release.release import record_releases
+from skdpspectral.accounting._losses import composed_epsilon
+from skdpspectral.audit import privacy_report
+from skdpspectral.neural_network import _gradient_moments
+from skdpspectral.neural_network._gradient_moments import MOMENTS
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.* is private with epsilon:skdpspectral.PrivacyLeakWarning"
+)
+DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS = DIGITS / 16.0
+rng = np.random.default_rng(0)
+X = rng.uniform(-1.0, 1.0, (3000, 3))
+Y = np.column_stack([X @ [1.0, -1.0, 0.5], X[:, 0] * X[:, 1]])
+
+
+# -- what is learned ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_digits_are_learned_at_a_budget(moments):
+    model = DPAdamClassifier(epsilon=4.0, classes=range(10), moments=moments)
+    model.fit(DIGITS[:1500], LABELS[:1500])
+    assert model.score(DIGITS[1500:], LABELS[1500:]) > 0.7
+    found = model.predict_proba(DIGITS[:20])
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert model.decision_function(DIGITS[:20]).shape == (20, 10)
+    assert model.n_iter_ == 10 * math.ceil(1500 / 256)
+    assert not hasattr(model, "loss_curve_")
+    assert not hasattr(model, "partial_fit")
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_hidden_layers_learn_what_a_line_cannot(activation):
+    y = X[:, 0] * X[:, 1] > 0.0
+    scores = []
+    for sizes in ((), (12, 8)):
+        model = DPAdamClassifier(
+            sizes, activation=activation, epsilon=100.0, batch_size=3000, n_epochs=150
+        )
+        scores.append(model.fit(X, y).score(X, y))
+    assert scores[0] < 0.65
+    assert scores[1] > 0.7
+
+
+def test_several_targets_are_learned():
+    given = {"epsilon": 30.0, "batch_size": 3000, "n_epochs": 150}
+    model = DPAdamRegressor(16, target_bounds=(-2.5, 2.5), **given).fit(X, Y)
+    assert model.predict(X).shape == Y.shape
+    assert model.score(X, Y) > 0.5
+    bounded = DPAdamRegressor(target_bounds=([90.0], [110.0]), **given)
+    assert bounded.fit(X, 100.0 + 4 * Y[:, 0]).score(X, 100.0 + 4 * Y[:, 0]) > 0.8
+
+
+def test_classes_are_public_by_name_or_with_a_warning():
+    y = np.array(["no", "yes"])[(X[:, 0] > 0).astype(int)]
+    named = DPAdamClassifier(classes=["yes", "no", "maybe"]).fit(X, y)
+    assert list(named.classes_) == ["maybe", "no", "yes"]
+    assert set(named.predict(X)) <= {"maybe", "no", "yes"}
+    for labels in (y, pd.Series(y).astype("category")):
+        with pytest.warns(PrivacyLeakWarning, match="classes=None") as caught:
+            DPAdamClassifier().fit(X, labels)
+        assert caught[0].filename == __file__
+    DPAdamClassifier().fit(X, X[:, 0] > 0)  # true and false are all that there is
+
+
+# -- what it costs --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbors", ["replace-one", "zero-out-one"])
+@pytest.mark.parametrize("sampling", ["poisson", "in-turn"])
+def test_a_fit_costs_what_it_was_asked_to_cost(sampling, neighbors):
+    accountant = PrivacyAccountant()
+    model = DPAdamRegressor(
+        2, epsilon=3.0, sampling=sampling, neighbors=neighbors, accountant=accountant
+    )
+    plan = model.plan_for(X)
+    model.fit(X, Y[:, 0])
+    assert model.privacy_ == plan
+    assert plan.neighbors == neighbors
+    found = accountant.spent(1e-6).epsilon
+    assert 2.9 < found <= 3.0
+    (mechanism,) = plan.mechanisms
+    if sampling == "poisson":
+        curve = mechanism.curve(neighbors)
+        assert composed_epsilon(0.0, ((curve, 1),), 1e-6) == found
+        assert mechanism.sampling_probability == pytest.approx(256 / 3000)
+
+
+def test_one_ledger_holds_components_and_networks():
+    with PrivacyAccountant() as accountant:
+        model = make_pipeline(
+            DPPCA(10, epsilon=1.0), DPAdamClassifier(epsilon=3.0, classes=range(10))
+        )
+        model.fit(DIGITS, LABELS)
+    assert len(accountant.ledger) == 2
+    # Of two budgets together, as curves and not as sums.
+    assert 3.0 < accountant.spent(2e-6).epsilon < 4.0
+    assert model.score(DIGITS, LABELS) > 0.4
+    report = privacy_report(model)
+    assert report.private, str(report)
+    assert [line.verdict for line in report] == ["private", "private"]
+
+
+def test_a_budget_of_one_fit_lets_one_fit_in():
+    accountant = PrivacyAccountant(3.0, 1e-6)
+    model = DPAdamRegressor(epsilon=3.0, sampling="in-turn", accountant=accountant)
+    model.fit(X, Y[:, 0])
+    with pytest.raises(RuntimeError):
+        model.fit(X, Y[:, 0])
+    assert len(accountant.ledger) == 1
+
+
+# -- what it shows --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("estimator", [DPAdamClassifier(3), DPAdamRegressor((3, 2))])
+def test_it_can_be_saved_and_published(estimator, tmp_path):
+    y = X[:, 0] > 0 if isinstance(estimator, DPAdamClassifier) else Y
+    model = estimator.fit(X, y)
+    expected = model.predict(X)
+    for other in (pickle.loads(pickle.dumps(model)), model.publish()):
+        np.testing.assert_array_equal(other.predict(X), expected)
+    model.save(tmp_path / "model.npz")
+    loaded = type(model).load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict(X), expected)
+    assert loaded.privacy_ == model.privacy_
+
+
+class Counter:
+    """A callback that counts steps, keeps what it is given, and wants to stop."""
+
+    def __init__(self):
+        self.steps, self.given = 0, []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context, **given):
+        self.given += [value for value in given.values() if value is not None]
+
+    def on_fit_task_end(self, estimator, context, **given):
+        self.given += [value for value in given.values() if value is not None]
+        self.steps += 1
+        return True
+
+
+@pytest.mark.skipif(
+    not hasattr(DPAdamClassifier, "set_callbacks"), reason="no callbacks"
+)
+def test_callbacks_count_steps_and_see_nothing():
+    counter = Counter()
+    model = DPAdamRegressor(n_epochs=2).set_callbacks(counter).fit(X, Y[:, 0])
+    assert model.n_iter_ == 24
+    assert counter.steps >= 24
+    assert not any(isinstance(value, np.ndarray) for value in counter.given)
+
+
+def test_progress_has_nothing_of_the_data(capsys):
+    DPAdamRegressor(n_epochs=1, batch_size=1500, verbose=1).fit(X, Y[:, 0])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"[DPAdamRegressor] step {t} of 2" for t in (1, 2)]
+
+
+# -- what it reveals ------------------------------------------------------------------
+# The transcript of a fit, projected on the example's own gradients: for a linear model
+# whose first step is known the statistic is normal, and its shift over its deviation
+# is what the fit costs.
+
+CANARY = np.full((1, 3), 100.0)
+
+
+def shift_of(n_fits, **parameters):
+    """Return the shift of the first step's release for a canary, in deviations."""
+    given = {"batch_size": 4, "n_epochs": 1, "noise_multiplier": 1.0, **parameters}
+    rows, means = np.zeros((4, 3)), []
+    for canary in (0.0, 1.0):
+        table, y = rows.copy(), np.zeros(4)
+        table[0], y[0] = CANARY, canary * 100.0
+        found = []
+        for _ in range(n_fits):
+            model = DPAdamRegressor(neighbors="zero-out-one", **given)
+            with record_releases() as released:
+                model.fit(table, y)
+            found.append(released["gradients"][0])
+        means.append(np.array(found))
+    moved = means[1].mean(axis=0) - means[0].mean(axis=0)
+    (mechanism,) = model.privacy_.mechanisms
+    return np.linalg.norm(moved) / mechanism.noise_std, len(moved)
+
+
+@pytest.mark.parametrize("moments", ["jme", "pp", "clip", "jme-batch"])
+def test_a_worst_example_moves_a_release_by_no_more_than_is_claimed(moments):
+    """By at most one deviation at a multiplier of one; false alarm below 1e-6."""
+    n_fits = 300
+    shift, width = shift_of(n_fits, moments=moments)
+    # The mean of noise has a squared length of 2 width / n_fits, on the average.
+    error = math.sqrt(2 / n_fits) * (math.sqrt(width) + norm.isf(1e-6))
+    assert shift < 1.0 + error
+    assert shift > 0.5  # it is seen at all
+
+
+def test_the_audit_refutes_planted_mistakes(monkeypatch):
+    """Each moves the release of an example by more than twice what is claimed."""
+    made = _gradient_moments.GradientMoments._weighted
+
+    def by_what_is_there(self, sums):
+        """Divide by the realized size: 1 in a batch whose other examples are 0."""
+        return made(self, sums * self.schedule.batch_size)
+
+    patched = _gradient_moments.GradientMoments
+    monkeypatch.setattr(patched, "_weighted", by_what_is_there)
+    assert shift_of(100)[0] > 2.0
+    monkeypatch.undo()
+
+    def squared_sum(self, sums):
+        """Square the sum of gradients, as the algorithm is printed."""
+        sums[1] = np.square(sums[0])
+        return made(self, sums)
+
+    monkeypatch.setattr(patched, "_weighted", squared_sum)
+    moments = _gradient_moments.GradientMoments(
+        1,
+        DPAdamRegressor(batch_size=64)._optimization(64, 1, 1).schedule,
+        clip_norm=1.0,
+        moments="jme",
+        moment_weight=0.5,
+    )
+    both = [moments.row_of_gradients(np.ones((n, 1))) for n in (64, 63)]
+    assert np.linalg.norm(both[0] - both[1]) > 2.0 * moments.added
+
+
+def test_a_sample_is_not_of_positions(monkeypatch):
+    """Were samples the same in all fits, a member could be told by its gradient."""
+    y, seen = X[:, 0] > 0, []
+    for _ in range(2):
+        with record_releases() as released:
+            DPAdamClassifier(n_epochs=1, noise_multiplier=1e-3).fit(X, y)
+        seen.append(released["gradients"][0])
+    # Noise is a thousandth of one example: what differs are the samples.
+    assert np.abs(seen[0] - seen[1]).max() > 0.01 * np.abs(seen[0]).max()
+
+
+@pytest.mark.slow
+def test_membership_shows_no_more_than_the_curve_allows():
+    """Whole fits: the area under the curve of members against others stays near 1/2."""
+    y = Y[:60, 0]
+    scores = {0: [], 1: []}
+    for member in (0, 1):
+        for _ in range(150):
+            targets = y.copy()
+            targets[0] = 3.0 if member else -3.0
+            model = DPAdamRegressor(epsilon=0.5, delta=1e-5, batch_size=20)
+            model.fit(X[:60], targets)
+            scores[member].append(model.predict(X[:1])[0])
+    area = roc_auc_score([0] * 150 + [1] * 150, scores[0] + scores[1])
+    # At epsilon 0.5 the area is at most 0.62; its deviation here is 0.033.
+    assert area < 0.62 + 4 * 0.033
+
+
+def test_clones_begin_anew():
+    model = DPAdamClassifier((4,), classes=[0, 1], learning_rate=0.2)
+    assert clone(model).get_params() == model.get_params()
