@@ -41,6 +41,8 @@ class SampledGaussian(CorrelatedGaussian):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # Its cost is a curve, which no finite mu states.
+        object.__setattr__(self, "mu", math.inf)
         fixed = (self.column_norm, self.factorization, self.renewed, self.amplification)
         if fixed != (1.0, "trivial", False, 0.0) or self.max_steps is None:
             raise ValueError(
@@ -49,20 +51,14 @@ class SampledGaussian(CorrelatedGaussian):
             )
         self.curve(Neighbors.ZERO_OUT_ONE)  # refuses what is out of range
 
-    @property
-    def charged_sensitivity(self) -> float:
-        """Largest norm of what a unit adds to what is computed of a row."""
-        return Gaussian.charged_sensitivity.fget(self)  # type: ignore[attr-defined]
+    def _charged(self) -> float:
+        """Return the largest norm of what a unit adds to what is computed of a row."""
+        return Gaussian._charged(self)
 
     @property
     def noise_multiplier(self) -> float:
         """Standard deviation of the noise over the charged sensitivity."""
         return self.noise_std / self.charged_sensitivity
-
-    @property
-    def mu(self) -> float:
-        """Infinite: its cost is a curve, which no finite ``mu`` states."""
-        return math.inf
 
     def curve(self, neighbors: Neighbors | str) -> SubsampledGaussian:
         """Return its cost under a relation of neighbors."""

@@ -151,6 +151,10 @@ class Optimization:
         named["neighbors"] = self.schedule.neighbors
         return PrivacyPlan(epsilon, delta, mechanisms, **named)
 
+    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return what a fit of the plan cannot be relied on for."""
+        return self.moments.doubts(plan)
+
     def _within(
         self, epsilon: float, delta: float
     ) -> tuple[tuple[Mechanism, ...], float]:
