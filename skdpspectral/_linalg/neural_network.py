@@ -153,7 +153,7 @@ class Factors(NamedTuple):
 
     def squared_norms(self, power: int = 1) -> np.ndarray:
         """Return each gradient's sum of squares, or that of a power of its entries."""
-        found = 0.0
+        found: np.ndarray = np.zeros(self.inputs[0].shape[1])
         for inputs, errors in zip(self.inputs, self.errors, strict=True):
             rows = totals(np.square(inputs**power).T) + 1.0
             found = found + rows * totals(np.square(errors**power).T)

@@ -51,7 +51,8 @@ def removed_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     rest, here = _logs(q)
     above = np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(1.0 / sigma - x))
     below = losses + log_ndtr(-x)
-    return np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
+    found = np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
+    return np.asarray(found, dtype=np.float64)
 
 
 def joined_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
@@ -130,7 +131,8 @@ def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     rest, here = _logs(q)
     above = np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(one - x))
     below = losses + np.logaddexp(rest + log_ndtr(-x), here + log_ndtr(-one - x))
-    return np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
+    found = np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
+    return np.asarray(found, dtype=np.float64)
 
 
 def replaced_divergences(q: float, sigma: float, orders: npt.ArrayLike) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class GradientMoments(Statistic):
         """How far one example moves the row of a step by joining it."""
         return self._moved(Neighbors.ZERO_OUT_ONE)
 
-    def _fields(self) -> dict[str, float]:
+    def _fields(self) -> dict[str, Any]:
         """Return what rounding adds, and how large a row may be."""
         n, size = self.schedule.largest_batch, self.schedule.batch_size
         # Every entry is a sum over the examples of a batch, however many they are.

@@ -114,7 +114,10 @@ class Optimization:
     def __init__(self, choices: AdamChoices, n_parameters: int, n_samples: int):
         self.choices = choices
         given = (n_samples, choices.batch_size, choices.n_epochs)
-        named = {"sampling": choices.sampling, "neighbors": choices.neighbors}
+        named: dict[str, Any] = {
+            "sampling": choices.sampling,
+            "neighbors": choices.neighbors,
+        }
         self.schedule = Schedule(*given, **named)
         name, steps = choices.factorization, self.schedule.n_steps
         self._parts = (
@@ -177,7 +180,7 @@ class Optimization:
     @property
     def kind(self) -> functools.partial:
         """What lets out what is released, to be called with plan and accountant."""
-        given = {"factorization": self.schedule.shaping}
+        given: dict[str, Any] = {"factorization": self.schedule.shaping}
         if not self.schedule.sampled:
             return functools.partial(StreamRelease, **given)
         return functools.partial(SampledRelease, rate=self.schedule.rate, **given)
