@@ -68,8 +68,8 @@ _TABLE = {
             origin without `bounds`. "pairs": other rows of the same client, which
             needs no center, at twice the noise. "private": a private mean, paid from
             the budget; :class:`~skdpspectral.decomposition.PrivateMean` gives it a
-            public radius, which it needs without `bounds` and `clip_norm`. "auto":
-            "private" with `bounds`, and "pairs" without them.
+            public radius, which it needs without `bounds` and `clip_norm`; in wide
+            bounds it is noise, and so are the components then. "auto": "pairs".
         """,
     "whiten": """
         whiten : bool, default=False

@@ -90,13 +90,12 @@ class RowBounds:
         if self.box is not None:
             self.box_radius = sensitivity.box_radius(self.box.half_widths)
             self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
-        found = _private_center(center, boxed=self.box is not None)
+        found = _private_center(center)
         self.centered, self.center_radius = found
         self.searched = search and isinstance(center, str) and center in _SEARCHED
-        named = isinstance(center, str)
-        self.paired = named and (
-            center == "pairs" or (center == "auto" and self.box is None)
-        )
+        # What is not searched for is compared: a mean of rows of a wide box would be
+        # its noise, which is the first component then.
+        self.paired = isinstance(center, str) and center in ("auto", "pairs")
         if self.searched:
             self.centered, self.paired = False, _SEARCHED[center]
         self.weight = HALF if self.paired else 1.0
@@ -228,15 +227,13 @@ class RowBounds:
         return tuple(sentences)
 
 
-def _private_center(center, boxed: bool) -> tuple[bool, float | None]:
+def _private_center(center) -> tuple[bool, float | None]:
     """Return whether rows are centered at a private mean, and its public radius.
 
     Parameters
     ----------
-    center : {"auto", "none", "private"} or PrivateMean
+    center : {"auto", "none", "pairs", "private"} or PrivateMean
         As in :class:`~skdpspectral.DPPCA`.
-    boxed : bool
-        Whether there are bounds.
 
     Raises
     ------
@@ -259,7 +256,7 @@ def _private_center(center, boxed: bool) -> tuple[bool, float | None]:
             f"center must be one of {CENTERS} or a PrivateMean(radius), got "
             f"{shown(center)}"
         )
-    return center == "private" or (center == "auto" and boxed), None
+    return center == "private", None
 
 
 def _check_radius(name: str, radius: float | None) -> None:

@@ -69,10 +69,13 @@ class Unread:
     read : callable
         Reads the table and returns it, or raises an error that depends on values:
         to be called once the fit is charged.
+    sparse : bool, default=False
+        Whether what is read is a sparse matrix, which its form tells.
     """
 
     shape: tuple[int, ...]
     read: Callable[[], Any]
+    sparse: bool = False
 
 
 def unread_rows(
@@ -131,7 +134,7 @@ def unread_rows(
             raise ValueError("X has changed its shape since it was checked")
         return rows
 
-    return Unread(shape, read)
+    return Unread(shape, read, is_sparse(X))
 
 
 def check_rows(estimator, X, **how):
@@ -158,7 +161,7 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
     ValueError, TypeError
         Naming X.
     """
-    if sparse.issparse(X) and not accept_sparse:
+    if is_sparse(X) and not accept_sparse:
         _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
     if isinstance(X, np.matrix):
         raise TypeError(f"{_NOT_ROWS}, and no np.matrix: pass np.asarray(X)")
@@ -243,6 +246,14 @@ def _without_entries(X):
     if type(X) not in (list, tuple):
         return X if isinstance(X, np.ndarray) else 0
     return [_without_entries(entry) for entry in X]
+
+
+def is_sparse(X) -> bool:
+    """Whether a table is sparse: a matrix, or a frame of which all columns are."""
+    # scikit-learn makes a matrix of such a frame of pandas.
+    dtypes = dtypes_of(X)
+    columns = all(str(dtype).startswith("Sparse[") for dtype in dtypes)
+    return sparse.issparse(X) or (columns and len(dtypes) > 0)
 
 
 def dtypes_of(X) -> list:

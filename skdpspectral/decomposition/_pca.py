@@ -7,7 +7,6 @@ from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
-from scipy import sparse
 
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
@@ -351,7 +350,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             unread = unread_rows(
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
-            statistic = self._statistic(*unread.shape, sparse=sparse.issparse(X))
+            statistic = self._statistic(*unread.shape, sparse=unread.sparse)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=unread.shape[0])

@@ -16,7 +16,7 @@ from .._base.table_estimator import TableEstimator
 from .._base.unweighted import unweighted
 from .._statistics.feature_scales.scales import FeatureScales
 from .._statistics.row_bounds import make_box
-from .._tables.rows import check_rows, map_rows, unread_rows
+from .._tables.rows import check_rows, is_sparse, map_rows, unread_rows
 from ..mechanisms import PrivacyPlan
 
 # Rows that pairs can be made of.
@@ -230,7 +230,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     def _refuse_sparse(self, X) -> None:
         """Say which parameter sparse rows ask for."""
-        if sparse.issparse(X) and not self._takes_sparse_rows():
+        if is_sparse(X) and not self._takes_sparse_rows():
             needed = "with_mean=False" if self.with_mean else "bounds=None"
             raise ValueError(
                 "Sparse data was passed for X, whose zeros would be filled: set "
@@ -316,7 +316,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return rows.astype(X.dtype, copy=False)
 
     def _refuse_filling(self, X) -> None:
-        if sparse.issparse(X) and self.mean_ is not None:
+        if is_sparse(X) and self.mean_ is not None:
             raise ValueError(
                 "X is sparse, and subtracting means would fill its zeros: fit with "
                 "with_mean=False or pass X.toarray()"

@@ -58,9 +58,10 @@ def test_the_subspace_is_found(aggregation, weights):
 @pytest.mark.parametrize("aggregation", ["projector", "matrix"])
 def test_one_client_alone_is_dppca(aggregation):
     """The same releases, so the same components from the same noise."""
-    pca = FederatedDPPCA(2, aggregation=aggregation, bounds=(-20, 20), epsilon=2.0)
+    box = {"bounds": (-20, 20), "center": PrivateMean()}
+    pca = FederatedDPPCA(2, aggregation=aggregation, epsilon=2.0, **box)
     plan = pca.privacy_plan(6000, 8)
-    alone = DPPCA(2, bounds=(-20, 20), center=PrivateMean(), epsilon=2.0)
+    alone = DPPCA(2, epsilon=2.0, **box)
     assert plan.mechanisms == alone.privacy_plan(6000, 8).mechanisms
     with pytest.warns(PrivacyLeakWarning):
         found = pca.set_params(epsilon=None).fit(X)
@@ -326,7 +327,8 @@ def test_a_client_that_dies_after_the_first_step(monkeypatch):
     monkeypatch.setattr(LocalClient, "respond", fail_later)
     for cls, more in ((FederatedDPPCA, {}), (SparseDPPCA, {"n_rounds": 3})):
         count.clear()
-        model = cls(1, bounds=(-20, 20), **more).fit(X, clients=CLIENTS)
+        model = cls(1, center="private", bounds=(-20, 20), **more)
+        model.fit(X, clients=CLIENTS)
         assert model.clients_.tolist() == ["a", "c"]
     assert len(FederatedDPPCA(1, center="none").fit(X).clients_) == 1
 
@@ -386,11 +388,25 @@ def test_offsets_of_sites_are_removed_by_private_means():
     sites = np.repeat(np.arange(3), 10_000)
     shifted = rows + 8.0 * np.eye(10)[rng.permutation(10)[:3]][sites]
     distances = {}
-    for center in ("none", "private"):
+    for center in ("none", "private", "auto"):
         pca = FederatedDPPCA(1, bounds=(-30, 30), center=center, noise_seed=0)
         pca.fit(shifted, clients=sites)
         distances[center] = subspace_distance(pca.components_, truth)
-    assert distances["private"] < 0.1 < 0.5 < distances["none"]
+    assert max(distances["private"], distances["auto"]) < 0.1
+    assert distances["none"] > 0.5
+
+
+@pytest.mark.parametrize("width", [20.0, 2000.0])
+@pytest.mark.parametrize("cls", BOTH)
+def test_wide_bounds_of_clients_do_no_harm(cls, width):
+    """A mean of rows in a wide box is its noise, which is the first component then."""
+    bounds, found = (-width, 1.3 * width), {}
+    for center in ("auto", "private"):
+        pca = cls(1, bounds=bounds, center=center, noise_seed=0)
+        pca.fit(X + 9.0, clients=CLIENTS)
+        found[center] = subspace_distance(pca.components_, TRUTH)
+    assert found["auto"] < 0.15
+    assert width < 100.0 or found["private"] > 1.0
 
 
 @pytest.mark.parametrize("parameters", [{}, {"scale": "bounds"}])

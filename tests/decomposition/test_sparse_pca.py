@@ -131,7 +131,7 @@ def test_rounds_send_what_was_planned_and_no_more(monkeypatch):
         return reply
 
     monkeypatch.setattr(LocalClient, "respond", kept)
-    SparseDPPCA(2, n_rounds=2, bounds=(-9, 9)).fit(X, clients=CLIENTS)
+    SparseDPPCA(2, n_rounds=2, bounds=(-9, 9), center="private").fit(X, clients=CLIENTS)
     expected = [Topic.MATRIX, Topic.MEAN, Topic.POWER, Topic.POWER]
     for client in "0123":
         own = [(topic, size) for name, topic, size in topics if name == client]

@@ -21,7 +21,7 @@ from skdpspectral.federation import (
     Topic,
 )
 
-BOX = {"bounds": (-20, 20)}
+BOX = {"bounds": (-20, 20), "center": "private"}
 START = np.random.default_rng(0).normal(size=(2, 6))
 MODEL = {"mechanism": SpikedModel(signal_variance=5.0, noise_variance=1.0)}
 # Parameters of a task, of its rounds, and of the estimator that does the same.

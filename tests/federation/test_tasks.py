@@ -30,8 +30,8 @@ PARAMETERS = {
     "clip": {"clip_norm": 3.0},
     "center": {"clip_norm": 3.0, "center": "private"},
     "center's clip": {"clip_norm": 3.0, "center": PrivateMean(2.0)},
-    "box": {"bounds": (-20, 20)},
-    "other box": {"bounds": (-20, 21)},
+    "box": {"bounds": (-20, 20), "center": "private"},
+    "other box": {"bounds": (-20, 21), "center": "private"},
     "box, no mean": {"bounds": (-20, 20), "center": "none"},
     "box a feature": {"bounds": tuple(SIDES)},
     "scaled box": {"bounds": tuple(SIDES), "scale": "bounds"},
@@ -85,7 +85,7 @@ def test_whatever_differs_has_another_digest():
 
 
 def test_what_means_the_same_has_the_same_digest():
-    task = make_task(2, 5, bounds=(-20, 20), clip_norm=3)
+    task = make_task(2, 5, bounds=(-20, 20), clip_norm=3, center=PrivateMean())
     for bounds in ([-20.0, 20.0], (np.full(5, -20), np.full(5, 20.0, np.float32))):
         same = make_task(
             np.int64(2), 5, bounds=bounds, clip_norm=np.float64(3.0), center="private"
@@ -94,6 +94,8 @@ def test_what_means_the_same_has_the_same_digest():
     paper = SpikedModel([4, 2.0], 1, calibration="paper", sensitivity_constant=1)
     assert make_task(2, 5, mechanism=paper) == TASKS["paper"]
     assert make_task(2, 5, mechanism=TwoStage()) == TASKS["two-stage"]
+    pairs = [make_task(2, 5, bounds=(-1, 1), center=c) for c in ("auto", "pairs")]
+    assert pairs[0] == pairs[1] == make_task(2, 5, bounds=(-1, 1))
     zeros = [make_task(1, 5, bounds=(zero, 1)) for zero in (0, 0.0, -0.0)]
     assert len({t.digest for t in zeros}) == 1
 
@@ -253,7 +255,7 @@ def test_bad_parameters(says, given):
 
 BOXES = [
     {},
-    {"bounds": (-20, 20)},
+    {"bounds": (-20, 20), "center": "private"},
     {"bounds": (-20, 20), "clip_norm": 9.0},
     {"bounds": tuple(30 * SIDES)},
     {"bounds": tuple(30 * SIDES), "scale": "bounds"},

@@ -204,6 +204,8 @@ def test_a_choice_costs_its_dearest_branch():
     dear = (Gaussian("b", 1.0, 1.5, (3,)), Gaussian("c", 1.0, 2.0, (2, 2)))
     choice = Alternatives("either", ((cheap,), dear))
     assert choice.mu == math.hypot(*(m.mu for m in dear)) > cheap.mu
+    last = Alternatives("one", ((cheap,), (Gaussian("d", 1.0, 2.0, (3,)),), dear))
+    assert last.mu == choice.mu
     plan = PrivacyPlan(1.0, 1e-6, (Gaussian("first", 1.0, 1.0, (1,)), choice), "test")
     assert plan.mu == math.hypot(plan["first"].mu, choice.mu)
     assert [m.name for m in plan.releases()] == ["first", "a", "b", "c"]

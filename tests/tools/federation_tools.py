@@ -11,10 +11,9 @@ N_ROWS, N_MODEL_ROWS = 50, 700
 
 
 def make_task(n_components=2, n_features=6, *, bounded=None, **parameters):
-    # About the origin, unless bounds or a center are given.
+    # About the origin, or means of clients with bounds, unless a center is given.
     parameters = {**(bounded or {}), **parameters}
-    if "bounds" not in parameters:
-        parameters.setdefault("center", "none")
+    parameters.setdefault("center", "private" if "bounds" in parameters else "none")
     return federation.make_task(n_components, n_features, **parameters)
 
 
