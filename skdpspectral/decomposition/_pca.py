@@ -275,7 +275,9 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         rank = None if self.n_components == "auto" else int(self.n_components)
         if covariance and mechanism.whole and not scaled:
             return mechanism.covariance(bounds, n_samples, rank)
-        statistic = mechanism.statistic(bounds, n_samples, rank, covariance)
+        statistic = mechanism.statistic(
+            bounds, n_samples, rank, covariance, sparing=True
+        )
         if not scaled:
             return statistic
         box = None

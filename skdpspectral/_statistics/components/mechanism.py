@@ -102,6 +102,7 @@ class ComponentMechanism:
         rank: int | None,
         covariance: bool,
         radius: float | None = None,
+        sparing: bool = False,
     ) -> Statistic:
         """Return what is released of so many rows: public, as all of its arguments.
 
@@ -117,6 +118,9 @@ class ComponentMechanism:
             Whether the covariance within the components is released too.
         radius : float or None, default=None
             Public length that projections are clipped to for the covariance.
+        sparing : bool, default=False
+            Whether a choice may leave private lengths out where noise drowns them: not
+            where others are sent them.
 
         Returns
         -------
@@ -141,7 +145,8 @@ class ComponentMechanism:
             along = self.signal
             signal = None if along is None else sum(along) / len(along)
             law, choose = (signal, self.noise), self.name == "auto"
-            rest = TwoStageComponents(moment, rank, covariance, *law, *more, choose)
+            ways = choose, sparing
+            rest = TwoStageComponents(moment, rank, covariance, *law, *more, *ways)
         return self._about_center(moment, rest)
 
     @property

@@ -19,6 +19,8 @@ from .scales import LEAST_SIGNAL, PrivateScales
 _FIRST_SHARE = 0.4
 # Noise of votes, as a share of the rows, beyond which no choice rests on them.
 _LOUDEST_VOTES = 0.15
+# Name of a second release of the moment.
+AGAIN = "second_moment_again"
 
 
 class TwoStageComponents(PrincipalComponents):
@@ -40,6 +42,9 @@ class TwoStageComponents(PrincipalComponents):
         As for :class:`PrincipalComponents`.
     choose : bool, default=False
         Whether the second stage is chosen; otherwise it is the step.
+    sparing : bool, default=False
+        Whether the moment is all that is released where votes on private lengths would
+        be drowned, so that no choice could rest on them.
     """
 
     def __init__(
@@ -52,8 +57,10 @@ class TwoStageComponents(PrincipalComponents):
         norm_range: tuple[float, float],
         radius: float | None = None,
         choose: bool = False,
+        sparing: bool = False,
     ) -> None:
         self._signal, self._choose = signal, choose
+        self._sparing = sparing and choose and not covariance
         super().__init__(moment, rank, covariance, noise, norm_range, radius)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
@@ -67,7 +74,7 @@ class TwoStageComponents(PrincipalComponents):
             self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
         self.second = self.step = PowerStep(*size, self.width, self.bounds.paired)
         if self._choose:
-            again = replace(moment, name="second_moment_again")
+            again = replace(moment, name=AGAIN)
             self.second = Choice("second_stage", self.step, again)
         else:  # a step needs a direction across the components
             self.most = max(1, min(self.width, p - 1))
@@ -79,11 +86,27 @@ class TwoStageComponents(PrincipalComponents):
         shares["first"] = _FIRST_SHARE * (1.0 - shares.get("covariance", 0.0))
         return {**shares, "second": left - shares["first"]}
 
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan both stages, or the moment alone, at a total cost of mu."""
+        if self._is_drowned(mu):
+            return self.moment.mechanisms(mu)
+        return super().mechanisms(mu)
+
+    def _is_drowned(self, mu: float) -> bool:
+        """Whether no choice could rest on the votes that mu pays for."""
+        if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
+            return False
+        noise = self.scales.noise_std(self.costs(mu)["scales"])
+        return noise > _LOUDEST_VOTES * self._voters
+
     def directions(
         self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
     ) -> Directions:
         """Release both stages; as :meth:`PrincipalComponents.directions`."""
         exact = self.moment.kernel(X, origin, floor)
+        planned = {mechanism.name for mechanism in release.plan.releases()}
+        if self._sparing and AGAIN not in planned:
+            return self._first(release, exact, origin, more)
         # Kept where it may be released once more: sums of the same bits are cheap.
         kept = exact.copy(order="F") if self._choose else None
         found = self._first(release, exact, origin, more)
@@ -107,7 +130,7 @@ class TwoStageComponents(PrincipalComponents):
         """Components of two releases of the moment, averaged by their costs."""
         plan = release.plan
         again = self.second.branches[1].release(release, kept, origin)
-        share = share_of(plan, self.moment.name, "second_moment_again")
+        share = share_of(plan, self.moment.name, AGAIN)
         matrix = share * found.matrix + (1.0 - share) * again
         values, vectors = _linalg.top_eigh(matrix, len(found.vectors))
         return replace(found, vectors=vectors, values=values, matrix=matrix)
@@ -124,11 +147,20 @@ class TwoStageComponents(PrincipalComponents):
             votes = getattr(plan["quantile_1"], "noise_std", 0.0)
             if votes > _LOUDEST_VOTES * self.moment.n_samples * (0.5 if paired else 1):
                 return False
-        costs = [plan[name].mu for name in (self.moment.name, "second_moment_again")]
+        costs = [plan[name].mu for name in (self.moment.name, AGAIN)]
         twice, staged = self._squared_errors(*costs, (rank, signal, noise), paired)
         return staged < twice
 
     # -- what errors to expect ---------------------------------------------------------
+
+    def squared_error(
+        self, mu: float, signal: float, noise: float, paired: bool = False
+    ) -> float:
+        """As :meth:`PrincipalComponents.squared_error`."""
+        if not self._is_drowned(mu):
+            return super().squared_error(mu, signal, noise, paired)
+        alone = PrincipalComponents(self.moment, self.rank, False, None, (1.0, 2.0))
+        return alone.squared_error(mu, signal, noise, paired)
 
     def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:
         """Expected squared distance, by what each part costs."""
