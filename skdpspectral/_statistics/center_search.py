@@ -72,7 +72,9 @@ class Sample(NamedTuple):
             blocks = pooled_rows(X, self.order, self.n_pools)
         for block in blocks:
             with np.errstate(over="ignore"):
-                yield self._mapped(block) - point
+                about = self._mapped(block) - point
+            # What is yielded inside the block would be used inside it.
+            yield about
 
     def distances(self, X) -> Iterator[np.ndarray]:
         """Yield lengths of differences, over the root of two."""

@@ -398,6 +398,21 @@ EXACT = {
         "sensitivity.box_radius([0.5])",
         "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
     ),
+    "means of scaled features from private rows": Mutant(
+        "_statistics/components/scaled.py",
+        "shift = 0.0 if law.mean is None else law.mean - law.center",
+        "shift = np.asarray(rows[:]).mean(axis=0) - law.center",
+        "theory/test_every_release.py::"
+        "test_no_row_moves_a_release_of_a_fit_by_more_than_was_planned"
+        "[scaled, covariance]",
+    ),
+    "weights of two releases upside down": Mutant(
+        "_statistics/second_moment.py",
+        "else costs[0] / (costs[0] + costs[1])",
+        "else costs[1] / (costs[0] + costs[1])",
+        "decomposition/test_pca_pairs.py::"
+        "test_rows_that_lie_too_far_are_paired_at_no_loss",
+    ),
     "rows longer than a floor not normalized": Mutant(
         "_tables/clipping.py",
         "factors = target / np.maximum(lengths, floor)",

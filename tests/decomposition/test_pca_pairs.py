@@ -242,13 +242,19 @@ def test_few_rows_are_paired_by_public_numbers():
     assert DPPCA(1, noise_seed=0).fit(X).privacy_.remarks == plan.remarks
 
 
-def test_rows_that_lie_too_far_are_paired_at_no_loss():
+def test_rows_that_lie_too_far_are_paired_at_no_loss(monkeypatch):
     """What the steps would have cost pays for a release of pairs: averaged, it is that.
 
     Averages are weighted by the costs of both: no other weights have less noise.
     """
     X, _ = spiked(1000, 50)
-    found = {}
+    found, spreads, count = {}, [], _linalg.count_above_noise
+
+    def counted(values, trace, order, spread, n_samples):
+        spreads.append(spread)
+        return count(values, trace, order, spread, n_samples)
+
+    monkeypatch.setattr(_linalg, "count_above_noise", counted)
     for center in ("auto", "pairs"):
         for seed in range(3):
             with record_releases() as released:
@@ -263,6 +269,8 @@ def test_rows_that_lie_too_far_are_paired_at_no_loss():
     matrix = np.average([released[name] for name in both], axis=0, weights=costs)
     values = np.linalg.eigvalsh(matrix / HALF)[:-3:-1]
     np.testing.assert_allclose(pca.explained_variance_, values, rtol=1e-9)
+    precision = sum(pca.privacy_[name].noise_std ** -2.0 for name in both)
+    assert spreads[2] == pytest.approx(1.0 / HALF / math.sqrt(2.0 * precision))
     shares = [kept(found[center][0], X) for center in ("auto", "pairs")]
     assert shares[0] > shares[1] - 0.1
 
@@ -302,7 +310,9 @@ def test_a_center_of_ones_own_wish_is_not_given_up():
     assert names(pca.privacy_) >= {"pair_distance_1", "row_reach_1", "center_1"}
     np.testing.assert_allclose(pca.mean_, 100.0, atol=1.0)
     assert subspace_distance(pca.components_, components) < 0.3
-    # Few rows make it poor, and cost no more.
+    # Few rows make it poor, cost no more, and do not move it out of the bounds.
+    pca.set_params(bounds=(99.0, 102.0), epsilon=0.1).fit(X[:100] + 100.0)
+    assert pca.mean_.min() == 99.0 < pca.mean_.max() == 102.0
     small = DPPCA(1, center="private").privacy_plan(100, 50)
     assert small.mu == pytest.approx(DPPCA(1).privacy_plan(100, 50).mu)
 
@@ -407,6 +417,42 @@ def test_clients_compare_their_own_rows(kind, parameters):
     pca.fit(X + 40.0 * sites[:, None], clients=sites)
     assert subspace_distance(pca.components_, components) < 0.05
     assert captured_variance(pca, X) > 0.5
+
+
+def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
+    X, _ = spiked(4000, 6)
+    pca = FederatedDPPCA(1, release="covariance", projection_norm=20.0, bounds=(-30, 50))
+    pca.set_params(mechanism=TwoStage(), epsilon=8.0)
+    with pytest.warns(UserWarning, match="no mean was released, as rows of clients"):
+        pca.fit(X, clients=np.arange(len(X)) % 2)
+    np.testing.assert_array_equal(pca.mean_, 10.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "noise_seed is given|.*stand out of")
+        pca.set_params(center="private").fit(X, clients=np.arange(len(X)) % 2)
+    np.testing.assert_allclose(pca.mean_, X.mean(axis=0), atol=1.0)
+
+
+def test_a_choice_that_noise_would_drown_is_not_paid_for():
+    """300 rows cannot vote on lengths: all of the budget goes to the moment."""
+    pca = DPPCA(1, mechanism="auto", center="pairs", noise_seed=0)
+    few, many = pca.privacy_plan(300, 10), pca.privacy_plan(3000, 10)
+    assert names(few) == {"second_moment"} < names(many)
+    assert few["second_moment"].mu == few.mu
+    plain = DPPCA(1, center="pairs", noise_seed=0)
+    X, _ = spiked(300, 10, rank=1)
+    fits = [model.fit(X) for model in (pca, plain)]
+    np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+    expected = [
+        model.expected_error(300, 10, signal_variance=10.0) for model in (pca, plain)
+    ]
+    assert expected[0] == expected[1]
+    # What others are sent, or a covariance is clipped by, is released all the same.
+    for parameters in ({"release": "covariance"}, {"mechanism": "two-stage"}):
+        model = DPPCA(1, center="pairs", **{"mechanism": "auto", **parameters})
+        assert "quantile_1" in names(model.privacy_plan(300, 10))
+    client = FederatedDPPCA(1, mechanism="auto").privacy_plan({"a": 300}, 10)
+    assert "quantile_1" in names(dict(client.blocks)["a"])
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])

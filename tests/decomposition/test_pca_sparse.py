@@ -1,6 +1,7 @@
 """DPPCA on sparse rows and on files: the same as on dense rows in memory."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -107,9 +108,30 @@ def test_entries_at_the_same_place_are_one_number():
 def test_rows_that_a_center_would_fill_are_refused_for_free(parameters):
     accountant = PrivacyAccountant()
     pca = DPPCA(1, accountant=accountant, **parameters)
-    with pytest.raises(TypeError, match="Sparse data was passed for X"):
-        pca.fit(sparse.csr_array(sparse_rows()))
+    X = sparse.csr_array(sparse_rows())
+    for rows in (X, pd.DataFrame.sparse.from_spmatrix(X)):
+        with pytest.raises(TypeError, match="Sparse data was passed for X"):
+            pca.fit(rows)
     assert len(accountant.ledger) == 0
+
+
+@pytest.mark.parametrize("scale", [None, "private"])
+def test_frames_of_sparse_columns_are_sparse_rows(scale):
+    """Known from their form: nothing is planned that would fill them."""
+    X = sparse.csr_array(sparse_rows())
+    frame, fits = pd.DataFrame.sparse.from_spmatrix(X), []
+    frame.columns = [f"x{i}" for i in range(X.shape[1])]
+    for rows in (X, frame):
+        fits.append(DPPCA(1, epsilon=60.0, scale=scale, noise_seed=0).fit(rows))
+    assert fits[0].privacy_.mechanisms == fits[1].privacy_.mechanisms
+    np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+    # One dense column makes the frame a dense one.
+    frame["x0"] = frame["x0"].sparse.to_dense()
+    pca = DPPCA(1, epsilon=60.0, scale=scale, noise_seed=0)
+    with pytest.warns(UserWarning, match="sparse columns"):
+        assert "pair_distance_1" in {
+            m.name for m in pca.fit(frame).privacy_.releases()
+        } or scale
 
 
 @pytest.mark.sampled(4)

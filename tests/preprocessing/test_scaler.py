@@ -377,6 +377,19 @@ def test_sparse_rows_stay_sparse(kind):
     assert back.toarray() == pytest.approx(X, rel=1e-12)
 
 
+@seeded
+def test_frames_of_sparse_columns_are_not_filled():
+    """Nor are their means forgotten, as those of a matrix would be."""
+    X = np.random.default_rng(0).standard_normal((5000, 3))
+    frame = pd.DataFrame(X).astype(pd.SparseDtype(float, 0.0))
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="set with_mean=False"):
+        DPStandardScaler(accountant=accountant).fit(frame)
+    assert len(accountant.ledger) == 0
+    with pytest.raises(ValueError, match="subtracting means would fill its zeros"):
+        fitted(X).transform(frame)
+
+
 # -- habits ----------------------------------------------------------------------------
 
 

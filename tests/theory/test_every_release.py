@@ -21,12 +21,17 @@ SETTINGS = {
     for release in ("components", "covariance")
     for mechanism in ("gaussian", "auto")
 }
+SETTINGS |= {
+    f"scaled, {release}": {"scale": "private", "release": release}
+    for release in ("components", "covariance")
+}
 # Releases that the search for neighbors is strong enough for, in their settings.
 ATTAINED = {
     "pairs, covariance, gaussian": {"near_length", "far_length", "near_moment"},
     "pairs, components, auto": {"second_moment", "quantile"},
     "private, components, gaussian": {"pair_distance", "row_reach", "center"},
     "auto, components, gaussian": {"second_moment"},
+    "scaled, components": {"differences", "moments"},
 }
 
 

@@ -114,6 +114,17 @@ def test_rows_that_keep_their_length_move_the_moment_no_further(paired):
     assert shorter > 0.0
 
 
+def test_floors_of_differences_are_those_of_rows():
+    """Differences are longer by the root of two, and so is what they keep their
+    length up to.
+    """
+    differences = np.array([[0.3, 0.4], [3.0, 4.0]])
+    floor = 2.0
+    bounded = RowBounds(2).for_pairs(differences.copy(), floor=floor)
+    lengths = np.maximum([0.5, 5.0], math.sqrt(2.0) * floor)
+    np.testing.assert_allclose(bounded, differences / lengths[:, None], rtol=1e-12)
+
+
 @pytest.mark.parametrize("v", [1, 3])
 def test_shares_of_pairs_and_of_rows_attain_their_bounds(v):
     n, m = 11, 3
