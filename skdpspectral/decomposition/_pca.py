@@ -232,7 +232,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         >>> from skdpspectral import DPPCA
         >>> pca = DPPCA(n_components=1, epsilon=1.0)
         >>> round(pca.expected_error(5000, 50, signal_variance=10.0), 3)
-        0.083
+        0.082
         """
         self._check_parameters()
         n_features = check_count("n_features", n_features)
