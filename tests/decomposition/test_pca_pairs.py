@@ -421,7 +421,9 @@ def test_clients_compare_their_own_rows(kind, parameters):
 
 def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     X, _ = spiked(4000, 6)
-    pca = FederatedDPPCA(1, release="covariance", projection_norm=20.0, bounds=(-30, 50))
+    pca = FederatedDPPCA(
+        1, release="covariance", projection_norm=20.0, bounds=(-30, 50)
+    )
     pca.set_params(mechanism=TwoStage(), epsilon=8.0)
     with pytest.warns(UserWarning, match="no mean was released, as rows of clients"):
         pca.fit(X, clients=np.arange(len(X)) % 2)

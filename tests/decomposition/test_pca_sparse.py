@@ -129,9 +129,10 @@ def test_frames_of_sparse_columns_are_sparse_rows(scale):
     frame["x0"] = frame["x0"].sparse.to_dense()
     pca = DPPCA(1, epsilon=60.0, scale=scale, noise_seed=0)
     with pytest.warns(UserWarning, match="sparse columns"):
-        assert "pair_distance_1" in {
-            m.name for m in pca.fit(frame).privacy_.releases()
-        } or scale
+        assert (
+            "pair_distance_1" in {m.name for m in pca.fit(frame).privacy_.releases()}
+            or scale
+        )
 
 
 @pytest.mark.sampled(4)
