@@ -967,9 +967,9 @@ EXACT |= {
     ),
     "a second release of the moment planned for twice the rows": Mutant(
         "_statistics/components/two_stage.py",
-        'again = replace(moment, name="second_moment_again")',
+        "again = replace(moment, name=AGAIN)",
         "n = 2 * moment.n_samples\n            "
-        'again = replace(moment, name="second_moment_again", n_samples=n)',
+        "again = replace(moment, name=AGAIN, n_samples=n)",
         "theory/test_floating_point.py::test_every_release_states_what_it_rests_on",
     ),
 }
