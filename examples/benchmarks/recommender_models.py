@@ -57,6 +57,15 @@ CLICKS = {
 }
 
 
+def print_means(found):
+    """Print means and deviations over splits of what was measured of each row."""
+    for row, values in found.items():
+        values = [value for value in values if value is not None]
+        if values:
+            shown = [mean_and_deviation(column) for column in np.transpose(values)]
+            print_row(*row, *shown, widths=WIDTHS)
+
+
 def clicks(cells, name, n_splits, epsilons):
     """Print how good lists are where that a user has rated an item is all that counts.
 
@@ -82,9 +91,7 @@ def clicks(cells, name, n_splits, epsilons):
         found.setdefault((variant, epsilon), []).append(row)
     print(f"{name}, clicks, a fifth of each user's held out, {n_splits} splits")
     print_row("model", "epsilon", "Recall@20", "NDCG@20", "coverage", widths=WIDTHS)
-    for row, values in found.items():
-        shown = [mean_and_deviation(column) for column in np.transpose(values)]
-        print_row(*row, *shown, widths=WIDTHS)
+    print_means(found)
 
 
 def published(model):
@@ -145,13 +152,10 @@ def cold(cells, name, n_splits, epsilons):
             measure = functools.partial(errors_of, make, epsilon, seed)
             row = cells.get(measure, model=label, epsilon=epsilon, **key)
             found.setdefault((label, epsilon), []).append(row)
-    found = {row: list(filter(None, values)) for row, values in found.items()}
     print(f"{name}, a fifth of the users new, 10 random ratings of each predicted")
     headings = [f"{n} known" for n in KNOWN]
     print_row("model", "epsilon", *headings, widths=WIDTHS)
-    for row, values in found.items():
-        shown = [mean_and_deviation(column) for column in np.transpose(values)]
-        print_row(*row, *shown, widths=WIDTHS)
+    print_means(found)
 
 
 def cost(name, python):
@@ -234,7 +238,7 @@ def main():
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--out", help="file of figures, which is added to")
     parser.add_argument("--python", help="one that has lenskit or implicit")
-    parser.add_argument("--models", nargs="+", help="measure these, of table and cold")
+    parser.add_argument("--models", nargs="+", help="measure these alone")
     parts = ("table", "cold", "clicks", "cost", "methods")
     parser.add_argument("--only", choices=parts)
     options = parser.parse_args()

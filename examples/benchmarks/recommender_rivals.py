@@ -141,6 +141,8 @@ class Settings:
     Users' vectors are clipped to norm 1 and centered ratings to +-`bound`; of a user
     `per_user` ratings count in what is released, random ones or those of the items
     rated least; `frequent` is the share of items that take part, by released counts.
+    Levels of users' own, and equal first weights at the start, which make the first
+    step one of offsets of items, are not in the paper; they help it a lot.
     """
 
     start: str = "level"  # all users' first weights are the same; or "random" factors
