@@ -182,8 +182,9 @@ def cost(name, python):
         if costs is None:
             continue
         print(
-            f"{label}: fit {costs['fit_cpu_s']:.2f} s CPU; lists of {len(users)} users "
-            f"{costs['cpu_s']:.2f} s CPU, {costs['wall_s']:.2f} s, peak of the process "
+            f"{label}: fit {costs['fit_cpu_s']:.2f} s CPU, peak of the process "
+            f"{costs['fit_peak_mb']:.0f} MB; lists of {len(users)} users "
+            f"{costs['cpu_s']:.2f} s CPU, {costs['wall_s']:.2f} s, peak "
             f"{costs['peak_mb']:.0f} MB, {costs['before_mb']:.0f} MB before"
         )
     start = time.process_time()

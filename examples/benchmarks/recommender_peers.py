@@ -113,7 +113,8 @@ def implicit(users, items, n_users, n_items, wanted, penalty, alpha):
         model.fit(table, show_progress=False)
     with Watch() as watch:
         lists = model.recommend(wanted, table[wanted], N=N_LIST)[0]
-    return {"lists": lists, "fit_cpu_s": fit.cpu_s} | watch.costs()
+    costs = {"fit_cpu_s": fit.cpu_s, "fit_peak_mb": fit.peak_mb} | watch.costs()
+    return {"lists": lists} | costs
 
 
 def ours(data, epsilon):
