@@ -1,7 +1,9 @@
 """What the benchmark scripts share: means with standard errors, times, tables."""
 
+import json
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
@@ -39,3 +41,61 @@ def median_cpu(function, repeats):
 def print_row(*cells, widths=24):
     """Print one line of a table."""
     print("  ".join(f"{cell!s:>{widths}}" for cell in cells), flush=True)
+
+
+class Cells:
+    """Figures of a benchmark that are measured once: JSON lines, one of each cell.
+
+    A run that was broken off goes on where it was. Delete the file, or lines of it, to
+    measure anew, as after a change of what is measured.
+    """
+
+    def __init__(self, path=None, models=None):
+        self.models = models
+        self.path, self.found, self.keys = path and Path(path), {}, {}
+        if path and self.path.exists():
+            for line in self.path.read_text().splitlines():
+                if line.endswith("}"):  # what was cut off is measured anew
+                    cell = json.loads(line)
+                    self._keep(cell["key"], cell["value"])
+
+    @staticmethod
+    def _name(key):
+        return json.dumps(key, sort_keys=True)
+
+    def _keep(self, key, value):
+        name = self._name(key)
+        self.found[name], self.keys[name] = value, key
+
+    def of(self, **chosen):
+        """Return keys and values of the cells whose keys have these entries."""
+        return [
+            (key, self.found[name])
+            for name, key in self.keys.items()
+            if chosen.items() <= key.items()
+        ]
+
+    def get(self, measure, **key):
+        """Return the cell of this key, measured now if it is not there.
+
+        None if its model is not one of those that are to be measured.
+        """
+        name = self._name(key)
+        if name not in self.found and self.models and key["model"] not in self.models:
+            return None
+        if name not in self.found:
+            start = time.process_time()
+            value = measure()
+            cell = {"key": key, "value": value}
+            cell["cpu_s"] = round(time.process_time() - start, 3)
+            text = json.dumps(cell, default=float)
+            self._keep(key, json.loads(text)["value"])
+            print("#", text, flush=True)
+            if self.path:
+                with self.path.open("a") as file:  # a line that was cut ends here
+                    file.write("\n" * (not _ends_line(self.path)) + text + "\n")
+        return self.found[name]
+
+
+def _ends_line(path):
+    return path.read_bytes()[-1:] in (b"", b"\n")
