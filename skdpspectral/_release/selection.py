@@ -6,8 +6,10 @@ not the best leaves, and neither does their number.
 
 from __future__ import annotations
 
+import contextlib
 import decimal
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -24,6 +26,8 @@ Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 # Digits of the law of the number of runs, and bits that it is drawn by: what is drawn
 # is the law itself but for a probability of 2**-128.
 _DIGITS, _BITS = 60, 128
+# Bytes of secret seeds.
+_SEED_BYTES = 16
 
 
 class SelectionRelease(NoiseOwner):
@@ -91,8 +95,9 @@ class SelectionRelease(NoiseOwner):
                 raise RuntimeError("the best of this plan's runs was released already")
             self._open = False
             number = draw_number(self._selection, self._generator)
+            seed = self._generator.bytes(_SEED_BYTES)
         best: tuple[float, T] | None = None
-        with unrecorded():
+        with unrecorded(), apart_from_global_draws(seed):
             for outcome in run(self._candidates(distributions, number)):
                 found = score(outcome)
                 if best is None or found > best[0]:
@@ -113,6 +118,32 @@ class SelectionRelease(NoiseOwner):
             with self._drawing():
                 candidate = draw_candidate(distributions, self._generator)
             yield candidate, self.draw_seed()
+
+
+@contextlib.contextmanager
+def apart_from_global_draws(seed: bytes) -> Iterator[None]:
+    """Let what draws from global generators draw from secret ones, and put them back.
+
+    Steps of a public seed of the process would tell by what they have drawn which run
+    they are of, and what is drawn after all runs, how many there were.
+
+    Parameters
+    ----------
+    seed : bytes
+        Of what numpy's and Python's global generators draw in this context.
+    """
+    words = np.frombuffer(seed, dtype=np.uint32)
+    bits = np.random.get_bit_generator()
+    state = np.random.get_state(legacy=False)  # noqa: NPY002
+    others = random.getstate()
+    try:
+        np.random.set_bit_generator(np.random.MT19937(np.random.SeedSequence(words)))
+        random.seed(seed)
+        yield
+    finally:
+        np.random.set_bit_generator(bits)
+        np.random.set_state(state)  # noqa: NPY002
+        random.setstate(others)
 
 
 def draw_number(selection: PrivateSelection, generator: np.random.Generator) -> int:

@@ -329,3 +329,8 @@ def remember(ledger_id: str, mark: Mark) -> None:
     seen = _seen.get(ledger_id)
     if seen is None or seen.generation <= mark.generation:
         _seen[ledger_id] = mark
+
+
+def forget(ledger_id: str) -> None:
+    """Know nothing of a ledger that is gone."""
+    _seen.pop(ledger_id, None)

@@ -323,9 +323,18 @@ class PrivateScorer:
         return self._kind.finish(found.means, found.std)
 
     def measure(self, estimator: Any, X: Any, y: Any) -> Measured:
-        """Return what held-out rows contribute, without any noise."""
+        """Return what held-out rows contribute, without any noise.
+
+        Raises
+        ------
+        ValueError
+            If a model has dropped rows: noise is that of a mean over all of them.
+        """
         if self._user_feature is None:
-            return Measured(self._kind.contributions(estimator, X, y))
+            values = self._kind.contributions(estimator, X, y)
+            if len(values) != self.n_terms(shape_of(X)[0]):
+                raise ValueError("predictions must be as many as held-out rows")
+            return Measured(values)
         users = id_array(
             read_column(X, self._user_feature, "user_feature"), "user_feature"
         )

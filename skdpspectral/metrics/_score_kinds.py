@@ -189,6 +189,8 @@ class BalancedAccuracy(Kind):
         y = np.asarray(y)
         right = y == np.asarray(estimator.predict(X))
         own = y[:, np.newaxis] == np.asarray(self.classes)[np.newaxis, :]
+        # Of one class alone: a rounded number may be equal to two integers.
+        own &= np.cumsum(own, axis=1) == 1
         cells = np.concatenate([own & right[:, None], own & ~right[:, None]], axis=1)
         return cells.astype(np.float64)
 

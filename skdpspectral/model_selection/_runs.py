@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import parallel_config
 
 from .._base.sklearn_compat import taken_rows
 from .._release import Release
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_epsilon
 from ..accounting._ambient import without_accountant
+from ..accounting._ledger_schema import forget
 from ..mechanisms import PrivacyPlan
 from ..metrics._private_scorer import PrivateScorer
 from ._candidates import check_model, model_of, private_parts
@@ -82,7 +84,10 @@ def winner(model: Any, plan: PrivacyPlan) -> Any:
 
     A fit that was chosen by its score has the guarantee of the choice.
     """
-    said = f"It is that of the {plan.estimator} which chose this fit among others."
+    said = (
+        f"It is that of the {plan.estimator} which chose this fit among others; mu is "
+        "that of its own noise, and no guarantee."
+    )
     for part in private_parts(model).values():
         part.privacy_ = replace(
             part.privacy_,
@@ -133,27 +138,22 @@ class Runs:
     def __call__(
         self, candidates: Iterable[tuple[dict[str, Any], int | None]]
     ) -> Iterator[Outcome]:
-        """Yield the outcome of a run for each candidate, in their order.
-
-        One after another: workers write lines of their own, of which there would be as
-        many as runs.
-        """
+        """Yield the outcome of a run for each candidate, in their order."""
         yield from (self._run(*one) for one in candidates)
 
     def _run(self, candidate: dict[str, Any], seed: int | None) -> Outcome:
         """Fit on every split and release one score; a failure is the worst score."""
         try:
-            with _quiet():
-                models: list[Any] = []
-                measured = []
-                for number, (train, test) in enumerate(self.splits):
-                    own = None if seed is None else seed + number + 1
-                    model = self.fitted(candidate, train, own)
-                    X, y = taken_rows(self.X, test), taken_rows(self.y, test)
-                    measured.append(self.scorer.measure(model, X, y))
-                    models = models or [model]
-                release = Release(self.score_plan, None, seed)
-                score, std = self.scorer.released(release, measured)
+            models: list[Any] = []
+            measured = []
+            for number, (train, test) in enumerate(self.splits):
+                own = None if seed is None else seed + number + 1
+                model = self.fitted(candidate, train, own)
+                X, y = taken_rows(self.X, test), taken_rows(self.y, test)
+                measured.append(self.scorer.measure(model, X, y))
+                models = models or [model]
+            release = Release(self.score_plan, None, seed)
+            score, std = self.scorer.released(release, measured)
             if math.isfinite(score):
                 return Outcome(score, std, candidate, models[0])
         except Exception:
@@ -190,9 +190,18 @@ class Runs:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Let no warning out: their number would tell how many runs there are."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"), without_accountant():
+def quiet() -> Iterator[None]:
+    """Let no warning out: their number would tell how many runs there are.
+
+    Those of drawing candidates are meant as well. Jobs of a fit are threads: worker
+    processes have warnings, lines and global generators of their own.
+    """
+    with (
+        warnings.catch_warnings(),
+        np.errstate(all="ignore"),
+        without_accountant(),
+        parallel_config(backend="threading"),
+    ):
         warnings.simplefilter("ignore")
         yield
 
@@ -212,7 +221,7 @@ def _run_accountant(
     """Give a ledger for one fit, which refuses what is beyond its budget."""
     place = _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) else None
     with tempfile.TemporaryDirectory(prefix="skdpspectral-", dir=place) as folder:
-        yield PrivacyAccountant(
+        accountant = PrivacyAccountant(
             gaussian_epsilon(mu, delta),
             delta,
             path=os.path.join(folder, "run.db"),
@@ -220,3 +229,8 @@ def _run_accountant(
             neighbors=str(plan.neighbors),
             allow_seeded=seed is not None,
         )
+        try:
+            yield accountant
+        finally:
+            # Of a ledger a fit, what is known of them would tell how many there were.
+            forget(accountant._id)

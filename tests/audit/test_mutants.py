@@ -1187,9 +1187,15 @@ EXACT |= {
     ),
     "runs told to audits": Mutant(
         "_release/selection.py",
-        "with unrecorded():",
-        "if True:",
+        "with unrecorded(), apart",
+        "with apart",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
+    ),
+    "runs told by global generators": Mutant(
+        "_release/selection.py",
+        "np.random.set_bit_generator(np.random.MT19937(np.random.SeedSequence(words)))",
+        "pass",
+        f"{SEARCH}test_global_generators_tell_no_number_of_runs",
     ),
     "mean number of runs forgotten": Mutant(
         "accounting/_selection.py",

