@@ -6,10 +6,8 @@ not the best leaves, and neither does their number.
 
 from __future__ import annotations
 
-import contextlib
 import decimal
 import math
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
@@ -18,6 +16,7 @@ import numpy as np
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, PrivateSelection
 from ..mechanisms._curves import POISSON
+from .global_draws import apart_from_global_draws
 from .release import NoiseSeed, charge, noise_generator, unrecorded
 from .turns import NoiseOwner
 
@@ -118,32 +117,6 @@ class SelectionRelease(NoiseOwner):
             with self._drawing():
                 candidate = draw_candidate(distributions, self._generator)
             yield candidate, self.draw_seed()
-
-
-@contextlib.contextmanager
-def apart_from_global_draws(seed: bytes) -> Iterator[None]:
-    """Let what draws from global generators draw from secret ones, and put them back.
-
-    Steps of a public seed of the process would tell by what they have drawn which run
-    they are of, and what is drawn after all runs, how many there were.
-
-    Parameters
-    ----------
-    seed : bytes
-        Of what numpy's and Python's global generators draw in this context.
-    """
-    words = np.frombuffer(seed, dtype=np.uint32)
-    bits = np.random.get_bit_generator()
-    state = np.random.get_state(legacy=False)  # noqa: NPY002
-    others = random.getstate()
-    try:
-        np.random.set_bit_generator(np.random.MT19937(np.random.SeedSequence(words)))
-        random.seed(seed)
-        yield
-    finally:
-        np.random.set_bit_generator(bits)
-        np.random.set_state(state)  # noqa: NPY002
-        random.setstate(others)
 
 
 def draw_number(selection: PrivateSelection, generator: np.random.Generator) -> int:

@@ -125,7 +125,8 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
     whatever reason, has the worst score. If no run succeeds, an error says so and no
     more. Nothing tells the number of runs but time: no attribute, warning, line or file
     that stays. So there is no limit of time or of runs, and no number of jobs: runs
-    follow each other, and may use threads of their own.
+    follow each other, and their jobs are threads. Meanwhile the global generators of
+    numpy and Python have secret seeds; afterwards they are as they were.
 
     References
     ----------

@@ -3,6 +3,7 @@
 Laws of draws are compared by chi-square tests whose false alarm rate is 1e-4.
 """
 
+import contextlib
 import copy
 import math
 import os
@@ -36,6 +37,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._release import Release, record_releases
+from skdpspectral._release.global_draws import apart_from_global_draws
 from skdpspectral._release.release import noise_generator
 from skdpspectral._release.selection import (
     SelectionRelease,
@@ -212,6 +214,18 @@ def test_global_generators_tell_no_number_of_runs(outcomes):
     assert len(numbers) > 1
     assert len(first) == 8
     assert len(after) == 1
+
+
+def test_global_generators_come_back_when_the_last_search_has_ended():
+    np.random.seed(0)  # noqa: NPY002
+    expected = np.random.RandomState(0).random()
+    first, second = (apart_from_global_draws(bytes([n] * 16)) for n in (1, 2))
+    with contextlib.ExitStack() as still:
+        with first:
+            still.enter_context(second)
+        inside = np.random.random()  # noqa: NPY002
+        assert inside != expected
+    assert np.random.random() == expected  # noqa: NPY002
 
 
 class DrawsThatTell:
