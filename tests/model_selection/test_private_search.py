@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
+    RepeatedKFold,
     StratifiedKFold,
     cross_val_score,
 )
@@ -56,7 +57,7 @@ from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, _runs
-from skdpspectral.model_selection._held_out import splitter_of
+from skdpspectral.model_selection._held_out import exposure_of, score_plan, splitter_of
 from skdpspectral.model_selection._private_search import Runs
 from skdpspectral.model_selection._run_budgets import Exposure
 
@@ -354,7 +355,7 @@ def test_no_row_pays_more_than_a_run_costs(cv, share):
         paid[train] += fit**2
         paid[test] += score**2 / exposure.n_times**2
     assert paid.max() == pytest.approx(1.0, rel=1e-12)
-    users = Exposure.of_users(3)
+    users = exposure_of(PrivateSplit(3, user_feature=0), None, len(X))
     fit, score = users.costs(1.0, share)
     assert 3 * fit**2 + score**2 == pytest.approx(1.0, rel=1e-12)
 
@@ -367,6 +368,21 @@ def test_rows_that_are_held_out_several_times_are_counted():
     # Rows 0 and 1 pay for two scores, 2 and 3 for one of each, the others for two fits.
     costs = [score**2, fit**2 + score**2 / 4, 2 * fit**2]
     assert max(costs) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "cv", [RepeatedKFold(n_splits=4, n_repeats=3, random_state=0), KFold(4)], ids=str
+)
+def test_the_noise_of_a_score_is_for_rows_that_are_held_out_so_often(cv):
+    made, scorer = search(cv=cv, epsilon=1.0), make_private_scorer("accuracy")
+    splits = list(cv.split(X))
+    budgets = made._budgets(Exposure.of_rows(splits, len(X)))
+    (mechanism,) = score_plan(
+        made.privacy_plan(len(X)), scorer, splits, len(X), budgets
+    ).mechanisms
+    times, terms = len(splits) // 4, sum(len(test) for _, test in splits)
+    assert mechanism.sensitivity == pytest.approx(times / terms)
+    assert mechanism.mu == pytest.approx(budgets.mu_score)
 
 
 def test_fits_of_runs_cost_what_they_may(outcomes):
@@ -527,6 +543,8 @@ BAD = {
     "score with a seed": {"scoring": kept(noise_seed=0)},
     "score of users": {"scoring": make_private_scorer("ndcg", user_feature=0)},
     "stratified": {"cv": StratifiedKFold(3)},
+    "a splitter of its own": {"cv": type("Sorted", (KFold,), {})(3)},
+    "a random split of its own": {"cv": type("Sorted", (PrivateSplit,), {})(3)},
     "folds of users": {"cv": PrivateSplit(3, user_feature=0)},
     "positions": {"cv": [(np.arange(200), np.arange(200, 400))]},
     "no folds": {"cv": 0},
