@@ -16,7 +16,7 @@ import numpy as np
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, PrivateSelection
 from ..mechanisms._curves import POISSON
-from .global_draws import apart_from_global_draws
+from .apart import apart_from_process
 from .release import NoiseSeed, charge, noise_generator, unrecorded
 from .turns import NoiseOwner
 
@@ -96,7 +96,7 @@ class SelectionRelease(NoiseOwner):
             number = draw_number(self._selection, self._generator)
             seed = self._generator.bytes(_SEED_BYTES)
         best: tuple[float, T] | None = None
-        with unrecorded(), apart_from_global_draws(seed):
+        with unrecorded(), apart_from_process(seed):
             for outcome in run(self._candidates(distributions, number)):
                 found = score(outcome)
                 if best is None or found > best[0]:

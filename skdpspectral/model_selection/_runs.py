@@ -191,18 +191,16 @@ class Runs:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Let no warning out: their number would tell how many runs there are.
+    """Let nothing out: how often would tell how many runs there are.
 
-    Those of drawing candidates are meant as well. Jobs of a fit are threads: worker
-    processes have warnings, lines and global generators of their own.
+    Jobs of a fit are threads: worker processes have warnings, lines and global
+    generators of their own.
     """
     with (
-        warnings.catch_warnings(),
         np.errstate(all="ignore"),
         without_accountant(),
         parallel_config(backend="threading"),
     ):
-        warnings.simplefilter("ignore")
         yield
 
 

@@ -1180,7 +1180,7 @@ EXACT |= {
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "warnings of runs let out": Mutant(
-        "model_selection/_runs.py",
+        "_release/apart.py",
         'warnings.simplefilter("ignore")',
         "pass",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
@@ -1192,7 +1192,7 @@ EXACT |= {
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "runs told by global generators": Mutant(
-        "_release/global_draws.py",
+        "_release/apart.py",
         "np.random.set_bit_generator(np.random.MT19937(words))",
         "pass",
         f"{SEARCH}test_global_generators_tell_no_number_of_runs",

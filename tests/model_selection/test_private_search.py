@@ -3,7 +3,6 @@
 Laws of draws are compared by chi-square tests whose false alarm rate is 1e-4.
 """
 
-import contextlib
 import copy
 import math
 import os
@@ -38,7 +37,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._release import Release, record_releases
-from skdpspectral._release.global_draws import apart_from_global_draws
+from skdpspectral._release.apart import apart_from_process
 from skdpspectral._release.release import noise_generator
 from skdpspectral._release.selection import (
     SelectionRelease,
@@ -217,15 +216,21 @@ def test_global_generators_tell_no_number_of_runs(outcomes):
     assert len(after) == 1
 
 
-def test_global_generators_come_back_when_the_last_search_has_ended():
+def test_what_is_the_process_s_comes_back_when_the_last_search_has_ended():
+    """In threads searches overlap: the first to end must not open the other."""
     np.random.seed(0)  # noqa: NPY002
     expected = np.random.RandomState(0).random()
-    first, second = (apart_from_global_draws(bytes([n] * 16)) for n in (1, 2))
-    with contextlib.ExitStack() as still:
-        with first:
-            still.enter_context(second)
-        inside = np.random.random()  # noqa: NPY002
-        assert inside != expected
+    first, second = (apart_from_process(bytes([n] * 16)) for n in (1, 2))
+    filters = list(warnings.filters)
+    all_ignored = ("ignore", None, Warning)
+    assert filters[0][:3] != all_ignored
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert warnings.filters[0][:3] == all_ignored
+    assert np.random.random() != expected  # noqa: NPY002
+    second.__exit__(None, None, None)
+    assert warnings.filters == filters
     assert np.random.random() == expected  # noqa: NPY002
 
 

@@ -1,4 +1,4 @@
-"""Global generators of numpy and Python, while something secret is going on."""
+"""What belongs to the whole process, while something secret is going on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import contextlib
 import os
 import random
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-# Whoever is apart from global draws, in all threads, and how to end it.
+# How many are apart from the process, in all threads, and how to end it.
 _lock = threading.RLock()
 _inside = 0
 _put_back: Callable[[], None] | None = None
@@ -24,18 +25,18 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextlib.contextmanager
-def apart_from_global_draws(seed: bytes) -> Iterator[None]:
-    """Let what draws from global generators draw from secret ones, and put them back.
+def apart_from_process(seed: bytes) -> Iterator[None]:
+    """Let no warning out, and let global generators draw from a secret seed.
 
     By a public seed of the process, what a step has drawn would tell which run it is
-    of, and what is drawn after all runs, how many there were. Generators belong to the
-    process: of several threads the first to come replaces them, and the last to go puts
-    them back, as they were.
+    of, and what is drawn after all runs, how many there were: numpy's and Python's
+    global generators are as they were afterwards. Both belong to the process: of
+    several threads the first to come replaces them, and the last to go puts them back.
 
     Parameters
     ----------
     seed : bytes
-        16 or more, of what is drawn in this context.
+        Of what is drawn in this context.
     """
     global _inside, _put_back
     with _lock:
@@ -43,7 +44,10 @@ def apart_from_global_draws(seed: bytes) -> Iterator[None]:
             _put_back = _replaced(seed)
         _inside += 1
     try:
-        yield
+        # Once more: of Pythons in which each thread has filters of its own.
+        with warnings.catch_warnings():
+            _silence()
+            yield
     finally:
         with _lock:
             _inside -= 1
@@ -52,18 +56,26 @@ def apart_from_global_draws(seed: bytes) -> Iterator[None]:
                 _put_back = None
 
 
+def _silence() -> None:
+    warnings.simplefilter("ignore")
+
+
 def _replaced(seed: bytes) -> Callable[[], None]:
-    """Replace global generators, and return what puts them back."""
+    """Replace what is the process's, and return what puts it back."""
     bits = np.random.get_bit_generator()
     state = np.random.get_state(legacy=False)  # noqa: NPY002
     others = random.getstate()
     words = np.random.SeedSequence(int.from_bytes(seed, "big"))
     np.random.set_bit_generator(np.random.MT19937(words))
     random.seed(seed)
+    filters = contextlib.ExitStack()
+    filters.enter_context(warnings.catch_warnings())
+    _silence()
 
     def put_back() -> None:
         np.random.set_bit_generator(bits)
         np.random.set_state(state)  # noqa: NPY002
         random.setstate(others)
+        filters.close()
 
     return put_back
