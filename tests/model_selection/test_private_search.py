@@ -46,6 +46,7 @@ from skdpspectral._release.selection import (
 )
 from skdpspectral.accounting import (
     _ledger_schema,
+    calibrate_gaussian,
     calibrate_selection,
     gaussian_mu,
     selection_epsilon,
@@ -434,6 +435,34 @@ def test_what_is_drawn_and_asks_for_more_fails(outcomes, planned, monkeypatch):
     failed = [o.candidate["epsilon"] > most for o, _ in outcomes if o.model is None]
     assert failed
     assert all(failed)
+
+
+def test_the_ledger_of_a_run_ends_where_a_fit_does():
+    plan = search().privacy_plan(400)
+
+    def fit(mu):
+        step = calibrate_gaussian("step", 1.0, mu, (1,))
+        return PrivacyPlan(1.0, 1e-6, (step,), "Fit")
+
+    with _runs._run_accountant(0.7, 1e-6, plan, None) as accountant:
+        with pytest.raises(PrivacyBudgetError):
+            accountant.charge(fit(0.7007))
+        accountant.charge(fit(0.7))
+        with pytest.raises(PrivacyBudgetError):
+            accountant.charge(fit(0.03))
+
+
+def test_the_number_of_runs_is_drawn_from_many_bits():
+    class Bits:
+        asked = 0
+
+        def bytes(self, number):
+            self.asked += number
+            return bytes(number)
+
+    bits = Bits()
+    assert draw_number(calibrate_selection("best", 1.0, 1e-6, 6.0), bits) == 1
+    assert bits.asked >= 16
 
 
 def test_a_last_fit_sees_all_rows():

@@ -140,11 +140,21 @@ def test_the_bound_is_met_within_a_factor(eta):
     assert hockey_stick(p, q, without_factor) > 1e-6
 
 
-def test_gaussians_beside_a_selection_compose_with_it():
-    """A refit of the winner, and a selection after a release: the product law."""
-    selection = PrivateSelection("best", 0.8, gamma=truncation(10.0))
+@pytest.mark.parametrize(
+    "selection",
+    [
+        PrivateSelection("best", 0.8, gamma=truncation(10.0)),
+        PrivateSelection("best", 0.1, law="poisson", mean=0.1),
+    ],
+    ids=str,
+)
+def test_gaussians_beside_a_selection_compose_with_it(selection):
+    """A refit of the winner, and a selection after a release: the product law.
+
+    Where a Poisson law gives no run, what is beside it is released all the same.
+    """
     rng = np.random.default_rng(1)
-    runs = runs_on_neighbors(0.8, 60, "falling", rng)
+    runs = runs_on_neighbors(selection.run_mu, 60, "falling", rng)
     p, q = (law_of_the_best(run, selection) for run in runs)
     fine = np.linspace(-6, 6.5, 400)
     beside = [np.diff(ndtr(np.r_[-np.inf, fine, np.inf] - m)) for m in (0.0, 0.5)]
