@@ -48,6 +48,7 @@ from skdpspectral.accounting import (
     _ledger_schema,
     calibrate_gaussian,
     calibrate_selection,
+    gaussian_epsilon,
     gaussian_mu,
     selection_epsilon,
 )
@@ -442,7 +443,7 @@ def test_the_ledger_of_a_run_ends_where_a_fit_does():
 
     def fit(mu):
         step = calibrate_gaussian("step", 1.0, mu, (1,))
-        return PrivacyPlan(1.0, 1e-6, (step,), "Fit")
+        return PrivacyPlan(gaussian_epsilon(mu, 1e-6), 1e-6, (step,), "Fit")
 
     with _runs._run_accountant(0.7, 1e-6, plan, None) as accountant:
         with pytest.raises(PrivacyBudgetError):
