@@ -375,6 +375,9 @@ def test_rows_that_are_held_out_several_times_are_counted():
     # Rows 0 and 1 pay for two scores, 2 and 3 for one of each, the others for two fits.
     costs = [score**2, fit**2 + score**2 / 4, 2 * fit**2]
     assert max(costs) == pytest.approx(1.0)
+    # Who is held out seldom and fitted on often may be the one to pay the most.
+    fit, score = Exposure(2, ((3, 1), (0, 2))).costs(1.0, 0.2)
+    assert 3 * fit**2 + score**2 / 4 == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(
