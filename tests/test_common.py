@@ -97,7 +97,7 @@ ESTIMATORS = [
     LRSRegressor(n_components=3),
     LRSRegressor(sparsity=0),
     LRSRegressor(0, None, user_feature=0, ridge_intercept=5.0, prior_intercept=3.0),
-    LRSRegressor(0, None, user_feature=0, offset_feature=-1, ridge_intercept=5.0),
+    LRSRegressor(0, None, offset_feature=-1),
     LRSRegressor(shared_weights="fixed"),
     LRSRegressor(fit_intercept=False, neighbors="replace-one"),
     LRSRegressor(init="random", clip=Clip(curvature=1.0, gradient=1.0)),

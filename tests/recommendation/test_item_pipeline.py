@@ -310,6 +310,16 @@ def test_components_are_what_tastes_differ_in():
     assert items.components_.max() < 10.0
 
 
+@pytest.mark.parametrize("cls", [DPMatrixFactorization, DPItemEmbedding])
+def test_ratings_beyond_the_range_count_as_its_ends(cls):
+    model = cls(items=RATINGS.item_ids, rating_range=(2, 4), noise_seed=0)
+    method = "predict" if cls is DPMatrixFactorization else "transform"
+    with pytest.warns(match="noise_seed"):
+        found = [getattr(model.fit(X, y), method)(X) for y in (Y, np.clip(Y, 2, 4))]
+    assert np.array_equal(*found)
+    assert Y.min() < 2 < 4 < Y.max()
+
+
 def test_eigenvalues_below_zero_are_noise_without_a_warning():
     """Of two items with products but no squares, one of two always is."""
     values, components = np.array([3.0, -3.0]), np.eye(2)
