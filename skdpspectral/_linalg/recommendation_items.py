@@ -186,9 +186,10 @@ def component_columns(values, components, noise: float, counts) -> np.ndarray:
         Components over roots of counts, by how much of them is not noise: of variance
         at most 1 over the ratings, zero where there is but noise.
     """
-    values = np.maximum(values, 0.0)
-    shares = 1.0 - (noise / np.maximum(values, 1e-300)) ** 2
-    sizes = np.sqrt(values * np.clip(shares, 0.0, 1.0))
+    # What is no larger than noise is taken for it, and so is what is not positive.
+    seen = values > noise
+    noise_share = np.divide(noise, values, out=np.ones(len(values)), where=seen)
+    sizes = np.sqrt(np.where(seen, values, 0.0) * (1.0 - noise_share**2))
     # An item that few rate has a small product with all others.
     columns = components.T * sizes / np.sqrt(np.maximum(counts, 1.0))[:, None]
     largest = max((weighted_square(column, counts) for column in columns.T), default=0)

@@ -51,7 +51,9 @@ class KeptProducts:
                 same[k] = np.array_equal(column, features[:, k])
         # Pairs of the first features have the same places whatever comes behind.
         found = same[i] & same[j]
-        answer = np.flatnonzero(found), features[:, i[~found]] * features[:, j[~found]]
+        # Row by row in memory, as products of every block want it.
+        table = np.ascontiguousarray(features[:, i[~found]] * features[:, j[~found]])
+        answer = np.flatnonzero(found), table
         self._last = old, features, answer
         return answer
 

@@ -47,8 +47,9 @@ def find_offset(model, X, n_features: int) -> int | None:
     place = position_of(feature, list(names), "offset_feature") % n_columns
     if n_features < 2:
         raise ValueError(
-            "X must have features beside offset_feature: Found array with 0 "
-            "feature(s) while a minimum of 1 is required"
+            "X must have features beside offset_feature, but has n_features = "
+            f"{n_columns}: Found array with 0 feature(s) apart from offsets and ids, "
+            "while a minimum of 1 is required"
         )
     if model.user_feature is None:
         return place

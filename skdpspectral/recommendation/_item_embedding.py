@@ -36,7 +36,6 @@ from ._item_columns import (
 from ._parameters import item_moment, public_features, units
 from ._ratings_tables import (
     find_columns,
-    read_ratings,
     unread_ratings,
     unread_ratings_beside,
 )
@@ -269,6 +268,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             statistic = self._statistic(len(catalog))
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
+            unread = unread.reading(kept)
             release, table, *y = self._start_release(plan, unread, *targets)
             given = table, catalog, y[0] if y else table.ratings
             if isinstance(statistic, ItemMoment):
@@ -332,12 +332,13 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             is an array of objects if one holds no numbers.
         """
         check_is_fitted(self)
-        table = read_ratings(self, X, reset=False)
+        unread = unread_ratings(self, X, reset=False)
+        kept = kept_columns(self, unread.names, self.n_features_in_)
+        table = unread.read(kept)
         catalog = range(len(self.items_)) if self.hashed_ else index_of(self.items_)
         codes = item_codes(catalog, table.items)
         columns = with_unknown(self.item_embeddings_, self._n_measures()).T.copy()
         embedded = list(np.take(columns, codes, axis=1, mode="wrap"))
-        kept = kept_columns(self, table.names, self.n_features_in_)
         names = table.names or [f"x{j}" for j in range(len(table.columns))]
         return join_columns(
             users_first(table.given, table.user, table.item, embedded, kept),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._tables.id_index import IdIndex
-from .._tables.ids import check_exact
+from .._tables.ids import check_exact, read_quietly
 from .._tables.masks import refuse_masked
 from .._tables.sliced_rows import SlicedRows, sliced_rows
 from .._tables.targets import check_targets, unread_targets
@@ -51,9 +51,12 @@ class RatedTable:
     ----------
     parts : callable
         Reads the table, from its first row on: an iterator of :class:`RatedRows`.
+    is_read : bool
+        Whether it is one part that was read already: the same rows each time.
     """
 
     parts: Callable[[], Iterator[RatedRows]]
+    is_read: bool
 
     def counted_users(self) -> tuple[IdIndex, np.ndarray]:
         """Return the users and their numbers of rows.
@@ -61,12 +64,14 @@ class RatedTable:
         Returns
         -------
         index : IdIndex
-            Users in the order of their first rows; with the codes of the rows if they
-            are one part.
+            Users in the order of their first rows; with the codes of the rows if those
+            were read already.
         counts : ndarray of shape (n_users,)
             Rows of each user.
         """
-        return _counted((part.users for part in self.parts()), "user_feature")
+        index, counts = _counted((part.users for part in self.parts()), "user_feature")
+        # Of what is read again, codes of the first reading may be another user's.
+        return index if self.is_read else index.without_codes(), counts
 
     @property
     def items(self) -> np.ndarray:
@@ -129,7 +134,7 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
 
     def read() -> RatedTable:
         ready = targets.with_slices(source.shape[0])
-        return RatedTable(lambda: _parts(source, names, columns, ready))
+        return RatedTable(lambda: _parts(source, names, columns, ready), False)
 
     return UnreadRated(None, read)
 
@@ -146,16 +151,19 @@ def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:
         )
 
     def read() -> RatedTable:
-        table = unread.read()
+        beside = () if targets is None else targets.beside
+        table = unread.read(beside)
         if targets is None:
             ratings = table.ratings
         elif targets.position is None:
-            given = None if y is None else check_targets(estimator, y, len(table))
+            given = targets.y
+            if given is not None:
+                given = check_targets(estimator, given, len(table))
             ratings = replace(targets, y=given).rows(0, len(table))
         else:
             ratings = targets.numbers(table.columns[targets.position])
         rows = RatedRows(table.users, table.items, ratings)
-        return RatedTable(lambda: iter([rows]))
+        return RatedTable(lambda: iter([rows]), True)
 
     return UnreadRated(unread.n_items, read)
 
@@ -185,7 +193,9 @@ class _Targets:
     def of(cls, estimator, y, names: list | None, n_rows: int) -> _Targets:
         """Check the form of ratings; say where they are."""
         name = estimator.rating_feature
-        if y is None and estimator.implicit:
+        if estimator.implicit:
+            if y is not None:
+                unread_targets(estimator, y, n_rows)
             return cls(estimator, None, name, None)
         if y is None and names is not None and name in names:
             return cls(estimator, None, name, list(names).index(name))
@@ -197,6 +207,11 @@ class _Targets:
             )
         unread_targets(estimator, y, n_rows)
         return cls(estimator, y, name, None)
+
+    @property
+    def beside(self) -> tuple[int, ...]:
+        """Positions of columns of the table that hold ratings."""
+        return () if self.position is None else (self.position,)
 
     def with_slices(self, n_rows: int) -> _Targets:
         """Return the same, of which rows can be read by slices."""
@@ -215,8 +230,11 @@ class _Targets:
         """Ratings of some rows, of those that are beside the table."""
         if self.y is None:
             return np.zeros(stop - start)  # clicks
-        part = self.y[start:stop]  # type: ignore[index]
-        part = part[:, 0] if isinstance(self.y, SlicedRows) else part
+        y: Any = self.y
+        if isinstance(y, SlicedRows):
+            part = y[start:stop][:, 0]
+        else:  # foreign arrays too, whose own words may quote values
+            part = read_quietly(lambda: y[start:stop])
         return check_targets(self.estimator, part, stop - start)
 
     def numbers(self, column: np.ndarray) -> np.ndarray:

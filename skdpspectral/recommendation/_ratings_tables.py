@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from numbers import Integral
 from typing import NamedTuple
@@ -36,14 +37,14 @@ class RatingsTable:
 
     Parameters
     ----------
-    columns : list of ndarray
-        All columns, in order.
+    columns : list of ndarray or None
+        Columns in their order; None for those that were not read.
     names : list of str or None
         Their names.
     user, item : int
         Positions of users and items.
     given : list
-        The columns as a dataframe holds them, of its own dtypes.
+        The same as a dataframe holds them, of its own dtypes.
     ratings : ndarray or None
         Entries of a sparse matrix; None for a table, whose ratings are targets.
     n_items : int or None
@@ -69,7 +70,7 @@ class RatingsTable:
         return self.columns[self.item]
 
     def __len__(self) -> int:
-        return len(self.columns[0])
+        return len(self.users)
 
 
 class UnreadRatings(NamedTuple):
@@ -82,16 +83,20 @@ class UnreadRatings(NamedTuple):
     n_items : int or None
         Columns of a sparse matrix.
     read : callable
-        Reads the table; returns a :class:`RatingsTable`. To be called once the fit is
-        charged.
+        ``read(beside=())`` reads users, items and the columns at these further
+        positions: a :class:`RatingsTable`. To be called once the fit is charged.
     names : list of str or None, default=None
         Names of the columns, if they have any.
     """
 
     n_rows: int | None
     n_items: int | None
-    read: Callable[[], RatingsTable]
+    read: Callable[..., RatingsTable]
     names: list | None = None
+
+    def reading(self, beside) -> UnreadRatings:
+        """Return the same, which is read with further columns."""
+        return self._replace(read=partial(self.read, beside))
 
 
 def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
@@ -103,8 +108,8 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
         With parameters `user_feature` and `item_feature`; gets, or is compared to,
         names and number of columns.
     X : array-like, dataframe or sparse matrix of shape (n_rows, n_columns)
-        The table; its numbers must be finite. A sparse matrix of users x items stands
-        for the table of its stored entries.
+        The table; numbers that are read must be finite. A sparse matrix of users x
+        items stands for the table of its stored entries.
     reset : bool
         Whether this is a fit.
 
@@ -137,13 +142,16 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
     if reset and names is not None:
         _warn_of_places(estimator, names)
 
-    def read():
+    def read(beside=()):
+        places = sorted({user, item, *beside})
         if names is None:
-            given = columns = _array_columns(X)
+            found = _array_columns(X, places)
         else:
-            given = [_column(X, names, j) for j in range(n_columns)]
-            columns = [as_array(column) for column in given]
-        check_finite(columns)
+            found = [_column(X, names, j) for j in places]
+        given = _at(places, found, n_columns)
+        found = [as_array(column) for column in found]
+        check_finite(found)
+        columns = _at(places, found, n_columns)
         check_exact(columns[user], "user_feature")
         check_exact(columns[item], "item_feature")
         return RatingsTable(columns, names, user, item, given)
@@ -174,20 +182,9 @@ def unread_ratings_beside(estimator, table: UnreadRatings, y) -> list[Unread]:
     return []
 
 
-def read_ratings(estimator, X, *, reset: bool) -> RatingsTable:
-    """Read a ratings table, where nothing is to be charged beforehand.
-
-    Parameters
-    ----------
-    estimator, X, reset
-        As for :func:`unread_ratings`.
-
-    Returns
-    -------
-    RatingsTable
-        Its columns.
-    """
-    return unread_ratings(estimator, X, reset=reset).read()
+def read_ratings(estimator, X) -> RatingsTable:
+    """Read users and items of X, as :func:`unread_ratings` does, for a fitted one."""
+    return unread_ratings(estimator, X, reset=False).read()
 
 
 def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
@@ -209,7 +206,7 @@ def _unread_entries(estimator, X, reset: bool) -> UnreadRatings:
         )
     if reset:
         validate_data(estimator, np.empty((1, 2)), reset=True, skip_check_array=True)
-    return UnreadRatings(None, X.shape[1], lambda: _table_of_entries(X))
+    return UnreadRatings(None, X.shape[1], lambda beside=(): _table_of_entries(X))
 
 
 def _table_of_entries(X) -> RatingsTable:
@@ -224,6 +221,14 @@ def _table_of_entries(X) -> RatingsTable:
     )
 
 
+def _at(places: list[int], found: list, n_columns: int) -> list:
+    """Put what was read in its places."""
+    columns = [None] * n_columns
+    for place, column in zip(places, found, strict=True):
+        columns[place] = column
+    return columns
+
+
 def _column(X, names, j):
     # The array of a pandas column keeps its dtype and leaves out the index.
     return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
@@ -235,7 +240,10 @@ def refuse_same_names(names, where: str) -> None:
         raise ValueError(f"{where} has several columns of one name: rename them")
 
 
-def _array_columns(X) -> list:
+def _array_columns(X, places: list[int]) -> list:
+    """Read some columns; of what is no array of numpy yet, all of them."""
+    if isinstance(X, np.ndarray):
+        X, places = X[:, places], list(range(len(places)))
     if not hasattr(X, "dtype"):
         # If this fails, check_features says what is wrong.
         with contextlib.suppress(TypeError, ValueError):
@@ -247,7 +255,7 @@ def _array_columns(X) -> list:
         X = check_features(X)
     else:
         X = np.asarray(X, dtype=object)
-    return [X[:, j] for j in range(X.shape[1])]
+    return [X[:, j] for j in places]
 
 
 def _table_of_lists(X) -> np.ndarray:

@@ -124,7 +124,7 @@ class Recommendations:
             them, up to a constant.
         """
         check_is_fitted(self)
-        table = read_ratings(self, X, reset=False)
+        table = read_ratings(self, X)
         return self._predicted(table.users, table.items)
 
     def _predicted(self, users, items) -> np.ndarray:

@@ -50,10 +50,10 @@ def kept_columns(model, names, n_columns: int) -> list[int]:
                 "position, or pass a dataframe"
             )
         places.append(position_of(feature, known, "remainder") % n_columns)
-    if len({*used, *places}) < 2 + len(places):
-        raise ValueError(
-            "remainder must name columns once each, and neither users nor items"
-        )
+    if set(used) & set(places):
+        raise ValueError("remainder must name neither users nor items")
+    if len(set(places)) < len(places):
+        raise ValueError("remainder must name columns once each")
     return places
 
 

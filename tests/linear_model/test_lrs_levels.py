@@ -191,10 +191,15 @@ def test_users_in_a_batch_have_the_bits_that_they_have_alone(column):
     np.testing.assert_array_equal(
         all_at_once.predict(T, **routed(slice(None))), expected
     )
-    # The fitted model keeps the users who were not among them.
+    # The fitted model keeps the users who were not among them; new ones come first.
     before = model.predict(T, **routed(slice(None)))
-    model.personalize(T[some], 6.0 - y[some], **routed(some))
+    turned = np.flatnonzero(some)[::-1]
+    alone = model.publish()
+    for fitted in (alone, model):
+        fitted.personalize(T[turned], 6.0 - y[turned], **routed(turned))
     after = model.predict(T, **routed(slice(None)))
+    expected = alone.predict(T, **routed(slice(None)))
+    np.testing.assert_array_equal(after[some], expected[some])
     np.testing.assert_array_equal(after[users < 5], before[users < 5])
     assert (after[some] != before[some]).all()
 

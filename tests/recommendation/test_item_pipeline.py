@@ -19,6 +19,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
+from skdpspectral._linalg.recommendation_items import component_columns
 from skdpspectral._release.release import record_releases
 from skdpspectral.datasets import make_ratings
 from skdpspectral.linear_model import personalize
@@ -307,6 +308,27 @@ def test_components_are_what_tastes_differ_in():
     cosine = abs(np.corrcoef(component, loading)[0, 1])
     assert cosine > 0.95
     assert items.components_.max() < 10.0
+
+
+@pytest.mark.parametrize("cls", [DPMatrixFactorization, DPItemEmbedding])
+def test_ratings_beyond_the_range_count_as_its_ends(cls):
+    model = cls(items=RATINGS.item_ids, rating_range=(2, 4), noise_seed=0)
+    method = "predict" if cls is DPMatrixFactorization else "transform"
+    with pytest.warns(match="noise_seed"):
+        found = [getattr(model.fit(X, y), method)(X) for y in (Y, np.clip(Y, 2, 4))]
+    assert np.array_equal(*found)
+    assert Y.min() < 2 < 4 < Y.max()
+
+
+def test_eigenvalues_below_zero_are_noise_without_a_warning():
+    """Of two items with products but no squares, one of two always is."""
+    values, components = np.array([3.0, -3.0]), np.eye(2)
+    for noise, sizes in ((0.0, [1.0, 0.0]), (1.0, [1.0, 0.0]), (4.0, [0.0, 0.0])):
+        columns = component_columns(values, components, noise, np.ones(2))
+        assert np.allclose(np.abs(columns).max(axis=0) > 0.0, sizes)
+    items = DPItemEmbedding(2, method="residuals", items=range(2), epsilon=50.0)
+    items.fit([[u, i] for u in range(9) for i in range(2)], np.tile([1.0, 5.0], 9))
+    assert np.isfinite(items.item_embeddings_).all()
 
 
 def test_components_that_are_noise_are_zero():

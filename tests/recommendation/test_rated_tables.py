@@ -1,5 +1,6 @@
 """Ratings by name, names that are not guessed, files and memory maps by parts."""
 
+import traceback
 import warnings
 
 import numpy as np
@@ -266,3 +267,74 @@ def test_more_items_than_the_proof_allows_are_refused():
         DPMatrixFactorization(items=2**26).fit(X, Y)
     with pytest.raises(ValueError, match=r"items must be at most 2\*\*26 - 1"):
         DPMatrixFactorization().privacy_plan(2**26)
+
+
+# -- what is read ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame, np.asarray])
+@pytest.mark.parametrize("cls", [DPMatrixFactorization, DPItemEmbedding])
+@pytest.mark.filterwarnings("ignore:columns of X beside:UserWarning")
+def test_columns_that_are_not_used_are_not_read(cls, kind):
+    """What somebody has there neither refuses a fit nor is seen by it."""
+    frame = PAIRS.assign(hour=np.nan)
+    table = frame.to_numpy() if kind is np.asarray else kind(frame)
+    model = cls(items=DATA.item_ids, noise_seed=0).fit(table, Y)
+    found = (
+        model.predict(table) if hasattr(model, "predict") else model.transform(table)
+    )
+    assert np.isfinite(np.asarray(found, dtype=float)).all()
+    if cls is DPItemEmbedding:
+        with pytest.raises(ValueError, match="NaN"):
+            model.set_params(remainder="passthrough").fit(table, Y)
+
+
+def test_ratings_beside_clicks_are_not_read():
+    clicks = clone(MODEL).set_params(implicit=True)
+    expected = clicks.fit(X).predict(X)
+    assert np.array_equal(clicks.fit(X, np.full(len(X), np.nan)).predict(X), expected)
+    with pytest.raises(ValueError, match="X and y"):
+        clicks.fit(X, Y[:3])
+
+
+class TurnedAround:
+    """A table of numbers whose second reading finds the rows of other users."""
+
+    def __init__(self, users, again):
+        self.tables = [np.column_stack([u, np.zeros(len(u))]) for u in (users, again)]
+        self.shape, self.dtype = self.tables[0].shape, self.tables[0].dtype
+
+    def __getitem__(self, rows):
+        return self.tables.pop(0)[rows] if len(self.tables) > 1 else self.tables[0]
+
+
+def test_rows_that_are_read_again_are_those_of_who_they_say():
+    """Codes of a first reading would give a user the rows of another one."""
+    users, ratings = np.array([1, 1, 2, 2]), np.array([5.0, 5.0, 1.0, 1.0])
+    turned = TurnedAround(users, users[::-1])
+    expected = clone(MODEL).fit(np.column_stack([users[::-1], np.zeros(4)]), ratings)
+    found = clone(MODEL).fit(turned, ratings)
+    rows = np.array([[1, 0], [2, 0]])
+    assert np.array_equal(found.predict(rows), expected.predict(rows))
+    for again in (users + 1, users[[0, 0, 0, 3]]):
+        with pytest.raises(ValueError, match="X has changed while it was read"):
+            clone(MODEL).fit(TurnedAround(users, again), ratings)
+
+
+class Telling:
+    """Ratings of another library, which quotes them."""
+
+    shape, dtype, ndim = (len(Y),), np.dtype(float), 1
+
+    def __len__(self):
+        return len(Y)
+
+    def __getitem__(self, rows):
+        raise KeyError("secret 4.0625")
+
+
+@pytest.mark.filterwarnings("ignore:columns of X beside:UserWarning")
+def test_what_another_library_says_of_ratings_is_not_told(stored):
+    with pytest.raises(ValueError, match="KeyError") as caught:
+        clone(MODEL).fit(stored / "one.parquet", Telling())
+    assert "secret" not in "".join(traceback.format_exception(caught.value))

@@ -351,3 +351,13 @@ def test_a_time_is_found_singly_in_any_unit(asked, unit):
         if isinstance(column, pl.Series) and unit == "ns":
             column = pl.Series(ids)
         assert IdIndex(column, "users").find([asked], "users")[0] == 1
+
+
+@pytest.mark.parametrize("kind", [np.uint64, float, object])
+def test_ids_of_other_types_that_are_joined_stay_apart(kind):
+    """One type of floats for both would make neighbors one."""
+    large = [2**60, 2**60 + 1]
+    new = np.array([7, 9] if kind is float else [2**60 + 2, 2**60 + 3], dtype=kind)
+    joined = IdIndex(np.array(large), "users").joined(new)
+    found = joined.find([*large, *new.tolist()], "users")
+    np.testing.assert_array_equal(found, [0, 1, 2, 3])

@@ -12,7 +12,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 import federated_tools
 import item_tools
@@ -251,43 +251,49 @@ class RatingsCase:
 
 @dataclass(frozen=True)
 class FactorsCase:
-    """A user who joins or leaves a recommender, at nearly the whole sensitivity.
+    """A user who joins or leaves a model of items, at nearly the whole sensitivity.
 
     The other user rates items outside the catalog alone, and answers with zeros. Both
     tables are fitted, and the bound is the same whichever comes first.
 
     Parameters
     ----------
+    estimator : type
+        What is audited.
+    parameters : dict
+        Of the estimator.
+    n_rated : int
+        Ratings of the user who joins.
     epsilon : float
         Where the audit is made.
     n_trials : int
         Fits on either side.
-    implicit : bool
-        Whether ratings are taken for clicks.
     """
 
+    estimator: type = DPMatrixFactorization
+    parameters: dict = field(default_factory=dict)
+    n_rated: int = 4
     epsilon: float = 16.0
     n_trials: int = N_TRIALS
     tight: bool = True
-    implicit: bool = False
     power = POWER
 
-    def make(self, epsilon, cls=DPMatrixFactorization):
+    def make(self, epsilon, cls=None):
         """Return the estimator."""
         features = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
         ids = {"user_feature": 0, "item_feature": 1, "items": range(4)}
-        ids["implicit"] = self.implicit
-        return cls(item_features=features, epsilon=epsilon, **ids)
+        ids |= {"item_features": features, **self.parameters}
+        return (cls or self.estimator)(epsilon=epsilon, **ids)
 
-    def arguments(self, epsilon, cls=DPMatrixFactorization):
+    def arguments(self, epsilon, cls=None):
         """Return what `audit_epsilon` is called with."""
         nobody = {0: [(9, 5.0)]}
-        rated = [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)][: 3 if self.implicit else 4]
+        rated = [(0, 5.0), (1, 5.0), (2, 1.0), (3, 5.0)][: self.n_rated]
         users = [nobody, nobody | {item_tools.CANARY: rated}]
         (X, y), (X_neighbor, y_neighbor) = map(item_tools.table, users)
         statistic = item_tools.FactorRatio(rated, 4)
         return {
-            "factory": self.make(epsilon, item_tools.quick_fits(cls)),
+            "factory": self.make(epsilon, item_tools.quick_fits(cls or self.estimator)),
             "X": X.astype(float),
             "X_neighbor": X_neighbor.astype(float),
             "y": y,
@@ -703,7 +709,8 @@ CASES |= {
 CASES |= {
     "items": RatingsCase(),
     "factors": FactorsCase(),
-    "clicks": FactorsCase(implicit=True),
+    "clicks": FactorsCase(parameters={"implicit": True}, n_rated=3),
+    "residuals": FactorsCase(DPItemEmbedding, {"method": "residuals"}),
 }
 
 

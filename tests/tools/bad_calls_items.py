@@ -250,14 +250,14 @@ NUMBERS = np.column_stack([np.arange(9), np.arange(9) % 4, np.ones(9)])
 
 def with_value(value):
     rows = NUMBERS.copy()
-    rows[3, 2] = value
+    rows[3, 1] = value
     return rows
 
 
 ROWS = {
     "NaN": (lambda s: with_value(NAN), "NaN"),
     "infinity": (lambda s: with_value(INF), "infinity"),
-    "NaN in a table": (lambda s: s.X.assign(hour=NAN), "NaN", "drop"),
+    "NaN in a table": (lambda s: s.X.assign(item_id=NAN), "NaN", "drop"),
     "no rows": (lambda s: NUMBERS[:0], "0 sample(s)"),
     "no rows in a table": (lambda s: s.X[:0], "0 sample(s)", "minimum of 1"),
     "no rows of objects": (lambda s: s.array()[:0], "0 sample(s)"),

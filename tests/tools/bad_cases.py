@@ -188,5 +188,6 @@ def check_messages_differ(cases, scene, at_least):
             case.call(scene)
         except Exception as error:
             mistakes.setdefault(str(error), set()).add(case.mistake)
-    assert not {text: names for text, names in mistakes.items() if len(names) > 1}
+    alike = {text: names for text, names in mistakes.items() if len(names) > 1}
+    assert not alike, alike
     assert len(mistakes) > at_least

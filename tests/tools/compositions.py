@@ -64,14 +64,26 @@ TRANSFORMERS = [
         rating_range=(0, 6),
         remainder="passthrough",
     ),
+    DPItemEmbedding(
+        1,
+        method="residuals",
+        user_feature=0,
+        item_feature=1,
+        items=range(5),
+        rating_range=(0, 6),
+        remainder=[2],
+    ),
 ]
-REGRESSOR = LRSRegressor(sparsity=1, user_feature=0)
+REGRESSOR = LRSRegressor(
+    1, None, user_feature=0, offset_feature=2, ridge_intercept=5.0, prior_intercept=3.0
+)
 RECOMMENDER = DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
 )
+CLICKS = clone(RECOMMENDER).set_params(implicit=True)
 NETWORKS = [DPAdamRegressor(n_epochs=2), DPAdamClassifier(n_epochs=2)]
 REGRESSORS = (LRSRegressor, DPMatrixFactorization, DPAdamRegressor)
-ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER, *NETWORKS]
+ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER, CLICKS, *NETWORKS]
 
 
 def regressor(estimator):
@@ -81,6 +93,11 @@ def regressor(estimator):
     if isinstance(estimator, REGRESSORS):
         return clone(estimator)
     return Pipeline([("private", clone(estimator)), ("last", Ridge())])
+
+
+def scored(estimator):
+    """Return the same, or None of what has no score of its own: clicks."""
+    return regressor(estimator) if estimator is not CLICKS else None
 
 
 def classifier(estimator):
@@ -283,13 +300,13 @@ COMPOSITIONS = {
         search_over, fits_of_search, search_by_hand, classifier
     ),
     "HalvingGridSearchCV of regressors": Composition(
-        search_over, fits_of_search, search_by_hand, regressor
+        search_over, fits_of_search, search_by_hand, scored
     ),
     "permutation_importance": Composition(
         lambda model, other: model,
         lambda made: 1,
         importances_by_hand,
-        regressor,
+        scored,
         output=lambda made: importances(made, Y),
     ),
     "VotingClassifier": Composition(

@@ -14,6 +14,7 @@ from skdpspectral import DPItemEmbedding, DPMatrixFactorization
 from skdpspectral._linalg.recommendation_gathering import Part
 from skdpspectral._linalg.recommendation_rows import UserRatings
 from skdpspectral._release.release import Release
+from skdpspectral.recommendation._parameters import units
 
 PACKAGE = Path(skdpspectral.__file__).parent
 WHOLE = 2**11  # steps of a unit vector
@@ -124,9 +125,9 @@ class _NotedRun:
             raise AttributeError(name)
         return getattr(self.statistic, name)
 
-    def run(self, release, *rows_and_progress):
-        self.rows = rows_and_progress[:-1]
-        return self.statistic.run(release, *rows_and_progress)
+    def run(self, release, rows, *progress):
+        self.rows = rows
+        return self.statistic.run(release, rows, *progress)
 
 
 class _SumsAlone:
@@ -143,7 +144,7 @@ class _SumsAlone:
             self._fitted_to = X, asked.statistic, asked.rows, CANARY in X[:, 0]
         _, statistic, rows, _ = self._fitted_to
         self._noted = Noted(Release(self.privacy_, None, self.noise_seed))
-        statistic.run(self._noted, *rows, Silent())
+        statistic.run(self._noted, rows, Silent())
         return self
 
     def _statistic(self, *shape):
@@ -155,10 +156,15 @@ class SumsAlone(_SumsAlone, DPMatrixFactorization):
     pass
 
 
+class SumsOfItemsAlone(_SumsAlone, DPItemEmbedding):
+    pass
+
+
 def quick_fits(cls):
     """Return a class whose fits end with the last release."""
-    if cls is DPMatrixFactorization:
-        return SumsAlone
+    for known in (SumsAlone, SumsOfItemsAlone):  # which can be pickled
+        if cls is known.__mro__[2]:
+            return known
     return type(cls.__name__, (_SumsAlone, cls), {})
 
 
@@ -188,7 +194,9 @@ class FactorRatio:
         items, values = map(np.array, zip(*self.ratings, strict=True))
         values = np.clip(values.astype(float), *model.rating_range)
         part = Part(np.zeros(len(items), int), items, values)
-        rows = UserRatings([part], [len(items)], self.n_items, *model._units())
+        rows = UserRatings(
+            [part], [len(items)], self.n_items, *units(model.rating_range)
+        )
         given = Given(model.privacy_, released)
         model._fitted_to[1].run(given, rows, Silent())
         return given.noted
