@@ -34,6 +34,8 @@ from scaler_tools import SCALER_CASES, ScalerCase
 import skdpspectral
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     JMECovariance,
@@ -303,6 +305,70 @@ class FactorsCase:
 
 
 @dataclass(frozen=True)
+class _Entry:
+    """One entry of what the first step of a network releases."""
+
+    position: int
+    threshold = 0.0
+
+    def __call__(self, model, released) -> float:
+        return float(np.ravel(released["gradients"])[self.position])
+
+
+@dataclass(frozen=True)
+class NetworkCase:
+    """An example whose clipped gradient turns round, in the one step of a network.
+
+    Parameters
+    ----------
+    estimator : type
+        What is trained.
+    parameters : dict
+        Of the estimator.
+    value : float
+        The one feature of the example.
+    targets : tuple of float
+        Its target in both data sets; the others have a zero.
+    position : int
+        Entry of the gradient that takes all of the change: 0, or 1 for the intercept.
+    epsilon : float
+        Where the audit is made.
+    n_trials : int
+        Fits on either side.
+    """
+
+    estimator: type
+    parameters: dict
+    value: float
+    targets: tuple
+    position: int
+    epsilon: float = 16.0
+    n_trials: int = N_TRIALS
+    tight: bool = True
+    power = POWER
+
+    def make(self, epsilon):
+        """Return the estimator: all examples are in its one step."""
+        return self.estimator(epsilon=epsilon, n_epochs=1, **self.parameters)
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        X = np.zeros((1 + _BACKGROUND, 1))
+        X[0] = self.value
+        sides = [np.zeros(len(X)) for _ in self.targets]
+        for y, target in zip(sides, self.targets, strict=True):
+            y[0] = target
+        return {
+            "factory": self.make(epsilon),
+            "X": X,
+            "X_neighbor": X.copy(),
+            "y": sides[0],
+            "y_neighbor": sides[1],
+            "statistic": _Entry(self.position),
+        }
+
+
+@dataclass(frozen=True)
 class ClientCase:
     """A row of one client of two, and all messages that leave this client.
 
@@ -408,6 +474,13 @@ CASES = {
         np.array([50.0, 4.0]),
         np.array([1.0, -50.0]),
     ),
+}
+
+CASES |= {
+    "network-classes": NetworkCase(
+        DPAdamClassifier, {"classes": [0, 1]}, 1e6, (1.0, 0.0), 0
+    ),
+    "network-targets": NetworkCase(DPAdamRegressor, {}, 0.0, (1e9, -1e9), 1),
 }
 
 
