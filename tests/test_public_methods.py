@@ -1,4 +1,4 @@
-"""Every public method of the personal models, with every parameter wrong.
+"""Every public method of personal models and networks, with every parameter wrong.
 
 Parameters may be wrong once an estimator is fitted, by ``set_params``. Whatever method
 is called then either does without them or says what is wrong: a `ValueError` or
@@ -14,6 +14,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 from skdpspectral import (
+    DPAdamClassifier,
+    DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
     LRSRegressor,
@@ -29,6 +31,10 @@ RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
 LRS = LRSRegressor(n_rounds=1).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
+IN_TURN = {"batch_size": 10, "n_epochs": 2, "sampling": "in-turn"}
+LABELS = (X[:, 0] > 0.0).astype(int)
+CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
+REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])
 FACTORS = DPMatrixFactorization(items=range(6)).fit(RATINGS, STARS)
 
 OF_BOTH = {
@@ -70,6 +76,24 @@ METHODS = {
         "score": lambda m: m.score(RATINGS, STARS),
         "recommend": lambda m: m.recommend([0, 1]),
         "personalize": lambda m: copy.copy(m).personalize(RATINGS, STARS),
+    },
+    CLASSIFIER: OF_BOTH
+    | {
+        "fit": lambda m: clone(m, safe=False).fit(X, LABELS),
+        "privacy_plan": lambda m: m.privacy_plan(20, 3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X),
+        "predict_proba": lambda m: m.predict_proba(X),
+        "decision_function": lambda m: m.decision_function(X),
+        "score": lambda m: m.score(X, LABELS),
+    },
+    REGRESSOR: OF_BOTH
+    | {
+        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0]),
+        "privacy_plan": lambda m: m.privacy_plan(20, 3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X),
+        "score": lambda m: m.score(X, X[:, 0]),
     },
 }
 # Of files, of scikit-learn's requests, and of callbacks, which read no parameter.

@@ -109,7 +109,7 @@ _TABLE = {
             Deviation of the noise in units of the largest norm of what one example
             adds to a step. None takes the least that `epsilon` and `delta` allow;
             otherwise `epsilon` is not used, and ``privacy_.epsilon`` is what it costs
-            at `delta`.
+            at `delta`. Refused with ``epsilon=None``, which asks for no noise.
         batch_size : int, default=256
             Expected number of examples in a batch; all are in each if they are no more.
             Sums are divided by it, whatever a batch holds.
@@ -120,7 +120,7 @@ _TABLE = {
             accounted with the `dp-accounting` package. "in-turn": it is in one batch
             of each epoch, in an order that is public.
         clip_norm : float, default=1.0
-            Bound on the norm of each example's gradient, in [1e-60, 1e60].
+            Bound on the norm of each example's gradient, in [1e-30, 1e60].
         moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="jme"
             What the second moment is made of. "jme": squares of clipped gradients,
             example by example. "jme-batch": squares of the batch's mean, clipped once

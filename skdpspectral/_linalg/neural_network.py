@@ -18,6 +18,10 @@ from .linear_model.per_user import combined_columns, totals
 # Examples that are handled together: their activations stay in the cache.
 BLOCK_EXAMPLES = 256
 
+# Factors beyond are not used: squares and fourth powers of their products, and of what
+# is left of others beside them, would be lost in float64.
+LARGEST = 2.0**100
+
 LOSSES = ("squared", "logistic", "softmax")
 ACTIVATIONS = ("tanh", "relu")
 
@@ -150,6 +154,13 @@ class Factors(NamedTuple):
         if not bad.any():
             return self
         return Factors(*([np.where(bad, 0.0, p) for p in parts] for parts in self))
+
+    def beyond(self) -> np.ndarray:
+        """Return which examples have a factor that is too large, or not a number."""
+        found = np.zeros(self.inputs[0].shape[1], dtype=bool)
+        for part in (*self.inputs, *self.errors):
+            found |= ~(np.abs(part).max(axis=0) <= LARGEST)
+        return found
 
     def squared_norms(self, power: int = 1) -> np.ndarray:
         """Return each gradient's sum of squares, or that of a power of its entries."""

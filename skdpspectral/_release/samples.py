@@ -81,12 +81,18 @@ class SampledRelease(StreamRelease):
             self._check_open()
             if position != self.position - self._claimed:
                 raise RuntimeError(_ELSEWHERE)
-        generator = generator_of_key(_digest(self._key, position))
+            digest = _digest(self._key, position)
+        generator = generator_of_key(digest)
         found = []
         for start in range(0, n_units, _CHUNK):
             chances = generator.random(min(_CHUNK, n_units - start))
             found.append(start + np.flatnonzero(chances < self._rate))
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
+
+    def _close(self) -> None:
+        # What is left may be pickled, and without the key samples stay secret.
+        super()._close()
+        self._key = b""
 
 
 def attainable_rate(rate: float) -> float:

@@ -202,7 +202,7 @@ class JMEAdam:
         ----------
         gradients : array-like of shape (n_batch, n_parameters)
             One gradient for each example of the batch that was drawn last, in order.
-            One whose sum of squares is not finite counts as zero.
+            One with an entry that is no number, or beyond 2**100, counts as zero.
 
         Returns
         -------
@@ -274,13 +274,16 @@ def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
     """Return gradients as an array of a shape, or an error that quotes no value."""
     if np.ma.isMaskedArray(gradients):
         raise ValueError("gradients must not be masked")
-    shape = np.shape(gradients)
-    if tuple(shape) != wanted:
+    try:
+        found = np.asarray(gradients)
+    except (TypeError, ValueError):
+        found = np.empty(())
+    if found.shape != wanted:
+        # The size of a sample is secret, as who is in it.
         raise ValueError(
-            f"gradients must have shape {wanted}, one row for each example of the "
-            f"batch, got {tuple(shape)}"
+            f"gradients must have shape (n_batch, {wanted[1]}), one row for each "
+            "example of the batch that was drawn last"
         )
-    found = np.asarray(gradients)
     if found.dtype.kind not in "fiub":
         raise ValueError(f"gradients must be real numbers, got {found.dtype}")
     return found

@@ -166,6 +166,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         ------
         {invalid_shape}
         """
+        self._check_parameters()
         if n_classes is None:
             n_classes = 2 if self.classes is None else len(self.classes)
         outputs = _n_outputs(check_count("n_classes", n_classes))
@@ -193,8 +194,11 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         super()._check_parameters()
         if self.classes is not None:
             classes = np.asarray(self.classes)
-            named = len(np.unique(classes)) if classes.ndim == 1 else 0
-            if named < max(2, len(classes)):
+            try:
+                named = len(np.unique(classes)) if classes.ndim == 1 else 0
+            except TypeError:  # of labels that have no order
+                named = 0
+            if named < max(2, classes.size):
                 raise ValueError(
                     f"classes must name two or more labels, each once, got {classes}"
                 )

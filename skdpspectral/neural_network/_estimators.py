@@ -54,6 +54,10 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _hidden_layers(self) -> tuple[int, ...]:
         """Return the widths of the hidden layers, or an error that names them."""
         sizes = self.hidden_layer_sizes
+        if np.ndim(sizes) == 0 and not isinstance(sizes, Integral):
+            raise ValueError(
+                "hidden_layer_sizes must be a number or a list of numbers of units"
+            )
         sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
         if len(sizes) > 2:
             raise ValueError(

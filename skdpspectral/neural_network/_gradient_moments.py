@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import sensitivity
-from .._linalg.neural_network import Factors
+from .._linalg.neural_network import LARGEST, Factors
 from .._statistics.combination import Statistic
 from ..accounting import calibrate_gaussian
 from ..accounting._sampled import sampled_gaussian
@@ -160,7 +160,9 @@ class GradientMoments(Statistic):
         squares = factors.squared_norms()
         if self.moments == "clip":
             squares = squares + self.weight**2 * factors.squared_norms(2)
-        good = np.isfinite(squares)
+        # A large factor beside a tiny one: the square of that may have vanished, and
+        # the norm with it, but not the gradient.
+        good = np.isfinite(squares) & ~factors.beyond()
         factors = factors.without(~good)
         factor = self._factors(np.where(good, squares, 0.0))
         factors.weighted_sum(factor, sums[0])
@@ -178,12 +180,14 @@ class GradientMoments(Statistic):
     def _add_gradients(self, gradients: np.ndarray, sums: np.ndarray) -> None:
         """Add the clipped gradients of a block, and their squares."""
         gradients = np.asarray(gradients, dtype=np.float64)
+        # By the largest entry, which is the same in any order; that of a sum of squares
+        # may decide whether it overflows.
+        good = (gradients.max(axis=1) <= LARGEST) & (gradients.min(axis=1) >= -LARGEST)
+        gradients = gradients[good]
         squares = np.vecdot(gradients, gradients)
         if self.moments == "clip":
             powers = np.square(gradients)
             squares = squares + self.weight**2 * np.vecdot(powers, powers)
-        good = np.isfinite(squares)
-        gradients, squares = gradients[good], squares[good]
         clipped = gradients * self._factors(squares)[:, None]
         sums[0] += clipped.sum(axis=0)
         if self.moments == "jme":

@@ -33,7 +33,7 @@ CONSTRAINTS: dict[str, list] = {
     "factorization": [StrOptions({"trivial", "sqrt", "blt", "bisr"})],
     "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
     "noise_multiplier": [_POSITIVE, None],
-    "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
+    "clip_norm": [Interval(Real, 1e-30, 1e60, closed="both")],
     "learning_rate": [_POSITIVE],
     "beta_1": [_DECAY],
     "beta_2": [_DECAY],
@@ -163,6 +163,11 @@ class Optimization:
     ) -> tuple[tuple[Mechanism, ...], float]:
         given, schedule = self.choices.noise_multiplier, self.schedule
         if math.isinf(epsilon):
+            if given is not None:
+                raise ValueError(
+                    "noise_multiplier asks for noise, and epsilon=None for none: leave "
+                    "one of them at its default"
+                )
             return self.moments.mechanisms(math.inf), epsilon
         if not schedule.sampled:
             if given is None:

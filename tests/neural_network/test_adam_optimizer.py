@@ -233,9 +233,13 @@ def test_copies_need_a_ledger():
     for make in (copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="accountant"):
             make(adam)
+    key = adam._run.release._key
+    assert len(key) == 16
     while adam.position < adam.n_steps:
         step(adam)
-    assert pickle.loads(pickle.dumps(adam)).position == adam.n_steps
+    left = pickle.dumps(adam)
+    assert pickle.loads(left).position == adam.n_steps
+    assert key not in left  # of whom the samples were
     assert list(adam.batches()) == []
 
 

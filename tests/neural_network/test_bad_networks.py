@@ -51,6 +51,7 @@ SHARED = [
     ("clip_norm", 0.0),
     ("clip_norm", -1.0),
     ("clip_norm", 1e61),
+    ("clip_norm", 1e-31),
     ("clip_norm", [1.0]),
     ("clip_norm", None),
     ("moments", "adam"),
@@ -95,6 +96,8 @@ CLASSES = [
     ("classes", [0]),
     ("classes", [0, 0, 1]),
     ("classes", "ab"),
+    ("classes", {}),
+    ("classes", np.array([1, "a"], dtype=object)),
     ("classes", [[0, 1], [2, 3]]),
 ]
 BOUNDS = [
@@ -207,6 +210,14 @@ def test_bad_calls_of_fitted_networks():
         fit_regressor().privacy_plan(30, 3, "two")
 
 
+def test_noise_and_no_noise_at_once():
+    given = {"epsilon": None, "noise_multiplier": 1.0}
+    with pytest.raises(ValueError, match="noise_multiplier"):
+        make_optimizer(**given)
+    with pytest.raises(ValueError, match="noise_multiplier"):
+        DPAdamRegressor(**given).fit(X, TARGETS)
+
+
 def test_bad_gradients():
     adam = make_optimizer(batch_size=30)
     batch = next(adam.batches())
@@ -223,8 +234,9 @@ def test_bad_gradients():
         3.0,
         [],
     ):
-        with pytest.raises(ValueError, match="gradients"):
+        with pytest.raises(ValueError, match="gradients") as caught:
             adam.step(wrong)
+        assert str(len(batch)) not in str(caught.value)  # secret of a sample
     assert adam.position == 0
     gradients[0], gradients[1] = NAN, INF  # which are of examples, and count as zero
     assert np.isfinite(adam.step(gradients)).all()

@@ -45,6 +45,34 @@ def loss_of(layout, parameters, X, targets, activation, loss):
     return np.logaddexp.reduce(out, axis=0) - (targets * out).sum(axis=0)
 
 
+@pytest.mark.parametrize("moments", ["jme", "clip", "pp"])
+@pytest.mark.parametrize("clip_norm", [1e-30, 1e-8, 1e-4, 1.0])
+def test_no_square_vanishes_beside_a_large_factor(moments, clip_norm):
+    # The target is so small that its square is none, the row so large that they are
+    # no small gradient together.
+    schedule = Schedule(100, 1, 1, sampling="poisson", neighbors="zero-out-one")
+    weight = 0.0 if moments == "pp" else 0.1
+    planned = GradientMoments(
+        2, schedule, clip_norm=clip_norm, moments=moments, moment_weight=weight
+    )
+    for size in 10.0 ** np.arange(5, 154, 12):
+        for length in clip_norm * 10.0 ** np.arange(-8.0, 30.0, 2):
+            with np.errstate(all="ignore"):
+                row = planned.row(
+                    [
+                        networks.gradient_factors(
+                            networks.Layout((1, 1)).layers(np.zeros(2)),
+                            np.array([[size]]),
+                            np.array([[length / size]]),
+                            "tanh",
+                            "squared",
+                        )
+                    ]
+                )
+            scaled = row / planned.added
+            assert np.linalg.norm(scaled) <= 1.0
+
+
 @pytest.mark.parametrize("activation", networks.ACTIVATIONS)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
