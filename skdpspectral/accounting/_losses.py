@@ -40,6 +40,8 @@ _FINENESS = 16.0
 _MOST_POINTS = 2.0**21
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
+# Losses beyond are no privacy, and their exponentials overflow.
+_MOST_DEVIATION = 1000.0
 # Points at which the curve of a private selection is looked at.
 _CURVE_POINTS = 2**12
 # Probability that is counted as a loss without limit: what tails of one composition are
@@ -114,7 +116,7 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
     if not left > 0.0:
         return math.inf
     orders = _orders(curves)
-    total = composed_divergences(mu, dict(curves), orders)
+    total = composed_divergences(mu, curves, orders)
     bound = renyi_epsilon(orders, total, left)
     selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
     if len(selections) < len(curves):
@@ -170,7 +172,7 @@ def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
 @functools.lru_cache(maxsize=1024)
 def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     orders = _orders(curves)
-    total = composed_divergences(mu, dict(curves), orders)
+    total = composed_divergences(mu, curves, orders)
     bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
     selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
     if len(selections) == len(curves):
@@ -234,9 +236,11 @@ def _grid(mu: float, curves: Counted) -> float | None:
     variance, count = mu * mu, 1.0
     for curve, times in curves:
         steps = times * getattr(curve, "steps", 1)
-        variance += steps * _deviation(curve) ** 2
+        variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
         count += steps
     deviation = math.sqrt(variance)
+    if deviation >= _MOST_DEVIATION:
+        return None
     span = 2.0 * (variance + _REACH * deviation) + 1.0
     if deviation == 0.0:
         return 2.0**-10
@@ -288,8 +292,7 @@ def _pair_losses(pair: ApproximateDP, step: float) -> Any:
     points = sorted({f(x) for x in around for f in (math.floor, math.ceil)})
     log_odds = step * np.array(points)
     yes = 1.0 / (1.0 + math.exp(-pair.epsilon))
-    no = math.exp(-pair.epsilon) * yes
-    inside = yes - no * np.exp(np.minimum(log_odds, pair.epsilon))
+    inside = -yes * np.expm1(np.minimum(log_odds - pair.epsilon, 0.0))
     below = -np.expm1(np.minimum(log_odds, 0.0))
     curve = np.maximum(np.maximum(inside, below), 0.0)
     curve[-1] = 0.0  # at or above epsilon

@@ -311,8 +311,8 @@ def test_many_kinds_are_few_that_cost_more(name):
     assert len(few) <= 24
     assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
     orders = np.array([2.0, 5.0, 30.0, 200.0])
-    exact = composed_divergences(0.0, dict(counts), orders)
-    bound = composed_divergences(0.0, dict(few), orders)
+    exact = composed_divergences(0.0, tuple(counts), orders)
+    bound = composed_divergences(0.0, few, orders)
     assert np.all(exact <= bound * (1.0 + 1e-9))
     assert np.all(bound <= 1.8 * exact)
     assert few_kinds(counts[:50]) == counts[:50]
