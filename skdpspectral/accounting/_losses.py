@@ -274,7 +274,9 @@ def _parts(mu: float, curves: Counted, step: float) -> Iterator[Any]:
 def _sampled_step(curve: SubsampledGaussian, step: float) -> Any:
     """Return the losses of one step on a sample."""
     q, sigma = curve.sampling_probability, curve.noise_multiplier
-    last = math.ceil(reach(q, sigma, curve.replaced) / step)
+    # Rare losses may be far beyond such a grid: they count as ones without limit.
+    far = reach(q, sigma, curve.replaced) / step
+    last = math.ceil(min(far, _MOST_POINTS / 2.0))
     points = np.arange(-last, last + 1)
     losses = step * points
     if curve.replaced:  # the same in both directions

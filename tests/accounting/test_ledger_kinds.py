@@ -74,6 +74,16 @@ def test_rounding_of_transforms_is_no_privacy(steps, delta):
     assert composed_epsilon(0.0, counted((curve, 1)), delta) == pytest.approx(known)
 
 
+def test_failures_of_many_kinds_come_out_of_delta():
+    sizes = [0.001 * (1.0 + k / 100.0) for k in range(70)]
+    failing = counted(*((ApproximateDP("", size, 1e-8), 1) for size in sizes))
+    safe = counted(*((ApproximateDP("", size, 0.0), 1) for size in sizes))
+    assert composed_epsilon(0.0, failing, 6.9e-7) == math.inf
+    left = composed_epsilon(0.0, safe, 1e-6 - 70 * 1e-8)
+    assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left)
+    assert composed_delta(0.0, failing, 1.0) >= 6.9e-7
+
+
 @pytest.mark.parametrize("mu", [0.1, 1.0])
 def test_curves_that_are_only_known_at_points(mu):
     """The exact curve of a Gaussian, and the best that its Renyi divergences say."""
