@@ -1,5 +1,6 @@
 """Ledgers on a PostgreSQL server, which may be killed in the middle of a charge."""
 
+import contextlib
 import multiprocessing
 import pickle
 import threading
@@ -102,6 +103,16 @@ def test_no_temporary_table_passes_for_the_ledger(address):
         database.execute("CREATE TEMPORARY TABLE entries (id BIGINT)")
         assert _server_schema.begin(database)
         assert database.execute("SELECT COUNT(*) FROM entries").fetchone()[0] == 1
+
+
+def test_a_commit_that_rolled_back_is_no_charge(address):
+    accountant = PrivacyAccountant(path=address)
+    with (
+        pytest.raises(LedgerError, match="took a charge back"),
+        accountant._ledger().transaction() as transaction,
+        contextlib.suppress(_extra.psycopg().Error),
+    ):
+        transaction.execute("SELECT 1 / 0")
 
 
 @pytest.mark.slow
