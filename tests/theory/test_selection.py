@@ -264,7 +264,7 @@ def test_bad_calibrations_are_refused(change):
 
 
 def test_what_no_run_leaves_beside_it_counts():
-    """With so few runs there mostly is none, and what else is released costs the same."""
+    """Mostly there is none of so few, and what else is released costs the same."""
     rare = PrivateSelection("best", 0.01, "poisson", mean=0.1)
     for epsilon in (0.5, 2.0):
         beside = math.exp(-0.1) * gaussian_delta(1.0, epsilon)
