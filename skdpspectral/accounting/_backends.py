@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from . import _ledger_schema as _file
 from ._errors import LedgerError
@@ -14,6 +14,7 @@ from ._server import create as create_on_server
 from ._server_schema import check_address, is_address
 
 AnyLedger: TypeAlias = Ledger | ServerLedger
+FilePath = TypeVar("FilePath", bound=str | os.PathLike[str])
 
 
 def ledger_at(path: str, ledger_id: str | None = None) -> AnyLedger:
@@ -25,7 +26,7 @@ def ledger_at(path: str, ledger_id: str | None = None) -> AnyLedger:
 
 def existing_ledger(path: str) -> AnyLedger:
     """Return a handle of a ledger that there is, after a check of it; make none."""
-    ledger = ledger_at(check_address(path) if is_address(path) else path)
+    ledger = ledger_at(check_address(path) if is_address(path) else _no_address(path))
     ledger.meta()
     return ledger
 
@@ -36,9 +37,18 @@ def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
         address = check_address(path)
         create_on_server(address, terms)
         return address
-    file = Path(path)
+    file = Path(_no_address(path))
     if not file.exists():
         if not file.parent.is_dir():
             raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
         _file.create(file, terms)
     return str(file.absolute())
+
+
+def _no_address(path: FilePath) -> FilePath:
+    """Return the path of a file; refuse what looks like an address of something."""
+    if isinstance(path, str) and "://" in path:  # not quoted: it may have a password
+        raise ValueError(
+            "path must be a file, or an address that begins with postgresql://"
+        )
+    return path

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..mechanisms import PrivacyPlan
 from ._composition import Total
 from ._errors import LedgerError, PrivacyBudgetError
-from ._filters import ANY, Filter, GaussianFilter, MixedFilter
+from ._filters import _ROUNDING, ANY, Filter, GaussianFilter, MixedFilter
 from ._gaussian import gaussian_epsilon
 
 
@@ -90,7 +90,7 @@ class Budget:
         """
         if self.filter(mechanisms).admits(total):
             return
-        if mechanisms == ANY and spent == Total(0.0) and self._is_whole(plans):
+        if mechanisms == ANY and spent == Total(0.0) and self._is_whole(plans, total):
             return
         remaining = self.remaining(spent, mechanisms)
         requested = self._requested(plans, spent, total)
@@ -106,12 +106,18 @@ class Budget:
             remaining,
         )
 
-    def _is_whole(self, plans: Sequence[PrivacyPlan]) -> bool:
-        """Whether a single plan is within the budget by what it claims itself."""
+    def _is_whole(self, plans: Sequence[PrivacyPlan], total: Total) -> bool:
+        """Whether a single plan is within the budget by what it claims itself.
+
+        Its claim is for its own unit and neighbors: a ledger of others that it is
+        restated for counts it for more than it costs itself.
+        """
         if len(plans) != 1:
             return False
         (plan,) = plans
-        return plan.epsilon <= self.epsilon and plan.delta <= self.delta
+        as_claimed = total.mu <= plan.mu_beside_curves * (1.0 + _ROUNDING)
+        within = plan.epsilon <= self.epsilon and plan.delta <= self.delta
+        return as_claimed and within
 
     def _requested(
         self, plans: Sequence[PrivacyPlan], spent: Total, total: Total

@@ -23,8 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         accountant = PrivacyAccountant(path=options.ledger)
         return int(options.run(accountant, options))
     except (ImportError, LedgerError, OSError, ValueError) as error:
-        print(f"skdpspectral-ledger: {error}", file=sys.stderr)
+        print(plain(f"skdpspectral-ledger: {error}"), file=sys.stderr)
         return _UNUSABLE
+
+
+def plain(text: str) -> str:
+    """Return words of others for a terminal, on one line and without control of it."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,12 +63,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _show(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
-    print(accountant)
+    print(plain(str(accountant)))
     if options.delta is not None:
         spent = accountant.spent(options.delta)
         print(f"At delta={spent.delta:g}: epsilon={spent.epsilon:.6g}.")
     for entry in accountant.ledger:
-        print(sentence(entry))
+        print(plain(sentence(entry)))
     return _GOOD
 
 
@@ -75,9 +80,10 @@ def _check(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
     ):
         found.append(f"epsilon={spent.epsilon:.6g} was spent, of {accountant.epsilon}")
     for fault in found:
-        print(fault)
+        print(plain(fault))
     if not found:
-        print(f"{len(accountant.ledger)} entries, no fault found. {accountant}")
+        whole = f"{len(accountant.ledger)} entries, no fault found. {accountant}"
+        print(plain(whole))
     return _BAD if found else _GOOD
 
 

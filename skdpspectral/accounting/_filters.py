@@ -116,7 +116,7 @@ class MixedFilter:
         if not total.curves and share >= MIN_DELTA:
             yield gaussian_mu(self.epsilon, share)
         orders = self.orders()
-        spent = composed_divergences(0.0, dict(few_kinds(total.curves)), orders)
+        spent = composed_divergences(0.0, few_kinds(total.curves), orders)
         squares = 2.0 * (self.limits() - spent) / orders
         yield from np.sqrt(squares[squares >= 0.0]).tolist()
 

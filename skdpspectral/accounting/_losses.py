@@ -40,10 +40,14 @@ _FINENESS = 16.0
 _MOST_POINTS = 2.0**21
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
+# Losses beyond are no privacy, and their exponentials overflow.
+_MOST_DEVIATION = 1000.0
 # Points at which the curve of a private selection is looked at.
 _CURVE_POINTS = 2**12
 # Probability that is counted as a loss without limit: what tails of one composition are
-# cut off, and what rounding errors of its Fourier transform may hide.
+# cut off, and what rounding errors of a Fourier transform may hide, for each power that
+# it is raised to: a relative error of 2**-53 of a transform is n times that of its n-th
+# power, and tails hold some 40 standard deviations of such errors.
 _CUT = 1e-15
 _TRANSFORM = 1e-15
 # Relative errors of masses on a fine grid, over many compositions, stay below this.
@@ -114,7 +118,7 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
     if not left > 0.0:
         return math.inf
     orders = _orders(curves)
-    total = composed_divergences(mu, dict(curves), orders)
+    total = composed_divergences(mu, curves, orders)
     bound = renyi_epsilon(orders, total, left)
     selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
     if len(selections) < len(curves):
@@ -146,7 +150,7 @@ def _profile(
 def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     bound = _by_formulas(mu, curves, delta)
     losses = _losses(mu, curves)
-    certain = delta * (1.0 - _RELATIVE) - _TRANSFORM
+    certain = delta * (1.0 - _RELATIVE) - _TRANSFORM * _count(curves)
     if losses is not None and certain > 0.0:
         bound = min(bound, float(losses.get_epsilon_for_delta(certain)))
     return bound
@@ -170,7 +174,7 @@ def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
 @functools.lru_cache(maxsize=1024)
 def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     orders = _orders(curves)
-    total = composed_divergences(mu, dict(curves), orders)
+    total = composed_divergences(mu, curves, orders)
     bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
     selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
     if len(selections) == len(curves):
@@ -183,7 +187,7 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     losses = _losses(mu, curves)
     if losses is not None:
         delta = float(losses.get_delta_for_epsilon(epsilon))
-        bound = min(bound, delta * (1.0 + _RELATIVE) + _TRANSFORM)
+        bound = min(bound, delta * (1.0 + _RELATIVE) + _TRANSFORM * _count(curves))
     return min(bound, 1.0)
 
 
@@ -229,14 +233,20 @@ def _deviation(curve: Curve) -> float:
     return 2.0 * spread if curve.replaced else spread
 
 
+def _count(curves: Counted) -> float:
+    """Return how many distributions are composed, with one of all Gaussians."""
+    return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
+
+
 def _grid(mu: float, curves: Counted) -> float | None:
     """Return the spacing of losses: a power of two, from public numbers."""
-    variance, count = mu * mu, 1.0
+    variance, count = mu * mu, _count(curves)
     for curve, times in curves:
         steps = times * getattr(curve, "steps", 1)
-        variance += steps * _deviation(curve) ** 2
-        count += steps
+        variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
     deviation = math.sqrt(variance)
+    if deviation >= _MOST_DEVIATION:
+        return None
     span = 2.0 * (variance + _REACH * deviation) + 1.0
     if deviation == 0.0:
         return 2.0**-10
@@ -264,7 +274,9 @@ def _parts(mu: float, curves: Counted, step: float) -> Iterator[Any]:
 def _sampled_step(curve: SubsampledGaussian, step: float) -> Any:
     """Return the losses of one step on a sample."""
     q, sigma = curve.sampling_probability, curve.noise_multiplier
-    last = math.ceil(reach(q, sigma, curve.replaced) / step)
+    # Rare losses may be far beyond such a grid: they count as ones without limit.
+    far = reach(q, sigma, curve.replaced) / step
+    last = math.ceil(min(far, _MOST_POINTS / 2.0))
     points = np.arange(-last, last + 1)
     losses = step * points
     if curve.replaced:  # the same in both directions
@@ -288,8 +300,7 @@ def _pair_losses(pair: ApproximateDP, step: float) -> Any:
     points = sorted({f(x) for x in around for f in (math.floor, math.ceil)})
     log_odds = step * np.array(points)
     yes = 1.0 / (1.0 + math.exp(-pair.epsilon))
-    no = math.exp(-pair.epsilon) * yes
-    inside = yes - no * np.exp(np.minimum(log_odds, pair.epsilon))
+    inside = -yes * np.expm1(np.minimum(log_odds - pair.epsilon, 0.0))
     below = -np.expm1(np.minimum(log_odds, 0.0))
     curve = np.maximum(np.maximum(inside, below), 0.0)
     curve[-1] = 0.0  # at or above epsilon

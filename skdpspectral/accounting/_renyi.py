@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from ..mechanisms import ApproximateDP, PrivateSelection
 from ..mechanisms._curves import Curve
+from ._coarse import Counted
 from ._extra import dp_accounting
 from ._sampled_losses import replaced_divergences
 
@@ -167,11 +168,12 @@ def renyi_epsilon(orders: npt.ArrayLike, curve: npt.ArrayLike, delta: float) -> 
     return max(least, 0.0) * (1.0 + _MARGIN)
 
 
-def composed_divergences(
-    mu: float, curves: dict[Curve, int], orders: npt.ArrayLike
-) -> Array:
-    """Return the divergences of Gaussians of a total `mu` and of counted curves."""
+def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> Array:
+    """Return the divergences of Gaussians of a total `mu` and of counted curves.
+
+    Equal mechanisms may stand there more than once: each counts.
+    """
     total = gaussian_divergences(mu, orders)
-    for mechanism, times in curves.items():
+    for mechanism, times in curves:
         total = total + times * divergences(mechanism, orders)
     return total

@@ -15,6 +15,7 @@ from ._budget import Budget
 from ._composition import Total
 from ._entries import LedgerEntry, read_entry
 from ._export import exported
+from ._gaussian import MIN_DELTA
 from ._summary import Spent, Summary, as_html
 from ._transaction import Transaction
 from ._uninterrupted import uninterrupted
@@ -62,7 +63,8 @@ class LedgerReports:
         elif delta is None:
             delta = transaction.smallest_delta() or DEFAULT_DELTA
             # Several fits may fail more often than one of them allows for.
-            delta = min(max(delta, 2.0 * total.additive), _LARGEST_DELTA)
+            least = max(2.0 * total.additive, MIN_DELTA)
+            delta = min(max(delta, least), _LARGEST_DELTA)
         return Standing(total, delta)
 
     @uninterrupted

@@ -87,6 +87,7 @@ def connect(path: str) -> Any:
     parts = lib.conninfo.conninfo_to_dict(path)
     parts.setdefault("connect_timeout", _CONNECT_SECONDS)
     parts.setdefault("application_name", "skdpspectral")
+    parts["client_encoding"] = "utf8"  # text of servers that know none comes as bytes
     return lib.connect(**parts, autocommit=True)
 
 
@@ -96,8 +97,11 @@ def begin(database: Any) -> bool:
     # follows the lock sees all that its last holder wrote.
     database.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     database.execute("SET LOCAL synchronous_commit = on")
-    # Nothing else in the search path: no other schema's table can be meant.
-    database.execute("SET LOCAL search_path = skdpspectral")
+    # Nothing else in the search path: no other schema's table can be meant. Temporary
+    # ones come first, unless they are named.
+    database.execute("SET LOCAL search_path = skdpspectral, pg_temp")
+    # Numbers come back as they were written, whatever the server rounds others to.
+    database.execute("SET LOCAL extra_float_digits = 3")
     if database.execute("SHOW fsync").fetchone()[0] != "on":
         raise LedgerError(
             "the server of this ledger runs with fsync = off: what it acknowledges may "

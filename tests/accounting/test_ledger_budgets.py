@@ -3,6 +3,7 @@
 import contextlib
 import math
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from ledger_tools import (
 )
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._export import faults
 from skdpspectral.accounting._losses import (
     composed_epsilon,
@@ -32,6 +34,7 @@ from skdpspectral.mechanisms import (
 )
 
 pytest.importorskip("dp_accounting")
+MU = 0.999 * gaussian_mu(1.0, DELTA)
 
 # -- bad calls -----------------------------------------------------------------
 
@@ -115,6 +118,19 @@ def test_a_plan_may_not_claim_less_than_its_mechanisms_cost(name):
     assert len(accountant.ledger) == 1
 
 
+@pytest.mark.parametrize("name", CURVES)
+def test_equal_mechanisms_of_one_plan_cost_each(name):
+    one = CURVES[name]
+    twenty = [replace(one, name=f"{number}") for number in range(20)]
+    cost = composed_epsilon(0.0, counted((one, 1)), DELTA)
+    accountant = PrivacyAccountant(1.1 * cost, DELTA, mechanisms="any")
+    with pytest.raises(ValueError, match="cost more; calibrate"):
+        accountant.charge(plan_of(*twenty, epsilon=1.1 * cost))
+    free = PrivacyAccountant()
+    free.charge(plan_of(*twenty, epsilon=30.0))
+    assert free.spent(DELTA).epsilon > 2.0 * cost
+
+
 def test_a_pair_may_not_claim_a_smaller_delta():
     with pytest.raises(ValueError, match="cost more"):
         PrivacyAccountant().charge(plan_of(CURVES["pair"], delta=1e-9))
@@ -162,6 +178,24 @@ def test_a_first_entry_may_be_the_whole_budget():
     tight = PrivacyAccountant(1.0, DELTA / 2)
     with pytest.raises(PrivacyBudgetError):
         tight.charge(plan_of(best, epsilon=1.0))
+
+
+def test_a_first_entry_is_whole_only_for_the_relation_that_it_states():
+    """A fit per user who may leave costs twice as much where rows are replaced."""
+    accountant = PrivacyAccountant(1.0, DELTA, mechanisms="any", **ROWS)
+    with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
+        accountant.charge(plan_of(Gaussian("g", 1.0, 1.0 / MU, (1,)), epsilon=1.0))
+    accountant.charge(plan_of(Gaussian("g", 1.0, 1.0 / MU, (1,)), epsilon=1.0, **ROWS))
+    assert accountant.spent().epsilon <= 1.0
+
+
+@pytest.mark.parametrize("pair", [(1.0, 1e-20), (1e160, 0.0), (1e300, 0.5), (0.0, 0.0)])
+def test_totals_of_extreme_pairs_are_stated(pair):
+    accountant = PrivacyAccountant()
+    accountant.charge_external(*pair, "extreme", **ROWS)
+    spent = accountant.spent()
+    assert spent.epsilon >= pair[0] * (1.0 - 1e-9) - 1e-4
+    assert 1e-15 <= spent.delta < 1.0
 
 
 @pytest.mark.parametrize("name", CURVES)

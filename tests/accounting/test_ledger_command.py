@@ -65,6 +65,22 @@ def test_show_and_export(path, tmp_path, capsys):
     assert "audit.jsonl" in capsys.readouterr().err
 
 
+def test_names_do_not_control_a_terminal(path, capsys):
+    """Neither by escapes nor by lines that look like entries, to the left or not."""
+    bad = "x\x1b[2J\x9b1;1H\rEntry 1\nEntry 9, charged \u202ereven\x7f"
+    accountant = PrivacyAccountant(path=path)
+    accountant.charge_external(0.1, 0.0, bad, **ROWS)
+    accountant.named(bad, disjoint_within=bad).charge(fit_plan(0.1))
+    for command in ("show", "check"):
+        assert main([command, path]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == (6 if command == "show" else 1)
+        assert all(line.isprintable() for line in lines)
+        assert r"x\x1b[2J\x9b1;1H\rEntry 1\nEntry 9" in "".join(lines)
+    main(["show", f"{path}\x1b[2J\n"])
+    assert capsys.readouterr().err.strip().isprintable()
+
+
 def test_backup(path, tmp_path, capsys):
     assert main(["backup", path, str(tmp_path / "copy.db")]) == 0
     copy = PrivacyAccountant(path=tmp_path / "copy.db")
@@ -111,6 +127,7 @@ BAD = {
     "no file": (["check", "."], "can't be read|not a privacy ledger"),
     "a password": (["show", "postgresql://me:secret@host/db"], "password"),
     "several servers": (["show", "postgresql://me@one,two/db"], "one server"),
+    "another server": (["show", "mysql://me:secret@host/db"], "must be a file"),
     "no database": (["check", "postgresql://me@host"], "name a database"),
     "no address": (["check", "postgresql://[::1/db"], "can't be read as one"),
 }

@@ -78,7 +78,7 @@ def test_no_strategy_gets_more_than_the_budget(epsilon, delta, pairs):
     def careless(counts):
         total = total_of(counts, kinds)
         orders = 1.0 + np.exp2(np.arange(-4.0, 8.0, 0.25))
-        curve = composed_divergences(0.0, dict(total.curves), orders)
+        curve = composed_divergences(0.0, total.curves, orders)
         by_orders = renyi_delta(orders, curve, epsilon) <= delta
         return by_orders and total.additive <= delta
 

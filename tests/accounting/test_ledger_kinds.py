@@ -16,7 +16,7 @@ from ledger_tools import (
 )
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
-from skdpspectral.accounting import _extra, gaussian_delta, gaussian_epsilon
+from skdpspectral.accounting import _extra, _losses, gaussian_delta, gaussian_epsilon
 from skdpspectral.accounting._coarse import few_kinds
 from skdpspectral.accounting._losses import (
     _connected,
@@ -29,6 +29,7 @@ from skdpspectral.accounting._renyi import (
     composed_divergences,
     gaussian_divergences,
     renyi_delta,
+    renyi_epsilon,
 )
 from skdpspectral.accounting._selection import selection_delta
 from skdpspectral.mechanisms import (
@@ -50,12 +51,37 @@ def test_a_thousand_gaussians_by_another_name(mu, delta):
     exact = gaussian_epsilon(mu * math.sqrt(1000), delta)
     curves = counted((SubsampledGaussian("", 1.0, 1.0 / mu), 1000))
     bound = composed_epsilon(0.0, curves, delta)
-    assert exact <= bound <= exact * (1.0 + 2e-4)
+    assert exact <= bound <= exact * (1.0 + 5e-4)
     # Half of them as what they are.
     curves = counted((SubsampledGaussian("", 1.0, 1.0 / mu), 500))
     bound = composed_epsilon(mu * math.sqrt(500), curves, delta)
-    assert exact <= bound <= exact * (1.0 + 2e-4)
-    assert delta <= composed_delta(mu * math.sqrt(500), curves, exact) < 1.01 * delta
+    assert exact <= bound <= exact * (1.0 + 5e-4)
+    assert delta <= composed_delta(mu * math.sqrt(500), curves, exact) < 1.03 * delta
+
+
+@pytest.mark.parametrize(("steps", "delta"), [(1000, 1e-12), (100_000, 1e-10)])
+def test_rounding_of_transforms_is_no_privacy(steps, delta):
+    """Powers have the errors of a transform as often: a tail below them is not seen."""
+    curve = SubsampledGaussian("", 1.0, math.sqrt(steps), steps)
+    exact = gaussian_epsilon(1.0, delta)
+    assert exact <= composed_epsilon(0.0, counted((curve, 1)), delta)
+    losses = _losses._losses(0.0, counted((curve, 1)))
+    seen = losses.get_delta_for_epsilon(exact)
+    assert abs(seen - delta) <= _losses._TRANSFORM * steps + 0.03 * delta
+    # Where all of delta may be such errors, divergences say what is known.
+    orders = _losses._orders(counted((curve, 1)))
+    known = renyi_epsilon(orders, gaussian_divergences(1.0, orders), delta)
+    assert composed_epsilon(0.0, counted((curve, 1)), delta) == pytest.approx(known)
+
+
+def test_failures_of_many_kinds_come_out_of_delta():
+    sizes = [0.001 * (1.0 + k / 100.0) for k in range(70)]
+    failing = counted(*((ApproximateDP("", size, 1e-8), 1) for size in sizes))
+    safe = counted(*((ApproximateDP("", size, 0.0), 1) for size in sizes))
+    assert composed_epsilon(0.0, failing, 6.9e-7) == math.inf
+    left = composed_epsilon(0.0, safe, 1e-6 - 70 * 1e-8)
+    assert composed_epsilon(0.0, failing, 1e-6) == pytest.approx(left)
+    assert composed_delta(0.0, failing, 1.0) >= 6.9e-7
 
 
 @pytest.mark.parametrize("mu", [0.1, 1.0])
@@ -128,11 +154,11 @@ def test_pairs_against_the_optimal_composition_theorem(seed):
     for epsilon in (0.5, 1.5, 0.8 * sizes.sum()):
         exact = optimal_delta(pairs, epsilon)
         bound = composed_delta(0.0, curves, epsilon)
-        assert exact <= bound <= exact * 1.003
+        assert exact <= bound <= exact * 1.01
         assert composed_epsilon(0.0, curves, exact) >= epsilon * (1.0 - 1e-9)
     equal = counted((ApproximateDP("", 0.3, 1e-7), 9))
     exact = optimal_delta([(0.3, 1e-7)] * 9, 1.0)
-    assert exact <= composed_delta(0.0, equal, 1.0) <= exact * 1.003
+    assert exact <= composed_delta(0.0, equal, 1.0) <= exact * 1.01
 
 
 def test_a_selection_costs_in_company_what_its_profile_allows():
@@ -311,8 +337,8 @@ def test_many_kinds_are_few_that_cost_more(name):
     assert len(few) <= 24
     assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
     orders = np.array([2.0, 5.0, 30.0, 200.0])
-    exact = composed_divergences(0.0, dict(counts), orders)
-    bound = composed_divergences(0.0, dict(few), orders)
+    exact = composed_divergences(0.0, tuple(counts), orders)
+    bound = composed_divergences(0.0, few, orders)
     assert np.all(exact <= bound * (1.0 + 1e-9))
     assert np.all(bound <= 1.8 * exact)
     assert few_kinds(counts[:50]) == counts[:50]

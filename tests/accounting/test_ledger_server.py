@@ -1,5 +1,6 @@
 """Ledgers on a PostgreSQL server, which may be killed in the middle of a charge."""
 
+import contextlib
 import multiprocessing
 import pickle
 import threading
@@ -23,7 +24,8 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._release import Release
-from skdpspectral.accounting import _extra, _server
+from skdpspectral.accounting import _extra, _server, _server_schema
+from skdpspectral.accounting._export import faults
 from skdpspectral.accounting._streams import (
     advance_stream,
     open_stream,
@@ -78,6 +80,39 @@ def test_infinite_costs_and_seeds(address):
     assert accountant.spent().epsilon == float("inf")
     accountant.charge(fit_plan(noise_seed=0))
     assert [entry.seeded for entry in accountant.ledger] == [False, True]
+
+
+def test_what_a_database_rounds_and_encodes_by_default_changes_nothing(server):
+    address = server.new_database("TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'")
+    name = address.rpartition("/")[2]
+    for setting in ("extra_float_digits = 0", "TimeZone = 'Asia/Tokyo'"):
+        server.execute(f"ALTER DATABASE {name} SET {setting}")
+    accountant, plan = PrivacyAccountant(path=address), fit_plan()
+    for label in ("\u00e9t\u00e9", "%s ? $1'; DROP TABLE entries; --"):
+        accountant.named(label).charge(plan)
+        assert accountant.ledger[-1].label == label
+        assert accountant.ledger[-1].mu == accountant.ledger[-1].ledger_mu == plan.mu
+        assert abs(accountant.ledger[-1].time.timestamp() - time.time()) < 60.0
+    assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+
+
+def test_no_temporary_table_passes_for_the_ledger(address):
+    """As of a pool of connections, which others have used before."""
+    PrivacyAccountant(path=address).charge(fit_plan())
+    with _server_schema.connect(address) as database:
+        database.execute("CREATE TEMPORARY TABLE entries (id BIGINT)")
+        assert _server_schema.begin(database)
+        assert database.execute("SELECT COUNT(*) FROM entries").fetchone()[0] == 1
+
+
+def test_a_commit_that_rolled_back_is_no_charge(address):
+    accountant = PrivacyAccountant(path=address)
+    with (
+        pytest.raises(LedgerError, match="took a charge back"),
+        accountant._ledger().transaction() as transaction,
+        contextlib.suppress(_extra.psycopg().Error),
+    ):
+        transaction.execute("SELECT 1 / 0")
 
 
 @pytest.mark.slow
@@ -180,6 +215,7 @@ BAD = {
     "two ports": ("postgresql:///db?host=a&port=1,2", "several in port"),
     "no database": ("postgresql://me@127.0.0.1", "must name a database"),
     "nonsense": ("postgresql://[::1/db", "can't be read as one"),
+    "capitals": ("POSTGRESQL://me:secret@127.0.0.1/db", "begins with postgresql://"),
     "unknown parameter": ("postgresql:///db?colour=red", "can't be read as one"),
 }
 

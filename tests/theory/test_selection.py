@@ -13,6 +13,7 @@ from scipy.special import gammaln, ndtr
 
 from skdpspectral.accounting import (
     calibrate_selection,
+    gaussian_delta,
     gaussian_epsilon,
     gaussian_mu,
     selection_delta,
@@ -260,3 +261,12 @@ def test_bad_calibrations_are_refused(change):
     arguments = {"epsilon": 1.0, "delta": 1e-6, "expected_runs": 20.0, **change}
     with pytest.raises(ValueError, match=r"epsilon|delta|expected_runs|law"):
         calibrate_selection("best", **arguments)
+
+
+def test_what_no_run_leaves_beside_it_counts():
+    """Mostly there is none of so few, and what else is released costs the same."""
+    rare = PrivateSelection("best", 0.01, "poisson", mean=0.1)
+    for epsilon in (0.5, 2.0):
+        beside = math.exp(-0.1) * gaussian_delta(1.0, epsilon)
+        assert selection_delta(rare, epsilon, 1.0) >= beside
+    assert delta_factor(rare) >= 0.1 + math.exp(-0.1)

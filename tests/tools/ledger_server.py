@@ -119,10 +119,10 @@ class LedgerServer:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
-    def new_database(self):
+    def new_database(self, options=""):
         """Return the address of an empty database."""
         name = f"ledger_{uuid.uuid4().hex}"  # also of a forked child
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} {options}")
         return self.address(name)
 
     def databases(self):
