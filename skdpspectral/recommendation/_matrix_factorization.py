@@ -29,7 +29,7 @@ from ._parameters import public_features
 from ._rated_tables import unread_rated
 from ._ratings_files import parquet_ratings
 from ._ratings_tables import find_columns
-from ._recommendations import Recommendations
+from ._recommendations import Recommendations, asks_for_clicks
 
 
 @documented
@@ -301,7 +301,7 @@ class DPMatrixFactorization(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True
-        tags.target_tags.required = not self.implicit
+        tags.target_tags.required = not asks_for_clicks(self)
         tags.target_tags.single_output = True
         tags.input_tags.categorical = True  # ids of users and items
         return tags

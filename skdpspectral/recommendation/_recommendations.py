@@ -27,6 +27,11 @@ from ._user_models import UserModels
 _PART_NUMBERS = 1 << 18
 
 
+def asks_for_clicks(estimator) -> bool:
+    """Whether `implicit` is True; what is no boolean is refused by checks."""
+    return isinstance(estimator.implicit, (bool, np.bool_)) and bool(estimator.implicit)
+
+
 class Recommendations:
     """Methods of a fitted recommender; the fit is elsewhere."""
 
@@ -137,7 +142,8 @@ class Recommendations:
             return found
         return np.clip(self._in_units(found), *read_range(self.rating_range))
 
-    @available_if(lambda self: not self.implicit)
+    # Wrong values are spoken of by a check of parameters.
+    @available_if(lambda self: not asks_for_clicks(self))
     def score(self, X, y=None, sample_weight=None):
         """Coefficient of determination of predictions by the users' own models.
 
