@@ -168,6 +168,7 @@ class Recommendations:
             If the fit was private.
         """
         check_is_fitted(self)
+        self._check_parameters()
         unread = unread_rated(self, X, y, reset=False)
         parts = list(unread.read().parts())
         predictions = np.concatenate([self._predicted(*part[:2]) for part in parts])
