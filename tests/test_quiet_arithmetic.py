@@ -102,8 +102,10 @@ def test_threads_are_started_where_they_are_made_quiet():
         if isinstance(node, ast.ImportFrom)
         and node.module in ("joblib", "concurrent.futures", "multiprocessing.pool")
     }
-    # Clients answer in copies of the context, and are quiet themselves.
+    # Clients answer in copies of the context, and are quiet themselves; a search
+    # asks joblib for threads, which the kernels of its fits make quiet.
     assert found <= {
+        "model_selection/_runs.py",
         "_linalg/threads.py",
         "federation/_in_process.py",
         "audit/_epsilon.py",

@@ -371,7 +371,7 @@ EXACT = {
         "_statistics/components/two_stage.py",
         "self._step_is_better(release.plan, found, paired)",
         "max(block.max() for block in blocks()) > 9",
-        f"{_FIT}[a choice]",
+        f"{_FIT}[a choice of releases]",
     ),
     "rank from private rows": Mutant(
         "_statistics/components/principal_components.py",
@@ -1154,7 +1154,7 @@ EXACT |= {
         "model_selection/_runs.py",
         "score, std = self.scorer.released(release, measured)\n",
         "score, std = self.scorer.released(release, measured)\n"
-        "                score = float(measured[0].values.mean())\n",
+        "            score = float(measured[0].values.mean())\n",
         f"{SEARCH}test_the_best_is_the_best_of_the_released_scores",
     ),
     "number of runs fixed": Mutant(

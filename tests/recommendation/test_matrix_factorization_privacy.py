@@ -394,8 +394,8 @@ MUTANTS = {
         check_public,
         "_statistics.item_models.model",
         (
-            "        progress.step(1)\n        found = first_offsets(first, columns)",
-            "        progress.step(1)\n        first.total[-3] = rows.n_users / 8\n"
+            "        step(1)\n        found = first_offsets(first, columns)",
+            "        step(1)\n        first.total[-3] = rows.n_users / 8\n"
             "        found = first_offsets(first, columns)",
         ),
     ),

@@ -50,6 +50,8 @@ RELEASED_RANK = {
 }
 
 
+# With so large a budget that there is a choice for few rows.
+CHOSEN = {"a choice of releases": {"epsilon": 90.0, "mechanism": "auto"}}
 # With so large a budget that a center is searched for in few rows.
 SEARCHED = {
     "a choice of a center": {"epsilon": 60.0},
@@ -261,7 +263,7 @@ def test_components_follow_the_law_of_top_values():
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", SETTINGS | RELEASED_RANK | SEARCHED)
+@pytest.mark.parametrize("name", SETTINGS | RELEASED_RANK | CHOSEN | SEARCHED)
 def test_fit_is_a_function_of_its_releases(name):
     """Change one row and nothing moves but through the releases.
 
@@ -286,7 +288,7 @@ def test_fit_is_a_function_of_its_releases(name):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(release_module, "_add_noise", same_release)
         parameters = {"n_components": 2}
-        parameters |= (SETTINGS | RELEASED_RANK | SEARCHED)[name]
+        parameters |= (SETTINGS | RELEASED_RANK | CHOSEN | SEARCHED)[name]
         if name in SEARCHED:
             planned = DPPCA(**parameters).privacy_plan(*X.shape).releases()
             assert "center_nearness" in {m.name for m in planned}

@@ -578,7 +578,12 @@ CASES |= {
         np.zeros((6, 4)),
     ),
     "pca-again": StageCase(
-        {"n_components": 2, **_AUTO}, *_FAR[:2], "second_moment_again", 40.0, _ALONG_TWO
+        {"n_components": 2, **_AUTO},
+        *_FAR[:2],
+        "second_moment_again",
+        # So much that votes on their lengths are not drowned, and there is a choice.
+        50.0,
+        _ALONG_TWO,
     ),
     "pca-covariance": StageCase(
         {"n_components": 2, **_MODEL},
@@ -678,7 +683,7 @@ CASES |= {
         np.ones(4),
         8.0 * np.ones(4),
         "differences",
-        30.0,
+        33.0,
         np.zeros((6, 4)),
     ),
     "pca-scaled-whole": StageCase(

@@ -659,12 +659,12 @@ CASES += [
         "not to fit",
     ),
     bad(
-        "users twice",
+        "ids twice",
         lambda s: s.lrs.column.personalize(s.lrs.table, s.lrs.y, users=s.lrs.y),
         "given twice",
     ),
     bad(
-        "users: words",
+        "ids of another type: words",
         lambda s: s.lrs.model.personalize(s.X, s.lrs.y, users=["a"] * len(s.X)),
         "users",
         "convert",
