@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import math
 from collections.abc import Iterator
@@ -12,13 +13,20 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from .._tables.ids import check_feature, encode_array, id_array, read_column
+from .._tables.ids import (
+    check_exact,
+    check_feature,
+    encode_array,
+    id_array,
+    read_column,
+)
 from .._tables.rows import shape_of
 from ..mechanisms import Unit
 from ..mechanisms._numbers import check_real
 
 _KEY_BYTES = 16
 _DIGEST_BYTES = 8
+_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
 
 
 class PrivateSplit(BaseCrossValidator):
@@ -128,7 +136,8 @@ class PrivateSplit(BaseCrossValidator):
         Raises
         ------
         ValueError
-            If there are fewer rows than parts, or ids are missing.
+            If there are fewer rows than parts, or ids are missing, not whole, or not
+            exact.
         """
         n_rows = shape_of(X)[0]
         if n_rows < max(self.n_splits, 2):
@@ -176,9 +185,9 @@ class PrivateSplit(BaseCrossValidator):
 
     def _folds_of_users(self, X: Any) -> np.ndarray:
         """Return the test fold of each row, by the user and the user's rows alone."""
-        ids = id_array(
-            read_column(X, self.user_feature, "user_feature"), "user_feature"
-        )
+        column = read_column(X, self.user_feature, "user_feature")
+        check_exact(column, "user_feature")
+        ids = id_array(column, "user_feature")
         codes, n_users = encode_array(ids, "user_feature")
         key = check_random_state(self.random_state).bytes(_KEY_BYTES)
         firsts = np.unique(codes, return_index=True)[1]
@@ -199,11 +208,26 @@ class PrivateSplit(BaseCrossValidator):
 
 def _place(user: Any, key: bytes) -> float:
     """Return where in [0, 1) the deal of a user's rows begins, by id and key alone."""
-    if isinstance(user, (bool, np.bool_, Integral, np.integer)):
-        text = f"number {int(user)}"
-    elif isinstance(user, (float, np.floating)):
-        text = f"number {int(user)}" if float(user).is_integer() else f"{user!r}"
-    else:
-        text = f"{type(user).__name__} {user!s}"
-    digest = hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES, key=key).digest()
+    text = _words_of(user).encode()
+    digest = hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=key).digest()
     return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
+
+
+def _words_of(user: Any) -> str:
+    """Return one text an id, whatever type it has beside the ids of others.
+
+    A column of dates, or of integers, is of another type as soon as one user's id is a
+    text or a fraction: ids that are equal have the same words in both.
+    """
+    if isinstance(user, datetime.datetime) and user.tzinfo is not None:
+        user = user.astimezone(datetime.timezone.utc)
+        nanoseconds = 1000 * user.microsecond + getattr(user, "nanosecond", 0)
+        return f"instant {user:%Y-%m-%dT%H:%M:%S} {nanoseconds}"
+    if isinstance(user, _TIMES):  # before integers, of which numpy has durations one
+        time = id_array([user], "user_feature")[0]
+        return f"{time.dtype.kind} {int(time.astype(np.int64))}"
+    if isinstance(user, (bool, np.bool_, Integral, np.integer)):
+        return f"number {int(user)}"
+    if isinstance(user, (float, np.floating)):
+        return f"number {int(user)}"  # whole, or it would have been refused
+    return f"{type(user).__name__} {user!s}"

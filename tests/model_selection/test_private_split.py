@@ -1,5 +1,7 @@
 """Folds under which guarantees hold, and those that break them."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -156,6 +158,46 @@ def test_ids_that_are_equal_are_one_user():
     first = [test.tolist() for _, test in cv.split(whole)]
     assert first == [test.tolist() for _, test in cv.split(whole.astype(float))]
     assert first == [test.tolist() for _, test in cv.split(whole.astype(np.int8))]
+
+
+ZONE = datetime.timezone(datetime.timedelta(hours=2))
+KINDS_OF_IDS = {
+    "dates": [datetime.date(2024, 1, day) for day in range(1, 13)],
+    "times": list(pd.date_range("2024-01-01", periods=12, unit="s")),
+    "instants": list(pd.date_range("2024-01-01", periods=12, tz="Europe/Berlin")),
+    "durations": list(pd.to_timedelta(np.arange(12), unit="h")),
+    "integers": list(range(12)),
+    "numbers as floats": [float(number) for number in range(12)],
+    "texts": [f"user {number}" for number in range(12)],
+}
+COMPANY = [
+    "a text",
+    5000,
+    datetime.date(2030, 1, 1),
+    datetime.timedelta(days=9999),
+    pd.Timestamp("2030-01-01", tz="UTC"),
+    datetime.datetime(2030, 1, 1, tzinfo=ZONE),
+]
+
+
+@pytest.mark.parametrize("ids", KINDS_OF_IDS.values(), ids=KINDS_OF_IDS)
+@pytest.mark.parametrize("other", COMPANY, ids=str)
+def test_one_user_of_another_kind_moves_nobody(ids, other):
+    cv = PrivateSplit(3, user_feature="user_id", random_state=0)
+    mine = np.repeat(np.arange(len(ids)), 4)
+    alone = pd.DataFrame({"user_id": [ids[place] for place in mine]})
+    rows = [ids[place] for place in mine] + [other]
+    joined = pd.DataFrame({"user_id": pd.Series(rows).infer_objects()})
+    for (_, test), (_, beside) in zip(cv.split(alone), cv.split(joined), strict=True):
+        np.testing.assert_array_equal(test, beside[beside < len(mine)])
+
+
+def test_ids_that_a_float_rounds_are_refused():
+    cv = PrivateSplit(2, user_feature="user_id", random_state=0)
+    with pytest.raises(ValueError, match="not exact"):
+        next(cv.split(pd.DataFrame({"user_id": [2.0**53, 1.0, 2.0, 3.0]})))
+    with pytest.raises(ValueError, match="not whole"):
+        next(cv.split(pd.DataFrame({"user_id": [0.5, 1.0, 2.0, 3.0]})))
 
 
 @pytest.mark.parametrize(
