@@ -12,16 +12,24 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.random import mtrand
 
-# How many are apart from the process, in all threads, and how to end it.
+# Threads that are apart from the process, one entry a context, and how to end it.
 _lock = threading.RLock()
-_inside = 0
+_inside: list[int] = []
 _put_back: Callable[[], None] | None = None
+
+
+def _stay_apart_alone() -> None:
+    """In a forked child the other threads are gone, and what they began has no end."""
+    _inside[:] = [thread for thread in _inside if thread == threading.get_ident()]
+    _end_if_last()
+    _lock.release()
+
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire,
         after_in_parent=_lock.release,
-        after_in_child=_lock.release,
+        after_in_child=_stay_apart_alone,
     )
 
 
@@ -39,11 +47,12 @@ def apart_from_process(seed: bytes) -> Iterator[None]:
     seed : bytes
         Of what is drawn in this context.
     """
-    global _inside, _put_back
+    global _put_back
+    thread = threading.get_ident()
     with _lock:
         if not _inside:
             _put_back = _replaced(seed)
-        _inside += 1
+        _inside.append(thread)
     try:
         # Once more: of Pythons in which each thread has filters of its own.
         with warnings.catch_warnings():
@@ -51,10 +60,15 @@ def apart_from_process(seed: bytes) -> Iterator[None]:
             yield
     finally:
         with _lock:
-            _inside -= 1
-            if not _inside and _put_back is not None:
-                _put_back()
-                _put_back = None
+            _inside.remove(thread)
+            _end_if_last()
+
+
+def _end_if_last() -> None:
+    global _put_back
+    if not _inside and _put_back is not None:
+        _put_back()
+        _put_back = None
 
 
 def _silence() -> None:

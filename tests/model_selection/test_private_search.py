@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import random
+import threading
 import warnings
 
 import numpy as np
@@ -234,6 +235,41 @@ def test_what_is_the_process_s_comes_back_when_the_last_search_has_ended():
     second.__exit__(None, None, None)
     assert warnings.filters == filters
     assert np.random.random() == expected  # noqa: NPY002
+
+
+def forked_exit(function):
+    """Exit code of a forked child that leaves with what a function returns."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = int(function())
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes can't be forked here")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_child_keeps_the_secret_seed_of_its_own_thread_alone():
+    """A child of another thread never sees the end: it would go on from that seed."""
+    np.random.seed(0)  # noqa: NPY002
+    expected = np.random.RandomState(0).random()
+    codes = []
+
+    def draws_what_the_process_draws():
+        return np.random.random() == expected  # noqa: NPY002
+
+    def forks():
+        codes.append(forked_exit(draws_what_the_process_draws))
+
+    with apart_from_process(bytes(16)):
+        forks()
+        other = threading.Thread(target=forks)
+        other.start()
+        other.join()
+    assert codes == [0, 1]
+    assert draws_what_the_process_draws()
 
 
 class DrawsThatTell:
