@@ -19,7 +19,14 @@ import numpy.typing as npt
 import randomgen
 
 from ..accounting import PrivacyAccountant
-from ..mechanisms import Alternatives, Exact, Gaussian, Mechanism, PrivacyPlan
+from ..mechanisms import (
+    Alternatives,
+    Exact,
+    Gaussian,
+    Mechanism,
+    PrivacyPlan,
+    SharedGaussian,
+)
 from .grid import Array, mirror_lower, release_entries, release_symmetric
 from .turns import NoiseOwner
 
@@ -230,7 +237,7 @@ def _noise_std(mechanism: Mechanism) -> float:
     """Return the deviation of a mechanism's noise; only `Exact` has none."""
     if isinstance(mechanism, Exact):
         return 0.0
-    if not isinstance(mechanism, Gaussian):
+    if type(mechanism) is not Gaussian:
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     return mechanism.noise_std
 
@@ -251,7 +258,7 @@ def _add_noise(
     """Turn `value`, in place, into what leaves the house."""
     if isinstance(mechanism, Exact):
         return mirror_lower(value) if mechanism.symmetric else value
-    if type(mechanism) is not Gaussian:
+    if type(mechanism) not in (Gaussian, SharedGaussian):
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     if mechanism.symmetric:
         release_symmetric(mechanism, value, generator)
