@@ -9,11 +9,37 @@ from typing import ClassVar
 from ._gaussian import Gaussian
 from ._numbers import check_count
 
-# A share has at least so many steps of the grid: sums of rounded shares are then those
-# of one rounded Gaussian, and of public noise, but for less than any float64 delta.
-FEWEST_STEPS = 64.0
+# Sums of rounded shares differ from a function of one Gaussian by less than this, in
+# logarithm: no delta of float64 is as small.
+_LOG_DISTANCE = -1000.0 * math.log(10.0)
 # Shares that sums of whole numbers are exact for.
 MOST_SHARES = 1024
+
+
+def log_share_distance(n_shares: int, steps: float) -> float:
+    r"""Bound how far sums of rounded Gaussians are from a function of one Gaussian.
+
+    Parameters
+    ----------
+    n_shares : int
+        Number m of rounded Gaussians.
+    steps : float
+        Standard deviation :math:`\sigma` of each, in steps of the grid; at least 1.
+
+    Returns
+    -------
+    float
+        Logarithm of a bound on the total variation of one number
+        (:ref:`lemma-noise-shares`).
+    """
+    m, square = n_shares, steps * steps
+    exponent = -0.5 * math.pi**2 * square
+    # Terms of a theta series beyond the first, which is the largest.
+    ratio = 2.0 / -math.expm1(8.0 * exponent)
+    rest = ratio * math.exp(exponent)
+    values = 0.5 * (2.0 * math.pi * square * math.sqrt(m) + m + 1.0)
+    values *= ratio * (m * (1.0 + rest) ** (m - 1) + 1.0)
+    return exponent + math.log(values + 2.0)
 
 
 @dataclass(frozen=True)
@@ -43,7 +69,7 @@ class SharedGaussian(Gaussian):
     Raises
     ------
     ValueError
-        If a share would be below 64 steps of the grid.
+        If a share would be too small for its grid.
 
     Notes
     -----
@@ -69,10 +95,13 @@ class SharedGaussian(Gaussian):
 
     def _spacing(self) -> float:
         spacing = super()._spacing()
-        if self.drawn_std < FEWEST_STEPS * spacing:
+        steps = self.drawn_std / spacing
+        size = math.log(math.prod(self.shape))
+        far = log_share_distance(self.n_shares, max(steps, 1.0)) + size
+        if far > _LOG_DISTANCE:
             raise ValueError(
-                f"a share of the noise of {self.name!r} would be below "
-                f"{FEWEST_STEPS:g} steps of its grid: lower epsilon or n_shares"
+                f"a share of the noise of {self.name!r} would be too small for its "
+                "grid: lower epsilon or n_shares"
             )
         return spacing
 

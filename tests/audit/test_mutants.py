@@ -883,7 +883,7 @@ EXACT |= {
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(
-        "federation/_client.py",
+        "federation/_answering.py",
         "        return self._answers[request.step]",
         "        plan, self._session = self.plan, None\n"
         "        self._begun, self._answers = {}, {}\n"
@@ -891,7 +891,7 @@ EXACT |= {
         f"{_CLIENT}a_repeated_request_gets_identical_bytes",
     ),
     "clients charged after they answered": Mutant(
-        "federation/_client.py",
+        "federation/_answering.py",
         "        if self._session is None:\n            self._start(request)",
         "        self._X.sum()\n"
         "        if self._session is None:\n            self._start(request)",
@@ -1071,13 +1071,13 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "federation/_client.py",
+        "federation/_answering.py",
         "if request.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
     "a reply of another task used": Mutant(
-        "federation/_server.py",
+        "federation/_conversation.py",
         "if answer.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}the_server_names_who_has_another_task",
