@@ -218,6 +218,18 @@ class Release(NoiseOwner):
         record_release(name, released)
         return released
 
+    def forgo(self, name: str) -> None:
+        """Make no release of a planned name, which another process has made.
+
+        Raises
+        ------
+        KeyError
+            If the name is not planned, or was released already.
+        """
+        self._planned(name)
+        with self._drawing():
+            self._close(name)
+
     def _planned(self, name: str) -> Mechanism:
         self.check_process()
         mechanism = self._pending.get(name)

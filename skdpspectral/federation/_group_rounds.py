@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +117,46 @@ class GroupRounds(Conversation):
         self._released: list[Released] = []
         self._present: Request | None = None
         self._done = False
+
+    def restore(self, requests: Iterable[Request | bytes]) -> None:
+        """Go on with a session that another process has held.
+
+        What was released is in the requests that were sent, so that none of it is
+        released again: a transport that writes every request down *before* it is sent
+        needs nothing else. The session must be the same: `session`, or that of the
+        first request.
+
+        Parameters
+        ----------
+        requests : iterable of Request or bytes
+            All that were sent, in their order; the last one is to be sent again.
+
+        Raises
+        ------
+        MessageError
+            If they are not the requests of such a session from its start.
+        """
+        if self._step >= 0:
+            raise MessageError("the session was begun here: restore new rounds alone")
+        for request in requests:
+            if not isinstance(request, Request):
+                request = Request.from_bytes(request, max_bytes=self.task.longest())
+            self._session = request.session if self._step < 0 else self._session
+            if (request.session, request.task, request.step) != (
+                self._session,
+                self.task.digest,
+                self._step + 1,
+            ):
+                raise MessageError("these are not the requests of one such session")
+            said = self.task.check(request)
+            if said is not None:
+                mechanism = self.task.plan.mechanisms[self._step]
+                values = np.array(said[:-1]).reshape(mechanism.shape)
+                self._released.append(Released(values, float(said[-1])))
+                if self._release is not None:
+                    self._release.forgo(mechanism.name)
+            self._step += 1
+            self._present = self._request = request
 
     @property
     def server(self) -> GroupRounds:
