@@ -1139,6 +1139,63 @@ EXACT |= {
     ),
 }
 
+_GROUPS = "federation/test_groups.py::test_"
+
+# Of groups of users at several nodes.
+EXACT |= {
+    "shares of the deviation over their number": Mutant(
+        "mechanisms/_shares.py",
+        "return self.noise_std / math.sqrt(self.n_shares)",
+        "return self.noise_std / self.n_shares",
+        "theory/test_noise_shares.py::"
+        "test_variances_of_shares_add_up_to_the_planned_one",
+    ),
+    "a node that adds no share": Mutant(
+        "federation/_group_client.py",
+        "        if self._release is not None:\n            value",
+        '        if self._release is not None and self.name != "west":\n'
+        "            value",
+        f"{_GROUPS}nodes_add_the_noise_that_the_task_says[distributed-0.5]",
+    ),
+    "a node's users clipped as one": Mutant(
+        "_statistics/shared_directions/users.py",
+        "lrs.sum_on_grid(_clipped(vectors), grid)",
+        "lrs.sum_on_grid(_clipped(vectors.sum(axis=0, keepdims=True)), grid)",
+        f"{_GROUPS}a_user_moves_the_sum_of_their_node_by_one[13]",
+    ),
+    "a node's rows read before its ledger is charged": Mutant(
+        "federation/_group_client.py",
+        '        if self.task.noise == "server":\n            charge',
+        "        self._group()\n"
+        '        if self.task.noise == "server":\n            charge',
+        f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
+    ),
+    "exact sums of groups sent to all": Mutant(
+        "federation/_group_rounds.py",
+        "values = self._release(mechanism.name, values, overwrite=True)",
+        "self._release(mechanism.name, values)",
+        f"{_GROUPS}a_session_gives_what_a_fit_in_one_place_gives[usual]",
+    ),
+    "noise drawn again for a sum that was released": Mutant(
+        "federation/_group_rounds.py",
+        "self._released.append(Released(values, float(said[-1])))",
+        "self._present = self._request",
+        f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
+    ),
+    "fewer shares than are the noise": Mutant(
+        "federation/_group_rounds.py",
+        'if check_count("min_clients", min_clients) < fewest:',
+        'if check_count("min_clients", min_clients) < 1:',
+        f"{_GROUPS}bad_arguments",
+    ),
+    "a task whose digest forgets how rows are read": Mutant(
+        "federation/_group_tasks.py",
+        '"board": _plain(self._board),',
+        '"board": None,',
+        f"{_GROUPS}whatever_differs_has_another_digest",
+    ),
+}
+
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     EXACT["callbacks given the data"] = Mutant(
         "_base/progress.py",
