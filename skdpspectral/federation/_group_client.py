@@ -32,6 +32,8 @@ class GroupClient(AnsweringClient):
     X, y, **how
         Rows of the group's users, as for the ``fit`` of the task's model. They are read
         when the first request comes, once the ledger is charged.
+    epsilon, delta : float or None, default=None
+        The node's own budget, with ``noise="node"`` alone; None takes that of the task.
     accountant : PrivacyAccountant or None, default=None
         The node's ledger; None takes that of an enclosing ``with`` block, if any.
     noise_seed : int, RandomState instance or None, default=None
@@ -66,6 +68,8 @@ class GroupClient(AnsweringClient):
         X,
         y=None,
         *,
+        epsilon=None,
+        delta=None,
         accountant=None,
         noise_seed=None,
         **how,
@@ -84,7 +88,8 @@ class GroupClient(AnsweringClient):
         self._group = self._model._unread_group(task._board, X, y, **how)
         self._accountant = default_accountant() if accountant is None else accountant
         self._noise_seed = noise_seed
-        self.plan = replace(task.plan, seeded=noise_seed is not None)
+        plan = task.plan_of(epsilon, delta)
+        self.plan = replace(plan, seeded=noise_seed is not None)
         if self.plan.seeded:
             warnings.warn(
                 f"noise_seed is given: the noise of node {name!r} can be made again "
@@ -157,7 +162,7 @@ class GroupClient(AnsweringClient):
         if self._release is not None:
             value = self._release(name, value, overwrite=True)
         # A division by a power of two is exact; -0.0 would be another byte.
-        return np.rint(value.ravel() / self.task.unit(step)) + 0.0
+        return np.rint(value.ravel() / self.task.unit(step, self.plan)) + 0.0
 
     def _finish(self) -> None:
         """Make the models of the users: nothing of it leaves the node."""

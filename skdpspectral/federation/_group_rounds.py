@@ -10,6 +10,7 @@ import numpy as np
 
 from .._release.release import Release
 from .._statistics.billboard import Released
+from ..mechanisms import ParallelPlan, PrivacyPlan
 from ..mechanisms._numbers import check_count
 from ._conversation import Conversation
 from ._group_tasks import MOST_GROUPS, GroupTask
@@ -30,8 +31,9 @@ class GroupRounds(Conversation):
 
     Parameters
     ----------
-    clients : sequence of str
-        Names of the nodes, all different, at most 1024.
+    clients : sequence of str, or mapping of str to tuple
+        Names of the nodes, all different, at most 1024. With ``noise="node"`` a mapping
+        gives the budget (epsilon, delta) of each, public, where they have their own.
     task : GroupTask
         What is released, agreed on beforehand.
     min_clients : int or None, default=None
@@ -87,7 +89,7 @@ class GroupRounds(Conversation):
 
     def __init__(
         self,
-        clients: Sequence[str],
+        clients: Sequence[str] | Mapping[str, tuple],
         task: GroupTask,
         *,
         min_clients=None,
@@ -111,12 +113,28 @@ class GroupRounds(Conversation):
                 "adds no noise: give it to the nodes"
             )
         self._begin(clients, task, min_clients, session)
-        self.plan = replace(task.plan, seeded=noise_seed is not None)
+        self._plans = self._planned(clients)
+        self.plan = self._plan_of_all(noise_seed is not None)
         trusted = task.noise == "server"
         self._release = Release(self.plan, None, noise_seed) if trusted else None
         self._released: list[Released] = []
         self._present: Request | None = None
         self._done = False
+
+    def _planned(self, clients) -> dict[str, PrivacyPlan]:
+        """Return the plans of all nodes, by name."""
+        if not isinstance(clients, Mapping):
+            return dict.fromkeys(clients, self.task.plan)
+        return {name: self.task.plan_of(*clients[name]) for name in clients}
+
+    def _plan_of_all(self, seeded: bool) -> PrivacyPlan:
+        """Return what holds for the users of all nodes."""
+        plans = {
+            name: replace(plan, seeded=seeded) for name, plan in self._plans.items()
+        }
+        first = next(iter(plans.values()))
+        alike = all(plan == first for plan in plans.values())
+        return first if alike else ParallelPlan.of(plans)
 
     def restore(self, requests: Iterable[Request | bytes]) -> None:
         """Go on with a session that another process has held.
@@ -194,18 +212,13 @@ class GroupRounds(Conversation):
             self._request = self._present
         return self._present
 
-    def collect(self, answers: Mapping[str, object]) -> list[Reply]:
+    def collect(self, answers: Mapping[str, object]) -> None:  # type: ignore[override]
         """Use the answers to the present request.
 
         Parameters
         ----------
         answers : mapping of str to bytes, Reply, exception or None
             What came from each node; None, or no entry, where nothing came in time.
-
-        Returns
-        -------
-        list of Reply
-            Valid ones.
 
         Raises
         ------
@@ -224,14 +237,17 @@ class GroupRounds(Conversation):
         if self._present.topic is Topic.MODEL:
             # What was released is there, whoever has not heard of it.
             self._present, self._done = None, True
-            return self._valid(answers)
+            self._valid(answers)
+            return
         replies = self._valid(answers)
         self._need_enough()
+        if self.task.noise == "node":
+            self._add(replies)
+            return
         total = np.zeros(self.task.shape(Topic.SUM, self._step), dtype=np.int64)
         for reply in replies:
             total += reply.values.astype(np.int64)
         self._use(total, len(replies))
-        return replies
 
     def collect_sum(self, total, clients: Sequence[str]) -> None:
         """Use a sum that a transport has made of the answers, by secure aggregation.
@@ -248,8 +264,11 @@ class GroupRounds(Conversation):
         FederationError
             If they are fewer than `min_clients`; nothing is released.
         MessageError
-            If no sum was asked for, or it has another shape.
+            If no sum was asked for, it has another shape, or each node's noise is on a
+            grid of its own, with ``noise="node"``.
         """
+        if self.task.noise == "node":
+            raise MessageError('with noise="node" every answer is public: use collect')
         if self._present is None or self._present.topic is not Topic.SUM:
             raise MessageError("no sum was asked for since the last answers")
         total = np.asarray(total)
@@ -270,8 +289,20 @@ class GroupRounds(Conversation):
         if self._release is not None:
             values = self._release(mechanism.name, values, overwrite=True)
         else:
-            noise_std *= math.sqrt(n_parts / (self.task.n_shares or 1))
+            noise_std *= math.sqrt(n_parts / self.task.n_shares)
         self._released.append(Released(values, noise_std))
+        self._present = None
+
+    def _add(self, replies: Sequence[Reply]) -> None:
+        """Add up parts that have their own noise, each on the grid of its node."""
+        shape = self.task.plan.mechanisms[self._step].shape
+        values, variance = np.zeros(shape), 0.0
+        for reply in replies:
+            plan = self._plans[reply.client]
+            unit = self.task.unit(self._step, plan)
+            values += reply.values.reshape(shape) * unit
+            variance += plan.mechanisms[self._step].noise_std ** 2
+        self._released.append(Released(values, math.sqrt(variance)))
         self._present = None
 
     def _shape(self) -> tuple[int, ...]:
@@ -281,10 +312,10 @@ class GroupRounds(Conversation):
         values = answer.values
         if np.any(values != np.rint(values)) or np.any(np.abs(values) > LARGEST_PART):
             raise MessageError("its part of a sum is not of whole numbers up to 2**52")
-        if not math.isclose(answer.mu, self.plan.mu, rel_tol=1e-9):
+        mu = self._plans[name].mu
+        if not math.isclose(answer.mu, mu, rel_tol=1e-9):
             raise MessageError(
-                f"its budget is not that of the task: mu={answer.mu:g} and not "
-                f"{self.plan.mu:g}"
+                f"its budget is not what was agreed on: mu={answer.mu:g} and not {mu:g}"
             )
 
     def result(self):

@@ -93,7 +93,8 @@ class GroupTask:
         (:meth:`cost`, :ref:`lemma-noise-shares`).
     ``noise="node"``
         (`epsilon`, `delta`) for all that a node sends, against the server and all
-        other nodes; with m nodes the noise in a sum is :math:`\\sqrt m` times as large.
+        other nodes; with m nodes the noise in a sum is :math:`\sqrt m` times as large.
+        Nodes may have budgets of their own.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class GroupTask:
     >>> from skdpspectral.federation import GroupTask
     >>> task = GroupTask(LRSRegressor(), 20, noise="distributed", n_shares=10)
     >>> round(task.cost(10)[0], 3), round(task.cost(8)[0], 3), round(task.cost(1)[0], 3)
-    (1.0, 1.135, 3.685)
+    (1.0, 1.128, 3.525)
     """
 
     def __init__(self, model, n_features=None, *, noise="server", n_shares=None):
@@ -120,12 +121,43 @@ class GroupTask:
         self.n_shares = None if n_shares is None else check_count("n_shares", n_shares)
         self._model = clone(model).set_params(accountant=None, noise_seed=None)
         self._board: Billboard = self._model._billboard(n_features)
-        self.plan = self._planned()
+        self.plan = self._planned(self._model)
         self._sums = [m for m in self.plan.mechanisms if isinstance(m, Gaussian)]
         self.digest = self._made_digest()
 
-    def _planned(self) -> PrivacyPlan:
-        plan = self._model._plan(self._board.statistic)
+    def plan_of(self, epsilon=None, delta=None) -> PrivacyPlan:
+        """Return the plan of a node with a budget of its own, with ``noise="node"``.
+
+        Parameters
+        ----------
+        epsilon, delta : float or None, default=None
+            The node's budget; None takes that of the task.
+
+        Returns
+        -------
+        PrivacyPlan
+            Of public numbers alone.
+
+        Raises
+        ------
+        ValueError
+            If a budget is invalid, or given where all nodes make one noise together.
+        """
+        if epsilon is None and delta is None:
+            return self.plan
+        if self.noise != "node":
+            raise ValueError(
+                'a budget of its own is for a node with noise="node": otherwise all '
+                "nodes have one noise, and the budget of the task"
+            )
+        own = {"epsilon": epsilon, "delta": delta}
+        own = {name: value for name, value in own.items() if value is not None}
+        model = clone(self._model).set_params(**own)
+        model._check_parameters()
+        return self._planned(model)
+
+    def _planned(self, model) -> PrivacyPlan:
+        plan = model._plan(self._board.statistic)
         if self.noise == "distributed":
             shared = tuple(self._share(mechanism) for mechanism in plan.mechanisms)
             plan = replace(plan, mechanisms=shared)
@@ -226,9 +258,9 @@ class GroupTask:
         most = max(math.prod(mechanism.shape) for mechanism in self._sums)
         return 8 * (most + 1) + OVERHEAD
 
-    def unit(self, step: int) -> float:
-        """Step that a sum is sent in whole numbers of: a power of two."""
-        grid = self._sums[step].grid
+    def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
+        """Step that a sum is sent in whole numbers of, by a node's plan: 2**k."""
+        grid = (self.plan if plan is None else plan).mechanisms[step].grid
         return min(grid, _FINEST) if self.noise == "server" else grid
 
     def check(self, request: Request) -> np.ndarray | None:

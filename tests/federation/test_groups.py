@@ -78,11 +78,11 @@ def rating_clients(task, **parameters):
 
 
 def make_rounds(task, names=NAMES, **parameters):
-    return GroupRounds(list(names), task, session=SESSION, **parameters)
+    return GroupRounds(names, task, session=SESSION, **parameters)
 
 
 def held(task, clients, **parameters):
-    rounds = make_rounds(task, clients, **parameters)
+    rounds = make_rounds(task, list(clients), **parameters)
     return InProcessSession(rounds, clients).run(rounds), rounds
 
 
@@ -724,6 +724,50 @@ def test_bad_arguments():
         GroupRounds(NAMES, shares, noise_seed=1)
     with pytest.raises(ValueError, match="min_clients=3 must be at most"):
         GroupRounds(NAMES[:2], shares)
+
+
+def test_nodes_with_budgets_of_their_own():
+    task = GroupTask(lrs(), 4, noise="node")
+    budgets = {"north": (0.5, 1e-6), "south": (4.0, 1e-7), "west": (2.0, 1e-6)}
+    clients, ledgers = {}, {}
+    for place, (name, budget) in enumerate(budgets.items()):
+        own = group(USERS, place)
+        ledgers[name] = PrivacyAccountant()
+        clients[name] = GroupClient(
+            name,
+            task,
+            X[own],
+            Y[own],
+            users=USERS[own],
+            epsilon=budget[0],
+            delta=budget[1],
+            accountant=ledgers[name],
+        )
+    rounds = make_rounds(task, budgets)
+    found = InProcessSession(rounds, clients).run(rounds)
+    assert not rounds.rejected
+    for name, (epsilon, delta) in budgets.items():
+        spent = ledgers[name].spent(delta)
+        assert spent.epsilon == pytest.approx(epsilon, rel=1e-6)
+    variance = sum(c.plan.mechanisms[0].noise_std ** 2 for c in clients.values())
+    assert rounds._released[0].noise_std == pytest.approx(np.sqrt(variance))
+    assert found.privacy_.epsilon == 4.0
+    assert "(0.5, 1e-06): 1 client ('north')" in str(found.privacy_)
+    # Parts are on grids of their own, and the server reads each by its own.
+    part = clients["north"]._answers[0].values * task.unit(0, clients["north"].plan)
+    planned = clients["north"].plan.mechanisms[0].noise_std
+    assert 0.1 * planned < np.std(part) < 10 * planned
+    # Who has another budget than was agreed on is rejected by name.
+    other = make_rounds(task, {**budgets, "west": (1.0, 1e-6)})
+    with pytest.warns(UserWarning, match="'west' was rejected: its budget is not"):
+        other.collect(ask_all(other, clients))
+    for bad in ({"epsilon": 1.0}, {"delta": 1e-7}):
+        with pytest.raises(ValueError, match="a budget of its own"):
+            GroupClient("a", GroupTask(lrs(), 4), X, Y, users=USERS, **bad)
+    with pytest.raises(ValueError, match="epsilon"):
+        GroupClient("a", task, X, Y, users=USERS, epsilon=-1.0)
+    with pytest.raises(MessageError, match="every answer is public"):
+        make_rounds(task).collect_sum(np.zeros(1, dtype=np.int64), NAMES)
 
 
 def test_a_seed_is_told():
