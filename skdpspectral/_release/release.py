@@ -270,7 +270,7 @@ def _add_noise(
     """Turn `value`, in place, into what leaves the house."""
     if isinstance(mechanism, Exact):
         return mirror_lower(value) if mechanism.symmetric else value
-    if type(mechanism) not in (Gaussian, SharedGaussian):
+    if not (type(mechanism) is Gaussian or type(mechanism) is SharedGaussian):
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     if mechanism.symmetric:
         release_symmetric(mechanism, value, generator)

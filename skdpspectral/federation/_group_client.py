@@ -100,7 +100,8 @@ class GroupClient(AnsweringClient):
             )
         self._open(name, task)
         self._release: Release | None = None
-        self._read = self._rows = None
+        self._read: tuple = ()
+        self._rows: RememberedRows | None = None
         self._released: list[Released] = []
         self._done = False
 
@@ -119,7 +120,9 @@ class GroupClient(AnsweringClient):
 
     def _checked(self, request: Request):
         before = self.task.check(request)
-        if len(self._answers) < len(self._begun) or (self._begun and not self._rows):
+        if len(self._answers) < len(self._begun) or (
+            self._begun and self._rows is None
+        ):
             raise MessageError("the session failed at the client; its budget is spent")
         return before
 

@@ -284,7 +284,9 @@ class GroupRounds(Conversation):
         """Release a sum, or take it for released where nodes have added noise."""
         mechanism = self.task.plan.mechanisms[self._step]
         values = total.astype(np.float64) * self.task.unit(self._step)
-        values = values.reshape(mechanism.shape)
+        # More than all users can have: a node that lies stops nobody.
+        most = mechanism.magnitude
+        values = np.clip(values.reshape(mechanism.shape), -most, most)
         noise_std = mechanism.noise_std
         if self._release is not None:
             values = self._release(mechanism.name, values, overwrite=True)
@@ -302,6 +304,8 @@ class GroupRounds(Conversation):
             unit = self.task.unit(self._step, plan)
             values += reply.values.reshape(shape) * unit
             variance += plan.mechanisms[self._step].noise_std ** 2
+        most = self.task.plan.mechanisms[self._step].magnitude
+        values = np.clip(values, -most, most)
         self._released.append(Released(values, math.sqrt(variance)))
         self._present = None
 

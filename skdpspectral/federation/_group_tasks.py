@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -23,6 +24,8 @@ _FORM = 1
 NOISE = ("server", "distributed", "node")
 # Answers come in steps of this or of the grid, whichever are finer: exact in both.
 _FINEST = 2.0**-21
+# What is believed of noise, by the plan's; and of a sum, beyond what users can have.
+_MOST_NOISE, _DEVIATIONS = 1e9, 40.0
 # Groups that sums of whole numbers below 2**52 are exact for in 64 bits.
 MOST_GROUPS = MOST_SHARES
 # Parameters that change what nobody else sees.
@@ -260,7 +263,8 @@ class GroupTask:
 
     def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
         """Step that a sum is sent in whole numbers of, by a node's plan: 2**k."""
-        grid = (self.plan if plan is None else plan).mechanisms[step].grid
+        planned: Any = (self.plan if plan is None else plan).mechanisms[step]
+        grid = planned.grid
         return min(grid, _FINEST) if self.noise == "server" else grid
 
     def check(self, request: Request) -> np.ndarray | None:
@@ -278,9 +282,15 @@ class GroupTask:
             raise MessageError(f"a basis of shape {expected} is expected")
         if not step:
             return None
-        if not request.basis[-1, 0] > 0.0:
-            raise MessageError("the deviation of the noise must be positive")
-        return request.basis[:, 0]
+        said = request.basis[:, 0]
+        values, noise_std = said[:-1], said[-1]
+        planned = self._sums[step - 1]
+        if not 1.0 / _MOST_NOISE <= noise_std / planned.noise_std <= _MOST_NOISE:
+            raise MessageError("no nodes of this task make so much noise, or so little")
+        # Beyond, an error of arithmetic might tell of somebody's rows.
+        if np.abs(values).max() > planned.magnitude + _DEVIATIONS * noise_std:
+            raise MessageError("no users have such a sum")
+        return said
 
     def next_sum(self, rows, released) -> Sum:
         """Return what is asked for next, of these rows."""

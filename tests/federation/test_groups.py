@@ -469,8 +469,15 @@ def test_messages_of_others_are_refused():
             bytes(16), task.digest, 1, Topic.SUM, np.ones((9, 1))
         ),
         "basis of shape": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
-        "must be positive": Request(
+        "so much noise": Request(
             SESSION, task.digest, 1, Topic.SUM, np.zeros((size + 1, 1))
+        ),
+        "no users have": Request(
+            SESSION,
+            task.digest,
+            1,
+            Topic.SUM,
+            np.append(np.full(size, 1e12), 1)[:, None],
         ),
     }
     for said, request in after.items():
@@ -523,6 +530,22 @@ def test_answers_that_no_node_could_send_are_rejected_by_name():
             with pytest.warns(UserWarning, match=f"'north' was rejected: .*{said}"):
                 rounds.collect({"north": case, "south": fine})
             assert rounds.clients == ("south",)
+
+
+def test_a_node_that_lies_stops_nobody():
+    """Its part counts up to what all users can have, and others go on."""
+    for mode, n_shares in MODES.items():
+        task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+        clients, rounds = lrs_clients(task), make_rounds(task)
+        answers = ask_all(rounds, clients)
+        size = task.shape(Topic.SUM, 0)[0]
+        answers["north"] = answer(task, np.full(size, 2.0**52))
+        rounds.collect(answers)
+        assert rounds.clients == NAMES
+        bound = task.plan.mechanisms[0].magnitude
+        assert np.abs(rounds._released[0].total).max() <= bound * (1 + 1e-6)
+        rounds.collect(ask_all(rounds, clients))
+        assert rounds.clients == NAMES
 
 
 def test_mutated_messages_are_never_accepted():
