@@ -57,7 +57,7 @@ def release_entries(
     for start in range(0, flat.size, _CHUNK):
         value = flat[start : start + _CHUNK]
         draws = noise[: value.size]
-        grid_noise(draws, mechanism.noise_std / grid, generator)
+        grid_noise(draws, mechanism.drawn_std / grid, generator)
         round_to_integers(value, grid)
         value += draws
         value *= grid

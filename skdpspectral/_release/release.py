@@ -19,7 +19,14 @@ import numpy.typing as npt
 import randomgen
 
 from ..accounting import PrivacyAccountant
-from ..mechanisms import Alternatives, Exact, Gaussian, Mechanism, PrivacyPlan
+from ..mechanisms import (
+    Alternatives,
+    Exact,
+    Gaussian,
+    Mechanism,
+    PrivacyPlan,
+    SharedGaussian,
+)
 from .grid import Array, mirror_lower, release_entries, release_symmetric
 from .turns import NoiseOwner
 
@@ -211,6 +218,18 @@ class Release(NoiseOwner):
         record_release(name, released)
         return released
 
+    def forgo(self, name: str) -> None:
+        """Make no release of a planned name, which another process has made.
+
+        Raises
+        ------
+        KeyError
+            If the name is not planned, or was released already.
+        """
+        self._planned(name)
+        with self._drawing():
+            self._close(name)
+
     def _planned(self, name: str) -> Mechanism:
         self.check_process()
         mechanism = self._pending.get(name)
@@ -230,7 +249,7 @@ def _noise_std(mechanism: Mechanism) -> float:
     """Return the deviation of a mechanism's noise; only `Exact` has none."""
     if isinstance(mechanism, Exact):
         return 0.0
-    if not isinstance(mechanism, Gaussian):
+    if type(mechanism) is not Gaussian:
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     return mechanism.noise_std
 
@@ -251,7 +270,7 @@ def _add_noise(
     """Turn `value`, in place, into what leaves the house."""
     if isinstance(mechanism, Exact):
         return mirror_lower(value) if mechanism.symmetric else value
-    if type(mechanism) is not Gaussian:
+    if not (type(mechanism) is Gaussian or type(mechanism) is SharedGaussian):
         raise TypeError(f"no noise is known for {type(mechanism).__name__}")
     if mechanism.symmetric:
         release_symmetric(mechanism, value, generator)

@@ -1,17 +1,24 @@
 """Parts of a federation: messages, clients that trust no server, and a server."""
 
 from ._client import LocalClient
+from ._conversation import FederationError
+from ._group_client import GroupClient
+from ._group_rounds import GroupRounds
+from ._group_tasks import GroupTask
 from ._in_process import InProcessSession
 from ._make_task import make_task
 from ._messages import MessageError, Reply, Request, Topic
 from ._registration import Registration
 from ._rounds import FederatedResult, Rounds
-from ._server import FederationError, Server
+from ._server import Server
 from ._tasks import SpectralTask
 
 __all__ = [
     "FederatedResult",
     "FederationError",
+    "GroupClient",
+    "GroupRounds",
+    "GroupTask",
     "InProcessSession",
     "LocalClient",
     "MessageError",

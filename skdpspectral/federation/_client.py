@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 import warnings
 
-from .._linalg.threads import quietly
 from .._release.release import Release
-from .._release.turns import Turns
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from ._answering import AnsweringClient
 from ._messages import MessageError, Reply, Request, check_name
 from ._registration import Registration, check_budget
 from ._releases import Releases
 from ._tasks import SpectralTask
 
 
-class LocalClient:
+class LocalClient(AnsweringClient):
     """Rows, a budget of their own, and answers to a server that is not trusted.
 
     Whatever a server sends, a client releases what its plan says and nothing else: it
@@ -107,7 +105,7 @@ class LocalClient:
     def _prepare(self, name, X, task, epsilon, delta, estimator, noise_seed):
         if not isinstance(task, SpectralTask):
             raise TypeError("task must be a SpectralTask")
-        self.name = check_name(name)
+        check_name(name)
         epsilon, delta = check_budget(epsilon, delta)
         if X.shape[1] != task.rows.n_features:
             raise ValueError(
@@ -119,15 +117,13 @@ class LocalClient:
                 f"client {name!r}: n_components={task.n_components} must be at most "
                 f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
             )
-        self._X, self.task, self._noise_seed = X, task, noise_seed
+        self._X, self._noise_seed = X, noise_seed
         self._epsilon = epsilon
         self.plan = task.plan_of(
             name, X.shape[0], epsilon, delta, estimator, noise_seed is not None
         )
-        self._session = self._releases = None
-        self._begun: dict[int, Request] = {}
-        self._answers: dict[int, Reply] = {}
-        self._turns, self._process = Turns(), os.getpid()
+        self._open(name, task)
+        self._releases: Releases | None = None
 
     def _warn(self, n_samples: int) -> None:
         if not math.isfinite(self.plan.mu):
@@ -167,67 +163,23 @@ class LocalClient:
         # The epsilon that was asked for: the plan may claim a larger one.
         return Registration(len(self._X), self._epsilon, self.plan.delta)
 
-    def __getstate__(self):
-        raise TypeError(
-            "a LocalClient is not copied or pickled: two copies would release twice "
-            "what was charged once"
-        )
-
-    def respond(self, request: Request | bytes) -> Reply:
-        """Answer a request, once; the same request again gets the same answer.
-
-        Parameters
-        ----------
-        request : Request or bytes
-            The next step of the session, or an earlier one again. The first request
-            fixes the session.
-
-        Returns
-        -------
-        Reply
-            Releases and public numbers; ``reply.to_bytes()`` may be sent.
-
-        Raises
-        ------
-        MessageError
-            If the request is malformed or none of this session; nothing is released.
-        PrivacyBudgetError
-            If the accountant refuses the plan; nothing is charged or released.
-        """
-        if not isinstance(request, Request):
-            request = Request.from_bytes(request, max_bytes=self.task.longest())
-        # Before the lock: a fork may have copied it while a thread held it.
-        if self._process != os.getpid():
-            raise MessageError(
-                "this client is a forked copy: two copies would release twice what was "
-                "charged once; make the client in the process that answers"
-            )
-        with self._turns.take():
-            return self._respond(request)
-
-    @quietly  # in whatever thread; a server would hear of an error
-    def _respond(self, request: Request) -> Reply:
-        if request.task != self.task.digest:
-            raise MessageError(
-                f"the request is of another task: {request.task.hex()}, and not "
-                f"{self.task.digest.hex()}; all parties need the same parameters"
-            )
-        if self._session is not None and request.session != self._session:
-            raise MessageError("the request is of another session than the first one")
-        if request.step in self._begun:
-            return self._repeat(request)
-        if request.step != len(self._begun):
-            raise MessageError(
-                f"step {request.step} was asked for before step {len(self._begun)}"
-            )
+    def _checked(self, request: Request):
         basis = self.task.check(request)
-        if self._session is None:
-            self._start(request)
-        if self._releases is None:
+        if self._session is not None and self._releases is None:
             raise MessageError("the session failed at the client; its budget is spent")
+        return basis
+
+    def _start(self, request: Request) -> None:
+        """Charge the plan: nothing of the rows is read before."""
+        release = Release(self.plan, self._accountant, self._noise_seed)
+        self._session = request.session
         self._begun[request.step] = request
-        numbers, values = self._releases.answer(request.topic, request.step, basis)
-        reply = Reply(
+        self._releases = Releases(self.task, self._X, release)
+
+    def _answered(self, request: Request, brought) -> Reply:
+        assert self._releases is not None
+        numbers, values = self._releases.answer(request.topic, request.step, brought)
+        return Reply(
             session=request.session,
             task=self.task.digest,
             step=request.step,
@@ -238,24 +190,3 @@ class LocalClient:
             numbers=numbers,
             values=values,
         )
-        self._answers[request.step] = reply
-        return reply
-
-    def _start(self, request: Request) -> None:
-        """Charge the plan: nothing of the rows is read before."""
-        release = Release(self.plan, self._accountant, self._noise_seed)
-        self._session = request.session
-        self._begun[request.step] = request
-        self._releases = Releases(self.task, self._X, release)
-
-    def _repeat(self, request: Request) -> Reply:
-        if request != self._begun[request.step]:
-            raise MessageError(
-                f"step {request.step} was asked for with other content before: a "
-                "second answer would be a second release"
-            )
-        if request.step not in self._answers:
-            raise MessageError(
-                f"step {request.step} failed at the client; its release is spent"
-            )
-        return self._answers[request.step]

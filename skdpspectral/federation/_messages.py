@@ -51,6 +51,11 @@ class Topic(IntEnum):
         noise and the variance across them, released or public.
     ``PROJECTOR``
         A noisy projector, its lower triangle row by row, with the same numbers.
+    ``SUM``
+        A group's part of the next sum over users, in whole numbers. The basis is what
+        was released last, and the deviation of its noise, one below another.
+    ``MODEL``
+        Nothing: the basis is the last release, of which groups make their models.
     """
 
     COMPONENTS = 1
@@ -60,6 +65,8 @@ class Topic(IntEnum):
     COVARIANCE = 5
     SUBSPACE = 6
     PROJECTOR = 7
+    SUM = 8
+    MODEL = 9
 
     @property
     def n_numbers(self) -> int:
@@ -68,7 +75,12 @@ class Topic(IntEnum):
             return 3
         if self in (Topic.SUBSPACE, Topic.PROJECTOR):
             return 2
-        return 0 if self is Topic.MEAN else 1
+        return 0 if self in (Topic.MEAN, Topic.SUM, Topic.MODEL) else 1
+
+    @property
+    def of_users(self) -> bool:
+        """Whether groups of users answer, whose numbers of rows are not told."""
+        return self in (Topic.SUM, Topic.MODEL)
 
 
 def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
@@ -251,7 +263,7 @@ class Reply(_Message):
     client : str
         Name of the client, at most 64 bytes in UTF-8.
     n_samples : int
-        Public number of the client's rows.
+        Public number of the client's rows; 0 for a group of users, which tells none.
     mu : float
         Cost of all releases of the client in this conversation; infinite without
         privacy.
@@ -277,7 +289,8 @@ class Reply(_Message):
         _check_ids(self)
         check_name(self.client)
         topic = _topic(self.topic)
-        rows = _whole("n_samples", self.n_samples, 1, _MAX_ROWS)
+        fewest, most = (0, 0) if topic.of_users else (1, _MAX_ROWS)
+        rows = _whole("n_samples", self.n_samples, fewest, most)
         object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
         object.__setattr__(self, "topic", topic)
         object.__setattr__(self, "n_samples", rows)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import uuid
-import warnings
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from ..mechanisms._numbers import check_count, check_real
+from ..mechanisms._numbers import check_real
 from ._aggregation import Aggregation
+from ._conversation import Conversation
 from ._limits import ReplyLimits
-from ._messages import SESSION_BYTES, MessageError, Reply, Request, check_name
+from ._messages import MessageError, Reply, Request
 from ._tasks import SpectralTask
 
-# Length of what a client says of its refusal, and is shown.
-_LONGEST_REASON = 200
 
-
-class FederationError(RuntimeError):
-    """Too few clients are left to go on."""
-
-
-class Server(Aggregation):
+class Server(Conversation, Aggregation):
     """One conversation with named clients, of whom some may fail.
 
     The server sees releases and public numbers alone; nothing that it computes costs
@@ -80,41 +71,22 @@ class Server(Aggregation):
         min_clients=1,
         session: bytes | None = None,
     ):
-        names = [check_name(name) for name in clients]
-        twice = [name for name, count in Counter(names).items() if count > 1]
-        if twice:
-            raise ValueError(
-                f"clients must have different names, got {twice[0]!r} twice"
-            )
         if weights not in ("optimal", "equal"):
             raise ValueError(f'weights must be "optimal" or "equal", got {weights!r}')
         if eigengap is not None and not check_real("eigengap", eigengap) > 0.0:
             raise ValueError(f"eigengap must be positive, got {eigengap}")
-        self.min_clients = check_count("min_clients", min_clients)
-        if not names or self.min_clients > len(names):
-            raise ValueError(
-                f"min_clients={self.min_clients} must be at most the number of "
-                f"clients, {len(names)}"
-            )
-        if session is None:
-            session = uuid.uuid4().bytes
-        if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
-            raise ValueError(f"session must be {SESSION_BYTES} bytes or None")
         if eigengap is not None and not task.second_moment:
             raise ValueError(
                 'eigengap has no use without mechanism="gaussian": weights come from '
                 "variances, public or released; leave it None"
             )
+        self._begin(clients, task, min_clients, session)
         super().__init__(task, weights, eigengap)
-        self.clients = tuple(names)
-        self.rejected: dict[str, str] = {}
-        self._session, self._step = session, -1
-        self._request: Request | None = None
         # What each client can send, by its registration or its first answer.
         self._limits: dict[str, ReplyLimits] = {}
         if isinstance(clients, Mapping):
             self._limits = {
-                name: self._registered(name, clients[name]) for name in names
+                name: self._registered(name, clients[name]) for name in clients
             }
         elif task.mechanism.spiked:
             raise ValueError(
@@ -156,92 +128,10 @@ class Server(Aggregation):
         self._step = step
         return self._request
 
-    def collect(self, answers: Mapping[str, object]) -> list[Reply]:
-        """Check the answers to the present request.
-
-        Parameters
-        ----------
-        answers : mapping of str to bytes, Reply, exception or None
-            What came from each client; None, or no entry, where nothing came in time.
-
-        Returns
-        -------
-        list of Reply
-            Valid ones, in the order of the clients.
-
-        Raises
-        ------
-        FederationError
-            If fewer than `min_clients` are left.
-
-        Warns
-        -----
-        UserWarning
-            Of each client that is rejected, by name.
-        """
-        for name in set(answers) - set(self.clients) - set(self.rejected):
-            self.rejected[str(name)] = "it is no client of this session"
-        if self._request is None:
-            raise MessageError("nothing was asked for yet")
-        replies, left = [], []
-        for name in self.clients:
-            try:
-                replies.append(self._checked(name, answers.get(name)))
-                left.append(name)
-            except MessageError as error:
-                self.rejected[name] = str(error)
-                warnings.warn(
-                    f"client {name!r} was rejected: {error}", UserWarning, stacklevel=3
-                )
-        self.clients = tuple(left)
-        if len(left) < self.min_clients:
-            reasons = "; ".join(
-                f"{k!r}: {v}" for k, v in list(self.rejected.items())[:5]
-            )
-            raise FederationError(
-                f"{len(left)} clients are left, fewer than min_clients="
-                f"{self.min_clients}; rejected: {reasons}"
-            )
-        return replies
-
-    def _checked(self, name: str, answer) -> Reply:
-        """Return a client's valid reply, or raise what is wrong with it."""
-        if answer is None:
-            raise MessageError("it did not answer in time")
-        if type(answer) is MessageError:
-            # Such errors speak of messages and public numbers alone.
-            raise MessageError(f"it refused the request: {_reason(answer)}")
-        if isinstance(answer, BaseException):
-            # The error's text may speak of the client's data.
-            raise MessageError(f"it failed with {type(answer).__name__}")
-        topic, step = self._request.topic, self._step
-        if not isinstance(answer, Reply):
-            answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
-        if answer.session != self._session:
-            raise MessageError("its answer is of another session")
-        if answer.task != self.task.digest:
-            raise MessageError(
-                f"its answer is of another task: {answer.task.hex()}, and not "
-                f"{self.task.digest.hex()}; all parties need the same parameters"
-            )
-        if (answer.step, answer.topic) != (step, topic):
-            raise MessageError(f"its answer is not that to step {step}")
-        if answer.client != name:
-            raise MessageError("its answer bears another client's name")
-        shape = self.task.shape(topic)
-        if answer.values.shape != shape:
-            raise MessageError(
-                f"its answer has shape {answer.values.shape}, not {shape}"
-            )
+    def _check(self, name: str, answer: Reply) -> None:
+        """Refuse what no honest client could have sent."""
         limits = self._limits.get(name)
         if limits is None:
             limits = ReplyLimits.of_claim(self.task, answer.n_samples, answer.mu)
         limits.check(answer)
         self._limits[name] = limits
-        return answer
-
-
-def _reason(error: MessageError) -> str:
-    """What a client says of its refusal, as one short line of printable text."""
-    text = "".join(c if c.isprintable() else " " for c in str(error))
-    return text[:_LONGEST_REASON]

@@ -21,19 +21,17 @@ from .._base.unweighted import unweighted
 from .._statistics.combination import Statistic
 from .._statistics.shared_directions import SharedModel
 from .._tables.rows import table_shape
-from .._tables.targets import unread_targets
-from .._tables.users import unread_users
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
-from ._offsets import find_offset, rest_of, without_offset
-from ._personal_models import PersonalModels
+from ._groups import GroupsOfUsers
 from ._personalization import Personalization
 from ._predictions import PersonalPredictions
 
 
 @documented
 class LRSRegressor(
+    GroupsOfUsers,
     Personalization,
     PersonalPredictions,
     CallbackSupportMixin,
@@ -337,10 +335,7 @@ class LRSRegressor(
         """
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
-            table = unread_users(self, X, users, self.user_feature, reset=True)
-            targets = unread_targets(self, y, table.n_rows)
-            offset = find_offset(self, X, table.n_features)
-            d = table.n_features - (offset is not None)
+            table, targets, offset, d = self._unread(X, y, users)
             scale = parameters.public_scale(self, d)
             given = parameters.given_start(self, d)
             self._warn_of_one_user(table)
@@ -348,20 +343,12 @@ class LRSRegressor(
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            read, offsets = without_offset(read, offset)
-            targets = rest_of(targets, offsets)
-            index = self._index(read)
             start = parameters.start_of(self, release, given, d)
-            rows = self._user_rows(read, targets, index, scale)
+            rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets)
             found = shared.run(release, rows, start, scale, progress)
             self._keep(found)
-            # What belongs to users, apart from all public attributes.
-            users_fit = self._users_beside(found, rows, shared.users.rules)
-            self._personal = PersonalModels.fitted(
-                rows, users_fit, index, self.scale_, self.components_
-            )
-            self._users_given = index is not None
+            self._keep_users(found, rows, index, shared.users.rules)
             self.privacy_ = plan
             progress.end()
         return self

@@ -11,6 +11,7 @@ from ._parallel_plan import ParallelPlan, read_plan
 from ._plan import PrivacyPlan
 from ._relations import Assumption, Neighbors, Unit
 from ._sampled import SampledGaussian
+from ._shares import SharedGaussian
 
 __all__ = [
     "Alternatives",
@@ -25,6 +26,7 @@ __all__ = [
     "PrivacyPlan",
     "PrivateSelection",
     "SampledGaussian",
+    "SharedGaussian",
     "SubsampledGaussian",
     "Unit",
     "read_plan",

@@ -140,6 +140,11 @@ class Gaussian:
         return math.prod(self.shape)
 
     @property
+    def drawn_std(self) -> float:
+        """Deviation of the noise that one party draws: all of it."""
+        return self.noise_std
+
+    @property
     def _most_grid_bits(self) -> int:
         """Logarithm of the finest grid below the noise."""
         return MAX_GRID_BITS

@@ -15,11 +15,13 @@ from ._curves import CURVES, Curve
 from ._gaussian import CorrelatedGaussian, Exact, Gaussian, Mechanism
 from ._relations import Assumption, Neighbors, Unit
 from ._sampled import SampledGaussian
+from ._shares import SharedGaussian
 
 _KINDS = (
     Gaussian,
     CorrelatedGaussian,
     SampledGaussian,
+    SharedGaussian,
     Exact,
     Alternatives,
     *CURVES,

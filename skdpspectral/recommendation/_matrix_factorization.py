@@ -19,12 +19,13 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.unweighted import unweighted
-from .._statistics.item_models.answers import MOST_ITEMS, MOST_USERS
+from .._statistics.item_models.answers import MOST_ITEMS
 from .._statistics.item_models.clicks import ClicksModel
 from .._statistics.item_models.model import RatingsModel
 from .._tables.ids import column_names
 from ._catalog import of_one_type
 from ._choice_of_items import CatalogEstimator
+from ._groups import GroupsOfUsers
 from ._parameters import public_features
 from ._rated_tables import unread_rated
 from ._ratings_files import parquet_ratings
@@ -34,7 +35,11 @@ from ._recommendations import Recommendations, asks_for_clicks
 
 @documented
 class DPMatrixFactorization(
-    Recommendations, CallbackSupportMixin, RegressorMixin, CatalogEstimator
+    GroupsOfUsers,
+    Recommendations,
+    CallbackSupportMixin,
+    RegressorMixin,
+    CatalogEstimator,
 ):
     r"""Recommend items to users, by ratings that stay private.
 
@@ -244,9 +249,7 @@ class DPMatrixFactorization(
             plan = self._plan(statistic)
             # It is charged here, and values are read from here on.
             release, table = self._start_release(plan, unread)
-            rows, index = self._grouped_ratings(table, catalog)
-            if len(index) > MOST_USERS:
-                raise ValueError("user_feature must hold at most 2**31 users")
+            rows, index = self._grouped(table, catalog)
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)
             self._set_items(catalog, found)

@@ -883,7 +883,7 @@ EXACT |= {
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(
-        "federation/_client.py",
+        "federation/_answering.py",
         "        return self._answers[request.step]",
         "        plan, self._session = self.plan, None\n"
         "        self._begun, self._answers = {}, {}\n"
@@ -891,7 +891,7 @@ EXACT |= {
         f"{_CLIENT}a_repeated_request_gets_identical_bytes",
     ),
     "clients charged after they answered": Mutant(
-        "federation/_client.py",
+        "federation/_answering.py",
         "        if self._session is None:\n            self._start(request)",
         "        self._X.sum()\n"
         "        if self._session is None:\n            self._start(request)",
@@ -1071,13 +1071,13 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "federation/_client.py",
+        "federation/_answering.py",
         "if request.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
     "a reply of another task used": Mutant(
-        "federation/_server.py",
+        "federation/_conversation.py",
         "if answer.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}the_server_names_who_has_another_task",
@@ -1136,6 +1136,63 @@ EXACT |= {
         'check_real("projection_norm", projection_norm)',
         "federation/test_tasks.py::"
         "test_lengths_are_in_units_of_the_data_as_those_of_the_estimator",
+    ),
+}
+
+_GROUPS = "federation/test_groups.py::test_"
+
+# Of groups of users at several nodes.
+EXACT |= {
+    "shares of the deviation over their number": Mutant(
+        "mechanisms/_shares.py",
+        "return self.noise_std / math.sqrt(self.n_shares)",
+        "return self.noise_std / self.n_shares",
+        "theory/test_noise_shares.py::"
+        "test_variances_of_shares_add_up_to_the_planned_one",
+    ),
+    "a node that adds no share": Mutant(
+        "federation/_group_client.py",
+        "        if self._release is not None:\n            value",
+        '        if self._release is not None and self.name != "west":\n'
+        "            value",
+        f"{_GROUPS}nodes_add_the_noise_that_the_task_says[distributed-0.5]",
+    ),
+    "a node's users clipped as one": Mutant(
+        "_statistics/shared_directions/users.py",
+        "lrs.sum_on_grid(_clipped(vectors), grid)",
+        "lrs.sum_on_grid(_clipped(vectors.sum(axis=0, keepdims=True)), grid)",
+        f"{_GROUPS}a_user_moves_the_sum_of_their_node_by_one[13]",
+    ),
+    "a node's rows read before its ledger is charged": Mutant(
+        "federation/_group_client.py",
+        '        if self.task.noise == "server":\n            charge',
+        "        self._group()\n"
+        '        if self.task.noise == "server":\n            charge',
+        f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
+    ),
+    "exact sums of groups sent to all": Mutant(
+        "federation/_group_rounds.py",
+        "values = self._release(mechanism.name, values, overwrite=True)",
+        "self._release(mechanism.name, values)",
+        f"{_GROUPS}a_session_gives_what_a_fit_in_one_place_gives[usual]",
+    ),
+    "noise drawn again for a sum that was released": Mutant(
+        "federation/_group_rounds.py",
+        "self._released.append(Released(values, float(said[-1])))",
+        "self._present = self._request",
+        f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
+    ),
+    "fewer shares than are the noise": Mutant(
+        "federation/_group_rounds.py",
+        'if check_count("min_clients", min_clients) < fewest:',
+        'if check_count("min_clients", min_clients) < 1:',
+        f"{_GROUPS}bad_arguments",
+    ),
+    "a task whose digest forgets how rows are read": Mutant(
+        "federation/_group_tasks.py",
+        '"board": _plain(self._board),',
+        '"board": None,',
+        f"{_GROUPS}whatever_differs_has_another_digest",
     ),
 }
 

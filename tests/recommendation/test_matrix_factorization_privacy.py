@@ -266,6 +266,7 @@ MODULES = (
     "recommendation._parameters",
     "recommendation._catalog",
     "recommendation._choice_of_items",
+    "recommendation._groups",
     "recommendation._user_models",
     "recommendation._recommendations",
     "recommendation._matrix_factorization",

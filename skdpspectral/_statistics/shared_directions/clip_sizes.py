@@ -86,7 +86,8 @@ class ClipSizes(Rounds):
                 np.stack([lrs.row_norms(curvature), lrs.row_norms(gradient)], axis=1)
                 for curvature, gradient in self.users.answers(block, rows, rules, U)
             ]
-            norms[block.users] = np.concatenate(found)
+            return block.users, np.concatenate(found)
 
-        rows.map(part, self.users.n_jobs)
+        for users, own in rows.map(part, self.users.n_jobs):
+            norms[users] = own
         return norms

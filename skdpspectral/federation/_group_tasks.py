@@ -1,0 +1,340 @@
+"""What groups of users release together, agreed on before it begins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from .._statistics.billboard import NO_USERS, Billboard, Sum
+from ..accounting import gaussian_epsilon
+from ..mechanisms import Gaussian, PrivacyPlan, SharedGaussian
+from ..mechanisms._numbers import check_count
+from ..mechanisms._shares import MOST_SHARES
+from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
+
+# Raised whenever equal parameters would mean other releases, or other messages.
+_FORM = 1
+NOISE = ("server", "distributed", "node")
+# Answers come in steps of this or of the grid, whichever are finer: exact in both.
+_FINEST = 2.0**-21
+# What is believed of noise, by the plan's; and of a sum, beyond what users can have.
+_MOST_NOISE, _DEVIATIONS = 1e9, 40.0
+# Groups that sums of whole numbers below 2**52 are exact for in 64 bits.
+MOST_GROUPS = MOST_SHARES
+# Parameters that change what nobody else sees.
+_OWN = frozenset({"n_jobs"})
+
+
+class GroupTask:
+    r"""The sums over users of one fit, and who adds the noise to them.
+
+    Server and nodes make it from the same parameters, and every message carries its
+    :attr:`digest`. A node holds a group of users: for each release it sends the sum of
+    their contributions, every one clipped as in a fit in one place, and the server
+    sends back what is released of the sum over all groups. What belongs to a user is
+    computed at the node, and stays there.
+
+    Parameters
+    ----------
+    model : LRSRegressor or DPMatrixFactorization
+        Unfitted, with all parameters, a budget among them; it is not changed. Its
+        `accountant` and `noise_seed` are not used: ledgers are those of the nodes.
+    n_features : int or None, default=None
+        Number of features of an ``LRSRegressor``, columns of users and offsets not
+        counted; None for a recommender, whose catalog `items` tells.
+    noise : {"server", "distributed", "node"}, default="server"
+        Who adds the noise, and so who need not be trusted (see Notes).
+    n_shares : int or None, default=None
+        With ``noise="distributed"``, and for nothing else: number of shares, at most
+        1024, that are the whole noise together. More nodes may answer, never fewer.
+
+    Attributes
+    ----------
+    plan : PrivacyPlan
+        What every node enters in its ledger, whose sentence says what is trusted.
+    noise : str
+        Who adds the noise.
+    n_shares : int or None
+        Shares that are the noise together.
+    digest : bytes
+        16 bytes that differ wherever what is released, or sent, differs.
+
+    Raises
+    ------
+    TypeError
+        If the model has no sums over users.
+    ValueError
+        If a parameter is invalid, or of no use here.
+
+    See Also
+    --------
+    GroupClient : Holds the users of one node.
+    GroupRounds : Asks all nodes, and makes the public model.
+
+    Notes
+    -----
+    **Formal guarantee.** Per user under the model's `neighbors`, for any data, of a
+    user whose rows are at one node; a user at k of them has k times the cost ``mu``.
+
+    ``noise="server"``
+        (`epsilon`, `delta`) for all that the server sends, against everybody but the
+        server, which sees the exact sum of each group.
+    ``noise="distributed"``
+        Each node adds noise of the variance :math:`s^2 / n`, for the `n` =
+        `n_shares` and the `s` of a server. (`epsilon`, `delta`) against whoever sees
+        nothing but sums over nodes, as secure aggregation grants, if at least `n` of
+        the shares in a sum are unknown to them. With `h` unknown shares the cost is
+        :math:`\mu \sqrt{n / h}`: so much do nodes that collude take off, and a
+        server that sees a single node's message has :math:`h = 1`
+        (:meth:`cost`, :ref:`lemma-noise-shares`).
+    ``noise="node"``
+        (`epsilon`, `delta`) for all that a node sends, against the server and all
+        other nodes; with m nodes the noise in a sum is :math:`\sqrt m` times as large.
+        Nodes may have budgets of their own.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.federation import GroupTask
+    >>> task = GroupTask(LRSRegressor(), 20, noise="distributed", n_shares=10)
+    >>> round(task.cost(10)[0], 3), round(task.cost(8)[0], 3), round(task.cost(1)[0], 3)
+    (1.0, 1.128, 3.525)
+    """
+
+    def __init__(self, model, n_features=None, *, noise="server", n_shares=None):
+        if not hasattr(model, "_billboard"):
+            raise TypeError(
+                f"{type(model).__name__} releases no sums over users: model must be an "
+                "LRSRegressor or a DPMatrixFactorization"
+            )
+        if not isinstance(noise, str) or noise not in NOISE:
+            raise ValueError(f"noise must be one of {NOISE}, got {noise!r}")
+        if (noise == "distributed") != (n_shares is not None):
+            raise ValueError(
+                'n_shares is needed for noise="distributed", and for nothing else'
+            )
+        self.noise = noise
+        self.n_shares = None if n_shares is None else check_count("n_shares", n_shares)
+        self._model = clone(model).set_params(accountant=None, noise_seed=None)
+        self._board: Billboard = self._model._billboard(n_features)
+        self.plan = self._planned(self._model)
+        self._sums = [m for m in self.plan.mechanisms if isinstance(m, Gaussian)]
+        self.digest = self._made_digest()
+
+    def plan_of(self, epsilon=None, delta=None) -> PrivacyPlan:
+        """Return the plan of a node with a budget of its own, with ``noise="node"``.
+
+        Parameters
+        ----------
+        epsilon, delta : float or None, default=None
+            The node's budget; None takes that of the task.
+
+        Returns
+        -------
+        PrivacyPlan
+            Of public numbers alone.
+
+        Raises
+        ------
+        ValueError
+            If a budget is invalid, or given where all nodes make one noise together.
+        """
+        if epsilon is None and delta is None:
+            return self.plan
+        if self.noise != "node":
+            raise ValueError(
+                'a budget of its own is for a node with noise="node": otherwise all '
+                "nodes have one noise, and the budget of the task"
+            )
+        own = {"epsilon": epsilon, "delta": delta}
+        own = {name: value for name, value in own.items() if value is not None}
+        model = clone(self._model).set_params(**own)
+        model._check_parameters()
+        return self._planned(model)
+
+    def _planned(self, model) -> PrivacyPlan:
+        plan = model._plan(self._board.statistic)
+        if self.noise == "distributed":
+            shared = tuple(self._share(mechanism) for mechanism in plan.mechanisms)
+            plan = replace(plan, mechanisms=shared)
+        return replace(plan, remarks=(*plan.remarks, *self._remarks(plan)))
+
+    def _share(self, mechanism: Gaussian) -> SharedGaussian:
+        given = {f.name: getattr(mechanism, f.name) for f in fields(Gaussian) if f.init}
+        return SharedGaussian(**given, n_shares=self.n_shares)
+
+    def _remarks(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Say who is trusted with what."""
+        once = "A user with rows at k nodes is protected by k times the cost mu alone."
+        if self.noise == "server":
+            return (
+                "Nodes send exact sums over their users to a server, which adds the "
+                "noise: the guarantee is against everybody but that server.",
+                once,
+            )
+        if self.noise == "node":
+            return (
+                "Every node adds all of the noise to its own sums: the guarantee is "
+                "against the server and all other nodes.",
+                once.replace("k times", "sqrt(k) times"),
+            )
+        n, single = self.n_shares, plan.mu * math.sqrt(self.n_shares or 1)
+        epsilon = gaussian_epsilon(single, plan.delta)
+        return (
+            f"Every node adds one share of the noise, of which {n} are all of it: the "
+            "guarantee is against whoever sees sums over nodes alone, as secure "
+            f"aggregation grants, and does not know {n} or more of the shares in them. "
+            f"Where h shares are unknown, mu is sqrt({n} / h) times as large; for who "
+            f"sees what a node sends by itself it is {single:.6g}, epsilon "
+            f"{epsilon:.4g}.",
+            once,
+        )
+
+    def cost(self, n_unknown: int) -> tuple[float, float]:
+        """Return what holds against who does not know so many of the shares in sums.
+
+        Parameters
+        ----------
+        n_unknown : int
+            Nodes, at least 1, that answered, and keep their shares to themselves; the
+            user's own node is one of them. 1 is for who sees a node's messages alone.
+
+        Returns
+        -------
+        epsilon, delta : float
+            The guarantee of one user; the plan's own from `n_shares` on, where more
+            shares than are needed make it better.
+        """
+        if self.n_shares is None:
+            raise ValueError('cost is of noise="distributed" alone')
+        unknown = check_count("n_unknown", n_unknown)
+        mu = self.plan.mu * math.sqrt(self.n_shares / unknown)
+        return gaussian_epsilon(mu, self.plan.delta), self.plan.delta
+
+    # -- what parties agree on ---------------------------------------------------------
+
+    def _made_digest(self) -> bytes:
+        said = {
+            "form": _FORM,
+            "model": type(self._model).__name__,
+            "noise": [self.noise, self.n_shares],
+            "board": _plain(self._board),
+            "plan": self.plan.to_dict(),
+        }
+        text = json.dumps(said, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).digest()[:TASK_BYTES]
+
+    def __eq__(self, other):
+        if not isinstance(other, GroupTask):
+            return NotImplemented
+        return self.digest == other.digest
+
+    def __hash__(self):
+        return hash(self.digest)
+
+    @property
+    def n_sums(self) -> int:
+        """Number of sums that are released; one request more ends a session."""
+        return len(self._sums)
+
+    def topic(self, step: int) -> Topic:
+        """Topic of a request; each sum, and then the model."""
+        return Topic.SUM if step < self.n_sums else Topic.MODEL
+
+    def shape(self, topic: Topic, step: int) -> tuple[int, ...]:
+        """Shape of the values that answer a request."""
+        if topic is not Topic.SUM:
+            return (0,)
+        return (math.prod(self._sums[step].shape),)
+
+    def longest(self, topic: Topic | None = None) -> int:
+        """Largest size in bytes of a reply to a topic; without one, of a request."""
+        if topic is Topic.MODEL:
+            return OVERHEAD
+        most = max(math.prod(mechanism.shape) for mechanism in self._sums)
+        return 8 * (most + 1) + OVERHEAD
+
+    def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
+        """Step that a sum is sent in whole numbers of, by a node's plan: 2**k."""
+        planned: Any = (self.plan if plan is None else plan).mechanisms[step]
+        grid = planned.grid
+        return min(grid, _FINEST) if self.noise == "server" else grid
+
+    def check(self, request: Request) -> np.ndarray | None:
+        """Return what a valid request says was released before; None for nothing."""
+        step = request.step
+        if step > self.n_sums:
+            raise MessageError("nothing more will be answered in this session")
+        topic = self.topic(step)
+        if request.topic is not topic:
+            raise MessageError(f"step {step} asks for {topic.name}")
+        expected = (0, 0)
+        if step:
+            expected = (math.prod(self._sums[step - 1].shape) + 1, 1)
+        if request.basis.shape != expected:
+            raise MessageError(f"a basis of shape {expected} is expected")
+        if not step:
+            return None
+        said = request.basis[:, 0]
+        values, noise_std = said[:-1], said[-1]
+        planned = self._sums[step - 1]
+        if not 1.0 / _MOST_NOISE <= noise_std / planned.noise_std <= _MOST_NOISE:
+            raise MessageError("no nodes of this task make so much noise, or so little")
+        # Beyond, an error of arithmetic might tell of somebody's rows.
+        if np.abs(values).max() > planned.magnitude + _DEVIATIONS * noise_std:
+            raise MessageError("no users have such a sum")
+        return said
+
+    def next_sum(self, rows, released) -> Sum:
+        """Return what is asked for next, of these rows."""
+        asked = self._board.follow(self.plan, rows, released)
+        if asked.name != self._sums[len(released)].name:
+            raise RuntimeError("the releases are in another order than was planned")
+        return asked
+
+    def public_model(self, plan: PrivacyPlan, released):
+        """Return a model of what was released, without any user."""
+        found = self._board.follow(self.plan, NO_USERS, released)
+        model = clone(self._model)
+        model._finish(self._board, found, plan)
+        return model
+
+
+def _plain(value):
+    """Return what JSON can write of a public value: the same for equal ones."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, Enum):
+        return str(value)
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float):
+        return (value + 0.0).hex()
+    if isinstance(value, range):
+        return ["range", len(value)]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        return ["array", value.dtype.kind, list(value.shape), _bytes_of(value)]
+    if isinstance(value, np.ndarray):
+        return ["array", _plain(value.tolist())]
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if is_dataclass(value):
+        own = (f.name for f in fields(value) if f.name not in _OWN)
+        named = {name: _plain(getattr(value, name)) for name in own}
+        return [type(value).__name__, named]
+    raise TypeError(f"no public form is known of {type(value).__name__}")
+
+
+def _bytes_of(array: np.ndarray) -> str:
+    """Return a digest of numbers, whatever their widths and order in memory."""
+    wide = array.astype("<f8") + 0.0 if array.dtype.kind == "f" else array
+    wide = wide.astype("<i8") if wide.dtype.kind in "bi" else wide
+    wide = wide.astype("<u8") if wide.dtype.kind == "u" else wide
+    return hashlib.sha256(np.ascontiguousarray(wide).tobytes()).hexdigest()

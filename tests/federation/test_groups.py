@@ -1,0 +1,806 @@
+"""Groups of users: what fits say together is what a fit in one place says."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from skdpspectral import (
+    DPPCA,
+    DPMatrixFactorization,
+    LRSRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+)
+from skdpspectral._release.release import record_releases
+from skdpspectral._statistics.billboard import NO_USERS
+from skdpspectral.accounting import gaussian_epsilon
+from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
+from skdpspectral.federation import (
+    FederationError,
+    GroupClient,
+    GroupRounds,
+    GroupTask,
+    InProcessSession,
+    MessageError,
+    Reply,
+    Request,
+    Topic,
+)
+from skdpspectral.linear_model import Clip
+from skdpspectral.mechanisms import SharedGaussian, Unit
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skdpspectral.accounting.PrivacyLeakWarning"
+)
+SESSION = bytes(range(16))
+NAMES = ("north", "south", "west")
+MODES = {"server": None, "distributed": 3, "node": None}
+X, Y, USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
+RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
+
+
+def lrs(**parameters):
+    return LRSRegressor(**{"sparsity": 1, "n_rounds": 3, "epsilon": 2.0, **parameters})
+
+
+def factors(**parameters):
+    return DPMatrixFactorization(
+        items=RATINGS.item_ids, item_features=RATINGS.item_features, **parameters
+    )
+
+
+def group(ids, place):
+    return np.asarray(ids, dtype=int) % len(NAMES) == place
+
+
+def lrs_clients(task, **parameters):
+    found = {}
+    for place, name in enumerate(NAMES):
+        own = group(USERS, place)
+        rows = (X[own], Y[own])
+        found[name] = GroupClient(name, task, *rows, users=USERS[own], **parameters)
+    return found
+
+
+def rating_clients(task, **parameters):
+    found = {}
+    for place, name in enumerate(NAMES):
+        own = group(RATINGS.data[:, 0], place)
+        rows = (RATINGS.data[own], RATINGS.target[own])
+        if task._model.implicit:
+            rows = rows[:1]
+        found[name] = GroupClient(name, task, *rows, **parameters)
+    return found
+
+
+def make_rounds(task, names=NAMES, **parameters):
+    return GroupRounds(names, task, session=SESSION, **parameters)
+
+
+def held(task, clients, **parameters):
+    rounds = make_rounds(task, list(clients), **parameters)
+    return InProcessSession(rounds, clients).run(rounds), rounds
+
+
+# -- the same as in one place ----------------------------------------------------------
+
+MODELS = {
+    "usual": {},
+    "no start": {"init": np.eye(1, 4)},
+    "two directions": {"n_components": 2, "neighbors": "replace-one"},
+    "public norms": {"clip": Clip(2.0, 1.0)},
+    "fixed weights": {"shared_weights": "fixed"},
+    "levels": {
+        "prior_intercept": 0.3,
+        "ridge_intercept": 2.0,
+        "scale": np.arange(1, 5),
+    },
+    "no intercept": {"fit_intercept": False},
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_session_gives_what_a_fit_in_one_place_gives(name):
+    model = lrs(**MODELS[name])
+    fit = lrs(**MODELS[name], noise_seed=3).fit(X, Y, users=USERS)
+    task = GroupTask(model, 4)
+    clients = lrs_clients(task)
+    found, rounds = held(task, clients, noise_seed=3)
+    assert not rounds.rejected
+    np.testing.assert_allclose(found.components_, fit.components_, atol=1e-10)
+    np.testing.assert_allclose(found.coef_, fit.coef_, atol=1e-10)
+    assert found.intercept_ == fit.intercept_
+    assert found.n_iter_ == fit.n_iter_
+    assert found.n_features_in_ == 4
+    for place, client in enumerate(clients.values()):
+        own = group(USERS, place)
+        expected = fit.predict(X[own], users=USERS[own])
+        given = client.model.predict(X[own], users=USERS[own])
+        np.testing.assert_allclose(given, expected, atol=1e-10)
+        assert len(client.model._personal.index) == len(np.unique(USERS[own]))
+    # The server knows no user: everybody has the shared model there.
+    shared = found.predict(X, users=USERS)
+    np.testing.assert_allclose(shared, X @ fit.coef_ + fit.intercept_, atol=1e-10)
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+@pytest.mark.parametrize("n_components", [0, 2])
+def test_a_recommender_of_several_nodes_is_that_of_one_place(implicit, n_components):
+    parameters = {"implicit": implicit, "n_components": n_components}
+    fit = factors(**parameters, noise_seed=3)
+    fit.fit(RATINGS.data, None if implicit else RATINGS.target)
+    task = GroupTask(factors(**parameters))
+    clients = rating_clients(task)
+    found, rounds = held(task, clients, noise_seed=3)
+    assert not rounds.rejected
+    np.testing.assert_allclose(found.item_factors_, fit.item_factors_, atol=1e-10)
+    np.testing.assert_allclose(found.item_popularity_, fit.item_popularity_, atol=1e-10)
+    for place, client in enumerate(clients.values()):
+        own = RATINGS.data[group(RATINGS.data[:, 0], place)]
+        given, expected = client.model.predict(own), fit.predict(own)
+        np.testing.assert_allclose(given, expected, atol=1e-10)
+    lists, _ = found.recommend([0, 1], n=3)
+    assert lists.shape == (2, 3)
+
+
+def test_columns_of_users_and_offsets():
+    table = np.column_stack([USERS, X, np.linspace(-1, 1, len(X))])
+    named = {"user_feature": 0, "offset_feature": 5}
+    fit = lrs(**named, noise_seed=3).fit(table, Y)
+    task = GroupTask(lrs(**named), 4)
+    clients = {}
+    for place, name in enumerate(NAMES):
+        own = group(USERS, place)
+        clients[name] = GroupClient(name, task, table[own], Y[own])
+    found, _ = held(task, clients, noise_seed=3)
+    np.testing.assert_allclose(found.components_, fit.components_, atol=1e-10)
+    assert found.n_features_in_ == 6
+    np.testing.assert_allclose(
+        clients["south"].model.predict(table[group(USERS, 1)]),
+        fit.predict(table[group(USERS, 1)]),
+        atol=1e-10,
+    )
+
+
+def test_the_order_and_the_number_of_nodes_change_no_bit():
+    task = GroupTask(lrs(), 4)
+    found = [held(task, lrs_clients(task), noise_seed=3)[0]]
+    clients = lrs_clients(task)
+    backwards = {name: clients[name] for name in reversed(NAMES)}
+    found.append(held(task, backwards, noise_seed=3)[0])
+    whole = {"all": GroupClient("all", task, X, Y, users=USERS)}
+    found.append(held(task, whole, noise_seed=3)[0])
+    assert found[0].components_.tobytes() == found[1].components_.tobytes()
+    assert found[0].components_.tobytes() == found[2].components_.tobytes()
+
+
+def test_what_the_server_gives_can_be_published(tmp_path):
+    task = GroupTask(lrs(), 4)
+    found, _ = held(task, lrs_clients(task))
+    assert found.privacy_ == task.plan
+    found.save(tmp_path / "model.npz")
+    again = LRSRegressor.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.components_, found.components_)
+    again.personalize(X[:12], Y[:12], users=USERS[:12])
+
+
+# -- who adds the noise ----------------------------------------------------------------
+
+
+def sums_of(task, clients):
+    """Exact first sum of all groups, and what the clients say, in whole numbers."""
+    exact = task.next_sum(NO_USERS, [])
+    exact = np.zeros(np.shape(exact.value))
+    request = Request(SESSION, task.digest, 0, Topic.SUM)
+    replies = [client.respond(request) for client in clients.values()]
+    return exact, np.array([reply.values for reply in replies])
+
+
+@pytest.mark.parametrize(("mode", "share"), [("distributed", 1 / 2), ("node", 1.0)])
+def test_nodes_add_the_noise_that_the_task_says(mode, share):
+    """Chi-square of the noise on one sum of 1953 numbers, false alarm 1e-6."""
+    d, n_shares = 62, 2 if mode == "distributed" else None
+    rng = np.random.default_rng(0)
+    rows, users = rng.normal(size=(6, d)), np.repeat(np.arange(3), 2)
+    targets = rng.normal(size=6)
+    exact, noisy = (
+        GroupTask(lrs(n_rounds=1), d, noise=noise, n_shares=shares)
+        for noise, shares in (("server", None), (mode, n_shares))
+    )
+    values = []
+    for task in (exact, noisy):
+        clients = {
+            name: GroupClient(
+                name,
+                task,
+                rows[users == i],
+                targets[users == i],
+                users=users[users == i],
+            )
+            for i, name in enumerate(NAMES)
+        }
+        values.append(sums_of(task, clients)[1] * task.unit(0))
+    planned = noisy.plan.mechanisms[0].noise_std
+    noise = values[1] - values[0]
+    size = noise.shape[1]
+    low, high = chi2.ppf([5e-7, 1 - 5e-7], size)
+    # Noise that is 20 % off in deviation is seen with a probability of 1 - 1e-6.
+    assert chi2.cdf(low / 0.8**2, size) > 1 - 1e-6
+    assert chi2.sf(high / 1.2**2, size) > 1 - 1e-6
+    for own in noise:
+        assert low < (own**2).sum() / (planned**2 * share) < high
+    total = noise.sum(axis=0)
+    assert low < (total**2).sum() / (planned**2 * 3 * share) < high
+    # Noise of different nodes has nothing in common.
+    cosine = noise[0] @ noise[1] / np.linalg.norm(noise[0]) / np.linalg.norm(noise[1])
+    assert abs(cosine) < 5 / np.sqrt(size)
+
+
+def test_models_know_how_much_noise_there_is():
+    """After a loss, and with more shares than are needed."""
+    for mode, n_shares, factor in (
+        ("server", None, 1.0),
+        ("distributed", 2, np.sqrt(3 / 2)),
+        ("node", None, np.sqrt(3)),
+    ):
+        task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+        clients, rounds = lrs_clients(task), None
+        rounds = make_rounds(task)
+        rounds.collect(ask_all(rounds, clients))
+        planned = task.plan.mechanisms[0].noise_std
+        basis = rounds.request().basis
+        assert basis[-1, 0] == pytest.approx(planned * factor, rel=1e-12)
+
+
+def ask_all(rounds, clients):
+    request = rounds.request().to_bytes()
+    return {name: clients[name].respond(request).to_bytes() for name in rounds.clients}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_ends_with_a_model(mode):
+    task = GroupTask(lrs(epsilon=200.0), 4, noise=mode, n_shares=MODES[mode])
+    clients = lrs_clients(task)
+    found, rounds = held(task, clients)
+    assert not rounds.rejected
+    assert found.privacy_.private
+    # With next to no noise all modes find the directions of the exact sums.
+    exact = lrs(epsilon=1e6, noise_seed=0).fit(X, Y, users=USERS)
+    assert abs(found.components_[0] @ exact.components_[0]) > 0.99
+    public = clients["west"].model
+    np.testing.assert_array_equal(public.components_, found.components_)
+
+
+def test_what_is_trusted_is_said():
+    plans = {
+        mode: GroupTask(lrs(), 4, noise=mode, n_shares=n).plan
+        for mode, n in MODES.items()
+    }
+    assert "everybody but that server" in str(plans["server"])
+    assert "against the server and all other nodes" in str(plans["node"])
+    text = str(plans["distributed"])
+    assert "sums over nodes alone" in text
+    assert "3 or more" in text
+    single = plans["distributed"].mu * np.sqrt(3)
+    assert f"{gaussian_epsilon(single, 1e-6):.4g}" in text
+    assert all(isinstance(m, SharedGaussian) for m in plans["distributed"].mechanisms)
+    for plan in plans.values():
+        assert plan.unit is Unit.USER
+        assert plan.epsilon == 2.0
+        assert "rows at k nodes" in str(plan)
+
+
+def test_the_cost_against_a_coalition():
+    task = GroupTask(lrs(), 4, noise="distributed", n_shares=6)
+    assert task.cost(6)[0] == pytest.approx(2.0, rel=1e-6)
+    assert task.cost(4) == (gaussian_epsilon(task.plan.mu * np.sqrt(1.5), 1e-6), 1e-6)
+    assert task.cost(9)[0] < 2.0 < task.cost(5)[0] < task.cost(1)[0]
+    with pytest.raises(ValueError, match="distributed"):
+        GroupTask(lrs(), 4).cost(1)
+
+
+# -- each user is clipped by themselves ------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [0, 1, 13])
+def test_a_user_moves_the_sum_of_their_node_by_one(step):
+    """Whatever a server says was released, and however far out the user is."""
+    task = GroupTask(lrs(), 4)
+    own = group(USERS, 0)
+    rows, targets, users = X[own], Y[own], USERS[own]
+    wild = 1e3 * np.random.default_rng(5).normal(size=(20, 4))
+    with_one = (
+        np.vstack([rows, wild]),
+        np.append(targets, 1e4 * wild[:, 0]),
+        np.append(users, np.full(20, 10**6)),
+    )
+    values = []
+    for X_own, y_own, ids in ((rows, targets, users), with_one):
+        client = GroupClient("north", task, X_own, y_own, users=ids)
+        rng = np.random.default_rng(1)
+        basis = ()
+        for k in range(step + 1):
+            request = Request(SESSION, task.digest, k, task.topic(k), basis)
+            values_now = client.respond(request).values * task.unit(k)
+            size = values_now.size
+            basis = np.append(1e3 * rng.normal(size=size), 0.1)[:, None]
+        values.append(values_now)
+    moved = np.linalg.norm(values[1] - values[0])
+    sensitivity = task.plan.mechanisms[step].charged_sensitivity
+    assert 0.5 * sensitivity < moved <= sensitivity
+    # Many users are not clipped to the norm of one.
+    if not task.plan.mechanisms[step].name.startswith("median"):
+        assert np.linalg.norm(values[0]) > 3.0
+
+
+# -- sessions that go wrong ------------------------------------------------------------
+
+
+def first(task):
+    return Request(SESSION, task.digest, 0, Topic.SUM)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_repeated_request_gets_identical_bytes(mode):
+    task = GroupTask(lrs(), 4, noise=mode, n_shares=MODES[mode])
+    ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
+    clients = lrs_clients(task)
+    for name, client in clients.items():
+        client._accountant = ledgers[name]
+    rounds, seen = make_rounds(task), []
+    while not rounds.done:
+        request = rounds.request()
+        assert rounds.request() == request
+        answers = {name: c.respond(request).to_bytes() for name, c in clients.items()}
+        seen.append((request, answers))
+        rounds.collect(answers)
+    with record_releases() as again:
+        for request, answers in seen:
+            for name, client in clients.items():
+                assert client.respond(request.to_bytes()).to_bytes() == answers[name]
+    assert not again
+    for ledger in ledgers.values():
+        assert len(ledger.ledger) == 1
+        assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-6)
+        assert ledger.ledger[0].unit == "user"
+    with pytest.raises(MessageError, match="asked for"):
+        rounds.request()
+
+
+def test_the_ledger_is_charged_before_rows_are_read():
+    task = GroupTask(lrs(), 4)
+    ledger = PrivacyAccountant(2.5)
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    client = GroupClient("north", task, bad, Y, users=USERS, accountant=ledger)
+    assert len(ledger.ledger) == 0
+    with pytest.raises(ValueError, match="NaN"):
+        client.respond(first(task))
+    assert len(ledger.ledger) == 1
+    # What failed stays failed: no second charge, and no second look.
+    with pytest.raises(MessageError, match="failed"):
+        client.respond(first(task))
+    later = np.ones((task.shape(Topic.SUM, 0)[0] + 1, 1))
+    with pytest.raises(MessageError, match="failed"):
+        client.respond(Request(SESSION, task.digest, 1, task.topic(1), later))
+    assert len(ledger.ledger) == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_exhausted_node_refuses_and_the_rest_goes_on(mode):
+    n_shares = None if MODES[mode] is None else 2
+    task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+    clients = lrs_clients(task)
+    poor = PrivacyAccountant(1.0)
+    clients["south"]._accountant = poor
+    with pytest.raises(PrivacyBudgetError):
+        clients["south"].respond(first(task))
+    assert len(poor.ledger) == 0
+    assert clients["south"]._rows is None
+    with pytest.warns(UserWarning, match="'south' was rejected.*PrivacyBudgetError"):
+        found, rounds = held(task, clients)
+    assert rounds.clients == ("north", "west")
+    assert list(rounds.rejected) == ["south"]
+    assert found.components_.shape == (1, 4)
+
+
+def test_a_node_that_dies_in_the_middle():
+    task = GroupTask(lrs(), 4, noise="distributed", n_shares=2)
+    clients, rounds = lrs_clients(task), make_rounds(task)
+    rounds.collect(ask_all(rounds, clients))
+    answers = ask_all(rounds, clients)
+    answers["west"] = None
+    with pytest.warns(UserWarning, match="'west' was rejected: it did not answer"):
+        rounds.collect(answers)
+    planned = task.plan.mechanisms[1].noise_std
+    assert rounds.request().basis[-1, 0] == pytest.approx(planned)
+    answers = ask_all(rounds, clients)
+    answers["north"] = None
+    before = len(rounds._released)
+    with (
+        pytest.warns(UserWarning, match="'north'"),
+        pytest.raises(FederationError, match="fewer than min_clients=2"),
+    ):
+        rounds.collect(answers)
+    assert len(rounds._released) == before
+    with pytest.raises(MessageError, match="no result"):
+        rounds.result()
+
+
+def test_a_model_that_somebody_has_not_heard_of_is_there():
+    task = GroupTask(lrs(), 4)
+    clients, rounds = lrs_clients(task), make_rounds(task, min_clients=3)
+    while rounds._step < task.n_sums - 1 or rounds._present is None:
+        if rounds.request().topic is Topic.MODEL:
+            break
+        rounds.collect(ask_all(rounds, clients))
+    with pytest.warns(UserWarning, match="'west'"):
+        rounds.collect({**ask_all(rounds, clients), "west": None})
+    assert rounds.done
+    assert rounds.result().components_.shape == (1, 4)
+
+
+def test_messages_of_others_are_refused():
+    task = GroupTask(lrs(), 4)
+    other = GroupTask(lrs(epsilon=3.0), 4)
+    ledger = PrivacyAccountant(2.5)
+    client = GroupClient("north", task, X, Y, users=USERS, accountant=ledger)
+    size = task.shape(Topic.SUM, 0)[0]
+    wrong = {
+        "another task": Request(SESSION, other.digest, 0, Topic.SUM),
+        "asked for before": Request(
+            SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))
+        ),
+        "asks for SUM": Request(SESSION, task.digest, 0, Topic.MEAN),
+        "basis of shape": Request(SESSION, task.digest, 0, Topic.SUM, np.ones((3, 1))),
+        "too short": b"garbage",
+    }
+    for said, request in wrong.items():
+        with pytest.raises(MessageError, match=said):
+            client.respond(request)
+    assert len(ledger.ledger) == 0
+    client.respond(first(task))
+    after = {
+        "another session": Request(
+            bytes(16), task.digest, 1, Topic.SUM, np.ones((9, 1))
+        ),
+        "basis of shape": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
+        "so much noise": Request(
+            SESSION, task.digest, 1, Topic.SUM, np.zeros((size + 1, 1))
+        ),
+        "no users have": Request(
+            SESSION,
+            task.digest,
+            1,
+            Topic.SUM,
+            np.append(np.full(size, 1e12), 1)[:, None],
+        ),
+    }
+    for said, request in after.items():
+        with pytest.raises(MessageError, match=said):
+            client.respond(request)
+    good = np.ones((size + 1, 1))
+    client.respond(Request(SESSION, task.digest, 1, Topic.SUM, good))
+    with pytest.raises(MessageError, match="other content"):
+        client.respond(Request(SESSION, task.digest, 1, Topic.SUM, 2 * good))
+    with pytest.raises(MessageError, match="not over"):
+        _ = client.model
+
+
+def answer(task, values, **changed):
+    given = {
+        "session": SESSION,
+        "task": task.digest,
+        "step": 0,
+        "topic": Topic.SUM,
+        "client": "north",
+        "n_samples": 0,
+        "mu": task.plan.mu,
+        "numbers": (),
+        "values": values,
+    }
+    return Reply(**{**given, **changed})
+
+
+def test_answers_that_no_node_could_send_are_rejected_by_name():
+    task = GroupTask(lrs(), 4)
+    size = task.shape(Topic.SUM, 0)[0]
+    zeros = np.zeros(size)
+    wrong = {
+        "whole numbers": [zeros + 0.5, zeros + 2.0**53],
+        "shape": [np.zeros(size + 1)],
+        "budget": [answer(task, zeros, mu=2 * task.plan.mu)],
+        "another session": [answer(task, zeros, session=bytes(16))],
+        "another task": [replace(answer(task, zeros), task=bytes(16))],
+        "another client's name": [answer(task, zeros, client="south")],
+        "not that to step": [answer(task, zeros, step=1)],
+        "damaged": [answer(task, zeros).to_bytes()[:-1] + b"x"],
+        "too short": [b""],
+    }
+    for said, cases in wrong.items():
+        for case in cases:
+            case = answer(task, case) if isinstance(case, np.ndarray) else case
+            rounds = make_rounds(task, ["north", "south"])
+            rounds.request()
+            fine = answer(task, zeros, client="south")
+            with pytest.warns(UserWarning, match=f"'north' was rejected: .*{said}"):
+                rounds.collect({"north": case, "south": fine})
+            assert rounds.clients == ("south",)
+
+
+def test_a_node_that_lies_stops_nobody():
+    """Its part counts up to what all users can have, and others go on."""
+    for mode, n_shares in MODES.items():
+        task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+        clients, rounds = lrs_clients(task), make_rounds(task)
+        answers = ask_all(rounds, clients)
+        size = task.shape(Topic.SUM, 0)[0]
+        answers["north"] = answer(task, np.full(size, 2.0**52))
+        rounds.collect(answers)
+        assert rounds.clients == NAMES
+        bound = task.plan.mechanisms[0].magnitude
+        assert np.abs(rounds._released[0].total).max() <= bound * (1 + 1e-6)
+        rounds.collect(ask_all(rounds, clients))
+        assert rounds.clients == NAMES
+
+
+def test_mutated_messages_are_never_accepted():
+    task = GroupTask(lrs(), 4)
+    rng = np.random.default_rng(0)
+    client = GroupClient("north", task, X, Y, users=USERS)
+    request = first(task).to_bytes()
+    reply = client.respond(request).to_bytes()
+    for _ in range(2000):
+        for whole, read in ((request, client.respond), (reply, Reply.from_bytes)):
+            damaged = bytearray(whole)
+            for place in rng.integers(0, len(whole), rng.integers(1, 4)):
+                damaged[place] ^= int(rng.integers(1, 256))
+            if bytes(damaged) == whole:
+                continue
+            with pytest.raises(MessageError):
+                read(bytes(damaged[: rng.integers(len(whole) // 2, len(whole) + 1)]))
+    assert client.respond(request).to_bytes() == reply
+
+
+def test_sums_of_a_transport_that_sees_no_part():
+    """Masked parts, of which only the sum modulo 2**64 is known, are the same sum."""
+    model = lrs(noise_seed=None)
+    task = GroupTask(model, 4, noise="distributed", n_shares=3)
+    plain, masked = make_rounds(task), make_rounds(task)
+    clients, rng = lrs_clients(task), np.random.default_rng(0)
+    while not plain.done:
+        assert plain.request() == masked.request()
+        answers = ask_all(plain, clients)
+        plain.collect(answers)
+        if masked.request().topic is Topic.MODEL:
+            masked.collect(answers)
+            continue
+        parts = [
+            Reply.from_bytes(a).values.astype(np.int64).astype(np.uint64)
+            for a in answers.values()
+        ]
+        mask = rng.integers(0, 2**64, size=parts[0].shape, dtype=np.uint64)
+        parts[0], parts[1] = parts[0] + mask, parts[1] - mask
+        total = np.sum(parts, axis=0, dtype=np.uint64).astype(np.int64)
+        masked.collect_sum(total, NAMES)
+    first_, second = plain.result(), masked.result()
+    assert first_.components_.tobytes() == second.components_.tobytes()
+
+
+def test_sums_of_too_few_shares_are_not_used():
+    task = GroupTask(lrs(), 4, noise="distributed", n_shares=3)
+    rounds = make_rounds(task)
+    with pytest.raises(MessageError, match="no sum was asked for"):
+        rounds.collect_sum(np.zeros(1, dtype=np.int64), NAMES)
+    rounds.request()
+    zeros = np.zeros(task.shape(Topic.SUM, 0), dtype=np.int64)
+    with pytest.raises(MessageError, match="whole numbers of shape"):
+        rounds.collect_sum(zeros.astype(float), NAMES)
+    with (
+        pytest.warns(UserWarning, match="'west' was rejected: its part is not in"),
+        pytest.raises(FederationError, match="fewer than min_clients=3"),
+    ):
+        rounds.collect_sum(zeros, NAMES[:2])
+    assert not rounds._released
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n_sent", [1, 15])
+def test_a_server_that_was_killed_goes_on(mode, n_sent):
+    """It draws no noise again, and asks the very same."""
+    task = GroupTask(lrs(), 4, noise=mode, n_shares=MODES[mode])
+    ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
+    clients, rounds, sent = lrs_clients(task), make_rounds(task), []
+    for name, client in clients.items():
+        client._accountant = ledgers[name]
+    while len(sent) < n_sent:
+        sent.append(rounds.request().to_bytes())
+        answers = ask_all(rounds, clients)
+        if len(sent) < n_sent:
+            rounds.collect(answers)
+    again = GroupRounds(list(NAMES), task)
+    with record_releases() as released:
+        again.restore(sent)
+        assert again.request().to_bytes() == sent[-1]
+        while not again.done:
+            again.collect(ask_all(again, clients))
+    drawn = {m.name for m in task.plan.mechanisms[n_sent - 1 :]}
+    # Nodes have answered the last request already, and draw noise for later ones.
+    expected = drawn if mode == "server" else drawn - {sorted_names(task)[n_sent - 1]}
+    assert set(released) == expected
+    assert again.result().components_.shape == (1, 4)
+    np.testing.assert_array_equal(
+        again.result().components_, clients["west"].model.components_
+    )
+    assert all(len(ledger.ledger) == 1 for ledger in ledgers.values())
+
+
+def sorted_names(task):
+    return [m.name for m in task.plan.mechanisms]
+
+
+def test_what_is_no_session_is_not_restored():
+    task = GroupTask(lrs(), 4)
+    clients, rounds, sent = lrs_clients(task), make_rounds(task), []
+    for _ in range(3):
+        sent.append(rounds.request())
+        rounds.collect(ask_all(rounds, clients))
+    wrong = {
+        "one such session": [sent[1]],
+        "these are not": [sent[0], sent[2]],
+        "not the requests": [sent[0], replace(sent[1], session=bytes(16))],
+        "asks for SUM": [replace(sent[0], topic=Topic.MODEL)],
+        "too short": [b"x"],
+    }
+    for said, requests in wrong.items():
+        with pytest.raises(MessageError, match=said):
+            make_rounds(task).restore(requests)
+    with pytest.raises(MessageError, match="not the requests"):
+        make_rounds(GroupTask(lrs(epsilon=1.0), 4)).restore(sent)
+    with pytest.raises(MessageError, match="begun here"):
+        rounds.restore(sent)
+
+
+# -- what parties agree on -------------------------------------------------------------
+
+OTHERS = {
+    "epsilon": {"epsilon": 2.5},
+    "delta": {"delta": 1e-7},
+    "sparsity": {"sparsity": 2},
+    "rounds": {"n_rounds": 4},
+    "ridge": {"ridge_shared": 11.0},
+    "clip": {"clip": Clip(1.0)},
+    "neighbors": {"neighbors": "replace-one"},
+    "intercept": {"fit_intercept": False},
+    "level": {"ridge_intercept": 1.0},
+    "prior": {"prior_intercept": 1.0},
+    "scale": {"scale": np.full(4, 2.0)},
+    "start": {"init": np.eye(1, 4)},
+    "rank": {"n_components": 2},
+}
+
+
+def test_whatever_differs_has_another_digest():
+    tasks = {name: GroupTask(lrs(**changed), 4) for name, changed in OTHERS.items()}
+    tasks |= {
+        "usual": GroupTask(lrs(), 4),
+        "features": GroupTask(lrs(), 5),
+        "node": GroupTask(lrs(), 4, noise="node"),
+        "three": GroupTask(lrs(), 4, noise="distributed", n_shares=3),
+        "two": GroupTask(lrs(), 4, noise="distributed", n_shares=2),
+        "ratings": GroupTask(factors()),
+        "clicks": GroupTask(factors(implicit=True)),
+        "range": GroupTask(factors(rating_range=(0, 5))),
+        "buckets": GroupTask(DPMatrixFactorization(items=20)),
+        "no features": GroupTask(DPMatrixFactorization(items=RATINGS.item_ids)),
+        "order": GroupTask(DPMatrixFactorization(items=RATINGS.item_ids[::-1])),
+    }
+    assert len({task.digest for task in tasks.values()}) == len(tasks)
+
+
+def test_what_changes_nothing_for_others_changes_no_digest():
+    usual = GroupTask(lrs(), 4)
+    same = lrs(
+        n_jobs=2, verbose=1, accountant=PrivacyAccountant(), noise_seed=3, epsilon=2
+    )
+    assert GroupTask(same, 4) == usual
+    assert GroupTask(lrs(), np.int64(4)).digest == usual.digest
+    assert hash(usual) == hash(GroupTask(lrs(), 4))
+    assert usual != "task"
+    assert usual._model.accountant is None
+    assert usual._model.noise_seed is None
+
+
+def test_bad_arguments():
+    task = GroupTask(lrs(), 4)
+    with pytest.raises(TypeError, match="releases no sums over users"):
+        GroupTask(DPPCA(), 4)
+    for model, n_features, more, said in (
+        (lrs(epsilon=None), 4, {}, "epsilon=None"),
+        (lrs(init="random"), 4, {}, 'init="random"'),
+        (lrs(n_components=0), 4, {}, "n_components=0"),
+        (lrs(), None, {}, "n_features is needed"),
+        (lrs(), 4, {"noise": "nobody"}, "noise must be"),
+        (lrs(), 4, {"n_shares": 2}, "n_shares"),
+        (lrs(), 4, {"noise": "distributed"}, "n_shares"),
+        (factors(), 20, {}, "n_features has no use"),
+        (DPMatrixFactorization(), None, {}, "items is needed"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            GroupTask(model, n_features, **more)
+    with pytest.raises(ValueError, match="n_features=4"):
+        GroupClient("north", task, X[:, :3], Y, users=USERS)
+    with pytest.raises(ValueError, match="noise_seed has no use"):
+        GroupClient("north", task, X, Y, users=USERS, noise_seed=0)
+    with pytest.raises(TypeError, match="GroupTask"):
+        GroupClient("north", lrs(), X, Y, users=USERS)
+    with pytest.raises(TypeError, match="GroupTask"):
+        GroupRounds(NAMES, lrs())
+    shares = GroupTask(lrs(), 4, noise="distributed", n_shares=3)
+    with pytest.raises(ValueError, match="at least n_shares=3"):
+        GroupRounds(NAMES, shares, min_clients=2)
+    with pytest.raises(ValueError, match="noise_seed has no use"):
+        GroupRounds(NAMES, shares, noise_seed=1)
+    with pytest.raises(ValueError, match="min_clients=3 must be at most"):
+        GroupRounds(NAMES[:2], shares)
+
+
+def test_nodes_with_budgets_of_their_own():
+    task = GroupTask(lrs(), 4, noise="node")
+    budgets = {"north": (0.5, 1e-6), "south": (4.0, 1e-7), "west": (2.0, 1e-6)}
+    clients, ledgers = {}, {}
+    for place, (name, budget) in enumerate(budgets.items()):
+        own = group(USERS, place)
+        ledgers[name] = PrivacyAccountant()
+        clients[name] = GroupClient(
+            name,
+            task,
+            X[own],
+            Y[own],
+            users=USERS[own],
+            epsilon=budget[0],
+            delta=budget[1],
+            accountant=ledgers[name],
+        )
+    rounds = make_rounds(task, budgets)
+    found = InProcessSession(rounds, clients).run(rounds)
+    assert not rounds.rejected
+    for name, (epsilon, delta) in budgets.items():
+        spent = ledgers[name].spent(delta)
+        assert spent.epsilon == pytest.approx(epsilon, rel=1e-6)
+    variance = sum(c.plan.mechanisms[0].noise_std ** 2 for c in clients.values())
+    assert rounds._released[0].noise_std == pytest.approx(np.sqrt(variance))
+    assert found.privacy_.epsilon == 4.0
+    assert "(0.5, 1e-06): 1 client ('north')" in str(found.privacy_)
+    # Parts are on grids of their own, and the server reads each by its own.
+    part = clients["north"]._answers[0].values * task.unit(0, clients["north"].plan)
+    planned = clients["north"].plan.mechanisms[0].noise_std
+    assert 0.1 * planned < np.std(part) < 10 * planned
+    # Who has another budget than was agreed on is rejected by name.
+    other = make_rounds(task, {**budgets, "west": (1.0, 1e-6)})
+    with pytest.warns(UserWarning, match="'west' was rejected: its budget is not"):
+        other.collect(ask_all(other, clients))
+    for bad in ({"epsilon": 1.0}, {"delta": 1e-7}):
+        with pytest.raises(ValueError, match="a budget of its own"):
+            GroupClient("a", GroupTask(lrs(), 4), X, Y, users=USERS, **bad)
+    with pytest.raises(ValueError, match="epsilon"):
+        GroupClient("a", task, X, Y, users=USERS, epsilon=-1.0)
+    with pytest.raises(MessageError, match="every answer is public"):
+        make_rounds(task).collect_sum(np.zeros(1, dtype=np.int64), NAMES)
+
+
+def test_a_seed_is_told():
+    task = GroupTask(lrs(), 4, noise="node")
+    with pytest.warns(PrivacyLeakWarning, match="noise_seed is given"):
+        client = GroupClient("north", task, X, Y, users=USERS, noise_seed=0)
+    assert client.plan == replace(task.plan, seeded=True)
+    client._accountant = PrivacyAccountant(10.0)
+    with pytest.raises(PrivacyBudgetError):
+        client.respond(first(task))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GroupClient("north", task, X, Y, users=USERS)
