@@ -82,11 +82,10 @@ class GradientMoments(Statistic):
         size, c = self.schedule.batch_size, self.clip_norm
         if self.moments == "jme-batch":
             return sensitivity.squared_batch_sensitivity(c, size, self.nu, neighbors)
+        of_sums = sensitivity.gradient_moments_sensitivity
         if self.moments == "clip":
-            return sensitivity.sum_sensitivity(c, _as_sum(neighbors)) / size
-        return sensitivity.gradient_moments_sensitivity(
-            c, size, self.nu, self.n_parameters, neighbors
-        )
+            of_sums = sensitivity.clipped_moments_sensitivity
+        return of_sums(c, size, self.nu, self.n_parameters, neighbors)
 
     @property
     def added(self) -> float:
@@ -236,9 +235,3 @@ class GradientMoments(Statistic):
         """Return the deviations of the noise of a step's two moments."""
         std = float(getattr(mechanism, "noise_std", 0.0))
         return std, std / self.weight if self.weight else 0.0
-
-
-def _as_sum(neighbors: Neighbors) -> Neighbors:
-    """Return the relation under which a sum moves alike."""
-    replaced = neighbors is Neighbors.REPLACE_ONE
-    return neighbors if replaced else Neighbors.ADD_REMOVE_ONE

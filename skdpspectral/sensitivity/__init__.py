@@ -12,6 +12,7 @@ from ._features import (
     phase_sensitivity,
 )
 from ._gradients import (
+    clipped_moments_sensitivity,
     gradient_moments_sensitivity,
     gradient_norm,
     squared_batch_sensitivity,
@@ -49,6 +50,7 @@ from ._users import projector_sum_sensitivity, sum_sensitivity, vote_sensitivity
 
 __all__ = [
     "box_radius",
+    "clipped_moments_sensitivity",
     "concatenated_moments_ratio",
     "confusion_diameter",
     "counted_score_sensitivity",

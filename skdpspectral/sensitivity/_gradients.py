@@ -75,6 +75,44 @@ def gradient_moments_sensitivity(
     return length / batch_size
 
 
+def clipped_moments_sensitivity(
+    clip_norm: float,
+    batch_size: float,
+    nu: float,
+    n_parameters: int,
+    neighbors: Neighbors | str,
+) -> float:
+    r"""Sensitivity of gradients that are clipped together with their squares.
+
+    The released vector is :math:`\frac1m \sum_i s_i (g_i, \sqrt\nu\, g_i \circ g_i /
+    c)`, with :math:`s_i \le 1` the largest factor at which its norm is at most c.
+
+    Parameters
+    ----------
+    clip_norm, batch_size, nu, n_parameters, neighbors
+        As of :func:`gradient_moments_sensitivity`.
+
+    Returns
+    -------
+    float
+        c / m, where an example's gradient appears or vanishes. Under replace-one less
+        than 2 c / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 /
+        (1 + \sqrt{1 + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1
+        / (2 u)} / m` beyond.
+    """
+    if nu < 0.0 or not batch_size > 0.0 or n_parameters < 1:
+        raise ValueError(
+            "nu >= 0, batch_size > 0 and n_parameters >= 1 needed: "
+            f"{nu}, {batch_size}, {n_parameters}"
+        )
+    length = 1.0
+    if Neighbors(neighbors) is Neighbors.REPLACE_ONE:
+        u = nu / n_parameters
+        square = 8.0 / (1.0 + math.sqrt(1.0 + 4.0 * u))
+        length = math.sqrt(square if u <= 0.75 else 2.0 + 0.5 / u)
+    return length * clip_norm / batch_size
+
+
 def squared_batch_sensitivity(
     clip_norm: float, batch_size: float, nu: float, neighbors: Neighbors | str
 ) -> float:

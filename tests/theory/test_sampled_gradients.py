@@ -19,6 +19,7 @@ from skdpspectral.mechanisms import Neighbors, SampledGaussian, SubsampledGaussi
 from skdpspectral.neural_network._gradient_moments import MOMENTS, GradientMoments
 from skdpspectral.neural_network._schedule import Schedule
 from skdpspectral.sensitivity import (
+    clipped_moments_sensitivity,
     gradient_moments_sensitivity,
     gradient_norm,
     squared_batch_sensitivity,
@@ -43,7 +44,9 @@ def gradients_of(rng, m, p):
         found[:] = axis * np.sign(rng.standard_normal((m, 1)))
     elif kind == 3:
         found = found[:1] + 0.1 * found
-    found[0] = axis if rng.random() < 0.5 else found[0]
+    # Squares of one that is spread out are short, and those of the other long.
+    flat = np.full(p, C / math.sqrt(p))
+    found[0] = (axis, flat, found[0])[rng.integers(3)]
     return found
 
 
@@ -90,9 +93,50 @@ def test_no_example_moves_a_row_by_more_than_was_planned(kind, m):
     # The search would see a claim that is a tenth too low; squares of a batch move by
     # what is claimed in the limit alone.
     if kind != "jme-batch":
-        # Squares are no further from each other than from 0.
-        assert found[Neighbors.REPLACE_ONE] > (0.65 if kind == "clip" else 0.95)
+        assert found[Neighbors.REPLACE_ONE] > 0.95
         assert found[Neighbors.ZERO_OUT_ONE] > 0.95
+
+
+def clipped_together(g, nu):
+    """Gradients and their squares, clipped in one: rows of g, in the unit ball."""
+    both = np.hstack([g, math.sqrt(nu) * g**2])
+    return both / np.maximum(np.linalg.norm(both, axis=1), 1.0)[:, None]
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+@pytest.mark.parametrize("nu", [0.1, 0.5, 2.0, 10.0])
+def test_gradients_clipped_beside_squares_are_no_further_apart(d, nu):
+    """By brute force, and by the pairs of the proof, which are as far apart as said."""
+    rng, claimed = (
+        np.random.default_rng(0),
+        clipped_moments_sensitivity(1, 1, nu, d, "replace-one"),
+    )
+    sides = rng.standard_normal((2, 50_000, d)) * 10.0 ** rng.uniform(
+        -2, 2, (50_000, 1)
+    )
+    sides[1, ::2] = -sides[0, ::2] * rng.uniform(0.5, 2.0, (25_000, d))
+    far = np.linalg.norm(
+        clipped_together(sides[0], nu) - clipped_together(sides[1], nu), axis=1
+    )
+    assert far.max() <= claimed * (1 + 1e-12)
+    u = nu / d
+    if u <= 0.75:
+        g = np.full((1, d), math.sqrt(2.0 / (1.0 + math.sqrt(1.0 + 4.0 * u)) / d))
+        h = -g
+    elif d % 2 == 0:
+        product = 1.0 / (2.0 * u * d)
+        # Half of the norm is of each pair: s + nu (s^2 - 2 product^2) = 2 / d.
+        s = (math.sqrt(1.0 + 4.0 * nu * (2.0 / d + 2.0 * nu * product**2)) - 1.0) / (
+            2 * nu
+        )
+        more, less = (math.sqrt(s + sign * 2.0 * product) for sign in (1, -1))
+        pair = [(more + less) / 2, (more - less) / 2]
+        g = np.tile(pair, d // 2)[None]
+        h = -np.tile(pair[::-1], d // 2)[None]
+    else:
+        return
+    distance = np.linalg.norm(clipped_together(g, nu) - clipped_together(h, nu))
+    assert distance == pytest.approx(claimed, rel=1e-12)
 
 
 def test_the_search_refutes_the_printed_algorithm():
