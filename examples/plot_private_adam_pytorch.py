@@ -49,7 +49,7 @@ def train(X, y, epsilon):
         if len(batch):
             found = gradients(weights, X[batch], y[batch])
             rows = torch.cat([g.flatten(1) for g in found.values()], dim=1).numpy()
-        step, start = torch.tensor(adam.step(rows), dtype=torch.float32), 0
+        step, start = torch.tensor(adam.step(rows, batch), dtype=torch.float32), 0
         for name, w in weights.items():
             part = step[start : start + w.numel()]
             weights[name], start = w + part.reshape(w.shape), start + w.numel()

@@ -40,3 +40,4 @@ class Assumption(_Word):
 
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
+    CLIPPED_GRADIENTS = "clipped-gradients"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 import warnings
@@ -12,6 +13,7 @@ import numpy as np
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
+from .._base.sklearn_compat import StrOptions
 from .._base.strategies import check_arguments
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
 from ..accounting._ambient import ambient_accountant
@@ -23,10 +25,15 @@ from ._optimization import CONSTRAINTS, AdamChoices, Optimization
 _CONSTRAINTS: dict[str, list] = {
     **CONSTRAINTS,
     **PrivateEstimator._privacy_constraints,
+    "clipping": [StrOptions({"optimizer", "caller"})],
 }
 _UNDRAWN = (
-    "step needs the gradients of the batch that batches() drew last, in this thread: "
-    "iterate over batches(), and call step once for each"
+    "step needs the batch that batches() drew last, in this thread, and what was made "
+    "of it: iterate over batches(), and call step once for each"
+)
+_STALE = (
+    "batches() was called anew: go on with the batches of the newest call, as each "
+    "batch has one step"
 )
 
 
@@ -48,6 +55,11 @@ class JMEAdam:
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
     {optimization}
+    clipping : {"optimizer", "caller"}, default="optimizer"
+        Who clips gradients: :meth:`step` those of single examples that it is handed, or
+        whoever calls it, with sums. What one example adds to a sum cannot be seen there:
+        the guarantee then has the assumption that the caller clips, in `privacy_` and
+        in the ledger.
     learning_rate : float, default=0.001
         Length of a step.
     {adam_decays}
@@ -74,7 +86,8 @@ class JMEAdam:
     `neighbors` (:ref:`lemma-gradient-moments`). A gradient must owe nothing to other
     examples of its batch, as by batch normalization; that a framework may round it
     otherwise in other company is outside the guarantee. The second moment is never
-    less than the deviation of its noise, which is public.
+    less than the deviation of its noise, which is public. With ``clipping="caller"``
+    all of it holds only if sums are as :meth:`step` asks for.
 
     What is pickled or copied holds noise and the key of the samples: it is as secret as
     the data. Without an accountant it cannot be, before the last step.
@@ -95,7 +108,7 @@ class JMEAdam:
     >>> w = np.zeros(3)
     >>> for batch in adam.batches():
     ...     errors = X[batch] @ w - y[batch]
-    ...     w += adam.step(errors[:, None] * X[batch])
+    ...     w += adam.step(errors[:, None] * X[batch], batch)
     >>> bool(np.abs(w - [1.0, -1.0, 0.5]).max() < 0.3)
     True
     """
@@ -116,6 +129,7 @@ class JMEAdam:
         moment_weight: str | float = "auto",
         factorization: str = "trivial",
         neighbors: str = "replace-one",
+        clipping: str = "optimizer",
         learning_rate: float = 1e-3,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
@@ -127,7 +141,10 @@ class JMEAdam:
         choices = _checked(given)
         self._n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
-        optimization = Optimization(choices, self._n_parameters, n_samples)
+        self._of_sums = clipping == "caller"
+        optimization = Optimization(
+            choices, self._n_parameters, n_samples, of_sums=self._of_sums
+        )
         budget = math.inf if epsilon is None else check_real("epsilon", epsilon)
         self.privacy_: PrivacyPlan = optimization.plan(
             budget,
@@ -143,6 +160,7 @@ class JMEAdam:
         self._moments = optimization.moments
         self._run = optimization.begin(release)
         self._drawn: _Drawn | None = None
+        self._newest: object = None
 
     def _warn(self, noise_seed, n_samples: int) -> None:
         """Say what is not private, in the user's line."""
@@ -172,37 +190,56 @@ class JMEAdam:
     def batches(self) -> Iterator[np.ndarray]:
         """Draw the batch of each step that is left.
 
-        Yields
-        ------
-        ndarray of int
-            Positions of its examples, in increasing order; there may be none. Who is in
-            a sample is secret: use it for its step, and forget it. Whoever asks anew
-            before :meth:`step` gets the same batch.
+        Returns
+        -------
+        iterator of ndarray of int
+            Positions of the batch's examples, in increasing order; there may be none.
+            Who is in a sample is secret: use it for its step, and forget it. Whoever
+            asks anew before :meth:`step` gets the same batch.
 
         Raises
         ------
         ValueError
-            If no step was made of a batch; one that is empty needs its step too.
+            By the iterator, if no step was made of a batch (one that is empty needs its
+            step too), or if there is a newer iterator.
         """
+        self._newest = iteration = object()
+        return self._batches(iteration)
+
+    def _batches(self, iteration: object) -> Iterator[np.ndarray]:
         while self.position < self.n_steps:
+            if self._newest is not iteration:
+                raise ValueError(_STALE)
             position = self.position
             batch = self._run.batch()
-            self._drawn = _Drawn(position, len(batch), threading.get_ident())
+            self._drawn = _Drawn(position, batch.copy(), threading.get_ident())
             yield batch
-            if self.position == position:
+            if self.position == position and self._newest is iteration:
                 raise ValueError(
                     "step was not called for the last batch: each needs its step, also "
                     "one without examples, whose gradients have shape (0, n_parameters)"
                 )
 
-    def step(self, gradients) -> np.ndarray:
+    def step(self, gradients, batch) -> np.ndarray:
         """Release the moments of a batch's gradients, and make the next step.
 
         Parameters
         ----------
-        gradients : array-like of shape (n_batch, n_parameters)
-            One gradient for each example of the batch that was drawn last, in order.
-            One with an entry that is no number, or beyond 2**100, counts as zero.
+        gradients : array-like of shape (n_batch, n_parameters), or sums
+            One gradient for each example of the batch, in order. One with an entry that
+            is no number, or beyond 2**100, counts as zero.
+
+            With ``clipping="caller"``: an array of shape (n_parameters,), the sum of the
+            batch's clipped gradients over `batch_size`, the expected and not the actual
+            number; with ``moments="jme"`` or ``"clip"`` a pair of arrays, that one and
+            the same of the squares. Each example's gradient must have been multiplied
+            by ``min(1, clip_norm / length)``, where `length` is its norm, and its
+            squares by the square of that; with ``"clip"`` both by the same factor,
+            where `length` is the norm of the gradient beside the squares times
+            ``sqrt(moment_weight) / clip_norm``. Sums are float64, and made in it, in
+            any order. One that is no number counts as a batch without examples.
+        batch : ndarray of int
+            The batch that the gradients are of, as it was drawn: the last one.
 
         Returns
         -------
@@ -212,21 +249,26 @@ class JMEAdam:
         Raises
         ------
         ValueError
-            If the shape or type is another one, or this thread drew no batch for this
-            step; nothing was released.
+            If a shape or type is another one, or this is not the batch that this thread
+            drew for this step; nothing was released.
         LedgerError
             If a copy of this optimizer has gone further.
         RuntimeError
             If another thread has, or an earlier step was interrupted.
         """
         drawn = self._drawn
-        if drawn is None or drawn.thread != threading.get_ident():
+        if drawn is None or not drawn.is_of(batch):
             raise ValueError(_UNDRAWN)
-        gradients = _as_numbers(gradients, (drawn.size, self._n_parameters))
+        if self._of_sums:
+            sums = _as_sums(gradients, (self._moments.n_sums, self._n_parameters))
+            row = functools.partial(self._moments.row_of_sums, sums)
+        else:
+            gradients = _as_numbers(gradients, (len(drawn.batch), self._n_parameters))
+            row = functools.partial(self._moments.row_of_gradients, gradients)
         self._run.claim(drawn.position)
         self._drawn = None
         with np.errstate(all="ignore"):
-            return self._run.step(lambda: self._moments.row_of_gradients(gradients))
+            return self._run.step(row)
 
     def close(self) -> None:
         """Forget the noise and the key of the samples: no step is made any more."""
@@ -251,14 +293,22 @@ class _Drawn(NamedTuple):
     """A batch that waits for its gradients."""
 
     position: int
-    size: int
+    batch: np.ndarray
     thread: int
+
+    def is_of(self, batch) -> bool:
+        """Whether this thread drew it, and this is it."""
+        mine = self.thread == threading.get_ident()
+        return (
+            mine and isinstance(batch, np.ndarray) and np.array_equal(batch, self.batch)
+        )
 
 
 def _checked(given: dict) -> AdamChoices:
     """Return the choices among the arguments of an optimizer, or an error."""
     choices = {name: given[name] for name in AdamChoices.__dataclass_fields__}
-    values = {name: given[name] for name in PrivateEstimator._privacy_constraints}
+    own = ("clipping", *PrivateEstimator._privacy_constraints)
+    values = {name: given[name] for name in own}
     check_arguments("JMEAdam", _CONSTRAINTS, choices | values)
     if not given["delta"] >= MIN_DELTA:
         raise ValueError(
@@ -287,3 +337,24 @@ def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
     if found.dtype.kind not in "fiub":
         raise ValueError(f"gradients must be real numbers, got {found.dtype}")
     return found
+
+
+def _as_sums(given, wanted: tuple[int, int]) -> np.ndarray:
+    """Return sums that a caller has clipped, one a row, or an error."""
+    alone = wanted[0] == 1
+    parts = (given,) if alone else given
+    if not (isinstance(parts, (tuple, list)) and len(parts) == wanted[0]):
+        parts = ()
+    fitting = [
+        isinstance(part, np.ndarray)
+        and not np.ma.isMaskedArray(part)
+        and (part.shape, part.dtype) == (wanted[1:], np.float64)
+        for part in parts
+    ]
+    if not (fitting and all(fitting)):
+        raise ValueError(
+            f'with clipping="caller" gradients must be {"" if alone else "a pair of "}'
+            f"arrays of shape ({wanted[1]},) and type float64: sums of less precision "
+            "have larger errors of rounding than are paid for"
+        )
+    return np.array(parts)

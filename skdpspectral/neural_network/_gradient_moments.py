@@ -40,6 +40,8 @@ class GradientMoments(Statistic):
         What is released, as in :class:`~skdpspectral.neural_network.JMEAdam`.
     moment_weight : float
         Weight :math:`\nu` of the squares, for gradients in the unit ball.
+    of_sums : bool, default=False
+        Whether sums over examples are made elsewhere, in any order.
 
     Attributes
     ----------
@@ -47,6 +49,8 @@ class GradientMoments(Statistic):
         Entries of a row.
     weight : float
         What squares are multiplied by; 0 where none are released.
+    n_sums : int
+        Sums over examples that a row is made of.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class GradientMoments(Statistic):
         clip_norm: float,
         moments: str,
         moment_weight: float,
+        of_sums: bool = False,
     ) -> None:
         self.n_parameters, self.schedule = n_parameters, schedule
         self.clip_norm, self.moments = float(clip_norm), moments
@@ -64,6 +69,8 @@ class GradientMoments(Statistic):
         self.nu = 0.0 if alone else float(moment_weight)
         self.weight = math.sqrt(self.nu) / self.clip_norm
         self.width = n_parameters if alone else 2 * n_parameters
+        self.n_sums = 2 if moments in ("jme", "clip") else 1
+        self._summed = schedule.largest_batch if of_sums else _SUMMED
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
         self._room = (n_parameters + 64) * 2.0**-51
@@ -98,7 +105,7 @@ class GradientMoments(Statistic):
         # Every entry is a sum over the examples of a batch, however many they are.
         bound = self._largest * n / size
         # Lengths may be off by the room that is left for them, and factors with them.
-        error = sensitivity.summation_error(bound, n, _SUMMED) + bound * self._room
+        error = sensitivity.summation_error(bound, n, self._summed) + bound * self._room
         if self.moments == "jme-batch":
             # Squares of what is off by an error, and in the ball, are off by twice it.
             error *= math.sqrt(1.0 + 4.0 * self.nu)
@@ -193,6 +200,24 @@ class GradientMoments(Statistic):
             sums[1] += np.square(clipped).sum(axis=0)
         elif self.moments == "clip":
             sums[1] += np.sum(clipped * gradients, axis=0)
+
+    def row_of_sums(self, sums: np.ndarray) -> np.ndarray:
+        """Return the exact row of a batch from sums that were clipped elsewhere.
+
+        Parameters
+        ----------
+        sums : ndarray of shape (n_sums, n_parameters)
+            Over the expected size of a batch. They are no longer than those of all
+            examples may be, which is what is made sure of here: no number is too large
+            for the grid of the noise.
+        """
+        row = np.zeros((2 if self.weight else 1, self.n_parameters))
+        largest = np.abs(sums).max()
+        if largest <= LARGEST**2 * self.schedule.n_samples:  # which no nan is
+            row[: self.n_sums] = sums
+        row = self._weighted(row * self.schedule.batch_size)
+        bound = self._fields()["magnitude"]
+        return row * (bound / max(float(np.linalg.norm(row)), bound))
 
     def _weighted(self, sums: np.ndarray) -> np.ndarray:
         """Return the sums over the expected size, side by side on one scale."""

@@ -16,7 +16,7 @@ from .._release.samples import SampledRelease
 from .._release.streams import StreamRelease
 from ..accounting import calibrate_sampled, gaussian_epsilon, gaussian_mu
 from ..accounting._losses import composed_epsilon
-from ..mechanisms import Mechanism, PrivacyPlan
+from ..mechanisms import Assumption, Mechanism, PrivacyPlan
 from ._adam_state import AdamState
 from ._gradient_moments import MOMENTS, GradientMoments
 from ._schedule import SAMPLINGS, Schedule, SideBySide, decayed_factorization
@@ -42,6 +42,11 @@ CONSTRAINTS: dict[str, list] = {
 # Weights of squares where they cost nothing, and where they do.
 _FREE_WEIGHT = 0.5
 _PAID_WEIGHT = 0.1
+
+_OF_SUMS = (
+    "It is handed sums over examples, which it cannot clip: whoever hands them over "
+    "has to clip each example's gradient, and to divide by the expected size of a batch."
+)
 
 
 @dataclass(frozen=True)
@@ -109,10 +114,19 @@ class Optimization:
         Entries of a gradient.
     n_samples : int
         Number of examples, public.
+    of_sums : bool, default=False
+        Whether gradients are clipped elsewhere, and sums are handed over.
     """
 
-    def __init__(self, choices: AdamChoices, n_parameters: int, n_samples: int):
-        self.choices = choices
+    def __init__(
+        self,
+        choices: AdamChoices,
+        n_parameters: int,
+        n_samples: int,
+        *,
+        of_sums: bool = False,
+    ):
+        self.choices, self._of_sums = choices, of_sums
         given = (n_samples, choices.batch_size, choices.n_epochs)
         named: dict[str, Any] = {
             "sampling": choices.sampling,
@@ -135,6 +149,7 @@ class Optimization:
             clip_norm=choices.clip_norm,
             moments=choices.moments,
             moment_weight=choices.weight(self.schedule.sampled),
+            of_sums=of_sums,
         )
 
     # -- what is planned -------------------------------------------------------------
@@ -152,6 +167,9 @@ class Optimization:
         """
         mechanisms, epsilon = self._within(epsilon, delta)
         named["neighbors"] = self.schedule.neighbors
+        if self._of_sums:
+            named["assumption"] = Assumption.CLIPPED_GRADIENTS
+            named["remarks"] = (_OF_SUMS,)
         return PrivacyPlan(epsilon, delta, mechanisms, **named)
 
     def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:

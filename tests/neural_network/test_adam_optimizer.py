@@ -33,7 +33,7 @@ def optimizer(accountant=None, **parameters):
 def step(adam):
     """Make one step, and return its batch and the increment."""
     batch = next(adam.batches())
-    return batch, adam.step(GRADIENTS[batch])
+    return batch, adam.step(GRADIENTS[batch], batch)
 
 
 # -- steps ----------------------------------------------------------------------------
@@ -185,9 +185,30 @@ def test_each_batch_needs_its_step():
         next(batches)
     # Whoever starts over gets the batch that is due, and not the one after it.
     np.testing.assert_array_equal(next(adam.batches()), first)
-    adam.step(GRADIENTS[first])
+    adam.step(GRADIENTS[first], first)
     with pytest.raises(ValueError, match="iterate over"):
-        adam.step(GRADIENTS[first])
+        adam.step(GRADIENTS[first], first)
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "in-turn"])
+def test_gradients_are_of_the_batch_that_was_drawn_last(sampling):
+    """In turn all batches have one size: gradients of a stale one have its shape."""
+    adam = optimizer(sampling=sampling, batch_size=10)
+    older = adam.batches()
+    stale = next(older)
+    newer = adam.batches()
+    adam.step(GRADIENTS[stale], next(newer))
+    drawn = next(newer)
+    for other in (stale, stale.tolist(), drawn[::-1], drawn[:-1], None, "batch"):
+        with pytest.raises(ValueError, match="drew last"):
+            adam.step(GRADIENTS[drawn], other)
+    with pytest.raises(ValueError, match="newest call"):
+        next(older)
+    drawn_as_given = drawn.copy()
+    drawn[:] = 0  # what was handed out is the caller's own
+    adam.step(GRADIENTS[drawn_as_given], drawn_as_given)
+    assert adam.position == 2
+    assert len(next(newer)) == len(GRADIENTS[:10]) or sampling == "poisson"
 
 
 def test_an_error_in_between_costs_nothing():
@@ -195,9 +216,9 @@ def test_an_error_in_between_costs_nothing():
     batch = next(adam.batches())
     for wrong in (GRADIENTS[batch][:-1], GRADIENTS[batch].astype(complex), "abc"):
         with pytest.raises(ValueError, match="gradients must"):
-            adam.step(wrong)
+            adam.step(wrong, batch)
     assert adam.position == 0
-    adam.step(GRADIENTS[batch])
+    adam.step(GRADIENTS[batch], batch)
     assert adam.position == 1
 
 
@@ -208,7 +229,7 @@ def test_a_batch_is_of_its_step_and_of_its_thread(sampling):
 
     def elsewhere():
         try:
-            adam.step(GRADIENTS[batch])
+            adam.step(GRADIENTS[batch], batch)
         except ValueError as error:
             errors.append(str(error))
 
@@ -217,11 +238,11 @@ def test_a_batch_is_of_its_step_and_of_its_thread(sampling):
     thread.join()
     assert "in this thread" in errors[0]
     stale = adam._drawn
-    adam.step(GRADIENTS[batch])
+    adam.step(GRADIENTS[batch], batch)
     # Another thread's batch of that step, which it comes back with too late.
     adam._drawn = stale
     with pytest.raises(RuntimeError, match="can't go on"):
-        adam.step(GRADIENTS[batch])
+        adam.step(GRADIENTS[batch], batch)
     assert adam.position == 1
 
 
@@ -248,9 +269,9 @@ def test_of_two_copies_one_goes_on():
     step(adam)
     batch = next(adam.batches())
     twin = copy.deepcopy(adam)
-    adam.step(GRADIENTS[batch])
+    adam.step(GRADIENTS[batch], batch)
     with pytest.raises(LedgerError, match="elsewhere"):
-        twin.step(GRADIENTS[batch])
+        twin.step(GRADIENTS[batch], batch)
     with pytest.raises(LedgerError, match="elsewhere"):
         step(twin)
     assert adam.position == 2
@@ -293,14 +314,17 @@ def test_a_forked_copy_neither_samples_nor_steps():
     child = os.fork()
     if child == 0:
         refused = 0
-        for call in (lambda: adam.step(GRADIENTS[batch]), lambda: next(adam.batches())):
+        for call in (
+            lambda: adam.step(GRADIENTS[batch], batch),
+            lambda: next(adam.batches()),
+        ):
             try:
                 call()
             except RuntimeError:
                 refused += 1
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
-    adam.step(GRADIENTS[batch])
+    adam.step(GRADIENTS[batch], batch)
 
 
 def test_one_that_was_closed_is_over():
@@ -308,7 +332,7 @@ def test_one_that_was_closed_is_over():
     batch = next(adam.batches())
     adam.close()
     with pytest.raises(ValueError, match="iterate over"):
-        adam.step(GRADIENTS[batch])
+        adam.step(GRADIENTS[batch], batch)
     with pytest.raises(RuntimeError, match="can't go on"):
         next(adam.batches())
 

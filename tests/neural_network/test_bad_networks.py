@@ -235,10 +235,10 @@ def test_bad_gradients():
         [],
     ):
         with pytest.raises(ValueError, match="gradients") as caught:
-            adam.step(wrong)
+            adam.step(wrong, batch)
         assert str(len(batch)) not in str(caught.value)  # secret of a sample
     assert adam.position == 0
     gradients[0], gradients[1] = NAN, INF  # which are of examples, and count as zero
-    assert np.isfinite(adam.step(gradients)).all()
+    assert np.isfinite(adam.step(gradients, batch)).all()
     with pytest.raises(ValueError, match="accountant"):
         adam.resume()
