@@ -57,9 +57,9 @@ class JMEAdam:
     {optimization}
     clipping : {"optimizer", "caller"}, default="optimizer"
         Who clips gradients: :meth:`step` those of single examples that it is handed, or
-        whoever calls it, with sums. What one example adds to a sum cannot be seen there:
-        the guarantee then has the assumption that the caller clips, in `privacy_` and
-        in the ledger.
+        whoever calls it, with sums. What one example adds to a sum cannot be seen
+        there: the guarantee then has the assumption that the caller clips, in
+        `privacy_` and in the ledger.
     learning_rate : float, default=0.001
         Length of a step.
     {adam_decays}
@@ -229,13 +229,13 @@ class JMEAdam:
             One gradient for each example of the batch, in order. One with an entry that
             is no number, or beyond 2**100, counts as zero.
 
-            With ``clipping="caller"``: an array of shape (n_parameters,), the sum of the
-            batch's clipped gradients over `batch_size`, the expected and not the actual
-            number; with ``moments="jme"`` or ``"clip"`` a pair of arrays, that one and
-            the same of the squares. Each example's gradient must have been multiplied
-            by ``min(1, clip_norm / length)``, where `length` is its norm, and its
-            squares by the square of that; with ``"clip"`` both by the same factor,
-            where `length` is the norm of the gradient beside the squares times
+            With ``clipping="caller"``: an array of shape (n_parameters,), the sum of
+            the batch's clipped gradients over `batch_size`, the expected and not the
+            actual number; with ``moments="jme"`` or ``"clip"`` a pair of arrays, that
+            one and the same of the squares. Each example's gradient must have been
+            multiplied by ``min(1, clip_norm / length)``, where `length` is its norm,
+            and its squares by the square of that; with ``"clip"`` both by the same
+            factor, where `length` is the norm of the gradient beside the squares times
             ``sqrt(moment_weight) / clip_norm``. Sums are float64, and made in it, in
             any order. One that is no number counts as a batch without examples.
         batch : ndarray of int

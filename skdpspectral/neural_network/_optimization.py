@@ -45,7 +45,7 @@ _PAID_WEIGHT = 0.1
 
 _OF_SUMS = (
     "It is handed sums over examples, which it cannot clip: whoever hands them over "
-    "has to clip each example's gradient, and to divide by the expected size of a batch."
+    "has to clip each example's gradient, and to divide by a batch's expected size."
 )
 
 

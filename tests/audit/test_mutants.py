@@ -1369,6 +1369,10 @@ def audit_in(folder, python, case, *options):
 
 
 _GRADIENTS = "theory/test_sampled_gradients.py::test_no_example_moves"
+_ON_SAMPLES = (
+    "audit/test_sampled_audit.py::"
+    "test_steps_on_samples_show_what_is_claimed_and_no_more"
+)
 _OPTIMIZER = "neural_network/test_adam_optimizer.py::test_"
 EXACT |= {
     "squares on samples taken as free, as under replacement": Mutant(
@@ -1401,6 +1405,39 @@ EXACT |= {
         "key=key, person",
         'key=b"", person',
         f"{_OPTIMIZER}two_optimizers_have_other_samples_and_one_the_same_until_its_step",
+    ),
+    "the example's own batch as its measure": Mutant(
+        "neural_network/_gradient_moments.py",
+        "            self._add(factors, sums)\n",
+        "            self._add(factors, sums)\n"
+        "            sums *= self.schedule.batch_size / factors.inputs[0].shape[1]\n",
+        f"{_ON_SAMPLES}[replaced]",
+    ),
+    "samples larger than was planned": Mutant(
+        "_release/samples.py",
+        "chances < self._rate",
+        "chances < 1.1 * self._rate",
+        f"{_ON_SAMPLES}[leaves]",
+    ),
+    "clipped squares apart as if they had one entry": Mutant(
+        "sensitivity/_gradients.py",
+        "u = nu / n_parameters",
+        "u = nu",
+        "theory/test_sampled_gradients.py::"
+        "test_gradients_clipped_beside_squares_are_no_further_apart[10.0-8]",
+    ),
+    "gradients of whatever batch": Mutant(
+        "neural_network/_adam.py",
+        "drawn is None or not drawn.is_of(batch)",
+        "drawn is None or drawn.thread != threading.get_ident()",
+        f"{_OPTIMIZER}gradients_are_of_the_batch_that_was_drawn_last[in-turn]",
+    ),
+    "a caller's clipping taken for granted": Mutant(
+        "neural_network/_optimization.py",
+        "        if self._of_sums:",
+        "        if False:",
+        "neural_network/test_clipped_sums.py::"
+        "test_a_guarantee_that_rests_on_its_caller_says_so",
     ),
     "a batch of an epoch paid once for all epochs": Mutant(
         "neural_network/_schedule.py",
