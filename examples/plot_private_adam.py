@@ -16,30 +16,50 @@ they do to the digits.
 # Lemma 4.4 of Kalinin, Upadhyay and Lampert (2025) gives the expected squared error
 # for a million parameters and 1000 steps: of joint moments (JME), and of squared noisy
 # gradients with their bias and without. Noise is that of the exact Gaussian mechanism
-# for a sensitivity of one; an example that is replaced moves its gradient by two.
+# for a sensitivity of one; an example that is replaced moves its gradient by two. It is
+# independent from step to step, or shaped by the square root of the matrix of weights,
+# as where each example is in one step: that helps joint moments alone, as squares of
+# shaped noise are larger.
 
 import matplotlib.pyplot as plt
 import numpy as np
 
+from skdpspectral.covariance.factorizations import Exponential, factorize
+
 d, n, beta = 1e6, 1000, 0.999
-t = np.arange(n)
-A = (1 - beta) * np.tril(beta ** (t[:, None] - t).clip(0))
-norm, bias = np.sum(A**2), np.sum(A.sum(axis=1) ** 2)
-sigma = np.logspace(-3, 1, 4000)
-s = 2 * sigma
-errors = {
-    "joint moments": 2 * d * s**2 * norm,
-    "squared": (2 * d * s**4 + 4 * s**2) * norm + d * s**4 * bias,
-    "squared, debiased": (2 * d * s**4 + 4 * s**2) * norm,
-}
-fig, ax = plt.subplots(figsize=(6, 4))
-for name, values in errors.items():
-    ax.loglog(sigma, np.sqrt(values), label=name)
-ax.set(xlabel="noise", ylabel="error of the second moment")
-ax.legend()
-for name in ("squared", "squared, debiased"):
-    crossing = sigma[np.argmax(errors[name] > errors["joint moments"])]
-    print(f"joint moments are better than {name} from {crossing:.3f} on")
+steps = np.arange(n)
+A = (1 - beta) * np.tril(beta ** (steps[:, None] - steps).clip(0))
+sigma = np.logspace(-4, 1, 8000)
+
+
+def squared_errors(name):
+    """Return the errors of all three, for every noise."""
+    shaping = factorize(Exponential(beta), name, n)
+    inverse = np.linalg.inv(shaping.matrix(n))
+    unit = inverse @ inverse.T  # covariance of the noise of one entry
+    s = 2 * sigma * shaping.column_norm
+    norm = np.sum((A @ inverse) ** 2)
+    own = 2 * d * np.trace(A @ unit**2 @ A.T) * s**4 + 4 * norm * s**2
+    bias = d * np.sum((A @ np.diag(unit)) ** 2) * s**4
+    return {
+        "joint moments": 2 * d * norm * s**2,
+        "squared": own + bias,
+        "squared, debiased": own,
+    }
+
+
+fig, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True)
+for ax, name in zip(axes, ("trivial", "sqrt"), strict=True):
+    errors = squared_errors(name)
+    for kind, values in errors.items():
+        ax.loglog(sigma, np.sqrt(values), label=kind)
+    for kind in ("squared", "squared, debiased"):
+        crossing = sigma[np.argmax(errors[kind] > errors["joint moments"])]
+        ax.axvline(crossing, color="gray", linewidth=0.5)
+        print(f"{name}: joint moments beat {kind} from a noise of {crossing:.4f} on")
+    ax.set(title=name, xlabel="noise")
+axes[0].set_ylabel("error of the second moment")
+axes[1].legend()
 
 # %%
 # Digits

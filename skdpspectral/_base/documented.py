@@ -121,12 +121,13 @@ _TABLE = {
             of each epoch, in an order that is public.
         clip_norm : float, default=1.0
             Bound on the norm of each example's gradient, in [1e-30, 1e60].
-        moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="jme"
-            What the second moment is made of. "jme": squares of clipped gradients,
-            example by example. "jme-batch": squares of the batch's mean, clipped once
-            more. "pp": the released mean is squared, as by the usual private Adam;
-            "pp-debiased" subtracts the variance of its noise. "clip": gradients beside
-            their squares are clipped together.
+        moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}
+            What the second moment is made of; by default "pp" in networks, and "jme" in
+            :class:`~skdpspectral.neural_network.JMEAdam`. "jme": squares of clipped
+            gradients, example by example. "jme-batch": squares of the batch's mean,
+            clipped once more. "pp": the released mean is squared, as by the usual
+            private Adam; "pp-debiased" subtracts the variance of its noise. "clip":
+            gradients beside their squares are clipped together.
         moment_weight : float or "auto", default="auto"
             Weight :math:`\nu` of squares beside gradients, for gradients in the unit
             ball. "auto": 0.5 where that is free ("jme" under "replace-one", unless

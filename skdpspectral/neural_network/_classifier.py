@@ -40,7 +40,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
     {optimization}
-    learning_rate : float, default=0.1
+    learning_rate : float, default=0.05
         Length of a step, positive.
     {adam_decays}
     {adam_network}
@@ -98,11 +98,11 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         n_epochs=10,
         sampling="poisson",
         clip_norm=1.0,
-        moments="jme",
+        moments="pp",
         moment_weight="auto",
         factorization="trivial",
         neighbors="replace-one",
-        learning_rate=0.1,
+        learning_rate=0.05,
         beta_1=0.9,
         beta_2=0.999,
         adam_stability=1e-8,

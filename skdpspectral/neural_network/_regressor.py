@@ -37,7 +37,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
     {optimization}
-    learning_rate : float, default=0.1
+    learning_rate : float, default=0.05
         Length of a step, positive.
     {adam_decays}
     {adam_network}
@@ -101,11 +101,11 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         n_epochs=10,
         sampling="poisson",
         clip_norm=1.0,
-        moments="jme",
+        moments="pp",
         moment_weight="auto",
         factorization="trivial",
         neighbors="replace-one",
-        learning_rate=0.1,
+        learning_rate=0.05,
         beta_1=0.9,
         beta_2=0.999,
         adam_stability=1e-8,

@@ -159,15 +159,34 @@ def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     n_results = coefficients.shape[1]
     out = np.empty((n_results, n_rows))
     size = max(64, _PART_NUMBERS // max(1, n_features))
+    combine = _combine_features if n_features < n_results else _combine_results
     for start in range(0, n_rows, size):
-        columns = np.array(X[start : start + size].T, dtype=np.float64, order="C")
-        part = np.zeros((n_results, columns.shape[1]))
-        term = np.empty_like(part)
-        for column, factors in zip(columns, coefficients, strict=True):
-            np.multiply(column, factors[:, None], out=term)
-            part += term
-        out[:, start : start + size] = part
+        rows = X[start : start + size]
+        # A sum over a first axis goes feature by feature, unless it is the only one.
+        columns = np.zeros((n_features, max(2, len(rows))))
+        columns[:, : len(rows)] = rows.T
+        combine(columns, coefficients, out[:, start : start + size])
     return out
+
+
+def _combine_features(columns, coefficients, out) -> None:
+    """Add one feature after another to all results: where features are few."""
+    part = np.zeros((len(out), columns.shape[1]))
+    term = np.empty_like(part)
+    for column, factors in zip(columns, coefficients, strict=True):
+        np.multiply(column, factors[:, None], out=term)
+        part += term
+    out[:] = part[:, : out.shape[1]]
+
+
+def _combine_results(columns, coefficients, out) -> None:
+    """Make one result after another, each of all features: where results are few."""
+    terms, part = np.empty_like(columns), np.empty(columns.shape[1])
+    for result, factors in zip(out, coefficients.T, strict=True):
+        np.multiply(columns, factors[:, None], out=terms)
+        np.add.reduce(terms, axis=0, out=part)
+        # As a sum that begins at 0, which never is -0.
+        result[:] = part[: len(result)] + 0.0
 
 
 def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
