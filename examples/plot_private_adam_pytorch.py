@@ -42,7 +42,7 @@ def train(X, y, epsilon):
 
     gradients = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
     adam = JMEAdam(
-        n_parameters, len(X), epsilon=epsilon, n_epochs=20, learning_rate=0.05
+        n_parameters, len(X), epsilon=epsilon, n_epochs=20, learning_rate=0.2
     )
     for batch in adam.batches():
         rows = np.zeros((0, n_parameters))
