@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from .._release.release import Release
 from .._statistics.billboard import Released
+from ..accounting import PrivacyLeakWarning
 from ..mechanisms import ParallelPlan, PrivacyPlan
 from ..mechanisms._numbers import check_count
 from ._conversation import Conversation
@@ -231,6 +233,8 @@ class GroupRounds(Conversation):
         -----
         UserWarning
             Of each node that is rejected, by name.
+        PrivacyLeakWarning
+            Once, with ``noise="distributed"``: the answers were seen one by one.
         """
         if self._present is None:
             raise MessageError("nothing was asked for since the last answers")
@@ -241,6 +245,7 @@ class GroupRounds(Conversation):
             return
         replies = self._valid(answers)
         self._need_enough()
+        self._warn_of_parts()
         if self.task.noise == "node":
             self._add(replies)
             return
@@ -249,8 +254,24 @@ class GroupRounds(Conversation):
             total += reply.values.astype(np.int64)
         self._use(total, len(replies))
 
+    def _warn_of_parts(self) -> None:
+        """Say what shares are worth to who sees each of them."""
+        if self.task.n_shares in (None, 1) or self._step > 0:
+            return
+        epsilon, delta = self.task.cost(1)
+        warnings.warn(
+            "answers of nodes were seen one by one: what holds against who sees them "
+            f"is epsilon={epsilon:.4g} (delta={delta:g}); by secure aggregation, with "
+            "collect_sum, it is that of the task",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+
     def collect_sum(self, total, clients: Sequence[str]) -> None:
         """Use a sum that a transport has made of the answers, by secure aggregation.
+
+        The transport must let nobody see two sums of one request: their difference
+        would be the part of who is in one of them alone.
 
         Parameters
         ----------

@@ -89,10 +89,10 @@ class GroupTask:
     ``noise="distributed"``
         Each node adds noise of the variance :math:`s^2 / n`, for the `n` =
         `n_shares` and the `s` of a server. (`epsilon`, `delta`) against whoever sees
-        nothing but sums over nodes, as secure aggregation grants, if at least `n` of
-        the shares in a sum are unknown to them. With `h` unknown shares the cost is
-        :math:`\mu \sqrt{n / h}`: so much do nodes that collude take off, and a
-        server that sees a single node's message has :math:`h = 1`
+        nothing but one sum over nodes a request, as secure aggregation grants, if at
+        least `n` of the shares in it are unknown to them. With `h` unknown shares the
+        cost is :math:`\mu \sqrt{n / h}`: so much do nodes that collude take off, and
+        a server that sees a single node's message has :math:`h = 1`
         (:meth:`cost`, :ref:`lemma-noise-shares`).
     ``noise="node"``
         (`epsilon`, `delta`) for all that a node sends, against the server and all

@@ -1,5 +1,6 @@
 """Groups of users: what fits say together is what a fit in one place says."""
 
+import re
 import warnings
 from dataclasses import replace
 
@@ -589,6 +590,21 @@ def test_sums_of_a_transport_that_sees_no_part():
         masked.collect_sum(total, NAMES)
     first_, second = plain.result(), masked.result()
     assert first_.components_.tobytes() == second.components_.tobytes()
+
+
+def test_shares_that_are_seen_one_by_one_are_worth_less():
+    task = GroupTask(lrs(), 4, noise="distributed", n_shares=3)
+    clients, rounds = lrs_clients(task), make_rounds(task)
+    said = re.escape(f"epsilon={task.cost(1)[0]:.4g}")
+    with pytest.warns(PrivacyLeakWarning, match=f"one by one.*{said}"):
+        rounds.collect(ask_all(rounds, clients))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rounds.collect(ask_all(rounds, clients))
+        for mode, n_shares in (("server", None), ("node", None), ("distributed", 1)):
+            task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+            rounds = make_rounds(task)
+            rounds.collect(ask_all(rounds, lrs_clients(task)))
 
 
 def test_sums_of_too_few_shares_are_not_used():
