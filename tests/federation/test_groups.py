@@ -338,6 +338,35 @@ def test_a_user_moves_the_sum_of_their_node_by_one(step):
         assert np.linalg.norm(values[0]) > 3.0
 
 
+@pytest.mark.parametrize("name", ["usual", "fixed weights", "ratings", "clicks"])
+def test_no_release_that_a_server_says_makes_a_user_louder(name):
+    """Of one user alone every part is of whole numbers, and within the sensitivity."""
+    rng = np.random.default_rng(0)
+    of_ratings = name in ("ratings", "clicks")
+    for trial in range(12):
+        if of_ratings:
+            task = GroupTask(factors(implicit=name == "clicks"))
+            own = RATINGS.data[:, 0] == RATINGS.data[trial, 0]
+            y = None if name == "clicks" else RATINGS.target[own]
+            client = GroupClient("a", task, RATINGS.data[own], y)
+        else:
+            task, own = GroupTask(lrs(**MODELS[name]), 4), USERS == USERS[7 * trial]
+            size = 10.0 ** rng.uniform(-5, 8)
+            rows = (size * X[own], size * Y[own])
+            client = GroupClient("a", task, *rows, users=USERS[own])
+        basis = ()
+        for step, planned in enumerate(task.plan.mechanisms):
+            request = Request(SESSION, task.digest, step, Topic.SUM, basis)
+            part = client.respond(request).values * task.unit(step)
+            assert np.linalg.norm(part) <= planned.charged_sensitivity
+            said = rng.normal(size=part.size) * 10.0 ** rng.uniform(-5, 9)
+            said *= rng.choice([0.0, 1.0], size=part.size) if trial % 2 else 1.0
+            said = np.clip(said + part, -planned.magnitude, planned.magnitude)
+            noise = planned.noise_std * 10.0 ** rng.uniform(-8, 8)
+            basis = np.append(said, noise)[:, None]
+        client.respond(Request(SESSION, task.digest, step + 1, Topic.MODEL, basis))
+
+
 # -- sessions that go wrong ------------------------------------------------------------
 
 
