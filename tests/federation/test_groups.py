@@ -350,7 +350,7 @@ def test_no_release_that_a_server_says_makes_a_user_louder(name):
             y = None if name == "clicks" else RATINGS.target[own]
             client = GroupClient("a", task, RATINGS.data[own], y)
         else:
-            task, own = GroupTask(lrs(**MODELS[name]), 4), USERS == USERS[7 * trial]
+            task, own = GroupTask(lrs(**MODELS[name]), 4), USERS[7 * trial] == USERS
             size = 10.0 ** rng.uniform(-5, 8)
             rows = (size * X[own], size * Y[own])
             client = GroupClient("a", task, *rows, users=USERS[own])
