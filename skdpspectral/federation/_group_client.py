@@ -8,12 +8,14 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
+from .._release.masks import KEY_BYTES
 from .._release.release import Release, charge
 from .._statistics.billboard import Released, RememberedRows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from ._answering import AnsweringClient
 from ._group_tasks import GroupTask
 from ._messages import MessageError, Reply, Request, check_name
+from ._words import masked, to_halves
 
 
 class GroupClient(AnsweringClient):
@@ -34,6 +36,10 @@ class GroupClient(AnsweringClient):
         when the first request comes, once the ledger is charged.
     epsilon, delta : float or None, default=None
         The node's own budget, with ``noise="node"`` alone; None takes that of the task.
+    pair_keys : mapping of str to bytes or None, default=None
+        For a task with masks, and for no other: by the name of each other node, 32
+        random bytes that both have, and nobody else. They serve one client of each
+        node, and one session.
     accountant : PrivacyAccountant or None, default=None
         The node's ledger; None takes that of an enclosing ``with`` block, if any.
     noise_seed : int, RandomState instance or None, default=None
@@ -70,6 +76,7 @@ class GroupClient(AnsweringClient):
         *,
         epsilon=None,
         delta=None,
+        pair_keys=None,
         accountant=None,
         noise_seed=None,
         **how,
@@ -84,6 +91,7 @@ class GroupClient(AnsweringClient):
                 'noise_seed has no use with noise="server", where nodes add no noise: '
                 "give it to the server"
             )
+        self._keys = _checked_keys(name, task, pair_keys)
         self._model = clone(task._model)
         self._group = self._model._unread_group(task._board, X, y, **how)
         self._accountant = default_accountant() if accountant is None else accountant
@@ -165,7 +173,11 @@ class GroupClient(AnsweringClient):
         if self._release is not None:
             value = self._release(name, value, overwrite=True)
         # A division by a power of two is exact; -0.0 would be another byte.
-        return np.rint(value.ravel() / self.task.unit(step, self.plan)) + 0.0
+        values = np.rint(value.ravel() / self.task.unit(step, self.plan)) + 0.0
+        if self.task.masked is None:
+            return values
+        label = b"".join((self._session, self.task.digest, step.to_bytes(4, "little")))
+        return to_halves(masked(values, self.name, self._keys, label))
 
     def _finish(self) -> None:
         """Make the models of the users: nothing of it leaves the node."""
@@ -173,3 +185,22 @@ class GroupClient(AnsweringClient):
         found = board.follow(self.task.plan, self._rows.again(), self._released)
         self._model._finish(board, found, self.plan, *self._read)
         self._done = True
+
+
+def _checked_keys(name: str, task: GroupTask, pair_keys) -> dict[str, bytes]:
+    """Return the keys of a node, or an error that quotes none."""
+    others = set(task.masked or ()) - {name}
+    if task.masked is not None and name not in task.masked:
+        raise ValueError(f"node {name!r} is none of those that mask their parts")
+    given = dict(pair_keys or {})
+    if set(given) != others:
+        raise ValueError(
+            "pair_keys must have the names of all other nodes of a task with masks, "
+            f"and no others: {sorted(others)}"
+        )
+    for other, key in given.items():
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            raise ValueError(f"the key with {other!r} must be {KEY_BYTES} bytes")
+    if len(set(given.values())) < len(given):
+        raise ValueError("pair_keys must all be different: each is of two nodes alone")
+    return given

@@ -17,6 +17,7 @@ from ..mechanisms._numbers import check_count
 from ._conversation import Conversation
 from ._group_tasks import MOST_GROUPS, GroupTask
 from ._messages import MessageError, Reply, Request, Topic
+from ._words import are_halves, from_halves
 
 # Parts of a sum are below this in modulus: whole numbers that float64 holds, of which
 # 1024 add up in 64 bits.
@@ -40,7 +41,8 @@ class GroupRounds(Conversation):
         What is released, agreed on beforehand.
     min_clients : int or None, default=None
         Nodes that must be left; None takes the task's `n_shares`, or 1. With
-        ``noise="distributed"`` never less: the noise would be too small.
+        ``noise="distributed"`` never less: the noise would be too small. Of nodes that
+        mask their parts it is all of them.
     session : bytes or None, default=None
         16 bytes that no other conversation has; None makes new ones.
     noise_seed : int, RandomState instance or None, default=None
@@ -103,11 +105,18 @@ class GroupRounds(Conversation):
         if len(clients) > MOST_GROUPS:
             raise ValueError(f"clients must be at most {MOST_GROUPS}")
         fewest = task.n_shares or 1
+        if task.masked is not None:
+            fewest = len(task.masked)
+            if sorted(clients) != list(task.masked):
+                raise ValueError(
+                    "clients must be the nodes of the task, all of which mask their "
+                    f"parts: {task.masked}"
+                )
         min_clients = fewest if min_clients is None else min_clients
         if check_count("min_clients", min_clients) < fewest:
             raise ValueError(
-                f"min_clients={min_clients} must be at least n_shares={fewest}: the "
-                "shares of fewer nodes are not the whole noise"
+                f"min_clients={min_clients} must be at least {fewest}: the shares of "
+                "fewer nodes are not the whole noise, or masks do not cancel"
             )
         if noise_seed is not None and task.noise != "server":
             raise ValueError(
@@ -249,14 +258,18 @@ class GroupRounds(Conversation):
         if self.task.noise == "node":
             self._add(replies)
             return
-        total = np.zeros(self.task.shape(Topic.SUM, self._step), dtype=np.int64)
-        for reply in replies:
-            total += reply.values.astype(np.int64)
-        self._use(total, len(replies))
+        self._use(sum(map(self._words, replies)), len(replies))
+
+    def _words(self, reply: Reply) -> np.ndarray:
+        """Return a part as words, whose sum modulo 2**64 is that of the numbers."""
+        if self.task.masked is None:
+            return reply.values.astype(np.int64).astype(np.uint64)
+        return from_halves(reply.values)
 
     def _warn_of_parts(self) -> None:
         """Say what shares are worth to who sees each of them."""
-        if self.task.n_shares in (None, 1) or self._step > 0:
+        single = self.task.n_shares in (None, 1)
+        if single or self.task.masked is not None or self._step > 0:
             return
         epsilon, delta = self.task.cost(1)
         warnings.warn(
@@ -288,6 +301,8 @@ class GroupRounds(Conversation):
             If no sum was asked for, it has another shape, or each node's noise is on a
             grid of its own, with ``noise="node"``.
         """
+        if self.task.masked is not None:
+            raise MessageError("the answers have masks of their own: use collect")
         if self.task.noise == "node":
             raise MessageError('with noise="node" every answer is public: use collect')
         if self._present is None or self._present.topic is not Topic.SUM:
@@ -299,12 +314,12 @@ class GroupRounds(Conversation):
         for name in set(self.clients) - set(clients):
             self._reject(name, "its part is not in the sum")
         self._need_enough()
-        self._use(total.astype(np.int64), len(self.clients))
+        self._use(total.astype(np.uint64), len(self.clients))
 
     def _use(self, total: np.ndarray, n_parts: int) -> None:
         """Release a sum, or take it for released where nodes have added noise."""
         mechanism = self.task.plan.mechanisms[self._step]
-        values = total.astype(np.float64) * self.task.unit(self._step)
+        values = total.astype(np.int64).astype(np.float64) * self.task.unit(self._step)
         # More than all users can have: a node that lies stops nobody.
         most = mechanism.magnitude
         values = np.clip(values.reshape(mechanism.shape), -most, most)
@@ -335,7 +350,10 @@ class GroupRounds(Conversation):
 
     def _check(self, name: str, answer: Reply) -> None:
         values = answer.values
-        if np.any(values != np.rint(values)) or np.any(np.abs(values) > LARGEST_PART):
+        if self.task.masked is not None and self._request.topic is Topic.SUM:
+            if not are_halves(values):
+                raise MessageError("its part of a sum is not of halves of words")
+        elif np.any(values != np.rint(values)) or np.any(np.abs(values) > LARGEST_PART):
             raise MessageError("its part of a sum is not of whole numbers up to 2**52")
         mu = self._plans[name].mu
         if not math.isclose(answer.mu, mu, rel_tol=1e-9):

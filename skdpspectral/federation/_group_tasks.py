@@ -17,7 +17,14 @@ from ..accounting import gaussian_epsilon
 from ..mechanisms import Gaussian, PrivacyPlan, SharedGaussian
 from ..mechanisms._numbers import check_count
 from ..mechanisms._shares import MOST_SHARES
-from ._messages import OVERHEAD, TASK_BYTES, MessageError, Request, Topic
+from ._messages import (
+    OVERHEAD,
+    TASK_BYTES,
+    MessageError,
+    Request,
+    Topic,
+    check_name,
+)
 
 # Raised whenever equal parameters would mean other releases, or other messages.
 _FORM = 1
@@ -54,6 +61,10 @@ class GroupTask:
     n_shares : int or None, default=None
         With ``noise="distributed"``, and for nothing else: number of shares, at most
         1024, that are the whole noise together. More nodes may answer, never fewer.
+    masked : sequence of str or None, default=None
+        With ``noise="distributed"``: names of all nodes, at least two, which then mask
+        their parts by keys that any two of them share, so that the server sees the
+        sum alone. All of them have to answer to the end.
 
     Attributes
     ----------
@@ -63,6 +74,8 @@ class GroupTask:
         Who adds the noise.
     n_shares : int or None
         Shares that are the noise together.
+    masked : tuple of str or None
+        Nodes that mask their parts.
     digest : bytes
         16 bytes that differ wherever what is released, or sent, differs.
 
@@ -108,7 +121,9 @@ class GroupTask:
     (1.0, 1.128, 3.525)
     """
 
-    def __init__(self, model, n_features=None, *, noise="server", n_shares=None):
+    def __init__(
+        self, model, n_features=None, *, noise="server", n_shares=None, masked=None
+    ):
         if not hasattr(model, "_billboard"):
             raise TypeError(
                 f"{type(model).__name__} releases no sums over users: model must be an "
@@ -122,11 +137,27 @@ class GroupTask:
             )
         self.noise = noise
         self.n_shares = None if n_shares is None else check_count("n_shares", n_shares)
+        self.masked = self._checked_names(masked)
         self._model = clone(model).set_params(accountant=None, noise_seed=None)
         self._board: Billboard = self._model._billboard(n_features)
         self.plan = self._planned(self._model)
         self._sums = [m for m in self.plan.mechanisms if isinstance(m, Gaussian)]
         self.digest = self._made_digest()
+
+    def _checked_names(self, masked) -> tuple[str, ...] | None:
+        """Return the nodes that mask their parts, in an order of their own."""
+        if masked is None:
+            return None
+        if self.n_shares is None:
+            raise ValueError('masked has no use without noise="distributed"')
+        names = tuple(sorted(check_name(name) for name in masked))
+        if len(set(names)) < max(len(names), 2):
+            raise ValueError("masked must hold two names or more, all different")
+        if not self.n_shares <= len(names) <= MOST_GROUPS:
+            raise ValueError(
+                f"masked must hold n_shares={self.n_shares} to {MOST_GROUPS} names"
+            )
+        return names
 
     def plan_of(self, epsilon=None, delta=None) -> PrivacyPlan:
         """Return the plan of a node with a budget of its own, with ``noise="node"``.
@@ -187,6 +218,13 @@ class GroupTask:
             )
         n, single = self.n_shares, plan.mu * math.sqrt(self.n_shares or 1)
         epsilon = gaussian_epsilon(single, plan.delta)
+        said = (
+            "What a node sends is masked by keys that it shares with each of the "
+            f"{len(self.masked or ())} nodes: to a server, and nodes that collude with "
+            "it, it tells the sum over all other nodes and nothing else, as long as "
+            "the stream cipher ChaCha20 is not broken."
+        )
+        masks = () if self.masked is None else (said,)
         return (
             f"Every node adds one share of the noise, of which {n} are all of it: the "
             "guarantee is against whoever sees sums over nodes alone, as secure "
@@ -194,6 +232,7 @@ class GroupTask:
             f"Where h shares are unknown, mu is sqrt({n} / h) times as large; for who "
             f"sees what a node sends by itself it is {single:.6g}, epsilon "
             f"{epsilon:.4g}.",
+            *masks,
             once,
         )
 
@@ -224,7 +263,7 @@ class GroupTask:
         said = {
             "form": _FORM,
             "model": type(self._model).__name__,
-            "noise": [self.noise, self.n_shares],
+            "noise": [self.noise, self.n_shares, self.masked],
             "board": _plain(self._board),
             "plan": self.plan.to_dict(),
         }
@@ -252,14 +291,19 @@ class GroupTask:
         """Shape of the values that answer a request."""
         if topic is not Topic.SUM:
             return (0,)
-        return (math.prod(self._sums[step].shape),)
+        return (math.prod(self._sums[step].shape) * self._per_number,)
+
+    @property
+    def _per_number(self) -> int:
+        """Values of a reply for each number: both halves of a word under a mask."""
+        return 1 if self.masked is None else 2
 
     def longest(self, topic: Topic | None = None) -> int:
         """Largest size in bytes of a reply to a topic; without one, of a request."""
         if topic is Topic.MODEL:
             return OVERHEAD
         most = max(math.prod(mechanism.shape) for mechanism in self._sums)
-        return 8 * (most + 1) + OVERHEAD
+        return 8 * (most * self._per_number + 1) + OVERHEAD
 
     def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
         """Step that a sum is sent in whole numbers of, by a node's plan: 2**k."""

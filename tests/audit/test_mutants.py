@@ -1182,6 +1182,13 @@ EXACT |= {
         "self._present = self._request",
         f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
     ),
+    "one mask for all sums": Mutant(
+        "federation/_group_client.py",
+        'step.to_bytes(4, "little")',
+        "bytes(4)",
+        "federation/test_masked_groups.py::"
+        "test_masked_sums_are_the_plain_ones_bit_for_bit",
+    ),
     "fewer shares than are the noise": Mutant(
         "federation/_group_rounds.py",
         'if check_count("min_clients", min_clients) < fewest:',
