@@ -3,43 +3,75 @@
     python examples/benchmarks/private_search.py [--repeats 20] [--only digits]
                                                  [--epsilons 1 2 4] [--runs 20 100]
                                                  [--laws logarithmic geometric]
+                                                 [--ways grid default oracle none]
+                                                 [--save FILE] [--no-measuring]
 
 At each total epsilon (delta = 1e-6) the exact score on test rows, which no fit and no
 search has seen, of the model that is found by
 
-- ``search``: PrivateSearchCV with so many runs on average, of a law of their number;
+- a search: PrivateSearchCV with so many runs on average, of a law of their number;
   the winner's own fit on three quarters of the rows;
 - ``grid``: all candidates of the grid once, on the same split, each paid for: fit and
   noisy score, and the best of the noisy scores;
 - ``default``: one fit of the first candidate of the grid, on all rows, for the whole
   budget; and ``oracle``: the same of the candidate that is best at this budget, which
-  nobody knows without looking.
+  nobody knows without looking;
+- ``none``: one fit of the candidate that is best without privacy, likewise.
 
-The last column is the best candidate without privacy. Means over repeats, with standard
-errors. Digits and Adult: variance that five components capture; MovieLens 100K: mean
-squared error, negative. Data are read from the folder that SKDPSPECTRAL_DATA names.
+Means over repeats, with standard errors and numbers of repeats. Digits, Adult: variance
+that five components capture; MovieLens 100K: mean squared error of ratings, negative;
+labels: accuracy on digits of a pipeline of a private scaler, or none, DPPCA and
+DPAdamClassifier. Data are read from the folder that SKDPSPECTRAL_DATA names. With
+``--save`` each repeat is a line of a file, and a run goes on where another one ended.
 """
 
 import argparse
 import warnings
 
 import numpy as np
-from sklearn.base import clone
+from cells import Cells
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
 from tables import print_row, with_error
 
-from skdpspectral import DPPCA, DPMatrixFactorization
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPMatrixFactorization,
+    DPStandardScaler,
+)
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.datasets import fetch_movielens, load_adult, load_digits
 from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
+from skdpspectral.model_selection._candidates import model_of, private_parts
+
+DELTA = 1e-6
+# Splits on which the best candidate is looked for, by who may look.
+_LOOKS, _FIRST_LOOK = 3, 1000
 
 
-class Components:
-    """Five components of a table in a box."""
+class Rows:
+    """A table whose rows are protected, with a quarter of them for the test."""
 
     cv = PrivateSplit(1, random_state=0)
+    user_feature = None
+
+    def split(self, rng):
+        """Return train and test rows."""
+        order = rng.permutation(len(self.data))
+        cut = len(order) * 3 // 4
+        return order[:cut], order[cut:]
+
+    def rows(self, positions):
+        """Return rows and targets."""
+        targets = None if self.targets is None else self.targets[positions]
+        return self.data[positions], targets
+
+
+class Components(Rows):
+    """Five components of a table in a box."""
 
     def __init__(self, data, clip_norms, score_norm):
         self.data, self.targets = data.data, None
@@ -49,27 +81,52 @@ class Components:
             "clip_norm": [None, *clip_norms],
             "mechanism": ["gaussian", "two-stage", "auto"],
         }
-        self.scoring = make_private_scorer("captured_variance", clip_norm=score_norm)
-
-    def split(self, rng):
-        """Return train and test rows."""
-        order = rng.permutation(len(self.data))
-        cut = len(order) * 3 // 4
-        return order[:cut], order[cut:]
+        self.first = {"center": "auto", "clip_norm": None, "mechanism": "gaussian"}
+        self.scoring = "captured_variance", {"clip_norm": score_norm}
 
     def score(self, model, test):
         """Share of the variance of test rows that the components capture."""
         return captured_variance(model, self.data[test])
 
-    def rows(self, positions):
-        """Return rows and targets."""
-        return self.data[positions], None
+
+class Labels(Rows):
+    """Classes of digits, by a pipeline whose steps are all private."""
+
+    scoring = "accuracy", {}
+
+    def __init__(self):
+        data = load_digits()
+        self.data, self.targets = data.data / 16.0, data.target
+        # All rows in every batch: what a search may fit has Gaussian noise alone.
+        last = DPAdamClassifier(
+            classes=range(10), sampling="in-turn", batch_size=len(self.data)
+        )
+        steps = [("components", DPPCA()), ("classifier", last)]
+        self.estimator = Pipeline([("scaler", "passthrough"), *steps])
+        box = (0.0, 1.0)
+        shared = {
+            "components__n_components": [20, 10, 40],
+            "classifier__learning_rate": [0.1, 0.02, 0.5],
+            "classifier__n_epochs": [10, 30],
+        }
+        scaler = DPStandardScaler(epsilon=0.3, bounds=box, unseen="keep")
+        self.grid = [
+            {"scaler": ["passthrough"], "components__bounds": [box], **shared},
+            {"scaler": [scaler], "components__bounds": [None], **shared},
+        ]
+        self.first = {name: values[0] for name, values in self.grid[0].items()}
+
+    def score(self, model, test):
+        """Accuracy on test rows."""
+        return float(model.score(*self.rows(test)))
 
 
 class Ratings:
     """Ratings of movies, private for users."""
 
-    cv = PrivateSplit(1, user_feature="user_id", random_state=0)
+    user_feature = "user_id"
+    cv = PrivateSplit(1, user_feature=user_feature, random_state=0)
+    scoring = "squared_error", {"limit": 16.0}
 
     def __init__(self):
         data = fetch_movielens("ml-100k", as_frame=True)
@@ -80,9 +137,7 @@ class Ratings:
             "n_components": [3, 0, 1, 2, 5, 8],
             "item_features": [data.item_features, None],
         }
-        self.scoring = make_private_scorer(
-            "squared_error", limit=16.0, user_feature="user_id"
-        )
+        self.first = {name: values[0] for name, values in self.grid.items()}
 
     def split(self, rng):
         """Return train and test rows, a fifth of each user's on average."""
@@ -101,30 +156,46 @@ class Ratings:
 
 TASKS = {
     "digits": lambda: Components(load_digits(), (16.0, 32.0), 40.0),
+    "labels": Labels,
     "adult": lambda: Components(load_adult(), (0.5, 1.0, 2.0), 3.0),
     "ml-100k": Ratings,
 }
 
 
-def fitted(task, rows, epsilon, **parameters):
-    """Return a fit of one candidate; None if it can't be made."""
-    model = clone(task.estimator).set_params(epsilon=epsilon, **parameters)
-    X, y = task.rows(rows)
+def scorer_of(task, *epsilon):
+    """Return the private scorer of a task."""
+    score, parameters = task.scoring
+    return make_private_scorer(
+        score, *epsilon, user_feature=task.user_feature, **parameters
+    )
+
+
+def fitted(task, rows, epsilon, candidate):
+    """Return a fit of one candidate for a budget, or None; None if it can't be made."""
     try:
+        if epsilon is None:
+            model = model_of(task.estimator, candidate, 1.0, False)
+            for part in private_parts(model).values():
+                part.set_params(epsilon=None)
+        else:
+            mu = gaussian_mu(epsilon, DELTA)
+            model = model_of(task.estimator, candidate, mu, True)
+        X, y = task.rows(rows)
         return model.fit(X) if y is None else model.fit(X, y)
     except ValueError:
         return None
 
 
-def by_search(task, train, epsilon, runs, law):
+def by_search(task, train, epsilon, law, runs):
     """Return the winner of a private search."""
     search = PrivateSearchCV(
         task.estimator,
         task.grid,
         epsilon=epsilon,
+        delta=DELTA,
         expected_n_iter=runs,
         n_iter_law=law,
-        scoring=task.scoring,
+        scoring=scorer_of(task),
         cv=task.cv,
     )
     return search.fit(*task.rows(train)).best_estimator_
@@ -133,77 +204,103 @@ def by_search(task, train, epsilon, runs, law):
 def by_grid(task, train, epsilon):
     """Return the best of all candidates by noisy scores, each of which is paid for."""
     candidates = list(ParameterGrid(task.grid))
-    mu = gaussian_mu(epsilon, 1e-6) / np.sqrt(len(candidates))
+    mu = gaussian_mu(epsilon, DELTA) / np.sqrt(len(candidates))
     ((inner, held),) = task.cv.split(task.rows(train)[0])
-    of_users = task.scoring.user_feature is not None
     # Rows pay for a fit or for a score, users for both.
-    shares = (0.8, 0.2) if of_users else (1.0, 1.0)
-    fit, score = (gaussian_epsilon(mu * np.sqrt(share), 1e-6) for share in shares)
-    scorer = make_private_scorer(
-        task.scoring.score,
-        score,
-        user_feature=task.scoring.user_feature,
-        **{"limit": 16.0} if of_users else {"clip_norm": task.scoring._kind.clip_norm},
-    )
+    shares = (1.0, 1.0) if task.user_feature is None else (0.8, 0.2)
+    fit, score = (gaussian_epsilon(mu * np.sqrt(share), DELTA) for share in shares)
+    scorer = scorer_of(task, score)
     best = (-np.inf, None)
     for candidate in candidates:
-        model = fitted(task, train[inner], fit, **candidate)
+        model = fitted(task, train[inner], fit, candidate)
         if model is not None:
-            rows, targets = task.rows(train[held])
-            found = scorer(model, rows, targets)
+            found = scorer(model, *task.rows(train[held]))
             best = max(best, (found, model), key=lambda pair: pair[0])
     return best[1]
 
 
-def main():
+def best_candidate(task, epsilon):
+    """Return the number of the candidate that is best on test rows of other splits."""
+    means = []
+    for candidate in ParameterGrid(task.grid):
+        scores = []
+        for seed in range(_FIRST_LOOK, _FIRST_LOOK + _LOOKS):
+            train, test = task.split(np.random.default_rng(seed))
+            model = fitted(task, train, epsilon, candidate)
+            scores.append(-np.inf if model is None else task.score(model, test))
+        means.append(np.mean(scores))
+    return int(np.argmax(means))
+
+
+def repeat(cells, task, name, epsilon, way, seed):
+    """Return the score on test rows of what one way finds; None of nothing."""
+    train, test = task.split(np.random.default_rng(seed))
+    if way == "grid":
+        model = by_grid(task, train, epsilon)
+    elif way == "default":
+        model = fitted(task, train, epsilon, task.first)
+    elif way in ("oracle", "none"):
+        (chosen,) = cells.values(name, epsilon, "best")
+        candidate = list(ParameterGrid(task.grid))[chosen]
+        model = fitted(task, train, epsilon, candidate)
+    else:
+        law, runs = way.split()
+        model = by_search(task, train, epsilon, law, float(runs))
+    return None if model is None else task.score(model, test)
+
+
+def measure(cells, names, epsilons, ways, repeats):
+    """Measure what there is none of, repeat by repeat."""
+    tasks = {name: TASKS[name]() for name in names}
+    for seed in range(repeats):
+        for name, task in tasks.items():
+            for way in ways:
+                for epsilon in [None] if way == "none" else epsilons:
+                    looks = name, epsilon, "best", 0
+                    if way in ("oracle", "none") and looks not in cells:
+                        cells.timed(looks, best_candidate, task, epsilon)
+                    key = name, epsilon, way, seed
+                    if key not in cells:
+                        cells.timed(key, repeat, cells, task, *key)
+
+
+def print_tables(cells, names, epsilons, ways):
     """Print a table a task."""
+    for name in names:
+        print_row(name, "epsilon", *ways, widths=22)
+        for epsilon in epsilons:
+            found = [
+                cells.values(name, None if way == "none" else epsilon, way)
+                for way in ways
+            ]
+            texts = (
+                f"{with_error(values, 3)} ({len(values)})" if len(values) > 1 else "-"
+                for values in found
+            )
+            print_row("", f"{epsilon:g}", *texts, widths=22)
+
+
+def main():
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--only", nargs="+", default=list(TASKS), choices=TASKS)
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 2.0, 4.0])
-    parser.add_argument("--runs", nargs="+", type=float, default=[20.0, 100.0])
+    parser.add_argument("--runs", nargs="*", type=float, default=[20.0, 100.0])
     parser.add_argument("--laws", nargs="+", default=["logarithmic", "geometric"])
-    arguments = parser.parse_args()
+    others = ["grid", "default", "oracle", "none"]
+    parser.add_argument("--ways", nargs="*", default=others, choices=others)
+    parser.add_argument("--save", help="file of lines, read first and added to")
+    parser.add_argument("--no-measuring", action="store_true")
+    given = parser.parse_args()
     warnings.simplefilter("ignore")
-    ways = [(law, runs) for law in arguments.laws for runs in arguments.runs]
-    for name in arguments.only:
-        task = TASKS[name]()
-        names = [f"{law[:3]} {runs:g}" for law, runs in ways]
-        titles = [*names, "grid", "default", "oracle", "no noise"]
-        print_row(name, "epsilon", *titles, widths=18)
-        for epsilon in arguments.epsilons:
-            table(task, epsilon, ways, arguments.repeats)
-
-
-def table(task, epsilon, ways, repeats):
-    """Print the line of one budget."""
-    candidates = list(ParameterGrid(task.grid))
-    found = []
-    # The oracle looks at test rows, on splits of its own.
-    means = []
-    for candidate in candidates:
-        scores = []
-        for seed in range(3):
-            train, test = task.split(np.random.default_rng(1000 + seed))
-            model = fitted(task, train, epsilon, **candidate)
-            scores.append(-np.inf if model is None else task.score(model, test))
-        means.append(np.mean(scores))
-    oracle = candidates[int(np.argmax(means))]
-    for seed in range(repeats):
-        train, test = task.split(np.random.default_rng(seed))
-        models = [by_search(task, train, epsilon, runs, law) for law, runs in ways]
-        models.append(by_grid(task, train, epsilon))
-        first = {name: values[0] for name, values in task.grid.items()}
-        models.append(fitted(task, train, epsilon, **first))
-        models.append(fitted(task, train, epsilon, **oracle))
-        found.append([task.score(model, test) for model in models])
-    exact = []
-    for candidate in candidates:
-        train, test = task.split(np.random.default_rng(0))
-        model = fitted(task, train, None, **candidate)
-        exact.append(-np.inf if model is None else task.score(model, test))
-    columns = [with_error(column, 3) for column in np.array(found).T]
-    print_row("", f"{epsilon:g}", *columns, f"{max(exact):.3f}", widths=18)
+    searches = [f"{law} {runs:g}" for law in given.laws for runs in given.runs]
+    ways = [*searches, *given.ways]
+    cells = Cells(given.save)
+    if not given.no_measuring:
+        measure(cells, given.only, given.epsilons, ways, given.repeats)
+    print_tables(cells, given.only, given.epsilons, ways)
+    print(f"{cells.seconds / 60.0:.1f} minutes of CPU")
 
 
 if __name__ == "__main__":
