@@ -1,29 +1,41 @@
 """Private Adam: moments, the same without privacy, and Opacus, at equal budgets.
 
-    python examples/benchmarks/dp_adam.py [--seeds 5] [--only digits] [--speed]
-                                          [--epsilons 0.2 1 4] [--tries 6] [--pipeline]
+    python examples/benchmarks/dp_adam.py [--only digits adult] [--epsilons 0.2 1 4]
+                                          [--pipeline] [--speed] [--save FILE]
+                                          [--methods pp opacus] [--no-measuring]
 
 Test accuracies on digits and adult: logistic regression under ``"zero-out-one"``, the
-relation of Opacus, whose noise is that of the same accounted budget. Learning rate,
-batch size and epochs of each method are chosen from the same settings on a validation
-part of the training rows; test rows are scored once. Means and deviations over seeds.
-delta = 1e-5 on adult, 1e-4 on digits. ``--speed`` prints examples a second for one
-hidden layer. Opacus and PyTorch are compared where they are installed. The data of
-adult are read from the folder that SKDPSPECTRAL_DATA names.
+relation of Opacus, whose noise is that of the same accounted budget. ``--pipeline``:
+DPPCA and DPAdamClassifier as one private pipeline, beside the classifier alone, both
+under ``"replace-one"``; epsilons of the two steps are what makes the total of a ledger
+that holds both the budget. Without privacy: Adam on all features, and on components.
+
+Learning rate, batch size and epochs (and components) of each method are chosen from the
+same settings on a validation part of the training rows; rows that are tested on choose
+nothing. Digits: five divisions of the rows, each with a choice of its own, and two fits
+of each; adult: one, and five fits. "validated" is whichever of our moments the
+validation part prefers. Means and deviations over fits. delta = 1e-5 on adult, 1e-4 on
+digits. ``--speed`` prints examples a second for one hidden layer. Opacus and PyTorch
+are compared where they are installed. The data of adult are read from the folder that
+SKDPSPECTRAL_DATA names. With ``--save`` each fit is a line of a file, and a run goes on
+where another one ended.
 """
 
 import argparse
+import functools
 import importlib.util
 import time
 import warnings
 
 import numpy as np
+from cells import Cells
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
-from tables import ignore_leak_warnings, print_row
+from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
-from skdpspectral import DPPCA, DPAdamClassifier
+from skdpspectral import DPPCA, DPAdamClassifier, PrivacyAccountant
 from skdpspectral.accounting import calibrate_sampled
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import load_adult
@@ -31,12 +43,16 @@ from skdpspectral.datasets import load_adult
 MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
 HAVE_OPACUS = all(importlib.util.find_spec(n) for n in ("torch", "opacus"))
 DELTAS = {"digits": 1e-4, "adult": 1e-5}
-# Shares of the rows in a batch, epochs, learning rates: in the order of a search.
+# Divisions of the rows, and fits of each.
+REPEATS = {"digits": (5, 2), "adult": (1, 5)}
+# Shares of the rows in a batch, epochs, learning rates.
 SETTINGS = [
     (share, epochs, rate)
     for share, epochs in ((0.05, 10), (0.2, 30), (0.01, 5))
     for rate in (0.02, 0.1, 0.5)
 ]
+# The same, and numbers of components.
+PIPELINES = [(k, 0.05, 10, rate) for k in (10, 20, 40) for rate in (0.02, 0.1, 0.5)]
 
 
 def tables_of(name, seed):
@@ -52,7 +68,7 @@ def tables_of(name, seed):
     return [(X[part], y[part]) for part in (train, check, rest, test)]
 
 
-def ours(moments, epsilon, delta):
+def ours(moments, epsilon, delta, neighbors="zero-out-one"):
     """Return what fits rows by a setting and scores others; None for no privacy."""
 
     def score(train, test, setting, seed):
@@ -62,7 +78,7 @@ def ours(moments, epsilon, delta):
             delta=delta,
             classes=np.unique(train[1]),
             moments=moments,
-            neighbors="zero-out-one",
+            neighbors=neighbors,
             batch_size=round(share * len(train[0])),
             n_epochs=epochs,
             learning_rate=rate,
@@ -113,53 +129,126 @@ def opacus(epsilon, delta):
     return score
 
 
-def tuned(method, name, seeds, tries):
-    """Return test accuracies with the setting that is best on the validation part."""
-    train, check, *_ = tables_of(name, 0)
-    settings = SETTINGS[:tries]
-    best = max(settings, key=lambda setting: method(train, check, setting, 0))
-    found = []
-    for seed in range(seeds):
-        *_, rest, test = tables_of(name, seed)
-        found.append(method(rest, test, best, seed))
-    return np.array(found), best
+def pipeline(epsilon, delta):
+    """Return the same of components and a network, both private for a row replaced."""
+
+    def score(train, test, setting, seed):
+        n_components, share, epochs, rate = setting
+        model = pipeline_of(
+            epsilon, delta, train[0].shape, (n_components, share, epochs)
+        )
+        model = clone(model).set_params(
+            dpadamclassifier__classes=np.unique(train[1]),
+            dpadamclassifier__learning_rate=rate,
+        )
+        if epsilon is not None and not privacy_report(model).private:
+            raise RuntimeError("the pipeline leaks")
+        return model.fit(*train).score(*test)
+
+    return score
 
 
-def print_accuracies(names, epsilons, seeds, tries):
+@functools.cache
+def pipeline_of(epsilon, delta, shape, setting):
+    """Return a pipeline that costs its budget, of one ledger."""
+    n_components, share, epochs = setting
+    rows = np.broadcast_to(0.0, shape)
+
+    def of(scale):
+        shares = (None, None) if epsilon is None else (scale / 4, 3 * scale / 4)
+        return make_pipeline(
+            DPPCA(n_components, epsilon=shares[0], delta=delta / 2, bounds=(0.0, 1.0)),
+            DPAdamClassifier(
+                epsilon=shares[1],
+                delta=delta / 2,
+                moments="pp-debiased",
+                batch_size=round(share * shape[0]),
+                n_epochs=epochs,
+            ),
+        )
+
+    def cost(scale):
+        accountant = PrivacyAccountant(100.0, delta, mechanisms="any")
+        return accountant.check(of(scale), rows).epsilon
+
+    if epsilon is None:
+        return of(None)
+    low, high = epsilon, 2 * epsilon
+    while high - low > 0.003 * low:
+        middle = (low + high) / 2
+        low, high = (middle, high) if cost(middle) <= epsilon else (low, middle)
+    return of(low)
+
+
+def measure(cells, name, epsilon, method, run, settings):
+    """Choose a setting in each division of the rows, and fit with it."""
+    divisions, fits = REPEATS[name]
+    for division in range(divisions):
+        train, check, rest, test = tables_of(name, division)
+        for number, setting in enumerate(settings):
+            key = (name, epsilon, method, "check", division, number)
+            if key not in cells:
+                cells.timed(key, run, train, check, setting, division)
+        best = settings[int(np.argmax(checks(cells, name, epsilon, method, division)))]
+        for fit in range(fits):
+            key = (name, epsilon, method, "test", division, fit)
+            if key not in cells:
+                cells.timed(key, run, rest, test, best, fits * division + fit)
+
+
+def checks(cells, name, epsilon, method, division):
+    """Return scores on the validation part, by setting."""
+    return cells.values(name, epsilon, method, "check", division)
+
+
+def tests(cells, name, epsilon, method, division):
+    """Return scores on the test part, by fit."""
+    return cells.values(name, epsilon, method, "test", division)
+
+
+def print_row_of(cells, name, epsilon, label, methods, settings):
+    """Print scores of the method that the validation part prefers in each division."""
+    found, chosen = [], []
+    for division in range(REPEATS[name][0]):
+        validated = {m: checks(cells, name, epsilon, m, division) for m in methods}
+        best = max(methods, key=lambda one: max(validated[one], default=0.0))
+        scores = validated[best]
+        if len(scores) == len(settings):
+            found += tests(cells, name, epsilon, best, division)
+            chosen.append(settings[int(np.argmax(scores))])
+    if len(found) > 1:
+        texts = f"{np.mean(found):.4f}", f"{np.std(found, ddof=1):.4f}", len(found)
+        print_row(name, epsilon, label, *texts, chosen[0], widths=18)
+
+
+def print_tables(cells, names, epsilons, wanted):
     """Print a row for each method, data set and budget."""
-    print_row("data", "epsilon", "method", "accuracy", "deviation", "setting")
+    titles = ("data", "epsilon", "method", "accuracy", "deviation", "fits", "setting")
+    print_row(*titles, widths=18)
     for name in names:
-        methods = {("none", "adam"): ours("pp", None, DELTAS[name])}
+        for epsilon, method, _, settings in methods_of(name, epsilons, wanted):
+            print_row_of(cells, name, epsilon, method, [method], settings)
         for epsilon in epsilons:
+            print_row_of(cells, name, epsilon, "validated", MOMENTS, SETTINGS)
+
+
+def methods_of(name, epsilons, wanted):
+    """Yield budgets, names of methods, what they run, and their settings."""
+    delta = DELTAS[name]
+    replaced = functools.partial(ours, neighbors="replace-one")
+    for epsilon in (None, *epsilons):
+        found = {"components": (pipeline(epsilon, delta), PIPELINES)}
+        if epsilon is None:
+            found["adam"] = ours("pp", None, delta), SETTINGS
+        else:
             for moments in MOMENTS:
-                methods[epsilon, moments] = ours(moments, epsilon, DELTAS[name])
+                found[moments] = ours(moments, epsilon, delta), SETTINGS
+            found["alone"] = replaced("pp-debiased", epsilon, delta), SETTINGS
             if HAVE_OPACUS:
-                methods[epsilon, "opacus"] = opacus(epsilon, DELTAS[name])
-        for (epsilon, method), run in methods.items():
-            found, best = tuned(run, name, seeds, tries)
-            cells = (f"{found.mean():.4f}", f"{found.std(ddof=1):.4f}", best)
-            print_row(name, epsilon, method, *cells)
-
-
-def print_pipeline(seeds):
-    """Print accuracies of components and a network, both private, on digits."""
-    for epsilon in (1.0, 4.0):
-        scores = []
-        for seed in range(seeds):
-            *_, rest, test = tables_of("digits", seed)
-            model = make_pipeline(
-                DPPCA(20, epsilon=epsilon / 4, delta=5e-5),
-                DPAdamClassifier(
-                    epsilon=3 * epsilon / 4,
-                    delta=5e-5,
-                    classes=range(10),
-                    learning_rate=0.2,
-                ),
-            )
-            scores.append(model.fit(*rest).score(*test))
-        private = privacy_report(model).private
-        cells = (f"{np.mean(scores):.4f}", f"{np.std(scores, ddof=1):.4f}")
-        print_row("components", epsilon, f"private: {private}", *cells)
+                found["opacus"] = opacus(epsilon, delta), SETTINGS
+        for method, (run, settings) in found.items():
+            if method in wanted:
+                yield epsilon, method, run, settings
 
 
 def print_speed():
@@ -202,25 +291,32 @@ def print_speed():
 
 
 def main():
-    """Print the tables that were asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--tries", type=int, default=len(SETTINGS))
+    """Measure, and print the tables that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--only", nargs="*", default=["digits", "adult"])
     parser.add_argument("--epsilons", type=float, nargs="*", default=[0.2, 1.0, 4.0])
-    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--methods", nargs="*", default=["adam", *MOMENTS, "opacus"])
     parser.add_argument("--pipeline", action="store_true")
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--save", help="file of lines, read first and added to")
+    parser.add_argument("--no-measuring", action="store_true")
     given = parser.parse_args()
     ignore_leak_warnings()
+    ignore_noise_warnings()
     warnings.filterwarnings("ignore", module="(torch|opacus)")
     if not HAVE_OPACUS:
         print("Opacus is not installed: it is left out")
     if given.speed:
         print_speed()
-    elif given.pipeline:
-        print_pipeline(given.seeds)
-    else:
-        print_accuracies(given.only, given.epsilons, given.seeds, given.tries)
+        return
+    wanted = ["adam", "alone", "components"] if given.pipeline else given.methods
+    cells = Cells(given.save)
+    for name in given.only:
+        for epsilon, method, run, settings in methods_of(name, given.epsilons, wanted):
+            if not given.no_measuring:
+                measure(cells, name, epsilon, method, run, settings)
+    print_tables(cells, given.only, given.epsilons, wanted)
+    print(f"{cells.seconds / 60.0:.1f} minutes of CPU")
 
 
 if __name__ == "__main__":
