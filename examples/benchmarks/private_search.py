@@ -99,7 +99,10 @@ class Labels(Rows):
         self.data, self.targets = data.data / 16.0, data.target
         # All rows in every batch: what a search may fit has Gaussian noise alone.
         last = DPAdamClassifier(
-            classes=range(10), sampling="in-turn", batch_size=len(self.data)
+            classes=range(10),
+            sampling="in-turn",
+            batch_size=len(self.data),
+            moments="jme",
         )
         steps = [("components", DPPCA()), ("classifier", last)]
         self.estimator = Pipeline([("scaler", "passthrough"), *steps])
