@@ -6,11 +6,15 @@ from ._group_client import GroupClient
 from ._group_rounds import GroupRounds
 from ._group_tasks import GroupTask
 from ._in_process import InProcessSession
+from ._kept_session import KeptSession
 from ._make_task import make_task
 from ._messages import MessageError, Reply, Request, Topic
+from ._outcomes import SiteError
 from ._registration import Registration
 from ._rounds import FederatedResult, Rounds
 from ._server import Server
+from ._site import Site
+from ._site_socket import SiteConnection, serve_site
 from ._tasks import SpectralTask
 
 __all__ = [
@@ -20,6 +24,7 @@ __all__ = [
     "GroupRounds",
     "GroupTask",
     "InProcessSession",
+    "KeptSession",
     "LocalClient",
     "MessageError",
     "Registration",
@@ -27,7 +32,11 @@ __all__ = [
     "Request",
     "Rounds",
     "Server",
+    "Site",
+    "SiteConnection",
+    "SiteError",
     "SpectralTask",
     "Topic",
     "make_task",
+    "serve_site",
 ]

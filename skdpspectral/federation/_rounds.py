@@ -124,6 +124,11 @@ class Rounds:
         """Whether all of the task was asked for and answered."""
         return self._n_done == len(self.server.task.topics)
 
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Whom to ask: clients that were not rejected."""
+        return self.server.clients
+
     def request(self) -> Request:
         """Return what to send to ``server.clients``; the same until it is answered.
 

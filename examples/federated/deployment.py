@@ -1,0 +1,125 @@
+"""A whole federation on this machine: a server, and sites with folders of their own."""
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from processes import BIN, HERE, Processes, free_port
+
+START_SECONDS = 60.0
+
+
+class Deployment(Processes):
+    """A SuperLink, and for each site its process and a SuperNode.
+
+    Parameters
+    ----------
+    folder : path
+        For everything that is made; short, for the paths of sockets.
+    """
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.port = free_port()
+        self.job = self.folder / "job"
+        self.job.mkdir(parents=True, exist_ok=True)
+
+    # -- what each party has before anything runs --------------------------------------
+
+    def give_site(self, name, rows, task, *, epsilon, delta, budget, noise_seed=None):
+        """Make the folder of a site."""
+        own = self.folder / name
+        own.mkdir(exist_ok=True)
+        np.save(own / "rows.npy", rows)
+        (own / "task.bin").write_bytes(task.to_bytes())
+        settings = {
+            "name": name,
+            "epsilon": epsilon,
+            "delta": delta,
+            "budget": budget,
+            "noise_seed": noise_seed,
+        }
+        (own / "site.json").write_text(json.dumps(settings))
+
+    def give_job(
+        self, task, clients, *, min_clients=1, timeout=60.0, wait=60.0, **steps
+    ):
+        """Make the folder of a job; earlier ones of the same name are forgotten."""
+        shutil.rmtree(self.job)
+        self.job.mkdir()
+        (self.job / "task.bin").write_bytes(task.to_bytes())
+        job = {
+            "clients": {name: list(row) for name, row in clients.items()},
+            "min_clients": min_clients,
+            "timeout": timeout,
+            "wait": wait,
+            "rounds": steps,
+        }
+        (self.job / "job.json").write_text(json.dumps(job))
+
+    # -- processes ---------------------------------------------------------------------
+
+    def start_link(self, *options):
+        """Start the SuperLink, and tell ``flwr`` where it is."""
+        for name in ("link", "flwr"):
+            config = Path(self.environment(name)["FLWR_HOME"]) / "config.toml"
+            config.write_text(
+                f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\n'
+                f'address = "127.0.0.1:{self.port}"\ninsecure = true\n'
+            )
+        command = [BIN / "flower-superlink", "--host", "127.0.0.1"]
+        command += ["--port", self.port, "--disable-runtime-dependency-installation"]
+        self.start("link", [*command, *(options or ["--insecure"])])
+        self.wait_for("link", "Application startup complete", "Uvicorn running")
+
+    def start_site(self, name):
+        self.start(name, [sys.executable, HERE / "site_process.py", self.folder / name])
+        self.wait_for(name, "ready")
+
+    def start_node(self, name, *options):
+        path = self.folder / name / "site.socket"
+        command = [BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
+        command += ["--port", free_port(), "--node-config", f'site="{path}"']
+        self.start(f"{name}-node", [*command, *(options or ["--insecure"])])
+
+    def wait_for(self, name, *texts):
+        """Wait until a process has said one of these."""
+        deadline = time.monotonic() + START_SECONDS
+        while not any(text in self.log(name) for text in texts):
+            if self.running[name].poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{name} did not start:\n{self.log(name)}")
+            time.sleep(0.1)
+
+    def flwr(self, *arguments):
+        """Start a command of ``flwr``."""
+        return self.start("flwr", [BIN / "flwr", *arguments])
+
+    def submit(self):
+        """Start the job; return at once."""
+        for file in ("outcome.json", "result.npz"):
+            (self.job / file).unlink(missing_ok=True)
+        config = f'job="{self.job}"'
+        command = ["run", HERE / "app", "loop", "--run-config", config, "--stream"]
+        self.flwr(*command)
+
+    def outcome(self, seconds=180.0, show=None):
+        """Wait for the job's end; return what it says and the result's arrays."""
+        deadline, shown = time.monotonic() + seconds, 0
+        path = self.job / "outcome.json"
+        while not path.exists():
+            if show is not None:
+                lines = self.log("flwr").splitlines()
+                for line in lines[shown:]:
+                    show(line)
+                shown = len(lines)
+            if time.monotonic() > deadline:
+                raise TimeoutError(self.log("flwr") + self.log("link"))
+            time.sleep(0.2)
+        said = json.loads(path.read_text())
+        if "error" in said:
+            return said, None
+        with np.load(self.job / "result.npz") as arrays:
+            return said, dict(arrays)

@@ -1,0 +1,217 @@
+"""A site: one client a session, and answers that outlive the process."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from ..accounting import PrivacyAccountant, PrivacyBudgetError
+from ._kept_file import KeptFile, digest_of
+from ._messages import MessageError, Request, check_name
+from ._outcomes import SiteError, as_bytes, told
+
+_LOG = logging.getLogger(__name__)
+_KIND = 0x534B4441
+_TABLES = [
+    "CREATE TABLE answers (session BLOB, request BLOB, answer BLOB, "
+    "PRIMARY KEY (session, request))"
+]
+_SPENT = (
+    "the session was begun here, and the client that held it is gone: what was not "
+    "answered is spent, and is not drawn again"
+)
+
+
+class KeptAnswers:
+    """Answers of a site in a file, by the session and the digest of their request.
+
+    Nothing in it is secret from those who were answered.
+
+    Parameters
+    ----------
+    path : str or path-like
+        SQLite file; made where there is none.
+
+    Raises
+    ------
+    ValueError
+        If another process holds the file, or it is of another kind.
+    """
+
+    def __init__(self, path):
+        self._file = KeptFile(path, _KIND, _TABLES)
+
+    def find(self, session: bytes, request: bytes) -> bytes | None:
+        """Return what a request was answered with, if it was."""
+        found = self._file.read(
+            "SELECT answer FROM answers WHERE session = ? AND request = ?",
+            (session, digest_of(request)),
+        )
+        return found[0][0] if found else None
+
+    def keep(self, session: bytes, request: bytes, answer: bytes) -> None:
+        """Write an answer down, before anybody gets it."""
+        row = (session, digest_of(request), answer)
+        self._file.write(("INSERT INTO answers VALUES (?, ?, ?)", [row]))
+
+    def close(self) -> None:
+        """Let another process have the file."""
+        self._file.close()
+
+
+def session_of_request(request: bytes) -> bytes:
+    """Return the session that a request names, or a MessageError."""
+    return Request.from_bytes(request).session
+
+
+class Site:
+    """Answers servers' requests for as long as a ledger allows.
+
+    A client serves one session. A site makes one for each session that a server opens,
+    charges it under that session's name, and writes every answer to a file before it
+    is sent. So it can be killed at any moment: started again, it gives the very bytes
+    that it gave before, and refuses what was charged and not answered, since to draw
+    again would be a second release. It refuses that too if the file is lost.
+
+    Parameters
+    ----------
+    open_client : callable
+        ``open_client(accountant)`` returns a new client of this site, which charges
+        that accountant: a :class:`LocalClient`, or anything with a `name` and with
+        ``respond(request: bytes)``, which charges once, at its first valid request,
+        and returns bytes or what has ``to_bytes()``.
+    accountant : PrivacyAccountant
+        The site's ledger, in a file of its own; its budget is the limit of all
+        sessions together.
+    answers : str or path-like
+        File of answers, beside the ledger; made where there is none.
+    session_of : callable, optional
+        Returns the session, as bytes, that a request names, or raises a
+        :class:`MessageError`; that of :class:`Request` by default.
+    max_sessions : int, default=4
+        Sessions that are held at a time; of an older one only what was answered is
+        answered again.
+
+    Attributes
+    ----------
+    name : str
+        The client's name.
+
+    Raises
+    ------
+    ValueError
+        If the file of answers cannot be opened, or from `open_client`.
+
+    See Also
+    --------
+    serve_site : Answer other processes of this machine.
+    """
+
+    def __init__(
+        self,
+        open_client: Callable[[PrivacyAccountant], Any],
+        accountant: PrivacyAccountant,
+        answers,
+        *,
+        session_of: Callable[[bytes], bytes] = session_of_request,
+        max_sessions: int = 4,
+    ):
+        if not isinstance(accountant, PrivacyAccountant):
+            raise ValueError("accountant must be a PrivacyAccountant: a site has one")
+        self._open_client, self._accountant = open_client, accountant
+        # Rows are checked here and now, where their holder sees what is wrong.
+        self.name = check_name(open_client(accountant).name)
+        self._answers = KeptAnswers(answers)
+        self._session_of, self._most = session_of, max_sessions
+        self._clients: OrderedDict[bytes, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def respond(self, request: bytes) -> bytes:
+        """Answer a request, once; the same request again gets the same answer.
+
+        Parameters
+        ----------
+        request : bytes
+            Of any session.
+
+        Returns
+        -------
+        bytes
+            The client's answer.
+
+        Raises
+        ------
+        MessageError
+            If the request is malformed, or not one that may be answered; nothing is
+            released.
+        PrivacyBudgetError
+            If the ledger refuses the session; nothing is charged or released.
+        """
+        request = bytes(request)
+        session = self._session_of(request)
+        with self._lock:
+            kept = self._answers.find(session, request)
+            if kept is not None:
+                return kept
+            label = f"session {session.hex()}"
+            client = self._client_of(session, label)
+            try:
+                answer = as_bytes(client.respond(request))
+            finally:
+                charged = self._is_charged(label)
+                if charged:
+                    self._hold(session, client)
+            if not charged:
+                raise RuntimeError(
+                    "open_client must give its client the accountant that it is handed"
+                )
+            self._answers.keep(session, request, answer)
+            return answer
+
+    def close(self) -> None:
+        """Let another process serve this site."""
+        with self._lock:
+            self._answers.close()
+
+    def _client_of(self, session: bytes, label: str):
+        if session in self._clients:
+            return self._clients[session]
+        if self._is_charged(label):
+            raise MessageError(_SPENT)
+        return self._open_client(self._accountant.named(label))
+
+    def _hold(self, session: bytes, client) -> None:
+        self._clients[session] = client
+        self._clients.move_to_end(session)
+        while len(self._clients) > self._most:
+            self._clients.popitem(last=False)
+
+    def _is_charged(self, label: str) -> bool:
+        return any(entry.label == label for entry in self._accountant.ledger)
+
+
+def outcome_of(client, request: bytes) -> tuple[str, bytes]:
+    """Return what somebody elsewhere may know of a client's answer to a request.
+
+    Parameters
+    ----------
+    client : object with ``respond``
+        A site, or a client.
+    request : bytes
+        Whatever came.
+
+    Returns
+    -------
+    kind, content
+        As of :func:`told`.
+    """
+    try:
+        return told(as_bytes(client.respond(request)))
+    except (MessageError, PrivacyBudgetError, SiteError) as error:
+        return told(error)
+    except Exception as error:
+        _LOG.exception("a request could not be answered")  # for the rows' holder
+        return told(error)

@@ -1,0 +1,133 @@
+"""A site for other processes of its machine, by a socket that is a file.
+
+Whoever carries messages to and from the network, code of others among it, needs no
+access to rows and ledger: the socket's file is all that it opens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import threading
+from multiprocessing.connection import Client, Listener
+from pathlib import Path
+
+from ._outcomes import ANSWER, FAILURE, REFUSAL, SiteError, heard
+from ._site import Site, outcome_of
+
+# First byte of a question, and of what comes back.
+_NAME, _REQUEST = b"n", b"r"
+_KINDS = {ANSWER: b"a", REFUSAL: b"r", FAILURE: b"f"}
+_LONGEST_REQUEST = 2**28
+_BACKLOG = 16
+# Bytes that the path of a socket may have, on any system.
+_LONGEST_PATH = 100
+
+
+def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
+    """Answer requests that come by a socket, until interrupted.
+
+    Parameters
+    ----------
+    site : Site
+        Who answers.
+    path : str or path-like
+        Where to make the socket; at most 100 bytes. A socket that a dead process has
+        left there is replaced.
+    mode : int, default=0o600
+        Who may connect: by default the processes of this user alone. With ``0o660``
+        and a folder of that group, a carrier runs as another user than the site.
+    on_ready : callable or None, default=None
+        Called once requests can come.
+
+    Raises
+    ------
+    ValueError
+        If there is another file at `path`, or the path is too long.
+    """
+    path = _free(Path(path))
+    earlier = os.umask(0o777 & ~mode)
+    try:
+        listener = Listener(str(path), family="AF_UNIX", backlog=_BACKLOG)
+    finally:
+        os.umask(earlier)
+    with listener:
+        if on_ready is not None:
+            on_ready()
+        while True:
+            connection = listener.accept()
+            threading.Thread(
+                target=_serve, args=(site, connection), daemon=True
+            ).start()
+
+
+def _free(path: Path) -> Path:
+    if len(os.fsencode(path)) > _LONGEST_PATH:
+        raise ValueError(
+            f"the path of a socket must have at most {_LONGEST_PATH} bytes, got {path}"
+        )
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ValueError(f"there is a file at {path}, which is no socket")
+        path.unlink()
+    return path
+
+
+def _serve(site: Site, connection) -> None:
+    # Whoever connects may send anything, stay silent, or be gone.
+    with connection, contextlib.suppress(OSError, EOFError):
+        asked = connection.recv_bytes(_LONGEST_REQUEST)
+        if asked[:1] == _NAME:
+            kind, content = ANSWER, site.name.encode()
+        else:
+            kind, content = outcome_of(site, asked[1:])
+        connection.send_bytes(_KINDS[kind] + content)
+
+
+class SiteConnection:
+    """A site that another process of this machine serves.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The socket of :func:`serve_site`.
+    """
+
+    def __init__(self, path):
+        self._path = str(path)
+
+    @property
+    def name(self) -> str:
+        """The client's name, as the site says it."""
+        return self._ask(_NAME).decode()
+
+    def respond(self, request: bytes) -> bytes:
+        """Return the site's answer.
+
+        Parameters
+        ----------
+        request : bytes
+            Whatever a server has sent.
+
+        Raises
+        ------
+        MessageError
+            If the site refuses; the text is the site's.
+        SiteError
+            If nobody serves the site, or it failed.
+        """
+        return self._ask(_REQUEST + bytes(request))
+
+    def _ask(self, asked: bytes) -> bytes:
+        try:
+            with Client(self._path, family="AF_UNIX") as connection:
+                connection.send_bytes(asked)
+                told = connection.recv_bytes()
+        except (OSError, EOFError):
+            raise SiteError(f"no site answers at {self._path}") from None
+        kinds = {byte: kind for kind, byte in _KINDS.items()}
+        answer = heard(kinds.get(told[:1]), told[1:])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
