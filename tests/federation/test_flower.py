@@ -1,0 +1,439 @@
+"""Flower's messages carry a federation's bytes, whatever comes, and nothing else."""
+
+import numpy as np
+import pytest
+from flower_tools import (
+    Grid,
+    act_as_a_task,
+    make_site,
+    outcome_at,
+    request_message,
+    rows_of,
+)
+
+from skdpspectral import PrivacyAccountant
+from skdpspectral.federation import (
+    FederationError,
+    InProcessSession,
+    KeptSession,
+    LocalClient,
+    MessageError,
+    Registration,
+    Request,
+    Rounds,
+    Server,
+    SiteConnection,
+    SiteError,
+    make_task,
+)
+from skdpspectral.federation._messages import CHECKSUM_BYTES, checksum
+from skdpspectral.federation.flower import client_app, connect_to_site, hold_session
+
+pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
+
+
+@pytest.fixture(autouse=True)
+def a_task():
+    act_as_a_task()
+
+
+P, NAMES = 6, ("north", "east", "south")
+REGISTERED = {name: Registration(400, 1.0, 1e-6) for name in NAMES}
+TASKS = {
+    "directions": (make_task(2, P), {}),
+    "covariance": (make_task(2, P, bounds=(-20, 20), projection_norm=9.0), {}),
+    "two-stage": (make_task(2, P, mechanism="two-stage", projection_norm=9.0), {}),
+    "rounds": (
+        make_task(1, P, n_rounds=2, aggregation="matrix"),
+        {"n_nonzero_features": 3},
+    ),
+}
+
+
+def make_sites(folder, task, **parameters):
+    return {
+        i: make_site(folder, name, task, seed=i, **parameters)
+        for i, name in enumerate(NAMES)
+    }
+
+
+def make_rounds(task, steps=None, **parameters):
+    return Rounds(Server(REGISTERED, task, **parameters), **(steps or {}))
+
+
+def by_hand(task, steps, **parameters):
+    """The same federation in this process, without Flower."""
+    clients = {
+        name: LocalClient(name, rows_of(i, p=P), task, noise_seed=i, **parameters)
+        for i, name in enumerate(NAMES)
+    }
+    rounds = make_rounds(task, steps)
+    return InProcessSession(rounds.server, clients).run(rounds)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_result_is_that_of_one_process(name, tmp_path):
+    task, steps = TASKS[name]
+    sites = {
+        i: make_site(tmp_path, n, task, seed=i, noise_seed=i)
+        for i, n in enumerate(NAMES)
+    }
+    seen = []
+    found = hold_session(Grid(sites), make_rounds(task, steps), on_answer=seen.append)
+    expected = by_hand(task, steps)
+    for key in ("components", "mean", "explained_variance", "weights"):
+        assert np.array_equal(getattr(found, key), getattr(expected, key)), key
+    assert [p.step for p in seen] == sorted(3 * [*range(len(task.topics))])
+    assert seen[-1].n_answers == seen[-1].n_clients == 3
+    longest = max(task.longest(topic) for topic in task.topics)
+    assert all(0 < p.n_received <= longest for p in seen)
+
+
+# -- who is asked ----------------------------------------------------------------------
+
+
+def test_a_registered_name_beats_one_that_is_said(tmp_path):
+    """A node that says another's name is not asked in its stead."""
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+    (tmp_path / "liar").mkdir()
+    liar = make_site(tmp_path / "liar", "south", task)
+    grid = Grid({**sites, 9: liar}, registered=dict(enumerate(NAMES)))
+    found = hold_session(grid, make_rounds(task))
+    assert found.clients == NAMES
+    asked = [
+        m.metadata.dst_node_id
+        for m in grid.sent
+        if "respond" in m.metadata.message_type
+    ]
+    assert sorted(asked) == [0, 1, 2]
+
+
+def test_a_node_that_is_no_client_is_asked_for_nothing_but_its_name(tmp_path):
+    task = TASKS["directions"][0]
+    other = make_site(tmp_path, "west", task)
+    grid = Grid({**make_sites(tmp_path, task), 9: other})
+    hold_session(grid, make_rounds(task))
+    ledger = PrivacyAccountant(path=tmp_path / "west.db")
+    assert len(ledger.ledger) == 0
+    kinds = {m.metadata.message_type for m in grid.sent if m.metadata.dst_node_id == 9}
+    assert kinds == {"query.name"}
+
+
+def test_a_registered_node_cannot_answer_for_another_client(tmp_path):
+    """Its name is that of its key; what it answers bears another one."""
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+    grid = Grid({0: sites[0], 1: sites[2]}, registered={0: "north", 1: "east"})
+    rounds = Rounds(Server({n: REGISTERED[n] for n in ("north", "east")}, task))
+    with pytest.warns(UserWarning, match="'east' was rejected: .*another client's"):
+        assert hold_session(grid, rounds).clients == ("north",)
+
+
+# -- failures --------------------------------------------------------------------------
+
+
+def test_a_node_that_is_not_there_is_left_out_by_name(tmp_path):
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+    grid = Grid({**sites, 1: None})
+    with pytest.warns(UserWarning, match="'east' was rejected: it did not answer in"):
+        found = hold_session(grid, make_rounds(task), timeout=0.1, wait=0.1)
+    assert found.clients == ("north", "south")
+
+
+def test_too_few_nodes_are_an_error_that_names_them(tmp_path):
+    task = TASKS["directions"][0]
+    grid = Grid({**make_sites(tmp_path, task), 1: None})
+    rounds = make_rounds(task, min_clients=3)
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(FederationError, match=r"min_clients=3.*'east'"),
+    ):
+        hold_session(grid, rounds, timeout=0.1, wait=0.1)
+
+
+def test_an_exhausted_site_refuses_and_the_server_says_why(tmp_path):
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+    sites[1] = make_site(tmp_path, "poor", task, budget=0.5)
+    sites[1].name = "east"
+    with pytest.warns(UserWarning, match="'east' was rejected"):
+        found = hold_session(Grid(sites), make_rounds(task))
+    assert (
+        "refused the request: its ledger has not enough budget"
+        in (found.rejected["east"])
+    )
+    assert len(PrivacyAccountant(path=tmp_path / "poor.db").ledger) == 0
+
+
+def test_nothing_of_an_error_but_its_kind_leaves_a_node(tmp_path):
+    class Fails:
+        name = "north"
+
+        def respond(self, request):
+            raise RuntimeError("row 3.25")
+
+    def cannot_open(context):
+        raise RuntimeError("row 3.25")
+
+    assert outcome_at(Fails(), request_message(b"")) == ("failure", b"")
+    app = client_app(cannot_open)
+    for kind in ("query.respond", "query.name"):
+        reply = app(request_message(b"x", kind), None)
+        assert "3.25" not in repr(reply.content)
+        assert reply.content.config_records["skdpspectral"]["kind"] == "failure"
+
+
+def test_a_node_that_fails_is_asked_again_and_answers_with_its_first_bytes(tmp_path):
+    """An answer that was lost on its way is no second release."""
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+
+    class Loses:
+        name, answers = "east", []
+
+        def respond(self, request):
+            self.answers.append(sites[1].respond(request))
+            if len(self.answers) == 1:
+                raise SiteError
+            return self.answers[-1]
+
+    found = hold_session(Grid({**sites, 1: Loses()}), make_rounds(task))
+    assert found.clients == NAMES
+    assert Loses.answers[0] == Loses.answers[1]
+    assert len(PrivacyAccountant(path=tmp_path / "east.db").ledger) == 1
+
+
+def test_a_node_that_comes_back_under_another_number_is_asked_again(tmp_path):
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+
+    class Late(Grid):
+        def get_nodes(self):
+            if self.count > 6:
+                self.sites[7] = sites[1]
+            return super().get_nodes()
+
+        def pull_messages(self, ids):
+            self.count += 1
+            return super().pull_messages(ids)
+
+    grid = Late({**sites, 1: None})
+    found = hold_session(grid, make_rounds(task), wait=0.1, timeout=20.0)
+    assert found.clients == NAMES
+
+
+# -- a server that ends in the middle --------------------------------------------------
+
+
+class Ends(Exception):
+    pass
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 5])
+def test_a_server_that_is_started_again_charges_nobody_twice(at, tmp_path):
+    """It may end before the answers of a round are all there, or after."""
+    task, steps = TASKS["rounds"]
+    sites = {
+        i: make_site(tmp_path, n, task, seed=i, noise_seed=i)
+        for i, n in enumerate(NAMES)
+    }
+
+    def stop(progress):
+        if 3 * progress.step + progress.n_answers > at:
+            raise Ends
+
+    for end in (stop, None):
+        kept = KeptSession(tmp_path / "session.db")
+        rounds = make_rounds(task, steps, session=kept.session)
+        try:
+            found = hold_session(Grid(sites), rounds, kept=kept, on_answer=end)
+        except Ends:
+            pass
+        finally:
+            kept.close()
+    assert np.array_equal(found.components, by_hand(task, steps).components)
+    for name in NAMES:
+        assert len(PrivacyAccountant(path=tmp_path / f"{name}.db").ledger) == 1
+
+
+def test_a_client_that_failed_before_stays_out_when_a_server_goes_on(tmp_path):
+    """Else the basis of the next round would be another, and be refused by all."""
+    task, steps = TASKS["rounds"]
+    sites = make_sites(tmp_path, task)
+
+    def stop(progress):
+        if progress.step == 1:
+            raise Ends
+
+    def hold(grid, end):
+        kept = KeptSession(tmp_path / "session.db")
+        rounds = make_rounds(task, steps, session=kept.session)
+        try:
+            return hold_session(
+                grid, rounds, kept=kept, on_answer=end, timeout=1.0, wait=0.1
+            )
+        finally:
+            kept.close()
+
+    with pytest.warns(UserWarning, match="'east'"), pytest.raises(Ends):
+        hold(Grid({**sites, 1: None}), stop)
+    with pytest.warns(UserWarning, match="'east'"):
+        found = hold(Grid(sites), None)
+    assert found.clients == ("north", "south")
+
+
+def test_a_kept_session_is_of_one_job(tmp_path):
+    task = TASKS["directions"][0]
+    sites = make_sites(tmp_path, task)
+    kept = KeptSession(tmp_path / "session.db")
+    hold_session(Grid(sites), make_rounds(task, session=kept.session), kept=kept)
+    other = make_rounds(make_task(1, P), session=kept.session)
+    with pytest.raises(MessageError, match="another request at step 0"):
+        hold_session(Grid(sites), other, kept=kept)
+
+
+# -- what is no message of this session ------------------------------------------------
+
+
+def first_request(task, **parameters):
+    return make_rounds(task, **parameters).request().to_bytes()
+
+
+def test_what_a_server_should_not_send_is_refused_with_its_reason(tmp_path):
+    task = TASKS["rounds"][0]
+    site = make_site(tmp_path, "north", task)
+    good = first_request(task)
+    assert outcome_at(site, request_message(good))[0] == "answer"
+    bad = {
+        b"": "too short",
+        b"x" * 500: "no message of a federation",
+        good[:-1]: "too short",
+        good + b"x": "not the length",
+        first_request(make_task(1, P)): "another task",
+        Request(bytes(16), task.digest, 1, 1, ()).to_bytes(): "before step 0",
+    }
+    for request, reason in bad.items():
+        kind, content = outcome_at(site, request_message(request))
+        assert kind == "refusal"
+        assert reason in content.decode()
+    for request in ("text", 3, 1.5, [b"bytes"], True):
+        assert outcome_at(site, request_message(request)) == ("failure", b"")
+    assert len(PrivacyAccountant(path=tmp_path / "north.db").ledger) == 1
+
+
+def test_an_answer_to_another_request_is_rejected_by_name(tmp_path):
+    """A replay of the last round, of another session, or of another client's answer."""
+    task, steps = TASKS["rounds"]
+    sites = make_sites(tmp_path, task)
+    elsewhere = make_site(tmp_path, "else", task, budget=9.0)
+
+    class Replays:
+        name = "east"
+
+        def __init__(self, choose):
+            self.choose, self.answers = choose, []
+
+        def respond(self, request):
+            self.answers.append(sites[1].respond(request))
+            return self.choose(self.answers)
+
+    foreign = elsewhere.respond(first_request(task))
+    for choose, reason in (
+        (lambda answers: answers[-2 if len(answers) > 2 else -1], "not that to step"),
+        (lambda answers: foreign, "another session"),
+        (lambda answers: b"garbage" * 50, "no message"),
+        (lambda answers: b"", "too short"),
+    ):
+        (folder := tmp_path / reason.replace(" ", "")).mkdir()
+        sites = make_sites(folder, task)
+        grid = Grid({**sites, 1: Replays(choose)})
+        with pytest.warns(UserWarning, match=f"'east' was rejected: .*{reason}"):
+            found = hold_session(grid, make_rounds(task, steps))
+        assert found.clients == ("north", "south")
+
+
+def mutants(rng, message, count):
+    """Copies of a message with some bytes changed, cut off, doubled or added."""
+    for _ in range(count):
+        data = bytearray(message)
+        for _ in range(rng.integers(1, 5)):
+            i = int(rng.integers(len(data)))
+            match int(rng.integers(4)):
+                case 0:
+                    data[i] ^= 1 << int(rng.integers(8))
+                case 1:
+                    del data[i : i + int(rng.integers(1, 20))]
+                case 2:
+                    data[i:i] = data[i : i + int(rng.integers(1, 20))]
+                case _:
+                    data[i] = int(rng.integers(256))
+            data = data or bytearray(1)
+        if bytes(data) != message:
+            yield bytes(data)
+
+
+def test_ten_thousand_mutants_are_refused(tmp_path):
+    """Requests at a node, and answers at the server; none fails, none is accepted."""
+    task, rng = TASKS["directions"][0], np.random.default_rng(0)
+    site = make_site(tmp_path, "north", task)
+    request = first_request(task)
+    kind, answer = outcome_at(site, request_message(request))
+    assert kind == "answer"
+    n = 0
+    for mutant in mutants(rng, request, 5_010):
+        assert outcome_at(site, request_message(mutant))[0] == "refusal"
+        n += 1
+    session = Request.from_bytes(request).session
+    for mutant in mutants(rng, answer, 5_010):
+        server = Server({"north": REGISTERED["north"]}, task, session=session)
+        server.request()
+        with (
+            pytest.warns(UserWarning, match="'north' was rejected"),
+            pytest.raises(FederationError),
+        ):
+            server.collect({"north": mutant})
+        n += 1
+    assert n >= 10_000
+    assert len(PrivacyAccountant(path=tmp_path / "north.db").ledger) == 1
+
+
+def test_mutants_with_a_checksum_of_their_own_spend_no_more_than_the_ledger(tmp_path):
+    """Whoever sends may make valid requests; the ledger is what holds."""
+    task, rng = TASKS["directions"][0], np.random.default_rng(1)
+    site = make_site(tmp_path, "north", task, epsilon=0.5)
+    body = first_request(task)[:-CHECKSUM_BYTES]
+    kinds = []
+    for _ in range(2000):
+        data = bytearray(body)
+        data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+        request = bytes(data) + checksum(bytes(data))
+        kinds.append(outcome_at(site, request_message(request))[0])
+    assert set(kinds) == {"answer", "refusal"}
+    spent = PrivacyAccountant(path=tmp_path / "north.db").spent()
+    assert spent.epsilon <= 1.0
+
+
+# -- nodes and their configuration -----------------------------------------------------
+
+
+def test_a_node_without_a_site_says_so():
+    class Context:
+        node_config = {}
+
+    with pytest.raises(SiteError, match="site="):
+        connect_to_site(Context())
+    Context.node_config = {"site": "/nowhere"}
+    assert isinstance(connect_to_site(Context()), SiteConnection)
+
+
+@pytest.mark.slow
+def test_a_hundred_nodes(tmp_path):
+    """One process, one ledger each."""
+    task = TASKS["directions"][0]
+    names = [f"n{i:02d}" for i in range(100)]
+    sites = {i: make_site(tmp_path, n, task, seed=i) for i, n in enumerate(names)}
+    server = Server(dict.fromkeys(names, REGISTERED["north"]), task)
+    found = hold_session(Grid(sites), Rounds(server))
+    assert len(found.clients) == 100

@@ -1,0 +1,302 @@
+"""A site: what it answers again, and what it refuses, however it has ended before."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from flower_tools import make_site, rows_of
+
+import skdpspectral
+from skdpspectral import PrivacyAccountant, PrivacyBudgetError
+from skdpspectral.federation import (
+    KeptSession,
+    LocalClient,
+    MessageError,
+    Request,
+    Site,
+    SiteConnection,
+    SiteError,
+    make_task,
+    serve_site,
+)
+from skdpspectral.federation._outcomes import heard, told
+
+TASK = make_task(1, 6, n_rounds=2, aggregation="matrix")
+SPENT = "what was not answered is spent, and is not drawn again"
+
+
+def ask(step=0, session=bytes(16), basis=()):
+    topic = TASK.topics[step]
+    return Request(session, TASK.digest, step, topic, basis).to_bytes()
+
+
+BASIS = rows_of(0, 6, 1)
+
+
+def ledger_of(folder):
+    return PrivacyAccountant(path=folder / "a.db").ledger
+
+
+def test_a_site_that_is_started_again_gives_the_same_bytes(tmp_path):
+    site = make_site(tmp_path, "a", TASK)
+    first, second = site.respond(ask()), site.respond(ask(1, basis=BASIS))
+    site.close()
+    site = make_site(tmp_path, "a", TASK)
+    assert site.respond(ask()) == first
+    assert site.respond(ask(1, basis=BASIS)) == second
+    assert len(ledger_of(tmp_path)) == 1
+
+
+def test_what_was_not_answered_before_is_spent(tmp_path):
+    site = make_site(tmp_path, "a", TASK, budget=9.0)
+    site.respond(ask())
+    site.close()
+    site = make_site(tmp_path, "a", TASK, budget=9.0)
+    with pytest.raises(MessageError, match=SPENT):
+        site.respond(ask(1, basis=BASIS))
+    assert len(ledger_of(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("lost", ["a.answers", None])
+def test_a_charge_without_an_answer_is_never_drawn_again(lost, tmp_path, monkeypatch):
+    """The file of answers is lost, or the process ends before it is written."""
+    site = make_site(tmp_path, "a", TASK, budget=9.0)
+    if lost is None:
+        monkeypatch.setattr(site._answers, "keep", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            site.respond(ask())
+    else:
+        site.respond(ask())
+    site.close()
+    if lost is not None:
+        (tmp_path / lost).unlink()
+    site = make_site(tmp_path, "a", TASK, budget=9.0)
+    with pytest.raises(MessageError, match=SPENT):
+        site.respond(ask())
+    assert [entry.label for entry in ledger_of(tmp_path)] == ["session " + 32 * "0"]
+
+
+def test_sessions_are_charged_one_by_one_until_the_ledger_refuses(tmp_path):
+    site = make_site(tmp_path, "a", TASK, epsilon=1.0, budget=1.5)
+    answers = {site.respond(ask(session=bytes([i]) * 16)) for i in range(2)}
+    assert len(answers) == 2
+    with pytest.raises(PrivacyBudgetError):
+        site.respond(ask(session=bytes([7]) * 16))
+    assert site.respond(ask(session=bytes([0]) * 16)) in answers
+    assert len(ledger_of(tmp_path)) == 2
+
+
+def test_of_sessions_that_are_not_held_answers_are_given_again(tmp_path):
+    site = make_site(tmp_path, "a", TASK, budget=9.0)
+    sessions = [bytes([i]) * 16 for i in range(6)]
+    first = {session: site.respond(ask(session=session)) for session in sessions}
+    assert {s: site.respond(ask(session=s)) for s in sessions} == first
+    with pytest.raises(MessageError, match=SPENT):
+        site.respond(ask(1, sessions[0], BASIS))
+    site.respond(ask(1, sessions[-1], BASIS))
+
+
+def test_what_is_refused_charges_nothing_and_holds_nothing(tmp_path):
+    site = make_site(tmp_path, "a", TASK)
+    for i in range(20):
+        with pytest.raises(MessageError):
+            site.respond(ask(1, bytes([i]) * 16, BASIS))
+    assert len(site._clients) == 0
+    site.respond(ask())
+    assert len(ledger_of(tmp_path)) == 1
+
+
+def test_two_processes_cannot_serve_one_site(tmp_path):
+    site = make_site(tmp_path, "a", TASK)
+    with pytest.raises(ValueError, match="one process at a time holds it"):
+        make_site(tmp_path, "a", TASK)
+    site.close()
+    make_site(tmp_path, "a", TASK).close()
+
+
+def test_threads_that_ask_the_same_get_the_same(tmp_path):
+    site, found = make_site(tmp_path, "a", TASK), []
+    threads = [
+        threading.Thread(target=lambda: found.append(site.respond(ask())))
+        for _ in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert len(ledger_of(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("what", ["text", "database", "session"])
+def test_another_kind_of_file_is_left_as_it_is(what, tmp_path):
+    path = tmp_path / "a.answers"
+    if what == "text":
+        path.write_text("a letter" * 1000)
+    elif what == "database":
+        with sqlite3.connect(path) as file:
+            file.execute("CREATE TABLE letters (letter TEXT)")
+        file.close()
+    else:
+        KeptSession(path).close()
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="another kind of file"):
+        make_site(tmp_path, "a", TASK)
+    assert path.read_bytes() == before
+
+
+def test_a_client_that_is_not_charged_to_the_ledger_answers_nothing(tmp_path):
+    def open_client(accountant):
+        return LocalClient("a", rows_of(0), TASK)
+
+    ledger = PrivacyAccountant(path=tmp_path / "a.db")
+    site = Site(open_client, ledger, tmp_path / "a.answers")
+    with pytest.raises(RuntimeError, match="the accountant that it is handed"):
+        site.respond(ask())
+
+
+def test_a_site_needs_a_ledger(tmp_path):
+    with pytest.raises(ValueError, match="must be a PrivacyAccountant"):
+        Site(lambda _: None, None, tmp_path / "a.answers")
+
+
+# -- what is told of a failure ---------------------------------------------------------
+
+
+def test_an_error_is_told_by_its_kind_alone():
+    kind, content = told(RuntimeError("row 3.25"))
+    assert (kind, content) == ("failure", b"")
+    assert isinstance(heard(kind, content), SiteError)
+    refusal = heard(*told(MessageError("too late")))
+    assert type(refusal) is MessageError
+    assert str(refusal) == "too late"
+    budget = heard(*told(PrivacyBudgetError("spent 3.25 on another study", 1.0, 0.5)))
+    assert "not enough budget" in str(budget)
+    assert "3.25" not in str(budget)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [("answer", "text"), ("refusal", None), (None, b""), (b"answer", b"x"), (1, 2)],
+)
+def test_what_is_no_outcome_is_a_failure(outcome):
+    assert isinstance(heard(*outcome), SiteError)
+
+
+def test_a_reason_cannot_write_on_a_terminal():
+    reason = str(heard("refusal", b"\x1b[2J\n" + b"x" * 10_000))
+    assert reason.isprintable()
+    assert len(reason) <= 2000
+
+
+# -- the socket ------------------------------------------------------------------------
+
+SERVES = """
+import os, sys
+from pathlib import Path
+from flower_tools import make_site
+from test_site import TASK
+from skdpspectral.federation import serve_site
+folder = Path(sys.argv[1])
+site = make_site(folder, "a", TASK)
+respond, mode = site.respond, sys.argv[2]
+
+
+def act(request):
+    if mode == "dies before":
+        os.kill(os.getpid(), 9)
+    answer = respond(request)
+    if mode == "dies after":
+        os.kill(os.getpid(), 9)
+    return answer
+
+
+site.respond = act
+serve_site(site, folder / "s", on_ready=lambda: print("ready", flush=True))
+"""
+
+
+class Served:
+    def __init__(self, folder, mode="honest"):
+        here = Path(__file__).parent
+        paths = [here, here.parent / "tools", Path(skdpspectral.__file__).parents[1]]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVES, str(folder), mode],
+            stdout=subprocess.PIPE,
+            env={"PYTHONPATH": ":".join(map(str, paths)), "OMP_NUM_THREADS": "1"},
+        )
+        assert self.process.stdout.readline() == b"ready\n"
+        self.site = SiteConnection(folder / "s")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.mark.parametrize("mode", ["dies before", "dies after"])
+def test_a_site_that_is_killed_answers_as_before_or_refuses(mode, tmp_path):
+    with Served(tmp_path, mode) as served:
+        with pytest.raises(SiteError, match="no site answers"):
+            served.site.respond(ask())
+        assert served.process.wait() == -9
+    assert len(ledger_of(tmp_path)) == (mode == "dies after")
+    # The socket that it has left is replaced.
+    with Served(tmp_path) as served:
+        assert served.site.name == "a"
+        answer = served.site.respond(ask())
+        assert answer == served.site.respond(ask())
+    if mode == "dies after":  # it was written down before it was lost
+        with sqlite3.connect(tmp_path / "a.answers") as file:
+            assert file.execute("SELECT answer FROM answers").fetchall() == [(answer,)]
+        file.close()
+    assert len(ledger_of(tmp_path)) == 1
+
+
+@pytest.fixture
+def served(tmp_path):
+    with Served(tmp_path) as made:
+        yield made
+
+
+def test_refusals_and_garbage_by_a_socket(served, tmp_path):
+    from multiprocessing.connection import Client
+
+    with pytest.raises(MessageError, match="no message of a federation"):
+        served.site.respond(b"x" * 300)
+    with Client(str(tmp_path / "s"), family="AF_UNIX") as silent:
+        for frame in (b"", b"z", b"r"):
+            with Client(str(tmp_path / "s"), family="AF_UNIX") as connection:
+                connection.send_bytes(frame)
+                assert connection.recv_bytes()[:1] == b"r"
+        assert served.site.respond(ask())  # while another one stays silent
+        del silent
+    assert stat.S_IMODE(os.stat(tmp_path / "s").st_mode) == 0o600
+
+
+def test_a_socket_replaces_no_other_file(tmp_path):
+    site = make_site(tmp_path, "a", TASK)
+    path = tmp_path / "s"
+    path.write_text("a letter")
+    with pytest.raises(ValueError, match="which is no socket"):
+        serve_site(site, path)
+    assert path.read_text() == "a letter"
+    with pytest.raises(ValueError, match="at most 100 bytes"):
+        serve_site(site, tmp_path / ("x" * 100))
+
+
+def test_nobody_there(tmp_path):
+    begun = time.monotonic()
+    with pytest.raises(SiteError, match="no site answers"):
+        SiteConnection(tmp_path / "s").respond(ask())
+    assert time.monotonic() - begun < 5.0

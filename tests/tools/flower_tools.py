@@ -1,0 +1,101 @@
+"""Flower's messages between a server and nodes of this process: no network."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from skdpspectral import PrivacyAccountant
+from skdpspectral.federation import LocalClient, Site, flower
+
+
+def rows_of(seed, n=400, p=6):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, p)) * np.linspace(3, 1, p)
+
+
+def make_site(folder, name, task, *, seed=0, epsilon=1.0, budget=1.0, noise_seed=None):
+    """A site with a ledger, and answers, in files of its name."""
+    ledger = PrivacyAccountant(
+        budget, 1e-5, path=folder / f"{name}.db", allow_seeded=noise_seed is not None
+    )
+
+    def open_client(accountant):
+        return LocalClient(
+            name,
+            rows_of(seed, p=task.rows.n_features),
+            task,
+            epsilon=epsilon,
+            accountant=accountant,
+            noise_seed=noise_seed,
+        )
+
+    return Site(open_client, ledger, folder / f"{name}.answers")
+
+
+class Grid:
+    """What a ServerApp gets of Flower, with apps that answer at once.
+
+    Parameters
+    ----------
+    sites : dict of int to object or None
+        By the number of a node: what its app connects to; None for a node that is
+        gone.
+    registered : dict of int to str
+        Names under which nodes are registered.
+    """
+
+    def __init__(self, sites, registered=None):
+        self.sites, self.registered = dict(sites), registered or {}
+        self.replies, self.sent, self.count = {}, [], 0
+
+    def get_nodes(self):
+        return [
+            SimpleNamespace(
+                node_id=i, name=self.registered.get(i, ""), online_until=float(i)
+            )
+            for i, site in self.sites.items()
+            if site is not None
+        ]
+
+    def push_messages(self, messages):
+        ids = []
+        for message in messages:
+            self.count += 1
+            ids.append(f"m{self.count}")
+            message.metadata.__dict__["_message_id"] = ids[-1]
+            self.sent.append(message)
+            site = self.sites.get(message.metadata.dst_node_id)
+            if site is not None:
+                self.replies[ids[-1]] = self.answer(site, message)
+        return ids
+
+    def answer(self, site, message):
+        from flwr.app import Context, RecordDict
+
+        context = Context(1, 1, {}, RecordDict(), {}, 1)
+        return flower.client_app(lambda _: site)(message, context)
+
+    def pull_messages(self, ids):
+        return [self.replies.pop(i) for i in ids if i in self.replies]
+
+
+def act_as_a_task():
+    """Give this process the identity that Flower gives to those it starts."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+
+
+def request_message(request, kind="query.respond"):
+    """A server's message to a node."""
+    from flwr.app import ConfigRecord, Message, RecordDict
+
+    content = RecordDict({"skdpspectral": ConfigRecord({"request": request})})
+    return Message(content, dst_node_id=1, message_type=kind)
+
+
+def outcome_at(site, message):
+    """Kind and content of what a node's app replies to a message."""
+    reply = Grid({}).answer(site, message)
+    record = reply.content.config_records["skdpspectral"]
+    return record["kind"], record["content"]
