@@ -44,9 +44,7 @@ class Deployment(Processes):
         }
         (own / "site.json").write_text(json.dumps(settings))
 
-    def give_job(
-        self, task, clients, *, min_clients=1, timeout=60.0, wait=60.0, **steps
-    ):
+    def give_job(self, task, clients, *, min_clients=1, timeout=120.0, **steps):
         """Make the folder of a job; earlier ones of the same name are forgotten."""
         shutil.rmtree(self.job)
         self.job.mkdir()
@@ -55,7 +53,6 @@ class Deployment(Processes):
             "clients": {name: list(row) for name, row in clients.items()},
             "min_clients": min_clients,
             "timeout": timeout,
-            "wait": wait,
             "rounds": steps,
         }
         (self.job / "job.json").write_text(json.dumps(job))
@@ -115,8 +112,9 @@ class Deployment(Processes):
                 for line in lines[shown:]:
                     show(line)
                 shown = len(lines)
-            if time.monotonic() > deadline:
-                raise TimeoutError(self.log("flwr") + self.log("link"))
+            failed = self.running["flwr"].poll()
+            if failed or time.monotonic() > deadline:
+                raise RuntimeError(f"the job did not end:\n{self.log('flwr')}")
             time.sleep(0.2)
         said = json.loads(path.read_text())
         if "error" in said:

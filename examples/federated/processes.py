@@ -4,6 +4,7 @@ Every process is started here and stopped by its id, with what it has started it
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -15,6 +16,15 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
 GRACE_SECONDS = 8.0
+
+
+def end_with_parent():
+    """Ask the system to end this process when the thread that starts it does (Linux).
+
+    So nothing is left even of a run that is itself killed.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def free_port():
@@ -38,7 +48,7 @@ class Processes:
 
     def start(self, name, command, **environment):
         """Start a process whose output goes to a file of its name."""
-        log = open(self.folder / f"{name}.log", "ab")  # noqa: SIM115
+        log = open(self.folder / f"{name}.log", "wb")  # noqa: SIM115
         with log:
             self.running[name] = subprocess.Popen(
                 [str(part) for part in command],
@@ -47,6 +57,7 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 env=self.environment(name) | environment,
                 start_new_session=True,  # Ctrl-C is for whoever started them all
+                preexec_fn=end_with_parent,
             )
         return self.running[name]
 

@@ -12,7 +12,7 @@ from ._outcomes import heard, told
 _KIND = 0x534B4453
 _TABLES = [
     "CREATE TABLE sessions (session BLOB)",
-    "CREATE TABLE requests (step INTEGER PRIMARY KEY, request BLOB)",
+    "CREATE TABLE requests (step INTEGER PRIMARY KEY, request BLOB, answered INTEGER)",
     "CREATE TABLE answers (step INTEGER, client TEXT, kind TEXT, content BLOB, "
     "PRIMARY KEY (step, client))",
 ]
@@ -48,32 +48,44 @@ class KeptSession:
             self._file.write(("INSERT INTO sessions VALUES (?)", [new]))
         self.session: bytes = self._file.read("SELECT session FROM sessions")[0][0]
 
-    def find(self, step: int, request: bytes) -> dict[str, object] | None:
-        """Return the answers to a request, or None if it was not answered.
+    def begin(self, step: int, request: bytes) -> dict[str, object] | None:
+        """Write a request down before it is sent; return answers that there are.
+
+        Returns
+        -------
+        dict of str to (bytes or exception), or None
+            By client; None if nobody has answered it yet.
 
         Raises
         ------
         MessageError
-            If another request was answered at this step: the session is that of other
-            parameters.
+            If another request was begun at this step: of other parameters, or made by
+            noise of a server, which is not drawn again.
         """
-        asked = self._file.read("SELECT request FROM requests WHERE step = ?", (step,))
-        if not asked:
+        query = "SELECT request, answered FROM requests WHERE step = ?"
+        begun = self._file.read(query, (step,))
+        if not begun:
+            row = (step, digest_of(request), False)
+            self._file.write(("INSERT INTO requests VALUES (?, ?, ?)", [row]))
             return None
-        if asked[0][0] != digest_of(request):
+        if begun[0][0] != digest_of(request):
             raise MessageError(
                 f"{self._path} keeps a session with another request at step {step}: "
-                "give the parameters that it was begun with, or another file"
+                "go on with the parameters that it was begun with, or begin another in "
+                "a new file. A session in which the server draws noise does not go on: "
+                "to draw again would be a second release"
             )
+        if not begun[0][1]:
+            return None
         query = "SELECT client, kind, content FROM answers WHERE step = ?"
         return {name: heard(*rest) for name, *rest in self._file.read(query, (step,))}
 
-    def keep(self, step: int, request: bytes, answers: Mapping[str, object]) -> None:
+    def end(self, step: int, answers: Mapping[str, object]) -> None:
         """Write the answers to a request down, before they are used."""
         rows = [(step, name, *told(answer)) for name, answer in answers.items()]
         self._file.write(
-            ("INSERT INTO requests VALUES (?, ?)", [(step, digest_of(request))]),
             ("INSERT INTO answers VALUES (?, ?, ?, ?)", rows),
+            ("UPDATE requests SET answered = TRUE WHERE step = ?", [(step,)]),
         )
 
     def close(self) -> None:

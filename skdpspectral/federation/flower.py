@@ -8,20 +8,23 @@ into Flower's messages and taken out. It needs ``pip install "skdpspectral[feder
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ._kept_session import KeptSession
 from ._messages import MessageError, check_name
-from ._outcomes import ANSWER, SiteError, as_bytes, heard
+from ._outcomes import FAILURE, SiteError, as_bytes, heard, told
 from ._site import outcome_of
 from ._site_socket import SiteConnection
 
 __all__ = ["Progress", "client_app", "connect_to_site", "hold_session"]
 
-# What Flower calls our messages, and the record in them.
-_ASK, _NAME = "query.respond", "query.name"
-_RECORD, _REQUEST, _KIND, _CONTENT = "skdpspectral", "request", "kind", "content"
+# What Flower calls our messages, and the record in them: to a node the clients that are
+# asked and the request, from it who answers and what.
+_ASK, _RECORD = "query.respond", "skdpspectral"
+_CLIENTS, _REQUEST = "clients", "request"
+_CLIENT, _KIND, _CONTENT = "client", "kind", "content"
 _POLL_SECONDS = 0.5
 # An answer that was lost is asked for again; a site answers with the same bytes.
 _MOST_ATTEMPTS = 3
@@ -94,33 +97,34 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
 
     app = ClientApp()
 
-    # Whatever raises inside of an app is sent to the server in full, by Flower.
-    @app.query("name")
-    def say_name(message, context):
-        try:
-            name = check_name(open_site(context).name)
-        except Exception:
-            return _reply(message, "failure", b"")
-        return _reply(message, ANSWER, name.encode())
-
     @app.query("respond")
     def respond(message, context):
+        # Whatever raises in here is sent to the server in full, by Flower.
+        name, outcome = "", (FAILURE, b"")
         try:
-            request = message.content.config_records[_RECORD][_REQUEST]
-            if not isinstance(request, bytes):
-                raise TypeError
-            site = open_site(context)
+            record = message.content.config_records[_RECORD]
+            request, clients = record[_REQUEST], record[_CLIENTS]
+            if isinstance(request, bytes) and isinstance(clients, list):
+                site = open_site(context)
+                name = check_name(site.name)
+                # Of a node that was not meant, nobody is charged.
+                outcome = _STRANGER
+                if name in clients:
+                    outcome = outcome_of(site, request)
         except Exception:
-            return _reply(message, "failure", b"")
-        return _reply(message, *outcome_of(site, request))
+            outcome = FAILURE, b""
+        return _reply(message, name, *outcome)
 
     return app
 
 
-def _reply(message, kind: str, content: bytes):
+_STRANGER = told(MessageError("another client was asked"))
+
+
+def _reply(message, name: str, kind: str, content: bytes):
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    record = ConfigRecord({_KIND: kind, _CONTENT: content})
+    record = ConfigRecord({_CLIENT: name, _KIND: kind, _CONTENT: content})
     return Message(RecordDict({_RECORD: record}), reply_to=message)
 
 
@@ -129,7 +133,6 @@ def hold_session(
     rounds,
     *,
     timeout: float = 600.0,
-    wait: float = 120.0,
     kept: KeptSession | None = None,
     on_answer: Callable[[Progress], None] | None = None,
 ):
@@ -144,10 +147,8 @@ def hold_session(
         are left), ``request()`` (bytes, or what has ``to_bytes()``; the same until it
         is answered), ``collect(answers)`` and ``result()``.
     timeout : float, default=600.0
-        Seconds for the answers to one request. A node that comes back in that time
-        is asked again.
-    wait : float, default=120.0
-        Seconds for all clients to be there before the first request.
+        Seconds for the answers to one request. Nodes that come, or come back, in that
+        time are asked.
     kept : KeptSession or None, default=None
         File of what was heard, for a server that can be killed and go on.
     on_answer : callable or None, default=None
@@ -169,24 +170,22 @@ def hold_session(
     for the client of that name and for no other; its key proves who it is. A node
     without one is believed: register nodes wherever others can reach the server.
     """
-    nodes = _Nodes(grid)
-    step = 0
+    nodes, step = _Nodes(grid), 0
     while not rounds.done:
         request = as_bytes(rounds.request())
-        answers = None if kept is None else kept.find(step, request)
+        answers = None if kept is None else kept.begin(step, request)
         if answers is None:
-            if step == 0:
-                nodes.wait_for(rounds.clients, wait)
-            told = _Told(on_answer, step, len(request), len(rounds.clients))
-            answers = nodes.ask(rounds.clients, request, step, timeout, told)
+            tell = _Teller(on_answer, step, len(request), len(rounds.clients))
+            asked = _Question(nodes, rounds.clients, request, step)
+            answers = asked.answers(timeout, tell)
             if kept is not None:
-                kept.keep(step, request, answers)
+                kept.end(step, answers)
         rounds.collect(answers)
         step += 1
     return rounds.result()
 
 
-class _Told:
+class _Teller:
     """Tells a caller of answers as they come."""
 
     def __init__(self, on_answer, step: int, n_sent: int, n_clients: int):
@@ -203,95 +202,110 @@ class _Told:
 
 
 class _Nodes:
-    """The nodes of a grid, by the names of their clients; they come and go."""
+    """The nodes of a grid, and the clients that they have spoken for."""
 
     def __init__(self, grid):
-        self._grid = grid
-        self._names: dict[int, str] = {}
-        self._asked: dict[str, int] = {}  # who was asked for its name, by message
+        self.grid = grid
+        self._names: dict[int, str] = {}  # what nodes have said
+        self._proven: dict[int, str] = {}  # what they are registered as
 
-    def wait_for(self, clients, seconds: float) -> None:
-        """Wait until all clients are there, or long enough."""
+    def present(self, clients: list[str]) -> dict[int, list[str]]:
+        """Return the nodes that are there, and which of the clients each may be."""
+        nodes = {node.node_id: node.name for node in self.grid.get_nodes()}
+        self._proven = {node: name for node, name in nodes.items() if name}
+        # A client whose node is registered is not looked for elsewhere.
+        proven = self._proven.values()
+        unproven = [name for name in clients if name not in proven]
+        found = {}
+        for node, registered in nodes.items():
+            name = registered or self._names.get(node)
+            own = clients if registered else unproven
+            found[node] = own if name is None else [n for n in own if n == name]
+        return found
+
+    def client_of(self, node: int, said) -> str | None:
+        """Return the client that a node speaks for: its registration beats its word."""
+        if isinstance(said, str) and said:
+            self._names.setdefault(node, said)
+        return self._proven.get(node) or self._names.get(node)
+
+
+class _Question:
+    """One request, put to whoever is there for clients that have not answered."""
+
+    def __init__(self, nodes: _Nodes, clients, request: bytes, step: int):
+        self._nodes, self._clients, self._step = nodes, tuple(clients), step
+        self._request = request
+        self._found: dict[str, object] = {}
+        self._open: dict[str, tuple[int, list[str]]] = {}  # who was asked, by message
+        self._attempts: Counter[int] = Counter()
+        self._settled: set[int] = set()
+
+    def answers(self, seconds: float, tell) -> dict[str, object]:
+        """Return what has come in time, by client."""
         deadline = time.monotonic() + seconds
-        while set(clients) - set(self.present()) and time.monotonic() < deadline:
-            time.sleep(_POLL_SECONDS)
+        while True:
+            self._send()
+            self._read(tell)
+            left = deadline - time.monotonic()
+            if not self._pending() or left <= 0.0:
+                return self._found
+            time.sleep(min(_POLL_SECONDS, left))
 
-    def present(self) -> dict[str, int]:
-        """Return the nodes that are there, by the names of their clients."""
-        nodes = list(self._grid.get_nodes())
-        self._ask_names([node.node_id for node in nodes if not node.name])
-        # A node that was started again may have been seen twice: the later one counts.
-        nodes.sort(key=lambda node: node.online_until)
-        said = {self._names.get(node.node_id): node.node_id for node in nodes}
-        said.pop(None, None)
-        return said | {node.name: node.node_id for node in nodes if node.name}
+    def _pending(self) -> list[str]:
+        return [name for name in self._clients if name not in self._found]
 
-    def _ask_names(self, nodes: list[int]) -> None:
-        known = {*self._names, *self._asked.values()}
-        messages = [_message({}, i, _NAME, 0) for i in nodes if i not in known]
-        self._asked |= self._push(messages)
-        for reply in self._grid.pull_messages(list(self._asked)):
-            node = self._asked.pop(reply.metadata.reply_to_message_id, None)
-            name = _heard(reply)
-            if node is not None and isinstance(name, bytes):
-                self._names[node] = name.decode(errors="replace")
+    def _send(self) -> None:
+        waiting = {node for node, _ in self._open.values()}
+        due = {
+            node: clients
+            for node, clients in self._nodes.present(self._pending()).items()
+            if clients
+            and node not in waiting | self._settled
+            and self._attempts[node] < _MOST_ATTEMPTS
+        }
+        if not due:
+            return
+        messages = [self._message(*item) for item in due.items()]
+        sent = self._nodes.grid.push_messages(messages)
+        for message, (node, clients) in zip(sent, due.items(), strict=False):
+            if message:
+                self._open[message] = node, clients
+                self._attempts[node] += 1
 
-    def _push(self, messages: list) -> dict[str, int]:
-        """Send messages; return the nodes that each went to, by message."""
-        if not messages:
-            return {}
-        nodes = [message.metadata.dst_node_id for message in messages]
-        sent = list(self._grid.push_messages(messages))
-        return {m: i for m, i in zip(sent, nodes, strict=False) if m}
+    def _message(self, node: int, clients: list[str]):
+        from flwr.app import ConfigRecord, Message, RecordDict
 
-    def ask(self, clients, request: bytes, step: int, timeout: float, told) -> dict:
-        """Put a request to clients; return what came of it in time, by name."""
-        deadline = time.monotonic() + timeout
-        answers: dict[str, object] = {}
-        asked: dict[str, tuple[str, int]] = {}  # client and node, by message
-        attempts: dict[tuple[str, int], int] = {}
-        while set(clients) - set(answers) and time.monotonic() < deadline:
-            open_ = {pair for pair in asked.values() if pair[0] not in answers}
-            pairs = [
-                (name, node)
-                for name, node in self.present().items()
-                if name in clients and name not in answers and (name, node) not in open_
-            ]
-            due = [p for p in pairs if attempts.get(p, 0) < _MOST_ATTEMPTS]
-            messages = [_message({_REQUEST: request}, i, _ASK, step) for _, i in due]
-            names = {node: name for name, node in due}
-            for message, node in self._push(messages).items():
-                pair = names[node], node
-                asked[message] = pair
-                attempts[pair] = attempts.get(pair, 0) + 1
-            for reply in self._grid.pull_messages(list(asked)) if asked else ():
-                pair = asked.pop(reply.metadata.reply_to_message_id, None)
-                if pair is None or pair[0] in answers:
-                    continue
-                answer = _heard(reply)
-                # A node that fails may be well again; a refusal stands.
-                if isinstance(answer, SiteError) and attempts[pair] < _MOST_ATTEMPTS:
-                    continue
-                answers[pair[0]] = answer
-                told(pair[0], answer)
-            if set(clients) - set(answers):
-                time.sleep(_POLL_SECONDS)
-        return answers
+        record = ConfigRecord({_CLIENTS: clients, _REQUEST: self._request})
+        content, group = RecordDict({_RECORD: record}), str(self._step)
+        return Message(content, dst_node_id=node, message_type=_ASK, group_id=group)
 
-
-def _message(values: dict, node: int, kind: str, step: int):
-    from flwr.app import ConfigRecord, Message, RecordDict
-
-    content = RecordDict({_RECORD: ConfigRecord(values)})
-    return Message(content, dst_node_id=node, message_type=kind, group_id=str(step))
+    def _read(self, tell) -> None:
+        replies = self._nodes.grid.pull_messages(list(self._open)) if self._open else ()
+        for reply in replies:
+            asked = self._open.pop(reply.metadata.reply_to_message_id, None)
+            if asked is None:
+                continue
+            node, clients = asked
+            said, answer = _heard(reply)
+            # A node that fails may be well again; what it has said stands.
+            if isinstance(answer, SiteError) and self._attempts[node] < _MOST_ATTEMPTS:
+                continue
+            self._settled.add(node)
+            name = self._nodes.client_of(node, said)
+            if name in clients and name not in self._found:
+                self._found[name] = answer
+                tell(name, answer)
 
 
 def _heard(reply):
-    """Return an answer or an error from whatever a node has sent."""
+    """Return who answers, and an answer or an error, of whatever a node has sent."""
     try:
         if reply.has_error():
-            return SiteError()
+            return None, SiteError()
         record = reply.content.config_records[_RECORD]
-        return heard(record[_KIND], record[_CONTENT])
+        return record[_CLIENT], heard(record[_KIND], record[_CONTENT])
     except (KeyError, TypeError, AttributeError):
-        return MessageError("its node has sent another message than was asked for")
+        return None, MessageError(
+            "its node has sent another message than was asked for"
+        )

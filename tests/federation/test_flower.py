@@ -1,5 +1,7 @@
 """Flower's messages carry a federation's bytes, whatever comes, and nothing else."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from flower_tools import (
@@ -101,33 +103,44 @@ def test_a_registered_name_beats_one_that_is_said(tmp_path):
     grid = Grid({**sites, 9: liar}, registered=dict(enumerate(NAMES)))
     found = hold_session(grid, make_rounds(task))
     assert found.clients == NAMES
-    asked = [
-        m.metadata.dst_node_id
-        for m in grid.sent
-        if "respond" in m.metadata.message_type
-    ]
+    asked = [m.metadata.dst_node_id for m in grid.sent]
     assert sorted(asked) == [0, 1, 2]
 
 
-def test_a_node_that_is_no_client_is_asked_for_nothing_but_its_name(tmp_path):
-    task = TASKS["directions"][0]
+def test_a_node_that_is_no_client_is_charged_nothing(tmp_path):
+    task = TASKS["rounds"][0]
     other = make_site(tmp_path, "west", task)
-    grid = Grid({**make_sites(tmp_path, task), 9: other})
-    hold_session(grid, make_rounds(task))
+    sites = make_sites(tmp_path, task)
+
+    class Late(Grid):
+        """The stranger is there first, and alone while the last client is awaited."""
+
+        def get_nodes(self):
+            self.sites |= {0: sites[0], 1: sites[1]} if self.count else {}
+            self.sites |= {2: sites[2]} if self.count > 2 else {}
+            return super().get_nodes()
+
+    grid = Late({9: other})
+    assert hold_session(grid, make_rounds(task)).clients == NAMES
     ledger = PrivacyAccountant(path=tmp_path / "west.db")
     assert len(ledger.ledger) == 0
-    kinds = {m.metadata.message_type for m in grid.sent if m.metadata.dst_node_id == 9}
-    assert kinds == {"query.name"}
+    # Who it is was learned by the first message: none follows.
+    assert [m.metadata.dst_node_id for m in grid.sent].count(9) == 1
 
 
 def test_a_registered_node_cannot_answer_for_another_client(tmp_path):
     """Its name is that of its key; what it answers bears another one."""
     task = TASKS["directions"][0]
-    sites = make_sites(tmp_path, task)
-    grid = Grid({0: sites[0], 1: sites[2]}, registered={0: "north", 1: "east"})
-    rounds = Rounds(Server({n: REGISTERED[n] for n in ("north", "east")}, task))
-    with pytest.warns(UserWarning, match="'east' was rejected: .*another client's"):
-        assert hold_session(grid, rounds).clients == ("north",)
+    sites = make_sites(tmp_path, task, budget=9.0)
+
+    class Lies:
+        name, respond = "east", sites[2].respond
+
+    for site, reason in ((sites[2], "another client was asked"), (Lies, "another cli")):
+        grid = Grid({0: sites[0], 1: site}, registered={0: "north", 1: "east"})
+        rounds = Rounds(Server({n: REGISTERED[n] for n in ("north", "east")}, task))
+        with pytest.warns(UserWarning, match=f"'east' was rejected: .*{reason}"):
+            assert hold_session(grid, rounds).clients == ("north",)
 
 
 # -- failures --------------------------------------------------------------------------
@@ -138,7 +151,7 @@ def test_a_node_that_is_not_there_is_left_out_by_name(tmp_path):
     sites = make_sites(tmp_path, task)
     grid = Grid({**sites, 1: None})
     with pytest.warns(UserWarning, match="'east' was rejected: it did not answer in"):
-        found = hold_session(grid, make_rounds(task), timeout=0.1, wait=0.1)
+        found = hold_session(grid, make_rounds(task), timeout=0.1)
     assert found.clients == ("north", "south")
 
 
@@ -147,10 +160,10 @@ def test_too_few_nodes_are_an_error_that_names_them(tmp_path):
     grid = Grid({**make_sites(tmp_path, task), 1: None})
     rounds = make_rounds(task, min_clients=3)
     with (
-        pytest.warns(UserWarning),
+        pytest.warns(UserWarning, match="'east' was rejected"),
         pytest.raises(FederationError, match=r"min_clients=3.*'east'"),
     ):
-        hold_session(grid, rounds, timeout=0.1, wait=0.1)
+        hold_session(grid, rounds, timeout=0.1)
 
 
 def test_an_exhausted_site_refuses_and_the_server_says_why(tmp_path):
@@ -179,10 +192,9 @@ def test_nothing_of_an_error_but_its_kind_leaves_a_node(tmp_path):
 
     assert outcome_at(Fails(), request_message(b"")) == ("failure", b"")
     app = client_app(cannot_open)
-    for kind in ("query.respond", "query.name"):
-        reply = app(request_message(b"x", kind), None)
-        assert "3.25" not in repr(reply.content)
-        assert reply.content.config_records["skdpspectral"]["kind"] == "failure"
+    reply = app(request_message(b"x"), None)
+    assert "3.25" not in repr(reply.content)
+    assert reply.content.config_records["skdpspectral"]["kind"] == "failure"
 
 
 def test_a_node_that_fails_is_asked_again_and_answers_with_its_first_bytes(tmp_path):
@@ -211,16 +223,13 @@ def test_a_node_that_comes_back_under_another_number_is_asked_again(tmp_path):
 
     class Late(Grid):
         def get_nodes(self):
-            if self.count > 6:
+            self.looked = getattr(self, "looked", 0) + 1
+            if self.looked > 2:
                 self.sites[7] = sites[1]
             return super().get_nodes()
 
-        def pull_messages(self, ids):
-            self.count += 1
-            return super().pull_messages(ids)
-
     grid = Late({**sites, 1: None})
-    found = hold_session(grid, make_rounds(task), wait=0.1, timeout=20.0)
+    found = hold_session(grid, make_rounds(task), timeout=20.0)
     assert found.clients == NAMES
 
 
@@ -271,9 +280,7 @@ def test_a_client_that_failed_before_stays_out_when_a_server_goes_on(tmp_path):
         kept = KeptSession(tmp_path / "session.db")
         rounds = make_rounds(task, steps, session=kept.session)
         try:
-            return hold_session(
-                grid, rounds, kept=kept, on_answer=end, timeout=1.0, wait=0.1
-            )
+            return hold_session(grid, rounds, kept=kept, on_answer=end, timeout=1.0)
         finally:
             kept.close()
 
@@ -282,6 +289,38 @@ def test_a_client_that_failed_before_stays_out_when_a_server_goes_on(tmp_path):
     with pytest.warns(UserWarning, match="'east'"):
         found = hold(Grid(sites), None)
     assert found.clients == ("north", "south")
+
+
+def test_a_server_that_draws_noise_does_not_draw_it_again(tmp_path):
+    """What it would send is another release of the same sums: nobody gets it."""
+    task = TASKS["directions"][0]
+    sites, count = make_sites(tmp_path, task), []
+
+    class Draws:
+        done, clients = False, NAMES
+
+        def __init__(self):
+            self.drawn = False
+
+        def request(self):
+            count.append(1)
+            topic = task.topics[0]
+            step = int(self.drawn)
+            basis = np.full((2, 1), float(len(count))) if self.drawn else ()
+            return Request(bytes(16), task.digest, step, topic, basis)
+
+        def collect(self, answers):
+            self.drawn = True
+            if len(count) == 2:
+                raise Ends
+
+    kept, grid = KeptSession(tmp_path / "session.db"), Grid(sites)
+    with pytest.raises(Ends):
+        hold_session(grid, Draws(), kept=kept)
+    sent = len(grid.sent)
+    with pytest.raises(MessageError, match="does not go on"):
+        hold_session(grid, Draws(), kept=kept)
+    assert len(grid.sent) == sent
 
 
 def test_a_kept_session_is_of_one_job(tmp_path):
@@ -419,13 +458,10 @@ def test_mutants_with_a_checksum_of_their_own_spend_no_more_than_the_ledger(tmp_
 
 
 def test_a_node_without_a_site_says_so():
-    class Context:
-        node_config = {}
-
     with pytest.raises(SiteError, match="site="):
-        connect_to_site(Context())
-    Context.node_config = {"site": "/nowhere"}
-    assert isinstance(connect_to_site(Context()), SiteConnection)
+        connect_to_site(SimpleNamespace(node_config={}))
+    context = SimpleNamespace(node_config={"site": "/nowhere"})
+    assert isinstance(connect_to_site(context), SiteConnection)
 
 
 @pytest.mark.slow

@@ -86,12 +86,13 @@ def act_as_a_task():
     TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
 
-def request_message(request, kind="query.respond"):
+def request_message(request, clients=("north",)):
     """A server's message to a node."""
     from flwr.app import ConfigRecord, Message, RecordDict
 
-    content = RecordDict({"skdpspectral": ConfigRecord({"request": request})})
-    return Message(content, dst_node_id=1, message_type=kind)
+    values = {"request": request, "clients": list(clients)}
+    content = RecordDict({"skdpspectral": ConfigRecord(values)})
+    return Message(content, dst_node_id=1, message_type="query.respond")
 
 
 def outcome_at(site, message):

@@ -54,7 +54,6 @@ def main(grid, context):
             grid,
             rounds,
             timeout=job["timeout"],
-            wait=job["wait"],
             kept=kept,
             on_answer=show,
         )
