@@ -210,9 +210,19 @@ def test_a_server_makes_no_release():
     """Nothing that a server computes may touch rows, noise or budgets."""
     paths = {"_server.py", "_aggregation.py", "_messages.py", "_in_process.py"}
     paths |= {"_rounds.py", "_limits.py", "_conversation.py"}
+    paths |= {"_kept_session.py", "_kept_file.py"}
     for name in paths:
         found = internal_imports(ROOT / "federation" / name)
         assert found <= {"_linalg", "mechanisms"}, name
+
+
+def test_flower_is_known_in_one_file():
+    """Mathematics and messages stay free of any transport."""
+    for path in modules():
+        if "flwr" in path.read_text():
+            assert path.relative_to(ROOT).as_posix() == "federation/_flower.py"
+    found = internal_imports(ROOT / "federation" / "_flower.py")
+    assert found == set()
 
 
 def test_nothing_depends_on_an_unlisted_package():
@@ -225,7 +235,7 @@ def test_nothing_depends_on_an_unlisted_package():
         "randomgen",
         "threadpoolctl",
     }
-    lazy = {"matplotlib", "pandas", "polars", "pyarrow"}
+    lazy = {"flwr", "matplotlib", "pandas", "polars", "pyarrow"}
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text())):
             names = []

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from certificates import make_authority, make_node_key, make_server
 from processes import BIN, HERE, Processes, free_port
 
 START_SECONDS = 60.0
@@ -19,11 +20,14 @@ class Deployment(Processes):
     ----------
     folder : path
         For everything that is made; short, for the paths of sockets.
+    secure : bool, default=False
+        Whether the server has a certificate and lets registered nodes in alone.
+        Without it everybody on this machine can join: for trials on a loopback.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, secure=False):
         super().__init__(folder)
-        self.port = free_port()
+        self.port, self.secure = free_port(), secure
         self.job = self.folder / "job"
         self.job.mkdir(parents=True, exist_ok=True)
 
@@ -59,27 +63,56 @@ class Deployment(Processes):
 
     # -- processes ---------------------------------------------------------------------
 
-    def start_link(self, *options):
+    def start_link(self):
         """Start the SuperLink, and tell ``flwr`` where it is."""
-        for name in ("link", "flwr"):
-            config = Path(self.environment(name)["FLWR_HOME"]) / "config.toml"
-            config.write_text(
-                f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\n'
-                f'address = "127.0.0.1:{self.port}"\ninsecure = true\n'
-            )
+        security = "insecure = true"
+        options = ["--insecure"]
+        if self.secure:
+            keys = self.keys()
+            security = f'root-certificates = "{keys / "authority.pem"}"'
+            options = ["--enable-supernode-auth"]
+            options += ["--ssl-ca-certfile", keys / "authority.pem"]
+            options += ["--ssl-certfile", keys / "server.pem"]
+            options += ["--ssl-keyfile", keys / "server.key"]
+        config = Path(self.environment("flwr")["FLWR_HOME"]) / "config.toml"
+        config.write_text(
+            f'[superlink]\ndefault = "loop"\n\n[superlink.loop]\n'
+            f'address = "127.0.0.1:{self.port}"\n{security}\n'
+        )
         command = [BIN / "flower-superlink", "--host", "127.0.0.1"]
         command += ["--port", self.port, "--disable-runtime-dependency-installation"]
-        self.start("link", [*command, *(options or ["--insecure"])])
-        self.wait_for("link", "Application startup complete", "Uvicorn running")
+        self.start("link", [*command, *options])
+        self.wait_for("link", "Application startup complete")
+
+    def keys(self):
+        """Folder of certificates and keys, made at the first call."""
+        folder = self.folder / "keys"
+        if not folder.exists():
+            folder.mkdir()
+            make_server(folder, make_authority(folder))
+        return folder
+
+    def register_node(self, name):
+        """Make a node's key; let whoever has it speak for the client of that name."""
+        make_node_key(self.keys(), name)
+        public = self.keys() / f"{name}.pub"
+        command = ["supernode", "register", public, "loop", "--name", name]
+        if self.flwr(*command).wait(START_SECONDS):
+            raise RuntimeError(self.log("flwr"))
 
     def start_site(self, name):
         self.start(name, [sys.executable, HERE / "site_process.py", self.folder / name])
         self.wait_for(name, "ready")
 
     def start_node(self, name, *options):
+        """Start the SuperNode of a site; by its key and the authority, or not."""
         path = self.folder / name / "site.socket"
         command = [BIN / "flower-supernode", "--superlink", f"127.0.0.1:{self.port}"]
         command += ["--port", free_port(), "--node-config", f'site="{path}"']
+        if self.secure and not options:
+            keys = self.keys()
+            options = ["--root-certificates", keys / "authority.pem"]
+            options += ["--auth-supernode-private-key", keys / f"{name}.key"]
         self.start(f"{name}-node", [*command, *(options or ["--insecure"])])
 
     def wait_for(self, name, *texts):

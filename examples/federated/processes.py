@@ -48,6 +48,7 @@ class Processes:
 
     def start(self, name, command, **environment):
         """Start a process whose output goes to a file of its name."""
+        self.stop(name)
         log = open(self.folder / f"{name}.log", "wb")  # noqa: SIM115
         with log:
             self.running[name] = subprocess.Popen(
@@ -135,11 +136,14 @@ def alive(pid, start):
 
 
 def end(family):
-    """Wait for processes whose parent has gone; they watch it. Then end them."""
-    deadline = time.monotonic() + GRACE_SECONDS
-    while any(alive(*item) for item in family.items()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    for pid, start in family.items():
-        if alive(pid, start):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    """End what ended processes have started; most watch their parent and go."""
+    for seconds, number in ((1.0, signal.SIGTERM), (2.0, signal.SIGKILL), (1.0, None)):
+        deadline = time.monotonic() + seconds
+        while any(alive(*item) for item in family.items()):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        for pid, start in family.items():
+            if number is not None and alive(pid, start):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)

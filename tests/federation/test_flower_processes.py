@@ -4,6 +4,7 @@ Each site has a process, a ledger and answers of its own; beside it runs a Super
 and a SuperLink for all. The same examples/federated that the documentation shows.
 """
 
+import os
 import re
 import sys
 import time
@@ -140,9 +141,9 @@ def crashes(made, folder):
         made.start_site(name)
     made.give_job(SPARSE, REGISTERED, min_clients=2, timeout=60.0, **STEPS)
     begun = time.monotonic()
+    made.stop("north-node")  # so that the round cannot end
     made.submit()
     wait_for(made, "round 1 of 2: south answered")
-    assert "3 of 3" not in made.log("flwr")
     made.kill("link")
     made.kill("south")
     for name in NAMES:
@@ -173,3 +174,40 @@ def without_south_in_the_end():
         request = rounds.request()
         rounds.collect({name: clients[name].respond(request) for name in names})
     return rounds.result()
+
+
+def test_certificates_and_keys(tools, tmp_path_factory):
+    """Whom the server does not know, and who does not know the server, stays out."""
+    folder = tmp_path_factory.mktemp("k")
+    task = make_task(1, P)
+    with tools[0].Deployment(folder, secure=True) as made:
+        give(made, task)
+        made.give_job(task, REGISTERED, min_clients=2, timeout=45.0)
+        made.start_link()
+        for name in NAMES:
+            made.start_site(name)
+        for name in NAMES[:2]:
+            made.register_node(name)
+            made.start_node(name)
+        # One has a key that nobody has registered, one trusts another authority.
+        keys, other = made.keys(), folder / "other"
+        other.mkdir()
+        tools[0].make_authority(other)
+        tools[0].make_node_key(keys, "south")
+        made.start_node("south")
+        wrong = ["--root-certificates", other / "authority.pem"]
+        wrong += ["--max-retries", "1"]
+        made.running["unknown"] = made.running.pop("south-node")
+        os.rename(folder / "south-node.log", folder / "unknown.log")
+        made.start_node(
+            "south", *wrong, "--auth-supernode-private-key", keys / "south.key"
+        )
+        made.submit()
+        said, found = made.outcome()
+        assert said["rejected"] == {"south": "it did not answer in time"}
+        assert list(found["clients"]) == ["north", "east"]
+        for name in ("unknown", "south-node"):
+            print(name, made.log(name)[-1500:])
+            assert made.running[name].poll() not in (None, 0)
+        assert "CERTIFICATE_VERIFY_FAILED" in made.log("south-node")
+    assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 1, 0]
