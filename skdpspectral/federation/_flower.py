@@ -142,7 +142,8 @@ def hold_session(
     rounds : Rounds
         All steps. Anything serves that has `done`, ``clients`` (names of those that
         are left), ``request()`` (bytes, or what has ``to_bytes()``; the same until it
-        is answered), ``collect(answers)`` and ``result()``.
+        is answered), ``collect(answers)`` and ``result()``; and, if it draws noise of
+        its own, ``restore(requests)``, which goes on behind requests that were sent.
     timeout : float, default=600.0
         Seconds for the answers to one request. Nodes that come, or come back, in that
         time are asked.
@@ -168,6 +169,11 @@ def hold_session(
     without one is believed: register nodes wherever others can reach the server.
     """
     nodes, step = _Nodes(grid), 0
+    sent = [] if kept is None else kept.requests
+    if sent and hasattr(rounds, "restore"):
+        # What was released is in the requests: none of it is released again.
+        rounds.restore(sent)
+        step = len(sent) - 1
     while not rounds.done:
         request = as_bytes(rounds.request())
         answers = None if kept is None else kept.begin(step, request)

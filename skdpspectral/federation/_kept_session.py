@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from ._kept_file import KeptFile, digest_of
+from ._kept_file import KeptFile
 from ._messages import MessageError
 from ._outcomes import heard, told
 
@@ -48,6 +48,12 @@ class KeptSession:
             self._file.write(("INSERT INTO sessions VALUES (?)", [new]))
         self.session: bytes = self._file.read("SELECT session FROM sessions")[0][0]
 
+    @property
+    def requests(self) -> list[bytes]:
+        """All requests that were begun, in their order."""
+        rows = self._file.read("SELECT request FROM requests ORDER BY step")
+        return [request for (request,) in rows]
+
     def begin(self, step: int, request: bytes) -> dict[str, object] | None:
         """Write a request down before it is sent; return answers that there are.
 
@@ -65,10 +71,10 @@ class KeptSession:
         query = "SELECT request, answered FROM requests WHERE step = ?"
         begun = self._file.read(query, (step,))
         if not begun:
-            row = (step, digest_of(request), False)
+            row = (step, request, False)
             self._file.write(("INSERT INTO requests VALUES (?, ?, ?)", [row]))
             return None
-        if begun[0][0] != digest_of(request):
+        if begun[0][0] != request:
             raise MessageError(
                 f"{self._path} keeps a session with another request at step {step}: "
                 "go on with the parameters that it was begun with, or begin another in "

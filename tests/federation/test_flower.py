@@ -323,6 +323,41 @@ def test_a_server_that_draws_noise_does_not_draw_it_again(tmp_path):
     assert len(grid.sent) == sent
 
 
+def test_rounds_that_can_are_restored_behind_what_was_sent(tmp_path):
+    task = TASKS["directions"][0]
+    sent = [
+        Request(bytes(16), task.digest, step, task.topics[0], np.full((1, 1), step + 1))
+        for step in range(2)
+    ]
+
+    class Restores:
+        def __init__(self, end):
+            self.clients, self.step, self.end, self.restored = (), 0, end, []
+
+        def restore(self, requests):
+            self.restored, self.step = requests, len(requests) - 1
+
+        def request(self):
+            return sent[self.step]
+
+        def collect(self, answers):
+            if self.step == self.end:
+                raise Ends
+            self.step += 1
+
+        done = property(lambda self: self.step == 2)
+
+        def result(self):
+            return "result"
+
+    kept = KeptSession(tmp_path / "session.db")
+    with pytest.raises(Ends):
+        hold_session(Grid({}), Restores(end=1), kept=kept)
+    again = Restores(end=None)
+    assert hold_session(Grid({}), again, kept=kept) == "result"
+    assert again.restored == [request.to_bytes() for request in sent]
+
+
 def test_a_kept_session_is_of_one_job(tmp_path):
     task = TASKS["directions"][0]
     sites = make_sites(tmp_path, task)
