@@ -32,7 +32,7 @@ pytestmark = [
 ]
 P, NAMES = 8, ("north", "east", "south")
 REGISTERED = {name: Registration(3000, 2.0, 1e-6) for name in NAMES}
-COVARIANCE = make_task(1, P, bounds=(-20, 20), projection_norm=11.0)
+DIRECTIONS = make_task(2, P, bounds=(-20, 20))
 SPARSE = make_task(1, P, n_rounds=1, aggregation="matrix")
 STEPS = {"n_nonzero_features": 2}
 
@@ -91,7 +91,7 @@ def give(made, task, budget=2.0):
 
 
 def equal(found, expected):
-    for key in ("components", "mean", "explained_variance"):
+    for key in found.keys() - {"clients"}:
         assert np.abs(found[key] - getattr(expected, key)).max() <= 1e-10, key
 
 
@@ -103,8 +103,8 @@ def test_three_processes(tools, tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("f")
     with tools[0].Deployment(folder) as made:
-        give(made, COVARIANCE)
-        made.give_job(COVARIANCE, REGISTERED)
+        give(made, DIRECTIONS)
+        made.give_job(DIRECTIONS, REGISTERED)
         made.start_link()
         for name in NAMES:
             made.start_site(name)
@@ -113,8 +113,8 @@ def test_three_processes(tools, tmp_path_factory):
         made.submit()
         said, found = made.outcome()
         assert said["rejected"] == {}
-        equal(found, in_process(COVARIANCE))
-        print(f"covariance: {time.monotonic() - begun:.1f} s")
+        equal(found, in_process(DIRECTIONS))
+        print(f"directions: {time.monotonic() - begun:.1f} s")
         print(*re.findall("round .*", made.log("flwr")), sep="\n")
         for name in NAMES:
             (entry,) = ledger_of(folder, name)
@@ -182,7 +182,8 @@ def test_certificates_and_keys(tools, tmp_path_factory):
     task = make_task(1, P)
     with tools[0].Deployment(folder, secure=True) as made:
         give(made, task)
-        made.give_job(task, REGISTERED, min_clients=2, timeout=45.0)
+        known = {name: REGISTERED[name] for name in NAMES[:2]}
+        made.give_job(task, known)
         made.start_link()
         for name in NAMES:
             made.start_site(name)
@@ -204,10 +205,10 @@ def test_certificates_and_keys(tools, tmp_path_factory):
         )
         made.submit()
         said, found = made.outcome()
-        assert said["rejected"] == {"south": "it did not answer in time"}
+        assert said["rejected"] == {}
         assert list(found["clients"]) == ["north", "east"]
-        for name in ("unknown", "south-node"):
-            print(name, made.log(name)[-1500:])
-            assert made.running[name].poll() not in (None, 0)
+        assert made.running["unknown"].poll() not in (None, 0)
+        assert "Failed to activate SuperNode" in made.log("unknown")
+        assert made.running["south-node"].poll() not in (None, 0)
         assert "CERTIFICATE_VERIFY_FAILED" in made.log("south-node")
     assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 1, 0]
