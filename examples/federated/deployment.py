@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from app.agreed import write_task
 from certificates import make_authority, make_node_key, make_server
 from processes import BIN, HERE, Processes, free_port
 
@@ -33,26 +34,34 @@ class Deployment(Processes):
 
     # -- what each party has before anything runs --------------------------------------
 
-    def give_site(self, name, rows, task, *, epsilon, delta, budget, noise_seed=None):
-        """Make the folder of a site."""
+    def give_site(self, name, rows, task, *, budget, noise_seed=None, **how):
+        """Make the folder of a site.
+
+        Parameters
+        ----------
+        rows : dict of str to ndarray
+            What the client is made of: ``X``, and of users ``y`` and ``users``.
+        task : SpectralTask or dict
+            Of components, or of users: a model's class, parameters, and who adds noise.
+        budget : sequence of float
+            Epsilon and delta of the ledger.
+        **how : float
+            Epsilon and delta of a session, for components.
+        """
         own = self.folder / name
         own.mkdir(exist_ok=True)
-        np.save(own / "rows.npy", rows)
-        (own / "task.bin").write_bytes(task.to_bytes())
-        settings = {
-            "name": name,
-            "epsilon": epsilon,
-            "delta": delta,
-            "budget": budget,
-            "noise_seed": noise_seed,
-        }
+        np.savez(own / "rows.npz", **rows)
+        for earlier in own.glob("task.*"):
+            earlier.unlink()
+        write_task(own, task)
+        settings = {"name": name, "budget": budget, "noise_seed": noise_seed, **how}
         (own / "site.json").write_text(json.dumps(settings))
 
     def give_job(self, task, clients, *, min_clients=1, timeout=120.0, **steps):
         """Make the folder of a job; earlier ones of the same name are forgotten."""
         shutil.rmtree(self.job)
         self.job.mkdir()
-        (self.job / "task.bin").write_bytes(task.to_bytes())
+        write_task(self.job, task)
         job = {
             "clients": {name: list(row) for name, row in clients.items()},
             "min_clients": min_clients,

@@ -68,7 +68,9 @@ def prepare(made, data):
     for name, own in zip(SITES, np.split(rows[order], ends[:-1]), strict=True):
         epsilon = EPSILONS[name]
         budget = [BUDGET, 2 * DELTA]
-        made.give_site(name, own, task, epsilon=epsilon, delta=DELTA, budget=budget)
+        made.give_site(
+            name, {"X": own}, task, epsilon=epsilon, delta=DELTA, budget=budget
+        )
         registered[name] = Registration(len(own), epsilon, DELTA)
     made.give_job(task, registered, min_clients=2)
     return registered
@@ -95,12 +97,12 @@ def report(made, said, found, registered, picture):
         print(f"the job has failed: {said['error']}")
     else:
         print(f"component of {found['components'].shape[1]} features from", end=" ")
-        print(", ".join(found["clients"]))
+        print(", ".join(said["clients"]))
         if "explained_variance" in found:
             print(f"variance along it: {found['explained_variance'][0]:.3f}")
         for name, reason in said["rejected"].items():
             print(f"{name} was rejected: {reason}")
-        draw(picture, found, registered)
+        draw(picture, said["clients"], found["weights"], registered)
     for name in SITES:
         ledger = PrivacyAccountant(path=made.folder / name / "ledger.db")
         print(f"\nledger of {name}: {ledger}")
@@ -108,21 +110,20 @@ def report(made, said, found, registered, picture):
             print(f"  {entry.time:%Y-%m-%d %H:%M} {entry.label}: {entry.epsilon:g}")
 
 
-def draw(path, found, registered):
+def draw(path, names, weights, registered):
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    names = list(found["clients"])
     rows = np.array([registered[name].n_samples for name in names])
     fig, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
-    ax.bar(names, found["weights"], label="weight")
+    ax.bar(names, weights, label="weight")
     ax.plot(names, rows / rows.sum(), "ko", label="share of the rows")
     ax.set(ylabel="share", title="How the sites count")
     ax.legend()
     fig.savefig(path)
-    print(f"weights: {np.round(found['weights'], 3).tolist()}, drawn in {path}")
+    print(f"weights: {np.round(weights, 3).tolist()}, drawn in {path}")
 
 
 def main():

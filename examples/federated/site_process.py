@@ -1,43 +1,65 @@
 """One site as a process: ``python site_process.py FOLDER``, until it is stopped.
 
 The folder is the site's own. ``site.json`` names its client and its budget,
-``rows.npy`` has its rows, and ``task.bin`` is what the site has agreed to release. The
-ledger and the answers that were given are made beside them.
+``rows.npz`` has its rows, and ``task.bin`` or ``task.json`` is what the site has agreed
+to release. The ledger and the answers that were given are made beside them, and, of
+users, their models.
 """
 
+import contextlib
 import json
+import pickle
 import signal
 import sys
 from pathlib import Path
 
 import numpy as np
+from app.agreed import read_task
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.federation import LocalClient, Site, SpectralTask, serve_site
+from skdpspectral.federation import (
+    GroupClient,
+    LocalClient,
+    MessageError,
+    Site,
+    SpectralTask,
+    serve_site,
+)
+
+
+class OwnSite(Site):
+    """Keeps the models of its users once a session is over; they never leave it."""
+
+    folder: Path
+
+    def respond(self, request):
+        answer = super().respond(request)
+        with contextlib.suppress(MessageError, AttributeError):
+            model = self.latest.model
+            (self.folder / "models.pickle").write_bytes(pickle.dumps(model))
+        return answer
 
 
 def open_site(folder):
     settings = json.loads((folder / "site.json").read_text())
-    task = SpectralTask.from_bytes((folder / "task.bin").read_bytes())
-    rows = np.load(folder / "rows.npy")
+    task, seed = read_task(folder), settings.pop("noise_seed")
+    name, budget = settings.pop("name"), settings.pop("budget")
+    with np.load(folder / "rows.npz") as arrays:
+        rows = dict(arrays)
+    kind = LocalClient if isinstance(task, SpectralTask) else GroupClient
     ledger = PrivacyAccountant(
-        *settings["budget"],
+        *budget,
         path=folder / "ledger.db",
-        allow_seeded=settings.get("noise_seed") is not None,  # for tests alone
+        allow_seeded=seed is not None,  # for tests alone
     )
 
     def open_client(accountant):
-        return LocalClient(
-            settings["name"],
-            rows,
-            task,
-            epsilon=settings["epsilon"],
-            delta=settings["delta"],
-            accountant=accountant,
-            noise_seed=settings.get("noise_seed"),
-        )
+        how = {"accountant": accountant, "noise_seed": seed, **settings}
+        return kind(name, task=task, **rows, **how)
 
-    return Site(open_client, ledger, folder / "answers.db")
+    site = OwnSite(open_client, ledger, folder / "answers.db")
+    site.folder = folder
+    return site
 
 
 if __name__ == "__main__":

@@ -99,6 +99,9 @@ class Site:
     ----------
     name : str
         The client's name.
+    latest : object or None
+        The client that was charged last, as ``open_client`` made it; of a
+        :class:`GroupClient` it has the models of the site's users in the end.
 
     Raises
     ------
@@ -182,6 +185,11 @@ class Site:
         if self._is_charged(label):
             raise MessageError(_SPENT)
         return self._open_client(self._accountant.named(label))
+
+    @property
+    def latest(self):
+        """The client that was charged last, or None."""
+        return next(reversed(self._clients.values()), None)
 
     def _hold(self, session: bytes, client) -> None:
         self._clients[session] = client

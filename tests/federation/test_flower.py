@@ -13,9 +13,13 @@ from flower_tools import (
     rows_of,
 )
 
-from skdpspectral import PrivacyAccountant
+from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
+from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.federation import (
     FederationError,
+    GroupClient,
+    GroupRounds,
+    GroupTask,
     InProcessSession,
     KeptSession,
     LocalClient,
@@ -24,6 +28,7 @@ from skdpspectral.federation import (
     Request,
     Rounds,
     Server,
+    Site,
     SiteConnection,
     SiteError,
     make_task,
@@ -508,3 +513,98 @@ def test_a_hundred_nodes(tmp_path):
     server = Server(dict.fromkeys(names, REGISTERED["north"]), task)
     found = hold_session(Grid(sites), Rounds(server))
     assert len(found.clients) == 100
+
+
+# -- users at several nodes ------------------------------------------------------------
+
+USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
+RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
+MODELS = {
+    "LRSRegressor": (LRSRegressor(sparsity=1, n_rounds=2), {"n_features": 4}),
+    "DPMatrixFactorization": (
+        DPMatrixFactorization(
+            items=RATINGS.item_ids, item_features=RATINGS.item_features
+        ),
+        {},
+    ),
+}
+
+
+def group_client(task, place, **how):
+    if task._model.__class__ is LRSRegressor:
+        X, y, users = USERS
+        own = users % 3 == place
+        how["users"] = users[own]
+    else:
+        X, y = RATINGS.data, RATINGS.target
+        own = X[:, 0].astype(int) % 3 == place
+    return GroupClient(NAMES[place], task, X[own], y[own], **how)
+
+
+def group_site(folder, task, place, seed=None):
+    ledger = PrivacyAccountant(
+        path=folder / f"{NAMES[place]}.db", allow_seeded=seed is not None
+    )
+    how = {} if seed is None else {"noise_seed": seed}
+    return Site(
+        lambda accountant: group_client(task, place, accountant=accountant, **how),
+        ledger,
+        folder / f"{NAMES[place]}.answers",
+    )
+
+
+def same(found, expected):
+    arrays = {k: v for k, v in vars(expected).items() if isinstance(v, np.ndarray)}
+    assert arrays
+    for key, value in arrays.items():
+        assert np.array_equal(getattr(found, key), value), key
+
+
+@pytest.mark.parametrize("noise", ["server", "distributed", "node"])
+@pytest.mark.parametrize("name", MODELS)
+def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):
+    model, how = MODELS[name]
+    shares = 3 if noise == "distributed" else None
+    task = GroupTask(model, **how, noise=noise, n_shares=shares)
+    seeds = [None] * 3 if noise == "server" else range(3)
+    seed = {"noise_seed": 5} if noise == "server" else {}
+    sites = {i: group_site(tmp_path, task, i, seeds[i]) for i in range(3)}
+    found = hold_session(Grid(sites), GroupRounds(NAMES, task, **seed))
+    expected = GroupRounds(NAMES, task, **seed)
+    given = [{} if s is None else {"noise_seed": s} for s in seeds]
+    clients = {n: group_client(task, i, **given[i]) for i, n in enumerate(NAMES)}
+    InProcessSession(expected, clients).run(expected)
+    same(found, expected.result())
+    # The models of the users are at their site.
+    same(sites[0].latest.model, clients["north"].model)
+    for name in NAMES:
+        assert len(PrivacyAccountant(path=tmp_path / f"{name}.db").ledger) == 1
+
+
+@pytest.mark.parametrize("at", [1, 4])
+def test_a_trusted_server_that_is_started_again_draws_no_noise_twice(at, tmp_path):
+    """What it has sent is what was released; a sum that it has not sent is drawn."""
+    model, how = MODELS["LRSRegressor"]
+    task = GroupTask(model, **how)
+    sites = {i: group_site(tmp_path, task, i) for i in range(3)}
+    requests = []
+
+    def stop(progress):
+        if 3 * progress.step + progress.n_answers > 3 * at + 1:
+            raise Ends
+
+    for end in (stop, None):
+        kept, grid = KeptSession(tmp_path / "session.db"), Grid(sites)
+        try:
+            rounds = GroupRounds(NAMES, task, session=kept.session)
+            found = hold_session(grid, rounds, kept=kept, on_answer=end)
+        except Ends:
+            pass
+        finally:
+            kept.close()
+        requests += [
+            Request.from_bytes(m.content.config_records["skdpspectral"]["request"])
+            for m in grid.sent
+        ]
+    assert len({(r.step, r.basis.tobytes()) for r in requests}) == task.n_sums + 1
+    assert found.components_.shape[1] == 4

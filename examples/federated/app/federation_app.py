@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+from agreed import read_task
 from flwr.serverapp import ServerApp
 
 from skdpspectral.federation import (
+    GroupRounds,
     KeptSession,
     Registration,
     Rounds,
@@ -24,24 +26,29 @@ client = client_app()
 server = ServerApp()
 
 
+def open_rounds(job, task, session):
+    """Return all steps of a job; whom to ask was agreed on before anything else."""
+    how = {"min_clients": job["min_clients"], "session": session}
+    if not isinstance(task, SpectralTask):
+        return GroupRounds(list(job["clients"]), task, **how, **job["rounds"])
+    registered = {name: Registration(*row) for name, row in job["clients"].items()}
+    return Rounds(Server(registered, task, **how), **job["rounds"])
+
+
 @server.main()
 def main(grid, context):
     folder = Path(context.run_config["job"])
     job = json.loads((folder / "job.json").read_text())
-    # Whom to ask, and what each may send, is agreed on before anything else.
-    registered = {name: Registration(*row) for name, row in job["clients"].items()}
-    task = SpectralTask.from_bytes((folder / "task.bin").read_bytes())
+    task = read_task(folder)
     kept = KeptSession(folder / "session.db")
-    rounds = Rounds(
-        Server(registered, task, min_clients=job["min_clients"], session=kept.session),
-        **job["rounds"],
-    )
+    rounds = open_rounds(job, task, kept.session)
+    n_requests = len(task.topics) if isinstance(task, SpectralTask) else task.n_sums + 1
     begun = time.monotonic()
 
     def show(progress):
         kind = "answered" if isinstance(progress.answer, bytes) else "refused"
         print(
-            f"round {progress.step + 1} of {len(task.topics)}: {progress.client} "
+            f"round {progress.step + 1} of {n_requests}: {progress.client} "
             f"{kind} ({progress.n_answers} of {progress.n_clients}; sent "
             f"{progress.n_sent} bytes, received {progress.n_received}; "
             f"{time.monotonic() - begun:.1f} s)",
@@ -58,7 +65,8 @@ def main(grid, context):
             on_answer=show,
         )
         save(folder / "result.npz", found)
-        outcome["rejected"] = found.rejected
+        outcome["rejected"] = rounds.server.rejected
+        outcome["clients"] = list(rounds.clients)
     except Exception as error:
         outcome["error"] = f"{type(error).__name__}: {error}"
         raise
@@ -69,10 +77,12 @@ def main(grid, context):
 
 
 def save(path, found):
-    """Write a result's arrays to a file, whole or not at all."""
-    names = ("components", "mean", "explained_variance", "weights", "support")
-    arrays = {name: getattr(found, name) for name in names}
-    arrays = {name: value for name, value in arrays.items() if value is not None}
+    """Write a result's arrays to a file, whole or not at all.
+
+    Of components a FederatedResult; of users a model, whose arrays end with "_".
+    """
+    values = {name.rstrip("_"): value for name, value in vars(found).items()}
+    arrays = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
     draft = path.with_suffix(".draft.npz")
-    np.savez(draft, clients=np.array(found.clients), **arrays)
+    np.savez(draft, **arrays)
     draft.replace(path)
