@@ -143,6 +143,7 @@ def main():
         registered = prepare(made, given.data)
         start(made)
         made.submit()
+        print("all have started, the job is submitted", flush=True)
         said, found = made.outcome(show=show)
         print(json.dumps({"seconds": round(said["seconds"], 1)}))
         report(made, said, found, registered, given.picture)

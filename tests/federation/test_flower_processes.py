@@ -6,6 +6,8 @@ and a SuperLink for all. The same examples/federated that the documentation show
 
 import os
 import re
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,8 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import skdpspectral
 from skdpspectral import PrivacyAccountant
+from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.federation import (
+    GroupClient,
+    GroupRounds,
     InProcessSession,
     LocalClient,
     Registration,
@@ -72,12 +78,13 @@ def tools():
     try:
         import deployment
         import processes
+        from app import agreed
     finally:
         sys.path.remove(str(EXAMPLE))
-    return deployment, processes
+    return deployment, processes, agreed
 
 
-def give(made, task, budget=2.0):
+def give(made, task):
     for name in NAMES:
         made.give_site(
             name,
@@ -85,21 +92,90 @@ def give(made, task, budget=2.0):
             task,
             epsilon=2.0,
             delta=1e-6,
-            budget=[budget, 1e-5],
+            budget=[4.0, 1e-5],
             noise_seed=NAMES.index(name),
         )
 
 
+# Models of users: who has which, what is agreed on, and the same in this process.
+USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
+RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
+REGRESSION = {
+    "model": "LRSRegressor",
+    "parameters": {"sparsity": 1, "n_rounds": 1, "epsilon": 2.0},
+    "n_features": 4,
+    "noise": "node",
+}
+FACTORS = {
+    "model": "DPMatrixFactorization",
+    "parameters": {
+        "items": RATINGS.item_ids.tolist(),
+        "item_features": RATINGS.item_features.tolist(),
+        "epsilon": 2.0,
+    },
+    "noise": "node",
+}
+
+
+def users_of(task, place):
+    if task is REGRESSION:
+        X, y, users = USERS
+        own = users % 3 == place
+        return {"X": X[own], "y": y[own], "users": users[own]}
+    own = RATINGS.data[:, 0].astype(int) % 3 == place
+    return {"X": RATINGS.data[own], "y": RATINGS.target[own]}
+
+
+def give_users(made, task):
+    for place, name in enumerate(NAMES):
+        rows = users_of(task, place)
+        made.give_site(name, rows, task, budget=[4.0, 1e-5], noise_seed=place)
+
+
+def users_in_process(agreed, given):
+    task = agreed.group_task(**given)
+    clients = {
+        name: GroupClient(name, task, **users_of(given, place), noise_seed=place)
+        for place, name in enumerate(NAMES)
+    }
+    rounds = GroupRounds(NAMES, task)
+    return InProcessSession(rounds, clients).run(rounds)
+
+
 def equal(found, expected):
-    for key in found:
-        assert np.abs(found[key] - getattr(expected, key)).max() <= 1e-10, key
+    assert found
+    for key, value in found.items():
+        other = getattr(expected, key, None)
+        other = getattr(expected, f"{key}_") if other is None else other
+        assert np.shape(value) == np.shape(other), key
+        assert np.abs(np.subtract(value, other, dtype=float)).max() <= 1e-10, key
+
+
+def run_job(made, folder, clients):
+    """Start sites anew, run a job, and return its result; show what it took."""
+    for name in NAMES:
+        made.stop(name)
+        for file in ("ledger.db", "answers.db"):  # those of another study
+            (folder / name / file).unlink(missing_ok=True)
+        made.start_site(name)
+    begun = time.monotonic()
+    made.submit()
+    said, found = made.outcome()
+    assert said["rejected"] == {}
+    assert said["clients"] == list(clients)
+    print(f"{time.monotonic() - begun:.1f} s")
+    print(*re.findall("round .*", made.log("flwr")), sep="\n")
+    for name in NAMES:
+        (entry,) = ledger_of(folder, name)
+        assert (entry.epsilon, entry.seeded) == (2.0, True)
+    return found
 
 
 @pytest.mark.filterwarnings("ignore:client 'south' was rejected")
 def test_three_processes(tools, tmp_path_factory):
-    """Two jobs one after another, with a site, a node and the server killed between.
+    """The result is that of one process, number by number, for all four estimators.
 
-    The result is that of one process, number by number, and nobody is charged twice.
+    In the last job a site and the server are killed, and nobody is charged twice.
     """
     folder = tmp_path_factory.mktemp("f")
     with tools[0].Deployment(folder) as made:
@@ -107,18 +183,13 @@ def test_three_processes(tools, tmp_path_factory):
         made.give_job(DIRECTIONS, REGISTERED)
         made.start_link()
         for name in NAMES:
-            made.start_site(name)
             made.start_node(name)
-        begun = time.monotonic()
-        made.submit()
-        said, found = made.outcome()
-        assert said["rejected"] == {}
-        equal(found, in_process(DIRECTIONS))
-        print(f"directions: {time.monotonic() - begun:.1f} s")
-        print(*re.findall("round .*", made.log("flwr")), sep="\n")
-        for name in NAMES:
-            (entry,) = ledger_of(folder, name)
-            assert (entry.epsilon, entry.seeded) == (2.0, True)
+        equal(run_job(made, folder, NAMES), in_process(DIRECTIONS))
+        for task in (REGRESSION, FACTORS):
+            give_users(made, task)
+            made.give_job(task, dict.fromkeys(NAMES, ()))
+            equal(run_job(made, folder, NAMES), users_in_process(tools[2], task))
+            assert (folder / "north" / "models.pickle").exists()
         crashes(made, folder)
         family = {
             pid: start
@@ -133,11 +204,10 @@ def test_three_processes(tools, tmp_path_factory):
 
 def crashes(made, folder):
     """A second job, in whose first round a site and the server end as by kill -9."""
+    give(made, SPARSE)
     for name in NAMES:
         made.stop(name)
-    give(made, SPARSE, budget=4.0)
-    for name in NAMES:
-        (folder / name / "ledger.db").unlink()  # a budget of another size
+        (folder / name / "ledger.db").unlink()
         made.start_site(name)
     made.give_job(SPARSE, REGISTERED, min_clients=2, timeout=60.0, **STEPS)
     begun = time.monotonic()
@@ -212,3 +282,24 @@ def test_certificates_and_keys(tools, tmp_path_factory):
         assert made.running["south-node"].poll() not in (None, 0)
         assert "CERTIFICATE_VERIFY_FAILED" in made.log("south-node")
     assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_run_that_is_ended(number, tools, tmp_path_factory):
+    """Ctrl-C, a request to end, and kill -9, which no handler sees."""
+    folder = tmp_path_factory.mktemp("e")
+    command = [sys.executable, EXAMPLE / "run.py", "--folder", folder]
+    paths = [str(Path(skdpspectral.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, paths))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as run:
+        while b"submitted" not in (line := run.stdout.readline()):
+            assert line, "the run has ended"
+        family = tools[1].descendants(run.pid)
+        assert len(family) >= 8  # a server, three sites, three nodes, a job
+        run.send_signal(number)
+        run.wait(60)
+        assert run.returncode != 0
+    deadline = time.monotonic() + 30
+    while left := [pid for pid in family if tools[1].alive(pid, family[pid])]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
