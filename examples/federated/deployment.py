@@ -109,9 +109,13 @@ class Deployment(Processes):
         if self.flwr(*command).wait(START_SECONDS):
             raise RuntimeError(self.log("flwr"))
 
-    def start_site(self, name):
-        self.start(name, [sys.executable, HERE / "site_process.py", self.folder / name])
-        self.wait_for(name, "ready")
+    def start_sites(self, *names):
+        """Start the processes of sites, and wait until they can be asked."""
+        for name in names:
+            own = self.folder / name
+            self.start(name, [sys.executable, HERE / "site_process.py", own])
+        for name in names:
+            self.wait_for(name, "ready")
 
     def start_node(self, name, *options):
         """Start the SuperNode of a site; by its key and the authority, or not."""

@@ -79,8 +79,8 @@ def prepare(made, data):
 def start(made):
     print("starting a SuperLink, three sites and three SuperNodes ...", flush=True)
     made.start_link()
+    made.start_sites(*SITES)
     for name in SITES:
-        made.start_site(name)
         if made.secure:
             made.register_node(name)
         made.start_node(name)

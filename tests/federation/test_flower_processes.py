@@ -145,19 +145,18 @@ def users_in_process(agreed, given):
 def equal(found, expected):
     assert found
     for key, value in found.items():
-        other = getattr(expected, key, None)
-        other = getattr(expected, f"{key}_") if other is None else other
+        other = getattr(expected, key)
         assert np.shape(value) == np.shape(other), key
         assert np.abs(np.subtract(value, other, dtype=float)).max() <= 1e-10, key
 
 
 def run_job(made, folder, clients):
     """Start sites anew, run a job, and return its result; show what it took."""
+    made.stop(*NAMES)
     for name in NAMES:
-        made.stop(name)
         for file in ("ledger.db", "answers.db"):  # those of another study
             (folder / name / file).unlink(missing_ok=True)
-        made.start_site(name)
+    made.start_sites(*NAMES)
     begun = time.monotonic()
     made.submit()
     said, found = made.outcome()
@@ -205,10 +204,10 @@ def test_three_processes(tools, tmp_path_factory):
 def crashes(made, folder):
     """A second job, in whose first round a site and the server end as by kill -9."""
     give(made, SPARSE)
+    made.stop(*NAMES)
     for name in NAMES:
-        made.stop(name)
         (folder / name / "ledger.db").unlink()
-        made.start_site(name)
+    made.start_sites(*NAMES)
     made.give_job(SPARSE, REGISTERED, min_clients=2, timeout=60.0, **STEPS)
     begun = time.monotonic()
     made.stop("north-node")  # so that the round cannot end
@@ -216,13 +215,11 @@ def crashes(made, folder):
     wait_for(made, "round 1 of 2: south answered")
     made.kill("link")
     made.kill("south")
-    for name in NAMES:
-        made.stop(f"{name}-node")
-    made.stop("flwr")
+    made.stop("flwr", *(f"{name}-node" for name in NAMES))
     # Everything is started again. South answers with what it answered before, and
     # refuses what comes next; the others go on.
     made.start_link()
-    made.start_site("south")
+    made.start_sites("south")
     for name in NAMES:
         made.start_node(name)
     made.submit()
@@ -255,8 +252,7 @@ def test_certificates_and_keys(tools, tmp_path_factory):
         known = {name: REGISTERED[name] for name in NAMES[:2]}
         made.give_job(task, known)
         made.start_link()
-        for name in NAMES:
-            made.start_site(name)
+        made.start_sites(*NAMES)
         for name in NAMES[:2]:
             made.register_node(name)
             made.start_node(name)

@@ -79,10 +79,9 @@ def main(grid, context):
 def save(path, found):
     """Write a result's arrays to a file, whole or not at all.
 
-    Of components a FederatedResult; of users a model, whose arrays end with "_".
+    Of components a FederatedResult; of users the public model.
     """
-    values = {name.rstrip("_"): value for name, value in vars(found).items()}
-    arrays = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
+    arrays = {k: v for k, v in vars(found).items() if isinstance(v, np.ndarray)}
     draft = path.with_suffix(".draft.npz")
     np.savez(draft, **arrays)
     draft.replace(path)
