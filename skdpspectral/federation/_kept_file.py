@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
 import sqlite3
 from collections.abc import Sequence
 
@@ -13,7 +15,7 @@ class KeptFile:
     Parameters
     ----------
     path : str or path-like
-        Made where there is none.
+        Made where there is none, for this user alone.
     kind : int
         Number of the kind of file, which is written into it.
     tables : sequence of str
@@ -29,9 +31,12 @@ class KeptFile:
 
     def __init__(self, path, kind: int, tables: Sequence[str]):
         try:
+            # Of a trusted server it holds what nobody else may see.
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
             self._file = sqlite3.connect(path, timeout=1.0, check_same_thread=False)
             self._open(kind, tables)
-        except sqlite3.OperationalError as error:
+        except (OSError, sqlite3.OperationalError) as error:
             raise ValueError(
                 f"{path} cannot be opened ({error}); one process at a time holds it"
             ) from None

@@ -167,6 +167,15 @@ def test_a_site_needs_a_ledger(tmp_path):
         Site(lambda _: None, None, tmp_path / "a.answers")
 
 
+def test_files_are_for_their_owner_alone(tmp_path):
+    make_site(tmp_path, "a", TASK).close()
+    KeptSession(tmp_path / "session.db").close()
+    for name in ("a.answers", "session.db"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    with pytest.raises(ValueError, match="cannot be opened"):
+        KeptSession(tmp_path / "nowhere" / "session.db")
+
+
 # -- what is told of a failure ---------------------------------------------------------
 
 
