@@ -280,22 +280,63 @@ def test_certificates_and_keys(tools, tmp_path_factory):
     assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 1, 0]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_nothing_is_left_of_a_run_that_is_ended(number, tools, tmp_path_factory):
-    """Ctrl-C, a request to end, and kill -9, which no handler sees."""
-    folder = tmp_path_factory.mktemp("e")
-    command = [sys.executable, EXAMPLE / "run.py", "--folder", folder]
-    paths = [str(Path(skdpspectral.__file__).parents[1]), os.environ.get("PYTHONPATH")]
-    environment = {**os.environ, "PYTHONPATH": ":".join(filter(None, paths))}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as run:
-        while b"submitted" not in (line := run.stdout.readline()):
+def left_of(tools, command, ready, number, least):
+    """Processes that are left of a run that a signal has ended."""
+    paths = [Path(skdpspectral.__file__).parents[1], EXAMPLE]
+    environment = {**os.environ, "PYTHONPATH": ":".join(map(str, paths))}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, env=environment) as run:
+        while ready not in (line := run.stdout.readline()):
             assert line, "the run has ended"
         family = tools[1].descendants(run.pid)
-        assert len(family) >= 8  # a server, three sites, three nodes, a job
-        run.send_signal(number)
+        assert len(family) >= least
+        if number is None:
+            run.stdin.close()
+        else:
+            run.send_signal(number)
         run.wait(60)
         assert run.returncode != 0
     deadline = time.monotonic() + 30
     while left := [pid for pid in family if tools[1].alive(pid, family[pid])]:
-        assert time.monotonic() < deadline, left
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.2)
+    return left
+
+
+def test_nothing_is_left_of_the_example_after_ctrl_c(tools, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("e")
+    command = [sys.executable, EXAMPLE / "run.py", "--folder", folder]
+    # A server, three sites, three nodes, a job, and what these have started.
+    assert not left_of(tools, command, b"submitted", signal.SIGINT, least=8)
+
+
+RUNS = """
+import sys, time
+from pathlib import Path
+from processes import Processes
+folder = Path(sys.argv[1])
+with Processes(folder) as made:
+    for name in ("a", "b"):
+        made.start(name, [sys.executable, folder / "child.py"])
+    while any("ready" not in made.log(name) for name in ("a", "b")):
+        time.sleep(0.05)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    raise RuntimeError
+"""
+CHILD = """
+import subprocess, sys
+watch = "import os, time; p = os.getppid(); print('ready', flush=True)"
+watch += chr(10) + "while os.getppid() == p: time.sleep(0.1)"
+subprocess.run([sys.executable, "-c", watch])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL, None])
+def test_nothing_is_left_of_a_run(number, tools, tmp_path):
+    """After Ctrl-C, after kill -9, which no handler sees, and after an error (None)."""
+    # A child's child ends once its parent has gone, as those of Flower do.
+    (tmp_path / "child.py").write_text(CHILD)
+    command = [sys.executable, "-c", RUNS, tmp_path]
+    assert not left_of(tools, command, b"ready", number, least=4)
