@@ -6,6 +6,7 @@ where it is used: the rest of the package does without.
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -90,9 +91,7 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
     flwr.clientapp.ClientApp
         For ``[tool.flwr.app.components]``.
     """
-    from flwr.clientapp import ClientApp
-
-    app = ClientApp()
+    app = _flower("clientapp").ClientApp()
 
     @app.query("respond")
     def respond(message, context):
@@ -119,10 +118,24 @@ _STRANGER = told(MessageError("another client was asked"))
 
 
 def _reply(message, name: str, kind: str, content: bytes):
-    from flwr.app import ConfigRecord, Message, RecordDict
+    record = {_CLIENT: name, _KIND: kind, _CONTENT: content}
+    return _flower("app").Message(_content(record), reply_to=message)
 
-    record = ConfigRecord({_CLIENT: name, _KIND: kind, _CONTENT: content})
-    return Message(RecordDict({_RECORD: record}), reply_to=message)
+
+def _content(values: dict):
+    app = _flower("app")
+    return app.RecordDict({_RECORD: app.ConfigRecord(values)})
+
+
+def _flower(module: str) -> Any:
+    """Return a module of Flower, or say how to install it."""
+    try:
+        return importlib.import_module(f"flwr.{module}")
+    except ImportError as error:
+        raise ImportError(
+            "federations on Flower need it, and Python 3.11 or later: "
+            "pip install 'skdpspectral[federated]'"
+        ) from error
 
 
 def hold_session(
@@ -176,14 +189,16 @@ def hold_session(
         step = len(sent) - 1
     while not rounds.done:
         request = as_bytes(rounds.request())
-        answers = None if kept is None else kept.begin(step, request)
+        before = None if kept is None else kept.begin(step, request)
+        answers = before
         if answers is None:
             tell = _Teller(on_answer, step, len(request), len(rounds.clients))
             asked = _Question(nodes, rounds.clients, request, step)
             answers = asked.answers(timeout, tell)
-            if kept is not None:
-                kept.end(step, answers)
         rounds.collect(answers)
+        if kept is not None and before is None:
+            # Where too few have answered they are asked again by whoever goes on.
+            kept.end(step, answers)
         step += 1
     return rounds.result()
 
@@ -277,11 +292,12 @@ class _Question:
                 self._attempts[node] += 1
 
     def _message(self, node: int, clients: list[str]):
-        from flwr.app import ConfigRecord, Message, RecordDict
-
-        record = ConfigRecord({_CLIENTS: clients, _REQUEST: self._request})
-        content, group = RecordDict({_RECORD: record}), str(self._step)
-        return Message(content, dst_node_id=node, message_type=_ASK, group_id=group)
+        return _flower("app").Message(
+            _content({_CLIENTS: clients, _REQUEST: self._request}),
+            dst_node_id=node,
+            message_type=_ASK,
+            group_id=str(self._step),
+        )
 
     def _read(self, tell) -> None:
         replies = self._nodes.grid.pull_messages(list(self._open)) if self._open else ()

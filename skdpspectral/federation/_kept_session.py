@@ -87,7 +87,7 @@ class KeptSession:
         return {name: heard(*rest) for name, *rest in self._file.read(query, (step,))}
 
     def end(self, step: int, answers: Mapping[str, object]) -> None:
-        """Write the answers to a request down, before they are used."""
+        """Write the answers to a request down, before the next one is begun."""
         rows = [(step, name, *told(answer)) for name, answer in answers.items()]
         self._file.write(
             ("INSERT INTO answers VALUES (?, ?, ?, ?)", rows),

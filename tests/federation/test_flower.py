@@ -296,6 +296,29 @@ def test_a_client_that_failed_before_stays_out_when_a_server_goes_on(tmp_path):
     assert found.clients == ("north", "south")
 
 
+def test_where_too_few_answered_all_are_asked_again(tmp_path):
+    """With the same session, once they are back; nobody is charged twice."""
+    task, steps = TASKS["rounds"]
+    sites = make_sites(tmp_path, task)
+
+    def hold(grid):
+        kept = KeptSession(tmp_path / "session.db")
+        rounds = make_rounds(task, steps, session=kept.session, min_clients=3)
+        try:
+            return hold_session(grid, rounds, kept=kept, timeout=0.5)
+        finally:
+            kept.close()
+
+    with (
+        pytest.warns(UserWarning, match="'east' was rejected"),
+        pytest.raises(FederationError, match="min_clients=3"),
+    ):
+        hold(Grid({**sites, 1: None}))
+    assert hold(Grid(sites)).clients == NAMES
+    for name in NAMES:
+        assert len(PrivacyAccountant(path=tmp_path / f"{name}.db").ledger) == 1
+
+
 def test_a_server_that_draws_noise_does_not_draw_it_again(tmp_path):
     """What it would send is another release of the same sums: nobody gets it."""
     task = TASKS["directions"][0]

@@ -22,6 +22,7 @@ from skdpspectral.federation import (
     Site,
     SiteConnection,
     SiteError,
+    flower,
     make_task,
     serve_site,
 )
@@ -203,6 +204,14 @@ def test_a_reason_cannot_write_on_a_terminal():
     reason = str(heard("refusal", b"\x1b[2J\n" + b"x" * 10_000))
     assert reason.isprintable()
     assert len(reason) <= 2000
+
+
+def test_without_flower_an_error_says_what_to_install(monkeypatch):
+    for name in [m for m in sys.modules if m.split(".")[0] == "flwr"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    with pytest.raises(ImportError, match=r"pip install 'skdpspectral\[federated\]'"):
+        flower.client_app()
 
 
 # -- the socket ------------------------------------------------------------------------
