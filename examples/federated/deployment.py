@@ -151,19 +151,24 @@ class Deployment(Processes):
     def outcome(self, seconds=180.0, show=None):
         """Wait for the job's end; return what it says and the result's arrays."""
         deadline, shown = time.monotonic() + seconds, 0
-        path = self.job / "outcome.json"
-        while not path.exists():
-            if show is not None:
-                lines = self.log("flwr").splitlines()
-                for line in lines[shown:]:
-                    show(line)
-                shown = len(lines)
-            failed = self.running["flwr"].poll()
+        path, job = self.job / "outcome.json", self.running["flwr"]
+        # The stream of the job's output ends a little after it.
+        while not path.exists() or (show is not None and job.poll() is None):
+            shown = self.pass_on(shown, show)
+            failed = not path.exists() and job.poll()
             if failed or time.monotonic() > deadline:
                 raise RuntimeError(f"the job did not end:\n{self.log('flwr')}")
             time.sleep(0.2)
+        self.pass_on(shown, show)
         said = json.loads(path.read_text())
         if "error" in said:
             return said, None
         with np.load(self.job / "result.npz") as arrays:
             return said, dict(arrays)
+
+    def pass_on(self, shown, show):
+        """Show the lines of the job's output that are new; return how many there are."""
+        lines = [] if show is None else self.log("flwr").splitlines()
+        for line in lines[shown:]:
+            show(line)
+        return len(lines)

@@ -73,7 +73,9 @@ def main(grid, context):
     finally:
         kept.close()
         outcome["seconds"] = time.monotonic() - begun
-        (folder / "outcome.json").write_text(json.dumps(outcome))
+        draft = folder / "outcome.draft"
+        draft.write_text(json.dumps(outcome))
+        draft.replace(folder / "outcome.json")
 
 
 def save(path, found):
