@@ -167,7 +167,7 @@ class Deployment(Processes):
             return said, dict(arrays)
 
     def pass_on(self, shown, show):
-        """Show the lines of the job's output that are new; return how many there are."""
+        """Show new lines of the job's output; return how many lines there are."""
         lines = [] if show is None else self.log("flwr").splitlines()
         for line in lines[shown:]:
             show(line)

@@ -35,44 +35,67 @@ DELTA, BUDGET = 1e-6, 4.0
 EPSILONS = {"north": 0.5, "east": 1.0, "south": 1.0}
 
 
+def shared_out(n):
+    """Deal n rows or users out to the sites, whatever is in them."""
+    order = np.random.default_rng(0).permutation(n)
+    ends = np.round(np.cumsum(list(SITES.values())) * n).astype(int)
+    return dict(zip(SITES, np.split(order, ends[:-1]), strict=True))
+
+
 def generated():
-    rows, _ = make_spiked_covariance(30_000, 20, random_state=0)
-    return rows, make_task(1, 20, bounds=(-20, 20), projection_norm=11.0)
+    X, _ = make_spiked_covariance(30_000, 20, random_state=0)
+    task = make_task(1, 20, bounds=(-20, 20), projection_norm=11.0)
+    return task, {name: {"X": X[own]} for name, own in shared_out(len(X)).items()}
 
 
 def gordon2002():
-    """Every 25th probe, whatever is in it: to choose by values is to look at them."""
+    """Every 25th probe, whatever is in it: to choose by values is to look at them.
+
+    So few rows are far too few for a private component: a trial of the machinery.
+    """
     data = load_gordon2002()
-    rows = data.data[:, ::25]
-    return rows, make_task(1, rows.shape[1], bounds=data.bounds)
+    X = data.data[:, ::25]
+    task = make_task(1, X.shape[1], bounds=data.bounds)
+    return task, {name: {"X": X[own]} for name, own in shared_out(len(X)).items()}
 
 
 def ml_100k():
-    """A row for each viewer, so that a row is all that a viewer has rated."""
-    data = fetch_movielens("ml-100k", return_X_y=False)
-    users, items = (np.unique(data.data[:, i], return_inverse=True)[1] for i in (0, 1))
-    rows = np.zeros((users.max() + 1, items.max() + 1))
-    rows[users, items] = data.target - 3.0  # the middle of the scale, not a mean
-    return rows, make_task(1, rows.shape[1], center="none")
+    """A recommender: sums over viewers are released, their own models stay."""
+    data = fetch_movielens("ml-100k")
+    task = {
+        "model": "DPMatrixFactorization",
+        "parameters": {
+            "items": data.item_ids.tolist(),
+            "item_features": data.item_features.tolist(),
+            "epsilon": 1.0,
+        },
+        "noise": "node",
+    }
+    users, place = np.unique(data.data[:, 0], return_inverse=True)
+    rows = {}
+    for name, own in shared_out(len(users)).items():
+        mine = np.isin(place, own)
+        rows[name] = {"X": data.data[mine], "y": data.target[mine]}
+    return task, rows
 
 
 DATA = {"generated": generated, "gordon2002": gordon2002, "ml-100k": ml_100k}
 
 
 def prepare(made, data):
-    """Give each site its folder, and the server its job."""
-    rows, task = DATA[data]()
-    order = np.random.default_rng(0).permutation(len(rows))
-    ends = np.round(np.cumsum(list(SITES.values())) * len(rows)).astype(int)
+    """Give each site its folder, and the server its job; return public numbers."""
+    task, rows = DATA[data]()
+    of_users = isinstance(task, dict)
     registered = {}
-    for name, own in zip(SITES, np.split(rows[order], ends[:-1]), strict=True):
-        epsilon = EPSILONS[name]
-        budget = [BUDGET, 2 * DELTA]
+    for name, own in rows.items():
+        how = {"epsilon": EPSILONS[name], "delta": DELTA}
+        registered[name] = Registration(len(own["X"]), *how.values())
         made.give_site(
-            name, {"X": own}, task, epsilon=epsilon, delta=DELTA, budget=budget
+            name, own, task, budget=[BUDGET, 2 * DELTA], **({} if of_users else how)
         )
-        registered[name] = Registration(len(own), epsilon, DELTA)
-    made.give_job(task, registered, min_clients=2)
+    # How many users a site has is told to nobody.
+    clients = dict.fromkeys(rows, ()) if of_users else registered
+    made.give_job(task, clients, min_clients=2)
     return registered
 
 
@@ -96,18 +119,20 @@ def report(made, said, found, registered, picture):
     if found is None:
         print(f"the job has failed: {said['error']}")
     else:
-        print(f"component of {found['components'].shape[1]} features from", end=" ")
-        print(", ".join(said["clients"]))
-        if "explained_variance" in found:
-            print(f"variance along it: {found['explained_variance'][0]:.3f}")
+        print("from", ", ".join(said["clients"]), "the server has:")
+        for name, values in sorted(found.items()):
+            print(f"  {name} of shape {values.shape}")
         for name, reason in said["rejected"].items():
             print(f"{name} was rejected: {reason}")
-        draw(picture, said["clients"], found["weights"], registered)
+        if "weights" in found:
+            draw(picture, said["clients"], found["weights"], registered)
     for name in SITES:
         ledger = PrivacyAccountant(path=made.folder / name / "ledger.db")
         print(f"\nledger of {name}: {ledger}")
         for entry in ledger.ledger:
             print(f"  {entry.time:%Y-%m-%d %H:%M} {entry.label}: {entry.epsilon:g}")
+        if (made.folder / name / "models.pickle").exists():
+            print("  the models of its users are in its own folder")
 
 
 def draw(path, names, weights, registered):
@@ -151,4 +176,7 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("interrupted: everything that was started has ended")
