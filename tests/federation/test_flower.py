@@ -583,6 +583,7 @@ def same(found, expected):
         assert np.array_equal(getattr(found, key), value), key
 
 
+@pytest.mark.filterwarnings("ignore:answers of nodes were seen one by one")
 @pytest.mark.parametrize("noise", ["server", "distributed", "node"])
 @pytest.mark.parametrize("name", MODELS)
 def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):
