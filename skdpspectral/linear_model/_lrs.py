@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
+from .._base.personal import PersonalEstimator
 from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -34,6 +35,7 @@ class LRSRegressor(
     GroupsOfUsers,
     Personalization,
     PersonalPredictions,
+    PersonalEstimator,
     CallbackSupportMixin,
     RegressorMixin,
     PrivateEstimator,
@@ -200,6 +202,7 @@ class LRSRegressor(
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
+    _models_class: ClassVar[type] = PersonalModels
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,

@@ -156,14 +156,14 @@ AUDITED = {
         "pca-covariance",
     ),
     "users' vectors not clipped": Mutant(
-        "_statistics/shared_directions/users.py",
+        "_statistics/user_sums.py",
         "return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))",
         "return vectors",
         "lrs-replaced-fixed",
     ),
     "a replaced user charged as one who joins": Mutant(
-        "_statistics/shared_directions/moments.py",
-        "sensitivity.sum_sensitivity(1.0, self.users.neighbors)",
+        "_statistics/user_sums.py",
+        "sensitivity.sum_sensitivity(1.0, neighbors)",
         "1.0",
         "lrs-replaced-fixed",
     ),
@@ -569,7 +569,7 @@ _OWN_VECTOR = (
 )
 _ITEMS = "recommendation/test_item_pipeline.py::test_"
 _ANSWER = "        yield from lrs.user_moments(block, scores, fit)"
-_SUM = "        return release(name, total * grid, overwrite=True)"
+_SUM = "    return release(name, total * grid, overwrite=True)"
 
 # Of the regression of users.
 EXACT |= {
@@ -669,15 +669,15 @@ EXACT |= {
         f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "divided by the number of users": Mutant(
-        "_statistics/shared_directions/users.py",
+        "_statistics/user_sums.py",
         _SUM,
         _SUM.replace("grid,", "grid / rows.n_users,"),
         f"{_OWN_VECTOR}[usual]",
     ),
     "nothing released where nobody contributes": Mutant(
-        "_statistics/shared_directions/users.py",
+        "_statistics/user_sums.py",
         _SUM,
-        "        if not total.any():\n            return total\n" + _SUM,
+        "    if not total.any():\n        return total\n" + _SUM,
         f"{_OWN_VECTOR}[usual]",
     ),
     "users' vectors not on the grid": Mutant(
