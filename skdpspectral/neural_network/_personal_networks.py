@@ -1,0 +1,240 @@
+"""One network a user: weights of low rank plus sparse, with a private shared part."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+
+from .._base.documented import documented
+from .._base.estimator import PrivateEstimator
+from .._base.personal import PersonalEstimator
+from .._base.progress import FitProgress
+from .._base.sklearn_compat import (
+    CALLBACK_LEVELS,
+    CallbackSupportMixin,
+    with_callbacks,
+)
+from .._base.unweighted import unweighted
+from .._linalg import linear_model as lrs
+from .._linalg.neural_network import Layout
+from .._tables.rows import table_shape
+from .._tables.targets import unread_targets
+from .._tables.users import unread_users
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms._numbers import check_count
+from . import _network_choices as choices
+from ._network_models import NetworkModels
+from ._network_predictions import PersonalNetworks
+from ._shapes import scaled_targets, target_box
+from ._user_fits import fit_users
+
+
+@documented
+class LRSMLPRegressor(
+    PersonalNetworks,
+    PersonalEstimator,
+    CallbackSupportMixin,
+    RegressorMixin,
+    PrivateEstimator,
+):
+    r"""One network a user: low rank plus sparse weights, private at user level."""
+
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "hidden_layer_sizes",
+        "target_bounds",
+    )
+    _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
+    _models_class: ClassVar[type] = NetworkModels
+
+    _parameter_constraints: ClassVar[dict] = {
+        **PrivateEstimator._privacy_constraints,
+        **choices.CONSTRAINTS,
+    }
+
+    def __init__(
+        self,
+        n_components=1,
+        sparsity=0.01,
+        *,
+        hidden_layer_sizes=50,
+        epsilon=1.0,
+        delta=1e-6,
+        user_feature=None,
+        unknown_user="shared",
+        fit_intercept="user",
+        ridge_intercept=0.0,
+        shared_weights="user",
+        prompt_size=0,
+        ridge_shared=1.0,
+        ridge_sparse=1.0,
+        target_bounds=None,
+        clip_norm=choices.CLIP_NORM,
+        neighbors="add-remove-one",
+        solver="auto",
+        init_seed=0,
+        accountant=None,
+        noise_seed=None,
+        n_jobs=None,
+        verbose=0,
+    ):
+        self.n_components = n_components
+        self.sparsity = sparsity
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.epsilon = epsilon
+        self.delta = delta
+        self.user_feature = user_feature
+        self.unknown_user = unknown_user
+        self.fit_intercept = fit_intercept
+        self.ridge_intercept = ridge_intercept
+        self.shared_weights = shared_weights
+        self.prompt_size = prompt_size
+        self.ridge_shared = ridge_shared
+        self.ridge_sparse = ridge_sparse
+        self.target_bounds = target_bounds
+        self.clip_norm = clip_norm
+        self.neighbors = neighbors
+        self.solver = solver
+        self.init_seed = init_seed
+        self.accountant = accountant
+        self.noise_seed = noise_seed
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    # -- what a fit will release -----------------------------------------------------
+
+    def privacy_plan(self, n_features):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_features : int
+            Number of features; a column of users is none.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a fit is charged with, whatever the number of users and rows.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid.
+        """
+        self._check_parameters()
+        return self._plan(
+            choices.statistic_of(self, check_count("n_features", n_features))
+        )
+
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_samples, n_columns)
+            Rows, as for :meth:`fit`, of which the number of columns is used.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with; ``privacy_plan`` of the number of features.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or X has no columns beside that of users.
+        """
+        return self.privacy_plan(table_shape(X)[1] - (self.user_feature is not None))
+
+    def _plan(self, statistic) -> PrivacyPlan:
+        return self._planned(
+            statistic, unit=Unit.USER, neighbors=Neighbors(self.neighbors)
+        )
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        choices.check_together(self)
+
+    # -- the estimator ---------------------------------------------------------------
+
+    @with_callbacks
+    @unweighted
+    def fit(self, X, y, *, users=None):
+        """Train what users share, and every user's network beside it.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Features of all rows in any order, of the order of one, and the column
+            `user_feature`; never modified.
+        y : array-like of shape (n_rows,)
+            Targets.
+        users : array-like of shape (n_rows,) or None, default=None
+            Hashable ids, one a row, all of one kind: numbers (whole, and exact in
+            their type; never float16), strings, times, or others of one type. With
+            neither `users` nor `user_feature` all rows are those of one user.
+
+        {outcome_of_fit}
+        """
+        self._check_parameters()
+        with self._progress() as progress, self._unchanged_on_error():
+            table = unread_users(self, X, users, self.user_feature, reset=True)
+            targets = unread_targets(self, y, table.n_rows)
+            statistic = choices.statistic_of(self, table.n_features)
+            self._warn_of_one_user(table)
+            plan = self._plan(statistic)
+            # It is charged here; values, ids among them, are read from here on.
+            release, read, targets = self._start_release(plan, table, targets)
+            index = self._index(read)
+            box = self._units(targets)
+            rows = self._user_rows(read, targets, index, box)
+            progress.begin(X, targets)
+            found = statistic.run(release, rows, progress)
+            users_fit = found.users, found.levels
+            if found.users is None:  # each by their own rows and U
+                users_fit = fit_users(rows, found.U, statistic.rules, self.n_jobs)
+            self._keep(found, statistic.rules.layout)
+            self.target_center_, self.target_scale_ = box
+            self._personal = NetworkModels.fitted(*users_fit, index)
+            self._users_given = index is not None
+            self.privacy_ = plan
+            progress.end()
+        return self
+
+    def _progress(self) -> FitProgress:
+        private = self._is_private()
+        n_rounds = choices.solver_of(self)._counts(private)[0]
+        return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
+
+    def _units(self, targets: np.ndarray) -> tuple[float, float]:
+        """Return what targets are measured from and by: of the data without privacy."""
+        if self.target_bounds is None and not self._is_private():
+            scale = float(targets.std())
+            return float(targets.mean()), scale if scale > 0.0 else 1.0
+        center, scale = target_box(self.target_bounds, 1)
+        return float(center[0]), float(scale[0])
+
+    def _user_rows(self, table, targets, index, box) -> lrs.UserRows:
+        scaled = (targets - box[0]) / box[1]
+        if self.target_bounds is not None:
+            scaled = scaled_targets(targets, box)
+        codes = np.zeros(len(table.X), np.intp) if index is None else index.codes
+        n_users = 1 if index is None else len(index)
+        return lrs.UserRows(table.X, scaled, codes, n_users, columns=table.columns)
+
+    def _keep(self, found, layout: Layout) -> None:
+        """Make public attributes of what was found."""
+        self.components_ = np.ascontiguousarray(found.U.T)
+        self.weights_ = np.array(found.weights, dtype=np.float64)
+        self.prompt_ = np.array(found.prompt, dtype=np.float64)
+        self.layer_sizes_ = np.array(layout.sizes)
+        self.n_iter_ = found.n_iter
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        tags.target_tags.single_output = True
+        # A column of ids: whole numbers, or strings.
+        tags.input_tags.categorical = self.user_feature is not None
+        return tags
