@@ -1,19 +1,21 @@
-"""Networks of users on MovieLens and Jester: RMSE against what a user has of their own.
+"""Networks of users on MovieLens and Jester: RMSE against what users have of their own.
 
-The protocol of appendix B.2 of Pal et al. (2023), without privacy: tanh networks on item
-embeddings of 50 numbers, five ways to personalize, all trained by the same steps of Adam.
+The protocol of appendix B.2 of Pal et al. (2023), without privacy: tanh networks on
+item embeddings of 50 numbers, and five ways to personalize, all trained by the same
+steps of Adam; and linear models, which one would try first.
 
-    python personal_networks.py groups|jester|block [n_seeds] [n_rounds]
+    python personal_networks.py groups|jester|block [n_seeds] [n_rounds] [rate]
 
-Embeddings come from training ratings alone. Penalties and the learning rate of every
-method are chosen on one half of the validation rows of the first seed, and errors are
-reported on the other half, of every seed. Needs the data sets in the folder of
-SKDPSPECTRAL_DATA. Prints one line a fit, and then a table.
+Embeddings come from training ratings alone. The penalty of every method is chosen on
+one half of the validation rows of the first seed, and errors are reported on the other
+half, of every seed. Needs the data sets in the folder of SKDPSPECTRAL_DATA. Prints a
+line a fit, and then a table.
 """
 
 import sys
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,11 +24,11 @@ from scipy.sparse.linalg import svds
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens, load_jester
+from skdpspectral.linear_model import Alternation
 from skdpspectral.neural_network import AlternatingAdam
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
-RATES = (0.003, 0.01)
-PENALTIES = (1.0, 10.0, 100.0)
+PENALTIES = (10.0, 100.0)
 
 
 def embed(tasks, items, values, shape, n_components=50):
@@ -114,15 +116,26 @@ def block_rows(seed):
     return shares_rows(user, item, value, (350, 350, 300), rng)
 
 
-# Rows, hidden layers, rows of a task in a step, ranks, shares of the task's own weights.
+# Rows, hidden layers, rows of a task in a step, ranks, shares of weights that are the
+# task's own, and whether tasks have levels.
+_SHARES = (0.01, 0.05, 0.1, 0.15, 0.2)
 DATA = {
-    "groups": (group_rows, (50, 50), 32, (1, 3), (0.01, 0.05, 0.1, 0.15, 0.2)),
-    "jester": (jester_rows, 50, None, (1, 3), (0.01, 0.05, 0.1, 0.15, 0.2)),
-    "block": (block_rows, 50, 32, (1, 2, 3, 4, 5), (0.01,)),
+    "groups": (group_rows, (50, 50), 16, (1,), _SHARES, (False,)),
+    "jester": (jester_rows, 50, None, (1,), _SHARES, (False, "user")),
+    "block": (block_rows, 50, 16, (1, 2, 3, 4, 5), (0.01,), (False,)),
 }
 
 
 # -- methods ---------------------------------------------------------------------------
+
+
+def linear(ranks):
+    """Return the parameters of linear models: a ridge a task, and low rank."""
+    found = {"linear ridge": {"n_components": 0, "sparsity": None}}
+    for rank in ranks:
+        found[f"linear rep r={rank}"] = {"n_components": rank, "sparsity": 0}
+        found[f"linear LRS r={rank} k=3"] = {"n_components": rank, "sparsity": 3}
+    return found
 
 
 def networks(ranks, shares):
@@ -142,34 +155,49 @@ def networks(ranks, shares):
     return found
 
 
-def network_error(rows, parameters, given, penalty, rate):
-    """Errors of one fit."""
-    solver = AlternatingAdam(learning_rate=rate, user_learning_rate=rate, **given[1])
+def network_errors(rows, parameters, layers, penalty, steps):
+    """Errors of one fit, on the half for tuning and on the half for reports."""
     model = LRSMLPRegressor(
         **parameters,
         epsilon=None,
-        hidden_layer_sizes=given[0],
+        hidden_layer_sizes=layers,
         ridge_shared=penalty,
         ridge_sparse=penalty,
-        solver=solver,
+        solver=AlternatingAdam(**steps),
     )
+    return errors_of(model, rows)
+
+
+def linear_errors(rows, parameters, penalty):
+    """Errors of linear models, which one would try first."""
+    model = LRSRegressor(
+        **parameters,
+        epsilon=None,
+        ridge_shared=penalty,
+        ridge_sparse=penalty,
+        solver=Alternation(max_iter=15, tol=1e-3),
+        noise_seed=0,
+    )
+    return errors_of(model, rows)
+
+
+def errors_of(model, rows):
+    """Fit the rows for training, and predict the others."""
     known = rows.train
     model.fit(rows.X[known], rows.y[known], users=rows.task[known])
-    return rows.errors(model.predict(rows.X, users=rows.task))
+    predicted = np.zeros(len(rows.y))
+    predicted[~known] = model.predict(rows.X[~known], users=rows.task[~known])
+    return rows.errors(predicted)
 
 
-def linear_error(rows, parameters, penalty):
-    """Errors of linear models, which a user would try first."""
-    model = LRSRegressor(**parameters, epsilon=None, noise_seed=0)
-    model.set_params(ridge_sparse=penalty, solver__max_iter=15, solver__tol=1e-3)
-    known = rows.train
-    model.fit(rows.X[known], rows.y[known], users=rows.task[known])
-    return rows.errors(model.predict(rows.X, users=rows.task))
-
-
-def best_of(candidates, fit):
-    """Return the candidate with the least error on the half for tuning."""
-    return min(candidates, key=lambda candidate: fit(*candidate)[0])
+def tuned(chosen, key, grid, fit):
+    """Return the reported error of the best candidate, found once, on other rows."""
+    if key in chosen:
+        return fit(chosen[key])[1]
+    errors = [fit(candidate) for candidate in grid]
+    best = int(np.argmin([error for error, _ in errors]))
+    chosen[key] = grid[best]
+    return errors[best][1]
 
 
 def say(*words):
@@ -177,33 +205,33 @@ def say(*words):
     print(*words, flush=True)
 
 
-def main(name, n_seeds=3, n_rounds=200):
+def main(name, n_seeds=3, n_rounds=150, rate=0.01):
     """Choose on the first seed, and report on all."""
-    make, layers, batch, ranks, shares = DATA[name]
-    given = layers, {"n_rounds": n_rounds, "batch_size": batch}
+    make, layers, batch, ranks, shares, levels = DATA[name]
+    steps = {"n_rounds": n_rounds, "batch_size": batch}
+    steps |= {"learning_rate": rate, "user_learning_rate": rate}
     chosen, lines = {}, []
     for seed in range(n_seeds):
         rows = make(seed)
-        for own in (False, "user"):
-            methods = networks(ranks, shares)
-            for method, parameters in methods.items():
-                parameters = parameters | {"fit_intercept": own}
+        for level in levels:
+            for method, given in (networks(ranks, shares) | linear(ranks)).items():
+                given = given | {"fit_intercept": level}
                 start = time.process_time()
-                key = (method.split(" ")[0], own) if "LRS" in method else (method, own)
-                if key not in chosen:
-                    grid = [(p, r) for p in PENALTIES for r in RATES]
-                    chosen[key] = best_of(
-                        grid,
-                        lambda *c, p=parameters: network_error(rows, p, given, *c),
-                    )
-                _, error = network_error(rows, parameters, given, *chosen[key])
+                if method.startswith("linear"):
+                    fit = partial(linear_errors, rows, given)
+                else:
+                    fit = partial(network_errors, rows, given, layers, steps=steps)
+                # A single network has nothing that is penalized.
+                grid = PENALTIES[:1] if method == "single" else PENALTIES
+                error = tuned(chosen, (method, level), grid, fit)
+                lines.append((method, bool(level), seed, error))
                 spent = time.process_time() - start
-                lines.append((method, bool(own), seed, error))
-                say(name, seed, method, own, chosen[key], f"{error:.4f} {spent:.1f} s")
-    table = pd.DataFrame(lines, columns=["method", "own level", "seed", "RMSE"])
-    keys = ["method", "own level"]
+                best = chosen[method, level]
+                say(name, seed, method, level, best, f"{error:.4f} {spent:.1f} s")
+    table = pd.DataFrame(lines, columns=["method", "level", "seed", "RMSE"])
+    keys = ["method", "level"]
     say(table.groupby(keys, sort=False)["RMSE"].agg(["mean", "std"]).round(4))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+    main(sys.argv[1], *map(int, sys.argv[2:4]), *map(float, sys.argv[4:]))

@@ -8,6 +8,7 @@ statistics in ``_shared_weights``, and what stays with users in ``_user_fits``.
 from ._adam import JMEAdam
 from ._alternation import AlternatingAdam
 from ._classifier import DPAdamClassifier
+from ._counts import count_parameters
 from ._personal_networks import LRSMLPRegressor
 from ._regressor import DPAdamRegressor
 
@@ -17,4 +18,5 @@ __all__ = [
     "DPAdamRegressor",
     "JMEAdam",
     "LRSMLPRegressor",
+    "count_parameters",
 ]

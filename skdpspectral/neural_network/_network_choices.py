@@ -6,7 +6,6 @@ that it does something.
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 
 import numpy as np
@@ -17,6 +16,7 @@ from .._linalg.neural_network import Layout
 from .._release.public import public_start
 from ..mechanisms import Neighbors
 from ._alternation import AlternatingAdam
+from ._counts import n_sparse
 from ._shapes import hidden_widths, target_box
 from ._shared_weights import ExactWeights, GradientRounds, SharedSteps
 from ._user_fits import UserRules
@@ -107,24 +107,6 @@ def _has_all_weights(model) -> bool:
     if model.sparsity is None:
         return True
     return not isinstance(model.sparsity, Integral) and model.sparsity == 1.0
-
-
-def n_sparse(sparsity, n_parameters: int) -> int:
-    """Return how many weights of a network are the user's own: shares round up.
-
-    Parameters
-    ----------
-    sparsity : int, float or None
-        A number, a share, or None for all.
-    n_parameters : int
-        Weights of a network.
-    """
-    if sparsity is None:
-        return n_parameters
-    if isinstance(sparsity, Integral):
-        return min(int(sparsity), n_parameters)
-    # As it is written: a share of .07 in 100 weights is 7 of them.
-    return min(math.ceil(round(sparsity * n_parameters, 9)), n_parameters)
 
 
 def solver_of(model) -> AlternatingAdam:

@@ -39,7 +39,147 @@ class LRSMLPRegressor(
     RegressorMixin,
     PrivateEstimator,
 ):
-    r"""One network a user: low rank plus sparse weights, private at user level."""
+    r"""One network a user: low rank plus sparse weights, private at user level.
+
+    The targets of user i are modeled by a tanh network, all of whose weights and
+    intercepts are one vector :math:`\theta_i = U w_i + b_i`: directions U that all
+    users share, weights :math:`w_i` of the user on them, and a sparse vector
+    :math:`b_i`. Beside it a user may have a level, and features of their own.
+
+    Only U is released, under user-level differential privacy. What belongs to a user is
+    trained from U and that user's rows, and stays with that user: the
+    :ref:`billboard model <billboard>`. Try :class:`~skdpspectral.LRSRegressor` first:
+    it needs far fewer users. Read more in the :ref:`user guide <personal_networks>`.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Number r of shared directions, at least 0. With 0, every network has all of its
+        weights of its own (``sparsity=None``), and nothing is released.
+    sparsity : int, float or None, default=0.01
+        How many weights of a network are the user's own: a number, a share in [0, 1] of
+        all, rounded up, or None for all.
+    hidden_layer_sizes : int or array-like of int, default=50
+        Widths of up to two hidden layers; an empty list for a linear model.
+    {epsilon}
+    {delta}
+        Well below one over the number of users.
+    user_feature : int, str or None, default=None
+        Position or name of the column of X that says whose row it is, as in
+        :class:`~skdpspectral.LRSRegressor`. That column is no feature.
+    unknown_user : {"shared", "raise"}, default="shared"
+        What predictions do with users that were not in the fit. "shared": the network
+        of all. "raise" is for ``epsilon=None`` alone.
+    fit_intercept : {"user", False}, default="user"
+        "user": a level a user, the mean of their targets, which the network adds to.
+        False: none.
+    ridge_intercept : float, default=0.0
+        Penalty of the square of that level, in rows: a user of so many rows has half a
+        level of their own. It is measured from the middle of `target_bounds`.
+    shared_weights : {"user", "fixed"}, default="user"
+        "fixed": all w are one, and U is a central network that users tune sparsely, or,
+        with ``sparsity=0``, one network for all. It needs ``n_components=1``.
+    prompt_size : int, default=0
+        Number of features of a user's own, that are trained and stand beside those of
+        each of the user's rows.
+    ridge_shared : float, default=1.0
+        Penalty, in rows, of the squares of what w differs by from its beginning, the
+        first direction alone, and of the features of the user's own.
+    ridge_sparse : float, default=1.0
+        Penalty of :math:`|b_i|^2`, in rows.
+    target_bounds : tuple (low, high) or None, default=None
+        Public bounds of the targets, which are clipped to them and brought to [-1, 1].
+        Without them targets are standardized with ``epsilon=None``, and with a budget
+        used as they are: they should be of the order of one.
+    clip_norm : float, default=1.0
+        Norm above which a user's gradient by U is scaled down, in [1e-60, 1e60], with a
+        budget. Steps of U do not depend on the unit: below the norms that gradients
+        have, every user counts the same.
+    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
+        What is hidden: that a user took part, or all that a user contributed, the
+        number of users being public then. "replace-one" needs twice the noise.
+    solver : "auto" or AlternatingAdam, default="auto"
+        How networks and U are trained; "auto" is
+        :class:`~skdpspectral.neural_network.AlternatingAdam` with its defaults.
+    init_seed : int, default=0
+        Public seed of where U begins.
+    {accountant}
+    {noise_seed}
+    {n_jobs}
+        They share the users.
+    verbose : bool or int, default=0
+        Whether to print a line a round.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_parameters)
+        U'.
+    weights_ : ndarray of shape (n_components,)
+        Weights of the shared network: their mean over users with ``epsilon=None``, and
+        the first direction alone with a budget.
+    prompt_ : ndarray of shape (prompt_size,)
+        Features of a user who has none: their mean over users with ``epsilon=None``,
+        and 0 with a budget.
+    layer_sizes_ : ndarray of int
+        Widths of the layers, from the features, `prompt_size` more than those of rows,
+        to the one output.
+    target_center_, target_scale_ : float
+        What outputs are moved by, once multiplied by the other, to be targets.
+    n_iter_ : int
+        Rounds; 1 where there is nothing to release.
+    {n_features_in_}
+        A column of users is among them.
+    {feature_names_in_}
+    {privacy_}
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If privacy is switched off, if a private fit is given no users, if users'
+        scores are pooled, or if the estimator is pickled with its users' networks.
+
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Linear models a user, of which private ones need fewer.
+    skdpspectral.neural_network.count_parameters : Numbers that such models have.
+    skdpspectral.DPAdamRegressor : One network for all rows.
+
+    Notes
+    -----
+    **Formal guarantee.** Each fit with ``noise_seed=None`` is
+    (`epsilon`, `delta`)-differentially private for one user with all of their rows,
+    under addition or removal of that user (or replacement, see `neighbors`), for any
+    data. It covers the public attributes and what :meth:`publish` gives, and neither
+    predictions for users of the fit, which are for their eyes alone, nor scores pooled
+    over users (:ref:`billboard`).
+
+    In every round each user trains w and b for some steps, and contributes the gradient
+    of their mean loss by U, scaled down to a norm of at most `clip_norm`
+    (:ref:`lemma-user-gradients`); the number of users is never used. All weights of a
+    network get noise, so that private networks should be small: users should be many
+    more than :math:`\sqrt{2 p r L} / \mu` for p weights, rank r and L rounds.
+
+    Features are used as they are: divide them by public constants to be of the order of
+    one.
+
+    References
+    ----------
+    Pal et al. (2023), Sample-efficient personalization: modeling user parameters as
+    low rank plus sparse components, appendix B.2.
+    Foucart (2011), Hard thresholding pursuit, algorithm HTP.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSMLPRegressor
+    >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
+    >>> X, y, users = make_low_rank_sparse_tasks(
+    ...     50, 20, 5, sparsity=1, noise=0.1, random_state=0
+    ... )
+    >>> model = LRSMLPRegressor(2, 0.1, hidden_layer_sizes=8, epsilon=None)
+    >>> model = model.fit(X, y, users=users)
+    >>> model.score(X, y, users=users) > 0.8
+    True
+    """
 
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "hidden_layer_sizes",
