@@ -7,6 +7,7 @@ that it does something.
 from __future__ import annotations
 
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 
@@ -117,21 +118,46 @@ def solver_of(model) -> AlternatingAdam:
     )
 
 
-def rules_of(model, n_features: int, solver: AlternatingAdam) -> UserRules:
+class Shape(NamedTuple):
+    """Shapes of networks and of what they share.
+
+    Attributes
+    ----------
+    layout : Layout
+        Of a network, the users' own features among its inputs.
+    rank : int
+        Shared directions.
+    prompt_size : int
+        Features of a user's own.
+    """
+
+    layout: Layout
+    rank: int
+    prompt_size: int
+
+
+def shape_of(model, n_features: int) -> Shape:
+    """Return the shapes that a fit of so many features has."""
+    inputs = n_features + int(model.prompt_size)
+    layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
+    rank = min(int(model.n_components), layout.n_parameters)
+    return Shape(layout, rank, int(model.prompt_size))
+
+
+def rules_of(model, shape: Shape, solver: AlternatingAdam) -> UserRules:
     """Return what is public of the users' training.
 
     Parameters
     ----------
     model : LRSMLPRegressor
         With valid parameters.
-    n_features : int
-        Number of features.
+    shape : Shape
+        Of the networks: that of the fit, where there was one.
     solver : AlternatingAdam
         How networks are trained.
     """
-    inputs = n_features + int(model.prompt_size)
-    layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
-    prior = np.zeros(int(model.n_components))
+    layout = shape.layout
+    prior = np.zeros(shape.rank)
     prior[:1] = 1.0  # all begin with the first network
     has_level = model.fit_intercept == "user"
     return UserRules(
@@ -140,7 +166,7 @@ def rules_of(model, n_features: int, solver: AlternatingAdam) -> UserRules:
         prior=prior,
         fixed=model.shared_weights == "fixed",
         sparsity=n_sparse(model.sparsity, layout.n_parameters),
-        prompt_size=int(model.prompt_size),
+        prompt_size=shape.prompt_size,
         ridge_shared=float(model.ridge_shared),
         ridge_sparse=float(model.ridge_sparse),
         ridge_level=float(model.ridge_intercept) if has_level else None,
@@ -186,7 +212,7 @@ def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
         weight_decay=float(solver.weight_decay),
         schedule=solver.schedule,
     )
-    rules = rules_of(model, n_features, solver)
+    rules = rules_of(model, shape_of(model, n_features), solver)
     if not private:
         return ExactWeights(rules, steps, model.n_jobs)
     given = float(model.clip_norm), Neighbors(model.neighbors)

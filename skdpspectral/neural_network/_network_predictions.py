@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._linalg.neural_network import Layout
 from .._tables.targets import check_targets
 from .._tables.users import read_users
-from ._network_choices import rules_of, solver_of
+from ._network_choices import Shape, rules_of, solver_of
 from ._network_models import NetworkModels, shared_predictions
 from ._user_fits import fit_users
 
@@ -160,7 +160,8 @@ class PersonalNetworks:
         index = self._users_to_fit(table, user)
         box = self.target_center_, self.target_scale_
         rows = self._user_rows(table, y, index, box)
-        rules = rules_of(self, table.n_features, solver_of(self))
+        shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
+        rules = rules_of(self, shape, solver_of(self))
         U = np.ascontiguousarray(self.components_.T)
         fitted = fit_users(rows, U, rules, self.n_jobs)
         self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
