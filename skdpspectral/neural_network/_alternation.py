@@ -34,9 +34,9 @@ class AlternatingAdam(BaseEstimator):
     n_own_steps : int, default=100
         Steps of a user's network beside the final shared weights, from the beginning:
         of all users with a budget, and of those of ``personalize``.
-    learning_rate : float, default=0.01
+    learning_rate : float, default=0.03
         Length of the steps of the shared weights.
-    user_learning_rate : float, default=0.01
+    user_learning_rate : float, default=0.1
         Length of the users' steps.
     weight_decay : float, default=0.0
         What a step takes off the shared weights, as a share of them over its length.
@@ -77,8 +77,8 @@ class AlternatingAdam(BaseEstimator):
         n_rounds="auto",
         n_local_steps="auto",
         n_own_steps=100,
-        learning_rate=0.01,
-        user_learning_rate=0.01,
+        learning_rate=0.03,
+        user_learning_rate=0.1,
         weight_decay=0.0,
         schedule="cosine",
         batch_size=None,

@@ -20,6 +20,8 @@ BILLBOARD = (
     "predicted for a user of the fit is for that user alone (billboard model)."
 )
 
+TOO_LARGE = "X or y holds numbers with squares beyond float64: choose other units"
+
 
 @dataclass(frozen=True)
 class SharedWeights:
@@ -224,9 +226,7 @@ class ExactWeights(Statistic):
                 break
         users, levels = fits.collected(rows)
         if not all(np.isfinite(part).all() for part in (U, *users, levels)):
-            raise ValueError(
-                "X or y holds numbers with squares beyond float64: choose other units"
-            )
+            raise ValueError(TOO_LARGE)
         release("components", np.ascontiguousarray(U.T))
         return SharedWeights(
             U, users.weights.mean(axis=0), users.prompts.mean(axis=0), number,

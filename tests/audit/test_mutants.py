@@ -179,6 +179,12 @@ AUDITED = {
         "sensitivity.vote_sensitivity(1, self.users.neighbors)",
         "lrs-replaced-medians",
     ),
+    "replaced users' networks charged as those of one who joins": Mutant(
+        "neural_network/_shared_weights.py",
+        "planned_sum(name, width, self.neighbors, mu)",
+        "planned_sum(name, width, Neighbors.ADD_REMOVE_ONE, mu)",
+        "user-networks-replaced",
+    ),
     "second noise of two releases as printed": Mutant(
         "covariance/_moment_stream.py",
         "return nu, None, sensitivity.separate_moments_ratio(nu)",
@@ -1458,6 +1464,86 @@ EXACT |= {
         "False,",
         "theory/test_sampled_gradients.py::"
         "test_a_mechanism_has_the_noise_that_was_asked_for",
+    ),
+}
+
+
+_NETWORKS = "neural_network/test_user_networks_privacy.py::test_"
+_OWN_GRADIENT = (
+    f"{_NETWORKS}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
+)
+_OF_RELEASES = f"{_NETWORKS}all_that_is_public_is_a_function_of_the_releases"
+# Of networks of users.
+EXACT |= {
+    "weights of networks drawn to their mean": Mutant(
+        "neural_network/_user_fits.py",
+        "penalty * (users.weights - rules.prior)",
+        "penalty * (users.weights - users.weights.mean(axis=0))",
+        f"{_OWN_GRADIENT}[usual]",
+    ),
+    "levels of networks drawn to the mean of all users'": Mutant(
+        "_linalg/user_networks.py",
+        "levels = per_user.totals(y) / (counts + ridge_level)",
+        "levels = per_user.totals(y) + ridge_level * y.mean()\n"
+        "        levels = levels / (counts + ridge_level)",
+        f"{_OWN_GRADIENT}[bounds]",
+    ),
+    "places of weights chosen for users together": Mutant(
+        "_linalg/user_networks.py",
+        "support = np.sort(per_user.largest(size, k), axis=1)",
+        "support = np.sort(per_user.largest(size + size.mean(axis=0), k), axis=1)",
+        f"{_OWN_GRADIENT}[usual]",
+    ),
+    "gradients of rows that are summed": Mutant(
+        "_linalg/user_networks.py",
+        "y, own / counts[:, None], counts), levels",
+        "y, own / len(counts), counts), levels",
+        f"{_OWN_GRADIENT}[usual]",
+    ),
+    "shared features that are users' mean": Mutant(
+        "neural_network/_shared_weights.py",
+        "prompt = np.zeros(self.rules.prompt_size)",
+        "prompt = fits.collected(rows)[0].prompts.mean(axis=0)",
+        f"{_OF_RELEASES}[prompts]",
+    ),
+    "weights moved by sums without noise": Mutant(
+        "neural_network/_shared_weights.py",
+        "            gradient = total.reshape(U.shape[::-1]).T\n",
+        "            gradient = total.reshape(U.shape[::-1]).T\n"
+        "            some = next(fits.steps(next(rows.blocks()), U, 0, 1))\n"
+        "            gradient = gradient + (some[0].T @ some[1]) * 1e-3\n",
+        f"{_OF_RELEASES}[usual]",
+    ),
+    "targets standardized by the data with a budget": Mutant(
+        "neural_network/_personal_networks.py",
+        "if self.target_bounds is None and not self._is_private():",
+        "if self.target_bounds is None:",
+        f"{_OF_RELEASES}[usual]",
+    ),
+    "rounds that end where all are at rest": Mutant(
+        "neural_network/_shared_weights.py",
+        "            U = self.steps.moved(U, adam, gradient, number)\n"
+        "            progress",
+        "            if not any(block.y.any() for block in rows.blocks()):\n"
+        "                break\n"
+        "            U = self.steps.moved(U, adam, gradient, number)\n"
+        "            progress",
+        "neural_network/test_user_networks_privacy.py::"
+        "test_the_number_of_rounds_is_as_planned_for_any_data",
+    ),
+    "users' products with the shared weights by one call": Mutant(
+        "_linalg/user_networks.py",
+        "out[:, position] = per_user.totals(gradients * direction)",
+        "out[:, position] = gradients @ direction",
+        "linalg/test_user_networks.py::test_a_user_has_the_same_bits_in_any_company[2]",
+    ),
+    "networks of several users in one product": Mutant(
+        "_linalg/user_networks.py",
+        "        values = per_user.products(found[-1], layer[:, :-1])\n",
+        "        values = np.einsum('uhi,uio->uho', found[-1], layer[:, :-1])\n"
+        "        values = values + 1e-300 * values.sum()\n"
+        "        values *= 1.0 + 2.0**-52 * (len(values) > 1)\n",
+        "linalg/test_user_networks.py::test_a_user_has_the_same_bits_in_any_company[2]",
     ),
 }
 

@@ -25,6 +25,7 @@ from user_privacy import (
 )
 
 from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
+from skdpspectral._release.release import record_releases
 from skdpspectral.neural_network import AlternatingAdam
 
 SETTINGS = {
@@ -99,6 +100,17 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
         one_user /= 1 + (model.neighbors == "replace-one")
         # The charge is attained, and no more generous than the grid is coarse.
         assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
+
+
+def test_the_number_of_rounds_is_as_planned_for_any_data():
+    """Also of users whose networks are at rest at once."""
+    X, y = table(USERS)
+    model = regressor("usual", verbose=0)
+    for targets in (y, np.zeros_like(y)):
+        with record_releases() as released:
+            model.fit(X, targets)
+        assert list(released) == [m.name for m in model.privacy_.mechanisms]
+        assert model.n_iter_ == len(released) == 2
 
 
 @pytest.mark.parametrize("name", SETTINGS)
