@@ -26,6 +26,7 @@ from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
 from ._groups import GroupsOfUsers
+from ._personal_models import PersonalModels
 from ._personalization import Personalization
 from ._predictions import PersonalPredictions
 
