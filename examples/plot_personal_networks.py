@@ -16,8 +16,8 @@ It needs Jester in the folder of SKDPSPECTRAL_DATA, and takes a minute or so.
 # --------
 # A hundred users who rated all hundred jokes: of 30, 40 and 30 users a tenth, a half
 # and nine tenths of the ratings are for training. Jokes are embedded in 50 numbers,
-# by the training ratings alone. Penalties were chosen on other rows than those whose
-# error is shown, by the benchmark.
+# by the training ratings alone. Penalties are those that the benchmark chose, on a
+# split of its own.
 
 import warnings
 

@@ -289,7 +289,7 @@ def chosen_support(
     size = np.square(own - gradient / curvature) * curvature
     # What overflows is not worth it; NaN compares false.
     size = np.where(size < np.inf, size, -1.0)
-    support = np.sort(per_user.largest(size, k), axis=1)
+    support = per_user.among_largest(size, k)
     return users._replace(support=support, sparse=own[each, support])
 
 

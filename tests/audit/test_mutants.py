@@ -1490,8 +1490,8 @@ EXACT |= {
     ),
     "places of weights chosen for users together": Mutant(
         "_linalg/user_networks.py",
-        "support = np.sort(per_user.largest(size, k), axis=1)",
-        "support = np.sort(per_user.largest(size + size.mean(axis=0), k), axis=1)",
+        "support = per_user.among_largest(size, k)",
+        "support = per_user.among_largest(size + size.mean(axis=0), k)",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "gradients of rows that are summed": Mutant(
