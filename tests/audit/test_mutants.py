@@ -1491,7 +1491,8 @@ EXACT |= {
     "places of weights chosen for users together": Mutant(
         "_linalg/user_networks.py",
         "support = per_user.among_largest(size, k)",
-        "support = per_user.among_largest(size + size.mean(axis=0), k)",
+        "size = size + size.mean(axis=0)\n"
+        "    support = per_user.among_largest(size, k)",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "gradients of rows that are summed": Mutant(
@@ -1535,7 +1536,7 @@ EXACT |= {
         "_linalg/user_networks.py",
         "out[:, position] = per_user.totals(gradients * direction)",
         "out[:, position] = gradients @ direction",
-        "linalg/test_user_networks.py::test_a_user_has_the_same_bits_in_any_company",
+        "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
     "networks of several users in one product": Mutant(
         "_linalg/user_networks.py",
@@ -1543,7 +1544,7 @@ EXACT |= {
         "        values = np.einsum('uhi,uio->uho', found[-1], layer[:, :-1])\n"
         "        values = values + 1e-300 * values.sum()\n"
         "        values *= 1.0 + 2.0**-52 * (len(values) > 1)\n",
-        "linalg/test_user_networks.py::test_a_user_has_the_same_bits_in_any_company",
+        "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
 }
 
