@@ -87,8 +87,8 @@ def cost(n_users=10_000):
     spent = time.process_time() - start
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{n_users} users of 20 rows, 50 features, 2601 weights: {spent / 20:.2f} CPU s "
-        f"a step, at most {after:.0f} MB, {before:.0f} MB before the fit"
+        f"{n_users} users of 20 rows, 50 features, 2601 weights: "
+        f"{spent / 20:.2f} CPU s a step, at most {after:.0f} MB, {before:.0f} MB before the fit"
     )
 
 
