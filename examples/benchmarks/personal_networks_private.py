@@ -86,10 +86,9 @@ def cost(n_users=10_000):
     LRSMLPRegressor(epsilon=1.0, solver=solver).fit(X, y, users=users)
     spent = time.process_time() - start
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(
-        f"{n_users} users of 20 rows, 50 features, 2601 weights: "
-        f"{spent / 20:.2f} CPU s a step, at most {after:.0f} MB, {before:.0f} MB before the fit"
-    )
+    print(f"{n_users} users of 20 rows, 50 features, 2601 weights")
+    print(f"{spent / 20:.2f} CPU s a step")
+    print(f"at most {after:.0f} MB, {before:.0f} MB before the fit")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from numbers import Integral, Real
+from typing import Any
 
 from .._linalg.neural_network import Layout
 from ..mechanisms._numbers import check_count
@@ -79,15 +80,16 @@ def count_parameters(
     return int(total + _n_sparse(sparsity, p, n_users, rounding))
 
 
-def _n_sparse(sparsity, p: int, n_users: int, rounding: str) -> int:
+def _n_sparse(sparsity: Any, p: int, n_users: int, rounding: str) -> int:
+    each = n_sparse(sparsity, p)
     if rounding == "user":
-        return n_users * n_sparse(sparsity, p)
+        return n_users * each
     share = Fraction(1) if sparsity is None else Fraction(repr(float(sparsity)))
-    whole = share if isinstance(sparsity, Integral) else share * p
-    return math.ceil(min(whole, p) * n_users)
+    whole = Fraction(sparsity) if isinstance(sparsity, Integral) else share * p
+    return math.ceil(min(whole, Fraction(p)) * n_users)
 
 
-def n_sparse(sparsity, n_parameters: int) -> int:
+def n_sparse(sparsity: Any, n_parameters: int) -> int:
     """Return how many weights of a network are the user's own: shares round up.
 
     Parameters
@@ -104,9 +106,11 @@ def n_sparse(sparsity, n_parameters: int) -> int:
     """
     if sparsity is None:
         return n_parameters
-    if isinstance(sparsity, Integral) and sparsity >= 0:
+    whole = isinstance(sparsity, Integral)
+    if whole and sparsity >= 0:
         return min(int(sparsity), n_parameters)
-    if not isinstance(sparsity, Real) or not 0.0 <= sparsity <= 1.0:
+    share = isinstance(sparsity, Real) and not whole
+    if not share or not 0.0 <= sparsity <= 1.0:
         raise ValueError(
             "sparsity must be a number of weights, a share in [0, 1], or None, got "
             f"{sparsity!r}"

@@ -355,8 +355,8 @@ class LRSMLPRegressor(
             if not np.isfinite((center, scale)).all():
                 raise ValueError(TOO_LARGE)
             return center, scale if scale > 0.0 else 1.0
-        center, scale = target_box(self.target_bounds, 1)
-        return float(center[0]), float(scale[0])
+        middles, halves = target_box(self.target_bounds, 1)
+        return float(middles[0]), float(halves[0])
 
     def _user_rows(self, table, targets, index, box) -> lrs.UserRows:
         scaled = (targets - box[0]) / box[1]
