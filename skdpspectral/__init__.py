@@ -12,6 +12,7 @@ from .decomposition._pca import DPPCA
 from .decomposition._sparse_pca import SparseDPPCA
 from .linear_model._lrs import LRSRegressor
 from .neural_network._classifier import DPAdamClassifier
+from .neural_network._personal_networks import LRSMLPRegressor
 from .neural_network._regressor import DPAdamRegressor
 from .preprocessing._scaler import DPStandardScaler
 from .recommendation._item_embedding import DPItemEmbedding
@@ -28,6 +29,7 @@ __all__ = [
     "DPStandardScaler",
     "FederatedDPPCA",
     "JMECovariance",
+    "LRSMLPRegressor",
     "LRSRegressor",
     "LedgerError",
     "PrivacyAccountant",

@@ -21,6 +21,7 @@ from skdpspectral import (
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
+    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
     SparseDPPCA,
@@ -28,11 +29,13 @@ from skdpspectral import (
 from skdpspectral.covariance import BISR, Exponential, Window
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.neural_network import AlternatingAdam
 
 mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")
+FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5, batch_size=8)
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),
@@ -87,6 +90,18 @@ ESTIMATORS = [
     DPAdamRegressor(),
     DPAdamRegressor(5, epsilon=None, target_bounds=(-100, 100)),
     DPAdamRegressor(sampling="in-turn", moments="pp", accountant=PrivacyAccountant()),
+    LRSMLPRegressor(solver=FEW_STEPS),
+    LRSMLPRegressor(epsilon=None, solver=FEW_STEPS, hidden_layer_sizes=(3, 2)),
+    LRSMLPRegressor(3, user_feature=0, solver=FEW_STEPS, neighbors="replace-one"),
+    LRSMLPRegressor(0, None, user_feature=-1, target_bounds=(-9, 9), solver=FEW_STEPS),
+    LRSMLPRegressor(
+        shared_weights="fixed",
+        sparsity=0,
+        prompt_size=2,
+        fit_intercept=False,
+        solver=FEW_STEPS,
+        accountant=PrivacyAccountant(),
+    ),
     LRSRegressor(),
     LRSRegressor(epsilon=None),
     LRSRegressor(2, epsilon=None, init="moments", solver=Alternation(update="cg")),
@@ -244,6 +259,7 @@ def test_every_estimator_is_checked():
     "estimator",
     [
         DPPCA(1),
+        LRSMLPRegressor(solver=FEW_STEPS),
         LRSRegressor(),
         DPAdamClassifier(),
         DPAdamRegressor(),

@@ -18,9 +18,11 @@ from skdpspectral import (
     DPAdamRegressor,
     DPItemEmbedding,
     DPMatrixFactorization,
+    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
 )
+from skdpspectral.neural_network import AlternatingAdam
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -29,6 +31,9 @@ USERS = np.repeat(np.arange(5), 4)
 X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
+FEW_STEPS = AlternatingAdam(n_rounds=1, n_local_steps=1, n_own_steps=1)
+LRS_MLP = LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, solver=FEW_STEPS)
+LRS_MLP.fit(X, X[:, 0], users=USERS)
 LRS = LRSRegressor(n_rounds=1).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
 IN_TURN = {"batch_size": 10, "n_epochs": 2, "sampling": "in-turn"}
@@ -55,6 +60,18 @@ METHODS = {
         "score": lambda m: m.score(X, X[:, 0], users=USERS),
         "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
         "get_coef": lambda m: m.get_coef(1),
+        "get_intercept": lambda m: m.get_intercept(1),
+    },
+    LRS_MLP: OF_BOTH
+    | {
+        "fit": lambda m: clone(m, safe=False).fit(X, X[:, 0], users=USERS),
+        "privacy_plan": lambda m: m.privacy_plan(3),
+        "plan_for": lambda m: m.plan_for(X),
+        "predict": lambda m: m.predict(X, users=USERS),
+        "score": lambda m: m.score(X, X[:, 0], users=USERS),
+        "personalize": lambda m: copy.copy(m).personalize(X[:4], X[:4, 0], user=2),
+        "get_network": lambda m: m.get_network(1),
+        "get_prompt": lambda m: m.get_prompt(1),
         "get_intercept": lambda m: m.get_intercept(1),
     },
     ITEMS: OF_BOTH
@@ -179,6 +196,7 @@ def test_what_needs_a_fit_says_so(unfitted, call):
 def fits(**arguments):
     return [
         lambda **a: LRSRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
+        lambda **a: LRSMLPRegressor(**a).fit(X, X[:, 0], users=USERS, **arguments),
         lambda **a: DPItemEmbedding(items=6, **a).fit(RATINGS, STARS, **arguments),
         lambda **a: DPMatrixFactorization(items=6, **a).fit(
             RATINGS, STARS, **arguments

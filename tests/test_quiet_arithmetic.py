@@ -17,6 +17,7 @@ from skdpspectral import (
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
+    LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
 )
@@ -55,6 +56,9 @@ for threads in (None, 2):
             "LRSRegressor": lambda n: LRSRegressor(user_feature=None, n_jobs=n).fit(
                 ROWS, ROWS[:, 0], users=USERS
             ),
+            "LRSMLPRegressor": lambda n: LRSMLPRegressor(
+                hidden_layer_sizes=3, n_jobs=n
+            ).fit(ROWS, ROWS[:, 0], users=USERS),
             "DPMatrixFactorization": lambda n: DPMatrixFactorization(
                 n_jobs=n, **COMMON
             ).fit(RATED, RATINGS),

@@ -56,18 +56,18 @@ class Layout(NamedTuple):
         return views
 
 
-def _activated(values: np.ndarray, activation: str) -> np.ndarray:
+def activated(values: np.ndarray, activation: str) -> np.ndarray:
     """Apply a hidden layer's activation, in place."""
     if activation == "tanh":
         return np.tanh(values, out=values)
     return np.maximum(values, 0.0, out=values)
 
 
-def _slope(activated: np.ndarray, activation: str) -> np.ndarray:
+def slope(values: np.ndarray, activation: str) -> np.ndarray:
     """Return the derivative of the activation, from its values."""
     if activation == "tanh":
-        return 1.0 - np.square(activated)
-    return (activated > 0.0).astype(np.float64)
+        return 1.0 - np.square(values)
+    return (values > 0.0).astype(np.float64)
 
 
 def _through(layer: np.ndarray, inputs: np.ndarray) -> np.ndarray:
@@ -100,7 +100,7 @@ def activations(
     for position, layer in enumerate(layers):
         values = _through(layer, found[-1])
         if position + 1 < len(layers):
-            values = _activated(values, activation)
+            values = activated(values, activation)
         found.append(values)
     return found
 
@@ -207,9 +207,9 @@ def gradient_factors(
     """
     found = activations(layers, X, activation)
     inputs, errors = found[:-1], [output_errors(found[-1], targets, loss)]
-    for layer, activated in zip(layers[:0:-1], inputs[:0:-1], strict=True):
+    for layer, outputs in zip(layers[:0:-1], inputs[:0:-1], strict=True):
         back = combined_columns(errors[0].T, np.ascontiguousarray(layer[:-1].T))
-        errors.insert(0, back * _slope(activated, activation))
+        errors.insert(0, back * slope(outputs, activation))
     return Factors(inputs, errors)
 
 

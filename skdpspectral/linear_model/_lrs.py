@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
+from .._base.personal import PersonalEstimator
 from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
@@ -25,6 +26,7 @@ from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
 from ._groups import GroupsOfUsers
+from ._personal_models import PersonalModels
 from ._personalization import Personalization
 from ._predictions import PersonalPredictions
 
@@ -34,6 +36,7 @@ class LRSRegressor(
     GroupsOfUsers,
     Personalization,
     PersonalPredictions,
+    PersonalEstimator,
     CallbackSupportMixin,
     RegressorMixin,
     PrivateEstimator,
@@ -200,6 +203,7 @@ class LRSRegressor(
 
     _array_parameters: ClassVar[tuple[str, ...]] = ("init", "scale")
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
+    _models_class: ClassVar[type] = PersonalModels
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from .._linalg import combined_columns
-from .._tables.id_index import IdIndex
+from .._tables.user_models import UserModels, finite_or_zero
 
-# Arrays of users' parameters.
-ENTRIES = ("weights", "support", "sparse", "intercepts")
 # Numbers of the rows that are predicted together.
 _PART_NUMBERS = 1 << 20
 
 
 @dataclass(frozen=True)
-class PersonalModels:
+class PersonalModels(UserModels):
     """Parameters of users beside shared components.
 
     Parameters
@@ -33,7 +32,14 @@ class PersonalModels:
         Intercepts.
     """
 
-    index: IdIndex | None
+    entries: ClassVar[tuple[str, ...]] = (
+        "weights",
+        "support",
+        "sparse",
+        "intercepts",
+    )
+    widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
+
     weights: np.ndarray
     support: np.ndarray
     sparse: np.ndarray
@@ -71,9 +77,9 @@ class PersonalModels:
             sparse = users.sparse / scale[users.support]
         models = cls(
             index=None if index is None else index.without_codes(),
-            weights=_finite_or_zero(users.weights),
+            weights=finite_or_zero(users.weights),
             support=users.support,
-            sparse=_finite_or_zero(sparse),
+            sparse=finite_or_zero(sparse),
             intercepts=np.zeros(rows.n_users),
         )
         if rows.y_means is None:
@@ -81,16 +87,8 @@ class PersonalModels:
         # A user's model passes through the mean of their rows, but for a penalty.
         everyone = np.arange(rows.n_users)
         means = models.predict(lambda part: rows.X_means[part], everyone, components)
-        models.intercepts[:] = _finite_or_zero(rows.intercepts(means))
+        models.intercepts[:] = finite_or_zero(rows.intercepts(means))
         return models
-
-    def codes(self, users, n_rows: int, name: str) -> np.ndarray:
-        """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
-        if users is None:
-            return np.zeros(n_rows, dtype=np.intp)
-        if self.index is None:
-            return np.full(n_rows, -1)
-        return self.index.find(users, name)
 
     def coef(self, code: int, components: np.ndarray) -> np.ndarray:
         """U w + b of one user."""
@@ -151,51 +149,3 @@ class PersonalModels:
         for features, values in zip(self.support.T, self.sparse.T, strict=True):
             out += X[each, features[own]] * values[own]
         return out
-
-    def check_kind(self, index: IdIndex, name: str) -> None:
-        """Refuse ids of another kind than those that there are; errors name them."""
-        if self.index is not None:
-            self.index.find(index.ids, name)
-
-    def updated(self, new: PersonalModels) -> PersonalModels:
-        """Return models with those of some users replaced or added.
-
-        Parameters
-        ----------
-        new : PersonalModels
-            Models of users, known or not; of a single one without an id, that alone.
-        """
-        if self.index is None or new.index is None:
-            return new
-        codes = self.index.find(new.index.ids, "users")
-        known, added = codes >= 0, np.flatnonzero(codes < 0)
-        index = self.index
-        if len(added):
-            index = index.joined(new.index.ids[added])
-        k = max(self.support.shape[1], new.support.shape[1])
-        arrays = {}
-        for name, value in self._widened(k).arrays().items():
-            own = new._widened(k).arrays()[name]
-            arrays[name] = np.concatenate([value, own[added]])
-            arrays[name][codes[known]] = own[known]
-        return PersonalModels(index, **arrays)
-
-    def arrays(self, code: int | None = None) -> dict[str, np.ndarray]:
-        """Parameters by name: of all users, or of one; none of a negative code."""
-        if code is None:
-            return {name: getattr(self, name) for name in ENTRIES}
-        if code < 0:
-            return {}
-        return {name: getattr(self, name)[code : code + 1].copy() for name in ENTRIES}
-
-    def _widened(self, sparsity: int) -> PersonalModels:
-        """Return the same models with room for more nonzeros."""
-        room = ((0, 0), (0, sparsity - self.support.shape[1]))
-        return replace(
-            self, support=np.pad(self.support, room), sparse=np.pad(self.sparse, room)
-        )
-
-
-def _finite_or_zero(values: np.ndarray) -> np.ndarray:
-    """Take zero for what a user's extreme rows have put beyond float64."""
-    return np.where(np.isfinite(values), values, 0.0)

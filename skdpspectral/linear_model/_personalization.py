@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from .._base.user_files import read_user_entries, write_user_entries
 from .._linalg import linear_model as lrs
-from .._tables.id_index import IdIndex
 from .._tables.targets import check_targets
-from .._tables.users import UserTable
 from ._offsets import read_like_fit, rest_of
 from ._parameters import alternation_of
-from ._personal_models import ENTRIES, PersonalModels
+from ._personal_models import PersonalModels
 
 
 class Personalization:
@@ -76,72 +72,6 @@ class Personalization:
             and not self._fixed()
         )
         return self.weights_ if shrunk else self._public_prior(rank)
-
-    def _users_to_fit(self, table: UserTable, user) -> IdIndex | None:
-        """Return the users of the rows; None for a single one without an id."""
-        given = getattr(self, "_users_given", None)
-        if table.users is not None:
-            return self._users_of_rows(table.users, user, given)
-        if user is None and given:
-            raise ValueError("user is missing: fit was given users; pass the user's id")
-        if user is None:
-            return None
-        if given is False:
-            raise ValueError(
-                "user was given, but no users to fit: fit with users=... or "
-                "user_feature, or leave user out"
-            )
-        index = IdIndex([user], "user")
-        index.codes = np.zeros(len(table.X), dtype=np.intp)
-        self._models().check_kind(index, "user")
-        return index
-
-    def _users_of_rows(self, ids, user, given: bool | None) -> IdIndex:
-        name = self._users_name()
-        if given is False:
-            raise ValueError(
-                "users were given, but not to fit: fit with users=... or user_feature"
-            )
-        index = IdIndex(ids, name)
-        if user is not None and (len(index) != 1 or index.find([user], "user")[0]):
-            raise ValueError(
-                "X must hold the rows of one user, the one that user names"
-            )
-        self._models().check_kind(index, name)
-        return index
-
-    # -- files -----------------------------------------------------------------------
-
-    def save(self, path, *, user=None):
-        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
-
-        Parameters
-        ----------
-        path : str or path-like
-            File to write; an existing one is replaced.
-        user : str or int or None, default=None
-            A user whose own model is written beside it, for that user's device alone.
-
-        Raises
-        ------
-        ValueError
-            If there is no model of that user; no file is written.
-        TypeError
-            If the id is neither a string nor a number; no file is written.
-        """
-        check_is_fitted(self)
-        models = self._models()
-        code = -1 if user is None else int(models.codes([user], 1, "user")[0])
-        write_user_entries(super().save, path, user, models.arrays(code))
-
-    @classmethod
-    def _from_parts(cls, header: dict, arrays: dict):
-        index, own = read_user_entries(arrays, ENTRIES)
-        estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
-        if index is not None:
-            estimator._personal = PersonalModels(index, **own)
-            estimator._users_given = True
-        return estimator
 
 
 def personalize(model, X, y, **users):

@@ -25,6 +25,7 @@ from .._tables.rows import check_rows
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._numbers import check_count
 from ._optimization import CONSTRAINTS, AdamChoices, Optimization
+from ._shapes import hidden_widths
 
 
 @documented
@@ -53,18 +54,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     def _hidden_layers(self) -> tuple[int, ...]:
         """Return the widths of the hidden layers, or an error that names them."""
-        sizes = self.hidden_layer_sizes
-        if np.ndim(sizes) == 0 and not isinstance(sizes, Integral):
-            raise ValueError(
-                "hidden_layer_sizes must be a number or a list of numbers of units"
-            )
-        sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
-        if len(sizes) > 2:
-            raise ValueError(
-                f"hidden_layer_sizes={sizes} has {len(sizes)} layers: at most 2 are "
-                "supported"
-            )
-        return tuple(check_count("hidden_layer_sizes", size) for size in sizes)
+        return hidden_widths(self.hidden_layer_sizes)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -14,6 +14,7 @@ from .._tables.rows import table_shape, unread_rows
 from .._tables.targets import unread_target_columns
 from ..mechanisms._numbers import check_count
 from ._estimators import DPAdamNetwork
+from ._shapes import scaled_targets, target_box
 
 
 @documented
@@ -208,7 +209,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             unread = unread_rows(self, X)
             columns = unread_target_columns(self, y, unread.shape[0])
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
-            box = self._box(n_outputs)
+            box = target_box(self.target_bounds, n_outputs)
             layout = self._layout(unread.shape[1], n_outputs)
             optimization = self._optimization(*unread.shape, n_outputs)
             plan = self._plan(optimization)
@@ -224,31 +225,13 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
                 progress.begin(X, y)
                 targets = y.reshape(len(y), -1)
                 if self.target_bounds is not None:
-                    targets = _scaled(targets, box)
+                    targets = scaled_targets(targets, box)
                 self._train(optimization, release, layout, X, targets.T, progress)
                 progress.end()
             self.target_center_, self.target_scale_ = box
             self.multi_output_ = len(columns.shape) > 1
             self.privacy_ = plan
         return self
-
-    def _box(self, n_outputs: int):
-        """Return the middles and half-widths of the targets' bounds."""
-        if self.target_bounds is None:
-            return np.zeros(n_outputs), np.ones(n_outputs)
-        try:
-            low, high = (
-                np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
-                for bound in self.target_bounds
-            )
-        except (TypeError, ValueError):
-            low, high = np.ones((2, n_outputs))
-        if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
-            raise ValueError(
-                "target_bounds must be (low, high), finite, low < high: numbers, or "
-                f"one number for each of {n_outputs} targets"
-            )
-        return 0.5 * (low + high), 0.5 * (high - low)
 
     # -- what is made of rows --------------------------------------------------------
 
@@ -268,9 +251,3 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         found = self._outputs(X)
         found = found * self.target_scale_ + self.target_center_
         return found if self.multi_output_ else found[:, 0]
-
-
-def _scaled(targets: np.ndarray, box) -> np.ndarray:
-    """Return targets clipped to their bounds, which become -1 and 1."""
-    middle, half = box
-    return np.clip((targets - middle) / half, -1.0, 1.0)

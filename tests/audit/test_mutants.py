@@ -156,14 +156,14 @@ AUDITED = {
         "pca-covariance",
     ),
     "users' vectors not clipped": Mutant(
-        "_statistics/shared_directions/users.py",
+        "_statistics/user_sums.py",
         "return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))",
         "return vectors",
         "lrs-replaced-fixed",
     ),
     "a replaced user charged as one who joins": Mutant(
-        "_statistics/shared_directions/moments.py",
-        "sensitivity.sum_sensitivity(1.0, self.users.neighbors)",
+        "_statistics/user_sums.py",
+        "sensitivity.sum_sensitivity(1.0, neighbors)",
         "1.0",
         "lrs-replaced-fixed",
     ),
@@ -178,6 +178,12 @@ AUDITED = {
         "sensitivity.vote_sensitivity(self.n_medians, self.users.neighbors)",
         "sensitivity.vote_sensitivity(1, self.users.neighbors)",
         "lrs-replaced-medians",
+    ),
+    "replaced users' networks charged as those of one who joins": Mutant(
+        "neural_network/_shared_weights.py",
+        "planned_sum(name, width, self.neighbors, mu)",
+        "planned_sum(name, width, Neighbors.ADD_REMOVE_ONE, mu)",
+        "user-networks-replaced",
     ),
     "second noise of two releases as printed": Mutant(
         "covariance/_moment_stream.py",
@@ -569,7 +575,7 @@ _OWN_VECTOR = (
 )
 _ITEMS = "recommendation/test_item_pipeline.py::test_"
 _ANSWER = "        yield from lrs.user_moments(block, scores, fit)"
-_SUM = "        return release(name, total * grid, overwrite=True)"
+_SUM = "    return release(name, total * grid, overwrite=True)"
 
 # Of the regression of users.
 EXACT |= {
@@ -669,15 +675,15 @@ EXACT |= {
         f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "divided by the number of users": Mutant(
-        "_statistics/shared_directions/users.py",
+        "_statistics/user_sums.py",
         _SUM,
         _SUM.replace("grid,", "grid / rows.n_users,"),
         f"{_OWN_VECTOR}[usual]",
     ),
     "nothing released where nobody contributes": Mutant(
-        "_statistics/shared_directions/users.py",
+        "_statistics/user_sums.py",
         _SUM,
-        "        if not total.any():\n            return total\n" + _SUM,
+        "    if not total.any():\n        return total\n" + _SUM,
         f"{_OWN_VECTOR}[usual]",
     ),
     "users' vectors not on the grid": Mutant(
@@ -1458,6 +1464,87 @@ EXACT |= {
         "False,",
         "theory/test_sampled_gradients.py::"
         "test_a_mechanism_has_the_noise_that_was_asked_for",
+    ),
+}
+
+
+_NETWORKS = "neural_network/test_user_networks_privacy.py::test_"
+_OWN_GRADIENT = (
+    f"{_NETWORKS}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
+)
+_OF_RELEASES = f"{_NETWORKS}all_that_is_public_is_a_function_of_the_releases"
+# Of networks of users.
+EXACT |= {
+    "weights of networks drawn to their mean": Mutant(
+        "neural_network/_user_fits.py",
+        "penalty * (users.weights - rules.prior)",
+        "penalty * (users.weights - users.weights.mean(axis=0))",
+        f"{_OWN_GRADIENT}[usual]",
+    ),
+    "levels of networks drawn to the mean of all users'": Mutant(
+        "_linalg/user_networks.py",
+        "levels = per_user.totals(y) / (counts + ridge_level)",
+        "levels = per_user.totals(y) + ridge_level * y.mean()\n"
+        "        levels = levels / (counts + ridge_level)",
+        f"{_OWN_GRADIENT}[bounds]",
+    ),
+    "places of weights chosen for users together": Mutant(
+        "_linalg/user_networks.py",
+        "support = per_user.among_largest(size, k)",
+        "size = size + size.mean(axis=0)\n"
+        "    support = per_user.among_largest(size, k)",
+        f"{_OWN_GRADIENT}[usual]",
+    ),
+    "gradients of rows that are summed": Mutant(
+        "_linalg/user_networks.py",
+        "y, own / counts[:, None], counts), levels",
+        "y, own / len(counts), counts), levels",
+        f"{_OWN_GRADIENT}[usual]",
+    ),
+    "shared features that are users' mean": Mutant(
+        "neural_network/_shared_weights.py",
+        "prompt = np.zeros(self.rules.prompt_size)",
+        "prompt = fits.collected(rows)[0].prompts.mean(axis=0)",
+        f"{_OF_RELEASES}[prompts]",
+    ),
+    "weights moved by sums without noise": Mutant(
+        "neural_network/_shared_weights.py",
+        "            gradient = total.reshape(U.shape[::-1]).T\n",
+        "            gradient = total.reshape(U.shape[::-1]).T\n"
+        "            some = next(fits.steps(next(rows.blocks()), U, 0, 1))\n"
+        "            gradient = gradient + (some[0].T @ some[1]) * 1e-3\n",
+        f"{_OF_RELEASES}[usual]",
+    ),
+    "targets standardized by the data with a budget": Mutant(
+        "neural_network/_personal_networks.py",
+        "if self.target_bounds is None and not self._is_private():",
+        "if self.target_bounds is None:",
+        f"{_OF_RELEASES}[usual]",
+    ),
+    "rounds that end where all are at rest": Mutant(
+        "neural_network/_shared_weights.py",
+        "            U = self.steps.moved(U, adam, gradient, number)\n"
+        "            progress",
+        "            if not any(block.y.any() for block in rows.blocks()):\n"
+        "                break\n"
+        "            U = self.steps.moved(U, adam, gradient, number)\n"
+        "            progress",
+        "neural_network/test_user_networks_privacy.py::"
+        "test_the_number_of_rounds_is_as_planned_for_any_data",
+    ),
+    "users' products with the shared weights by one call": Mutant(
+        "_linalg/user_networks.py",
+        "out[:, position] = per_user.totals(gradients * direction)",
+        "out[:, position] = gradients @ direction",
+        "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
+    ),
+    "networks of several users in one product": Mutant(
+        "_linalg/user_networks.py",
+        "        values = per_user.products(found[-1], layer[:, :-1])\n",
+        "        values = np.einsum('uhi,uio->uho', found[-1], layer[:, :-1])\n"
+        "        values = values + 1e-300 * values.sum()\n"
+        "        values *= 1.0 + 2.0**-52 * (len(values) > 1)\n",
+        "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
 }
 

@@ -19,7 +19,7 @@ from skdpspectral._linalg import combined_columns
 from skdpspectral._linalg import linear_model as lrs
 from skdpspectral._linalg.linear_model import moments as _lrs_moments
 from skdpspectral._linalg.linear_model import user_rows as _user_rows
-from skdpspectral._statistics.shared_directions.users import _clipped
+from skdpspectral._statistics.user_sums import clipped
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 32, 33, 50, 64)
@@ -82,12 +82,12 @@ def numbers_of(rows, code, rules, U):
     joined = [np.concatenate([a / 3.0, v / 7.0], axis=1) for a, v in parts]
     arrays = {
         "start": start,
-        "clipped start": _clipped(start),
+        "clipped start": clipped(start),
         "curvature": np.concatenate([a for a, _ in parts]),
         "gradient": np.concatenate([v for _, v in parts]),
         "norm of curvature": np.concatenate([lrs.row_norms(a) for a, _ in parts]),
         "norm of gradient": np.concatenate([lrs.row_norms(v) for _, v in parts]),
-        "clipped moments": np.concatenate([_clipped(part) for part in joined]),
+        "clipped moments": np.concatenate([clipped(part) for part in joined]),
         "squares": squares,
         **{f"pursuit {name}": value for name, value in vars(fit).items()},
         **{f"cold {name}": value for name, value in vars(cold).items()},

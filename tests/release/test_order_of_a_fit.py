@@ -18,6 +18,7 @@ from skdpspectral import (
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
+    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
     PrivacyBudgetError,
@@ -58,6 +59,9 @@ FITS = {
     "column of users": lambda rows, **p: LRSRegressor(user_feature=0, **p).fit(
         with_column(rows), Y
     ),
+    "networks of users": lambda rows, **p: LRSMLPRegressor(
+        hidden_layer_sizes=2, **p
+    ).fit(rows, Y, users=IDS),
     "items": lambda rows, **p: DPItemEmbedding(items=5, **p).fit(
         ratings(rows)[:, :2], Y
     ),

@@ -39,6 +39,7 @@ from skdpspectral import (
     DPItemEmbedding,
     DPMatrixFactorization,
     JMECovariance,
+    LRSMLPRegressor,
     LRSRegressor,
 )
 from skdpspectral.accounting import gaussian_mu
@@ -46,6 +47,7 @@ from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import Window
 from skdpspectral.decomposition import Gaussian, PrivateMean
 from skdpspectral.linear_model import Clip
+from skdpspectral.neural_network import AlternatingAdam
 
 CONFIDENCE = 0.99
 # Planted mistakes are mostly so large that few fits show them, even at this level.
@@ -369,6 +371,63 @@ class NetworkCase:
 
 
 @dataclass(frozen=True)
+class _AllRounds:
+    """The likelihood ratio of all rounds, where each moves one entry alike."""
+
+    position: int
+    threshold = 0.0
+
+    def __call__(self, model, released) -> float:
+        return float(sum(np.ravel(sums)[self.position] for sums in released.values()))
+
+
+@dataclass(frozen=True)
+class UserNetworkCase:
+    """A user whose gradient by an intercept turns round, and is clipped in each round.
+
+    Parameters
+    ----------
+    epsilon : float
+        Where the audit is made.
+    n_trials : int
+        Fits on either side.
+    """
+
+    epsilon: float = 16.0
+    n_trials: int = N_TRIALS
+    tight: bool = True
+    power = POWER
+
+    def make(self, epsilon):
+        """Return the estimator, of one feature and an intercept."""
+        solver = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=1)
+        return LRSMLPRegressor(
+            1,
+            0,
+            hidden_layer_sizes=[],
+            epsilon=epsilon,
+            user_feature=0,
+            fit_intercept=False,
+            shared_weights="fixed",
+            neighbors="replace-one",
+            solver=solver,
+        )
+
+    def arguments(self, epsilon):
+        """Return what `audit_epsilon` is called with."""
+        # Two other users have no features, and the targets that they are predicted.
+        X, y = np.array([[1.0, 0.0], [2.0, 0.0], [9.0, 0.0]]), np.array([0.0, 0.0, 1e9])
+        return {
+            "factory": self.make(epsilon),
+            "X": X,
+            "X_neighbor": X.copy(),
+            "y": y,
+            "y_neighbor": -y,
+            "statistic": _AllRounds(1),
+        }
+
+
+@dataclass(frozen=True)
 class ClientCase:
     """A row of one client of two, and all messages that leave this client.
 
@@ -481,6 +540,7 @@ CASES |= {
         DPAdamClassifier, {"classes": [0, 1]}, 1e6, (1.0, 0.0), 0
     ),
     "network-targets": NetworkCase(DPAdamRegressor, {}, 0.0, (1e9, -1e9), 1),
+    "user-networks-replaced": UserNetworkCase(),
 }
 
 

@@ -35,9 +35,11 @@ from skdpspectral import (
     DPStandardScaler,
     FederatedDPPCA,
     JMECovariance,
+    LRSMLPRegressor,
     LRSRegressor,
     SparseDPPCA,
 )
+from skdpspectral.neural_network import AlternatingAdam
 
 # Users (or clients) and items in front, so that one table serves every estimator.
 N_ROWS, N_CLIENTS = 120, 4
@@ -81,8 +83,13 @@ RECOMMENDER = DPMatrixFactorization(
     1, user_feature=0, item_feature=1, items=range(5), rating_range=(0, 6)
 )
 CLICKS = clone(RECOMMENDER).set_params(implicit=True)
-NETWORKS = [DPAdamRegressor(n_epochs=2), DPAdamClassifier(n_epochs=2)]
-REGRESSORS = (LRSRegressor, DPMatrixFactorization, DPAdamRegressor)
+FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=2)
+NETWORKS = [
+    DPAdamRegressor(n_epochs=2),
+    DPAdamClassifier(n_epochs=2),
+    LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, solver=FEW_STEPS),
+]
+REGRESSORS = (LRSMLPRegressor, LRSRegressor, DPMatrixFactorization, DPAdamRegressor)
 ESTIMATORS = [*TRANSFORMERS, REGRESSOR, RECOMMENDER, CLICKS, *NETWORKS]
 
 

@@ -291,6 +291,12 @@ def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
         b[:j] -= A[:j, j] * b[j]
 
 
+def among_largest(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k largest values of each row, in increasing order, k > 0."""
+    # Each row by itself: which of equal values is taken, the row alone decides.
+    return np.sort(np.argpartition(-values, k - 1, axis=1)[:, :k], axis=1)
+
+
 def largest(values: np.ndarray, k: int) -> np.ndarray:
     """Indices of the k largest values of each row, largest first."""
     if k > _FEW:

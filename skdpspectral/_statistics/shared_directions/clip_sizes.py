@@ -11,7 +11,8 @@ from ..._linalg import linear_model as lrs
 from ...accounting import calibrate_gaussian
 from ...mechanisms import Gaussian
 from ..rounds import Rounds
-from .users import MOST_USERS, Users
+from ..user_sums import MOST_USERS
+from .users import Users
 
 # Steps of the bisections for the users' median norms, on a logarithmic scale.
 _BISECTIONS = 12

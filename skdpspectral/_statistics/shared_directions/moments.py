@@ -8,15 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ... import sensitivity
 from ..._linalg import linear_model as lrs
-from ...accounting import calibrate_gaussian
 from ...mechanisms import Gaussian
 from ..rounds import Rounds
-from .users import MOST_USERS, Users
-
-# What clip_rows may leave a vector longer than one, twice.
-_CLIP_SLACK = 8.0 * 2.0**-52
+from ..user_sums import planned_sum
+from .users import Users
 
 
 @dataclass(frozen=True)
@@ -45,14 +41,8 @@ class MomentRounds(Rounds):
     def planned(self, name: str, mu: float) -> Gaussian:
         """Plan one round: a sum over users of one vector of norm at most 1."""
         rank, d = self.users.rank, self.users.n_features
-        return calibrate_gaussian(
-            name,
-            sensitivity.sum_sensitivity(1.0, self.users.neighbors),
-            mu,
-            (lrs.n_curvature(rank, d) + rank * d,),
-            summation_error=_CLIP_SLACK,
-            magnitude=MOST_USERS,
-        )
+        width = lrs.n_curvature(rank, d) + rank * d
+        return planned_sum(name, width, self.users.neighbors, mu)
 
     def run(self, release, rows, U, clips, progress: Callable) -> np.ndarray:
         """Release all rounds, from U and in units of `clips`; return the last U.

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ..._linalg import linear_model as lrs
-from ..._tables.clipping import clip_rows
 from ...mechanisms import Neighbors
+from ..user_sums import released_sum
 
-# Users that sums are exact for: more than codes of 32 bits can tell apart.
-MOST_USERS = 2.0**32
 # Steps of hard-thresholding pursuit by which every user answers a release.
 _LOCAL_STEPS = 10
 
@@ -56,34 +52,5 @@ class Users:
         yield from lrs.user_moments(block, scores, fit)
 
     def released_sum(self, release, name: str, rows, contributions: Callable):
-        """Release the sum of the users' vectors, each clipped to norm 1 as a whole.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        name : str
-            Of the release.
-        rows : UserRows
-            The users' rows.
-        contributions : callable
-            ``contributions(block)``: yields one vector a user, a few at a time.
-        """
-        planned = release.plan[name]
-        grid = planned.grid
-
-        def part(block):
-            return sum(
-                lrs.sum_on_grid(_clipped(vectors), grid)
-                for vectors in contributions(block)
-            )
-
-        total = np.zeros(planned.shape)
-        for steps in rows.map(part, self.n_jobs):
-            total += steps
-        return release(name, total * grid, overwrite=True)
-
-
-def _clipped(vectors: np.ndarray) -> np.ndarray:
-    """Clip each user's vector to norm 1, with the same bits whoever else is there."""
-    return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))
+        """Release the sum of the users' vectors, each clipped to norm 1 as a whole."""
+        return released_sum(release, name, rows, contributions, self.n_jobs)

@@ -1,0 +1,84 @@
+"""Sums over users of one clipped vector each: how they are planned and released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .. import sensitivity
+from .._linalg import linear_model as lrs
+from .._tables.clipping import clip_rows
+from ..accounting import calibrate_gaussian
+from ..mechanisms import Gaussian, Neighbors
+
+# Users that sums are exact for: more than codes of 32 bits can tell apart.
+MOST_USERS = 2.0**32
+# What clip_rows may leave a vector longer than one, twice.
+_CLIP_SLACK = 8.0 * 2.0**-52
+
+
+def planned_sum(name: str, width: int, neighbors: Neighbors, mu: float) -> Gaussian:
+    """Plan the release of a sum over users of one vector of norm at most 1.
+
+    Parameters
+    ----------
+    name : str
+        Of the release.
+    width : int
+        Entries of a vector.
+    neighbors : Neighbors
+        Add-remove-one or replace-one, of users.
+    mu : float
+        Its cost, finite.
+    """
+    return calibrate_gaussian(
+        name,
+        sensitivity.sum_sensitivity(1.0, neighbors),
+        mu,
+        (width,),
+        summation_error=_CLIP_SLACK,
+        magnitude=MOST_USERS,
+    )
+
+
+def released_sum(
+    release, name: str, rows, contributions: Callable, n_jobs: int | None = None
+) -> np.ndarray:
+    """Release the sum of the users' vectors, each clipped to norm 1 as a whole.
+
+    Parameters
+    ----------
+    release : Release
+        Charged with the plan.
+    name : str
+        Of the release.
+    rows : UserRows
+        The users' rows.
+    contributions : callable
+        ``contributions(block)``: yields one vector a user, a few at a time.
+    n_jobs : int or None, default=None
+        Threads.
+
+    Returns
+    -------
+    ndarray
+        The sum, with its noise.
+    """
+    planned = release.plan[name]
+    grid = planned.grid
+
+    def part(block):
+        return sum(
+            lrs.sum_on_grid(clipped(vectors), grid) for vectors in contributions(block)
+        )
+
+    total = np.zeros(planned.shape)
+    for steps in rows.map(part, n_jobs):
+        total += steps
+    return release(name, total * grid, overwrite=True)
+
+
+def clipped(vectors: np.ndarray) -> np.ndarray:
+    """Clip each user's vector to norm 1, with the same bits whoever else is there."""
+    return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))

@@ -1,0 +1,200 @@
+"""What private networks of users may depend on: exact tests, with no noise at all.
+
+Releases are replaced by fixed numbers. Whatever else depends on a user then shows in
+the public attributes, in a warning, in the output, or in what was to be released.
+"""
+
+import functools
+import pickle
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from lrs_tools import alike, scripted, table
+from user_privacy import (
+    PLACES,
+    STRANGERS,
+    USERS,
+    D,
+    data,
+    full,
+    observed,
+    one_large,
+    signed,
+)
+
+from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
+from skdpspectral._release.release import record_releases
+from skdpspectral.neural_network import AlternatingAdam
+
+SETTINGS = {
+    "usual": {},
+    "rank 3, replaced": {"n_components": 3, "neighbors": "replace-one"},
+    "central": {"shared_weights": "fixed", "sparsity": None, "fit_intercept": False},
+    "prompts": {"shared_weights": "fixed", "sparsity": 0, "prompt_size": 2},
+    "two layers, threads": {"hidden_layer_sizes": (3, 2), "n_jobs": 2},
+    "bounds": {"target_bounds": (-2, 2), "ridge_intercept": 2.0, "clip_norm": 0.1},
+    "batches": {"solver": {"batch_size": 3, "schedule": "constant"}},
+    "nothing shared": {"n_components": 0, "sparsity": None},
+}
+
+
+def regressor(name, **parameters):
+    given = {"sparsity": 2, "hidden_layer_sizes": 3, "user_feature": 0, "verbose": 1}
+    given |= SETTINGS[name] | parameters
+    steps = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 3, "learning_rate": 0.1}
+    given["solver"] = AlternatingAdam(**steps | given.get("solver", {}))
+    return LRSMLPRegressor(**given)
+
+
+@functools.cache
+def fit_with(name, what=None):
+    """Return what a fit with a stranger, or none, lets out and what it releases."""
+    place = PLACES[list(STRANGERS).index(what) % len(PLACES)] if what else "end"
+    X, y = data(STRANGERS.get(what), place)
+    with scripted() as asked, tempfile.TemporaryDirectory() as folder:
+        seen = observed(regressor(name), X, y, Path(folder))
+    return seen, asked
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.filterwarnings("ignore:this LRSMLPRegressor is not private")
+def test_all_that_is_public_is_a_function_of_the_releases(name):
+    alone, asked = fit_with(name)
+    planned = [m.name for m in regressor(name).plan_for(data()[0]).mechanisms]
+    assert list(asked) == planned
+    for what in STRANGERS:
+        seen, asked = fit_with(name, what)
+        assert list(asked) == planned, what
+        for key, value in seen.items():
+            assert value == alone[key], (what, key)
+
+
+def test_the_test_above_can_fail(tmp_path):
+    """Other releases, and nothing else, give other attributes."""
+    with scripted(seed=0):
+        one = observed(regressor("usual"), *data(), tmp_path)
+    with scripted(seed=1):
+        other = observed(regressor("usual"), *data(), tmp_path)
+    assert one["attributes"]["components_"] != other["attributes"]["components_"]
+    assert one["printed"].count("\n") == 2
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.filterwarnings("ignore:this LRSMLPRegressor is not private")
+def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
+    """Given one transcript, to the last bit: the sum with a user is the sum without
+    plus what the user would release alone; all within what is charged."""
+    model, (_, without) = regressor(name, verbose=0), fit_with(name)
+    moves = dict.fromkeys(without, 0.0)
+    for what, stranger in STRANGERS.items():
+        with scripted() as alone:
+            model.fit(*data(stranger, users={}))
+        for key, value in fit_with(name, what)[1].items():
+            change = value - without[key]
+            np.testing.assert_array_equal(change, alone[key], err_msg=f"{what} {key}")
+            moves[key] = max(moves[key], np.linalg.norm(change))
+    for mechanism in model.privacy_.mechanisms:
+        one_user = mechanism.charged_sensitivity
+        one_user /= 1 + (model.neighbors == "replace-one")
+        # The charge is attained, and no more generous than the grid is coarse.
+        assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
+
+
+def test_the_number_of_rounds_is_as_planned_for_any_data():
+    """Also of users whose networks are at rest at once."""
+    X, y = table(USERS)
+    model = regressor("usual", verbose=0)
+    for targets in (y, np.zeros_like(y)):
+        with record_releases() as released:
+            model.fit(X, targets)
+        assert list(released) == [m.name for m in model.privacy_.mechanisms]
+        assert model.n_iter_ == len(released) == 2
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_no_user_makes_a_private_fit_warn_or_fail(name):
+    """Not even where all floating-point errors are to be raised."""
+    users = [
+        make(m, x, y)
+        for make in (full, signed, one_large)
+        for m in (1, 4)
+        for x in (0.0, 5e-324, 1e154, 1.7e308)
+        for y in (5e-324, -1e300, 1.7e308)
+    ]
+    model = regressor(name, verbose=0)
+    for start in range(4):
+        several = dict(enumerate(users[start::4], 60))
+        with np.errstate(all="raise"):
+            model.fit(*table({**USERS, **several}))
+            found = model.predict(table(USERS)[0])
+        assert np.isfinite(model.components_).all()
+        assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_nothing_that_is_handed_on_holds_anything_of_a_user(name, tmp_path):
+    X, y = table(USERS)
+    ids = np.array([f"user-{i:.0f}-of-the-secret-list" for i in X[:, 0]])
+    model = regressor(name, verbose=0, user_feature=None, ridge_sparse=0.01)
+    model.fit(X[:, 1:], y, users=ids)
+    personal, public = model._personal, {0.0, 1.0}
+    wanted = [str(user).encode() for user in ids]
+    for part in (personal.weights, personal.prompts, personal.sparse, personal.levels):
+        numbers = set(np.ravel(part).tolist()) - public
+        wanted += [np.float64(number).tobytes() for number in numbers]
+    assert len(wanted) > 20
+    published, file = model.publish(), tmp_path / "model.npz"
+    published.save(file)
+    with np.load(file) as archive:
+        handed_on = [archive[key].tobytes() for key in archive.files]
+    handed_on += [file.read_bytes(), pickle.dumps(published)]
+    for secret in wanted:
+        assert not any(secret in found for found in handed_on), secret
+    with pytest.warns(PrivacyLeakWarning, match="LRSMLPRegressor carries the param"):
+        whole = pickle.dumps(model)
+    assert all(secret in whole for secret in wanted[-5:])
+
+
+def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():
+    X, y = table(USERS)
+    model = regressor("usual", verbose=0).fit(X, y)
+    stranger = X.copy()
+    stranger[:, 0] += 100.0
+    published = model.publish()
+    found = published.predict(X)
+    np.testing.assert_array_equal(model.predict(stranger), found)
+    coefs, intercepts = published.get_network(1.0)
+    expected = np.tanh(X[:, 1:] @ coefs[0] + intercepts[0]) @ coefs[1] + intercepts[1]
+    np.testing.assert_allclose(found, expected[:, 0], rtol=1e-12, atol=1e-12)
+    assert np.any(model.predict(X) != found)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_what_stays_with_a_user_has_the_same_bits_in_any_company(name):
+    """By the last bits of others' networks one could say who took part."""
+    rng = np.random.default_rng(0)
+    rows, targets = alike(1, 7, D, seed=9)[1]
+    seen = []
+    for t in (0, 1, 5, 30):
+        heights = rng.integers(1, 30, t)
+        others = {i: alike(1, m, D, seed=i)[1] for i, m in enumerate(heights, 100)}
+        X, y = table({**others, 7: (rows, targets)})
+        order = rng.permutation(len(y))
+        mine = np.flatnonzero(X[:, 0] == 7)
+        order[np.isin(order, mine)] = mine  # a user's rows keep their order
+        model = regressor(name, verbose=0)
+        with scripted():
+            model.fit(X[order], y[order])
+        predicted = model.predict(X[order])[X[order][:, 0] == 7]
+        code = model._personal.codes([7.0], 1, "user")[0]
+        own = [value[code] for value in model._personal.arrays().values()]
+        seen.append([predicted, model.predict(X[mine]), *own])
+        model.personalize(X[mine], y[mine])
+        code = model._personal.codes([7.0], 1, "user")[0]
+        own = [value[code] for value in model._personal.arrays().values()]
+        seen.append([predicted, model.predict(X[mine]), *own])
+    for other in seen[1:]:
+        for one, two in zip(seen[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
