@@ -107,12 +107,13 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
     """
 
     _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
         "delta": [Interval(Real, 0, 1, closed="neither"), Mapping],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "weights": [StrOptions({"optimal", "equal"})],
+        "weights": [StrOptions({"optimal", "equal"}), Mapping, "array-like"],
         "client_feature": [Integral, str, None],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
@@ -281,7 +282,9 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         plan = self._parallel_plan(groups, budgets, task)
         plans = dict(plan.blocks)
         try:
-            rounds = self._rounds(self._server(_registered(groups, budgets), task))
+            weights = self._client_weights(groups)
+            server = self._server(_registered(groups, budgets), task, weights)
+            rounds = self._rounds(server)
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
@@ -325,11 +328,33 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         """Return all steps of the server."""
         return Rounds(server)
 
-    def _server(self, clients, task) -> Server:
+    def _client_weights(self, groups):
+        """Return weights as a server takes them: by names, or how they are found."""
+        weights = self.weights
+        if isinstance(weights, str):
+            return weights
+        known = [group.client for group in groups]
+        if not isinstance(weights, Mapping):
+            values = np.asarray(weights)
+            if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
+                raise ValueError(
+                    "weights must have a number for each client, in their order in "
+                    f"clients_: shape ({len(groups)},), got {values.shape}"
+                )
+            weights = dict(zip(known, values.tolist(), strict=True))
+        by_client = {g.client: g.name for g in groups}
+        unknown = [client for client in weights if client not in by_client]
+        if unknown:
+            raise ValueError(
+                f"weights names the client {unknown[0]!r}, which has no rows here"
+            )
+        return {by_client[client]: value for client, value in weights.items()}
+
+    def _server(self, clients, task, weights) -> Server:
         return Server(
             clients,
             task,
-            weights=self.weights,
+            weights=weights,
             eigengap=getattr(self, "eigengap", None),
             min_clients=self.min_clients,
         )

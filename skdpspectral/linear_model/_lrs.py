@@ -97,15 +97,17 @@ class LRSRegressor(
         :math:`X_i'y_i`; with a budget these are the first of the `n_rounds` releases.
         "random": orthonormal. "moments": leading directions of :math:`\sum y^2 xx'`,
         for ``epsilon=None`` alone. An array of shape (n_components, n_features) must
-        not have been made from private data.
+        not have been made from private data; with ``n_rounds=0`` it stays U.
     ridge_shared : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
         noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.
     ridge_sparse : float, default=100.0
         Penalty of :math:`|b_i|^2`, likewise.
     n_rounds : int, default=6
-        Number of releases that U comes from with a budget, at least 1: fixed
-        beforehand, since private data must not decide when to stop.
+        Number of releases that U comes from with a budget: fixed beforehand, since
+        private data must not decide when to stop. With 0, with a budget or without,
+        the array `init` is U (the central model, where weights are fixed): users are
+        fitted beside it, and nothing is released.
     clip : "private" or Clip, default="private"
         Norms above which what a user contributes is scaled down, with a budget:
         private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.
@@ -355,7 +357,9 @@ class LRSRegressor(
 
     def _progress(self) -> FitProgress:
         private = self._is_private()
-        most = self.n_rounds if private else parameters.alternation_of(self).max_iter
+        most = max(self.n_rounds, 1)
+        if not (private or parameters.is_frozen(self)):
+            most = parameters.alternation_of(self).max_iter
         return FitProgress(self, most, private=private, verbose=self.verbose)
 
     def _keep(self, found: SharedModel) -> None:

@@ -37,7 +37,7 @@ CONSTRAINTS = {
     "init": [StrOptions(STARTS), "array-like"],
     "ridge_shared": [_PENALTIES],
     "ridge_sparse": [_PENALTIES],
-    "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
+    "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
     "clip": [StrOptions({"private"}), Clip],
     "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
     "solver": [StrOptions({"auto"}), Alternation],
@@ -73,12 +73,33 @@ def check_together(model) -> None:
             "sparsity=None needs ridge_sparse > 0: without a penalty a user of few "
             "rows has no one model of all features"
         )
+    if not model.n_rounds:
+        _check_frozen(model)
     if model.shared_weights == "fixed":
         _check_fixed_weights(model)
     if model._is_private():
         _check_private_fit(model)
     else:
         _check_exact_fit(model)
+
+
+def is_frozen(model) -> bool:
+    """Whether the shared directions are given, and stay as they are."""
+    return not model.n_rounds and model.n_components > 0
+
+
+def _check_frozen(model) -> None:
+    if isinstance(model.init, str):
+        raise ValueError(
+            "n_rounds=0 keeps the shared directions that init holds: give an array, or "
+            "ask for n_rounds of at least 1"
+        )
+    for name, default in (("clip", "private"), ("solver", "auto")):
+        if not isinstance(getattr(model, name), str):
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} is not used with n_rounds=0, which "
+                f'looks for nothing: leave {name}="{default}"'
+            )
 
 
 def _check_no_intercept(model) -> None:
@@ -97,10 +118,12 @@ def _check_fixed_weights(model) -> None:
             'shared_weights="fixed" needs n_components=1, got '
             f"n_components={model.n_components}: one central model has one direction"
         )
-    if not isinstance(model.init, str) or model.init != "spectral":
+    given = not isinstance(model.init, str)
+    if given != is_frozen(model) or not (given or model.init == "spectral"):
         raise ValueError(
             'init is not used with shared_weights="fixed", which starts from '
-            'nothing: leave init="spectral"'
+            'nothing: leave init="spectral", or give a central model that stays as it '
+            "is, with n_rounds=0"
         )
     if model.ridge_shared not in (0.0, RIDGE_SHARED):
         raise ValueError(
@@ -130,7 +153,7 @@ def _check_private_fit(model) -> None:
 
 
 def _check_exact_fit(model) -> None:
-    if model.n_rounds != N_ROUNDS:
+    if model.n_rounds not in (0, N_ROUNDS):
         raise ValueError(
             f"n_rounds={model.n_rounds!r} needs a budget: with epsilon=None see "
             f"Alternation(max_iter=...) for solver; leave n_rounds={N_ROUNDS}"
@@ -174,7 +197,7 @@ def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirectio
     rank, fixed = min(int(model.n_components), n_features), model._fixed()
     rules = model._rules(n_features, model._public_prior(rank))
     users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
-    if not model._is_private():
+    if not (model._is_private() or is_frozen(model)):
         solver = alternation_of(model)
         shrink = solver.shrink_to_mean and not fixed
         return ExactDirections(
@@ -205,7 +228,8 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
         If `scale` is neither a boolean nor a positive number a feature.
     """
     if isinstance(model.scale, (bool, np.bool_)):
-        return np.ones(n_features) if model._is_private() or not model.scale else None
+        public = model._is_private() or is_frozen(model)
+        return np.ones(n_features) if public or not model.scale else None
     scale = _numbers(model.scale, "scale")
     if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
         raise ValueError(
@@ -232,6 +256,8 @@ def given_start(model, n_features: int) -> np.ndarray | None:
             f"init must be one of {sorted(STARTS)}, or finite numbers of shape "
             f"(n_components, n_features) = {shape}"
         )
+    if model._fixed():  # a central model, of any length
+        return start.T.copy()
     return lrs.positive_qr(start.T)[0]
 
 
@@ -240,7 +266,7 @@ def start_of(model, release, given, n_features: int):
 
     None stands for a start that is released. Arrays owe nothing to the data.
     """
-    if model._fixed():
+    if model._fixed() and not is_frozen(model):
         return np.zeros((n_features, 1))
     if isinstance(model.init, str) and model.init == "random":
         shape = (n_features, min(int(model.n_components), n_features))

@@ -24,7 +24,8 @@ class SharedDirections(CombinedRounds):
     users : Users
         Rules of the users; as many directions as they have weights.
     n_releases : int
-        Releases of U: the start, if it is released, and rounds.
+        Releases of U: the start, if it is released, and rounds; 0 for a U that is
+        given and kept.
     release_start : bool
         Whether the first release is a private spectral start.
     clip_curvature, clip_gradient : float or None
@@ -63,6 +64,8 @@ class SharedDirections(CombinedRounds):
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
+        if self.users.rank and not self.n_releases:
+            return ("Shared directions are the public ones that were given.", BILLBOARD)
         return (BILLBOARD,)
 
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
@@ -96,7 +99,9 @@ class SharedDirections(CombinedRounds):
 
     def _directions(self, release, rows, start, step) -> np.ndarray:
         if not self.n_releases:
-            return np.zeros((self.users.n_features, 0))
+            # Given, and kept, or none at all.
+            none = np.zeros((self.users.n_features, 0))
+            return start if self.users.rank else none
         parts, U = self.parts(), start
         if "start" in parts:
             U = parts["start"].run(release, rows)
