@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
-from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -108,6 +107,9 @@ class LRSRegressor(
         private data must not decide when to stop. With 0, with a budget or without,
         the array `init` is U (the central model, where weights are fixed): users are
         fitted beside it, and nothing is released.
+    fresh_rows : bool, default=False
+        Whether each release of U has rows of its own, which every user's rows are
+        dealt to in turn, as theory asks for; all rows were better where we measured.
     clip : "private" or Clip, default="private"
         Norms above which what a user contributes is scaled down, with a budget:
         private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.
@@ -226,6 +228,7 @@ class LRSRegressor(
         ridge_shared=parameters.RIDGE_SHARED,
         ridge_sparse=100.0,
         n_rounds=parameters.N_ROUNDS,
+        fresh_rows=False,
         clip="private",
         neighbors="add-remove-one",
         solver="auto",
@@ -250,6 +253,7 @@ class LRSRegressor(
         self.ridge_shared = ridge_shared
         self.ridge_sparse = ridge_sparse
         self.n_rounds = n_rounds
+        self.fresh_rows = fresh_rows
         self.clip = clip
         self.neighbors = neighbors
         self.solver = solver
@@ -336,7 +340,7 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        with self._progress() as progress, self._unchanged_on_error():
+        with parameters.progress_of(self) as progress, self._unchanged_on_error():
             table, targets, offset, d = self._unread(X, y, users)
             scale = parameters.public_scale(self, d)
             given = parameters.given_start(self, d)
@@ -354,13 +358,6 @@ class LRSRegressor(
             self.privacy_ = plan
             progress.end()
         return self
-
-    def _progress(self) -> FitProgress:
-        private = self._is_private()
-        most = max(self.n_rounds, 1)
-        if not (private or parameters.is_frozen(self)):
-            most = parameters.alternation_of(self).max_iter
-        return FitProgress(self, most, private=private, verbose=self.verbose)
 
     def _keep(self, found: SharedModel) -> None:
         """Make public attributes of what was found."""

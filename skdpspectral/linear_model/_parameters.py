@@ -10,6 +10,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from .._base.progress import FitProgress
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import snapshot
 from .._linalg import linear_model as lrs
@@ -38,6 +39,7 @@ CONSTRAINTS = {
     "ridge_shared": [_PENALTIES],
     "ridge_sparse": [_PENALTIES],
     "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
+    "fresh_rows": ["boolean"],
     "clip": [StrOptions({"private"}), Clip],
     "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
     "solver": [StrOptions({"auto"}), Alternation],
@@ -94,11 +96,14 @@ def _check_frozen(model) -> None:
             "n_rounds=0 keeps the shared directions that init holds: give an array, or "
             "ask for n_rounds of at least 1"
         )
+    unused = {"fresh_rows": (bool(model.fresh_rows), False)}
     for name, default in (("clip", "private"), ("solver", "auto")):
-        if not isinstance(getattr(model, name), str):
+        unused[name] = not isinstance(getattr(model, name), str), default
+    for name, (is_set, default) in unused.items():
+        if is_set:
             raise ValueError(
                 f"{name}={getattr(model, name)!r} is not used with n_rounds=0, which "
-                f'looks for nothing: leave {name}="{default}"'
+                f"looks for nothing: leave {name}={default!r}"
             )
 
 
@@ -153,6 +158,11 @@ def _check_private_fit(model) -> None:
 
 
 def _check_exact_fit(model) -> None:
+    if model.fresh_rows:
+        raise ValueError(
+            "fresh_rows=True needs a budget: with epsilon=None every iteration has all "
+            f"rows; leave fresh_rows=False{_IN_A_GRID}"
+        )
     if model.n_rounds not in (0, N_ROUNDS):
         raise ValueError(
             f"n_rounds={model.n_rounds!r} needs a budget: with epsilon=None see "
@@ -177,6 +187,14 @@ def clip_of(model) -> Clip:
 def alternation_of(model) -> Alternation:
     """Return how U is found without a budget, as it is now."""
     return Alternation() if isinstance(model.solver, str) else snapshot(model.solver)
+
+
+def progress_of(model) -> FitProgress:
+    """Return what is told of the steps of a fit, as many as there may be."""
+    private, most = model._is_private(), max(int(model.n_rounds), 1)
+    if not (private or is_frozen(model)):
+        most = alternation_of(model).max_iter
+    return FitProgress(model, most, private=private, verbose=model.verbose)
 
 
 def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirections:
@@ -212,6 +230,7 @@ def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirectio
         clip_curvature=_as_float(clip.curvature),
         clip_gradient=_as_float(clip.gradient),
         clip_share=float(clip.share),
+        fresh=bool(model.fresh_rows),
     )
 
 

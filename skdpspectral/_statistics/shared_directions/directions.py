@@ -33,6 +33,8 @@ class SharedDirections(CombinedRounds):
         median of the users' norms.
     clip_share : float
         Share of mu**2 for the medians.
+    fresh : bool, default=False
+        Whether each release of U has rows of its own of every user.
     """
 
     users: Users
@@ -41,6 +43,7 @@ class SharedDirections(CombinedRounds):
     clip_curvature: float | None
     clip_gradient: float | None
     clip_share: float
+    fresh: bool = False
 
     def parts(self) -> dict[str, Rounds]:
         """Return start, sizes of the clip and rounds, where there are any."""
@@ -103,10 +106,15 @@ class SharedDirections(CombinedRounds):
             none = np.zeros((self.users.n_features, 0))
             return start if self.users.rank else none
         parts, U = self.parts(), start
+
+        def rows_of(number: int):
+            """Rows of the users for a release of U, counted from 1."""
+            return rows.dealt(number - 1, self.n_releases) if self.fresh else rows
+
         if "start" in parts:
-            U = parts["start"].run(release, rows)
+            U = parts["start"].run(release, rows_of(1))
             step(1)
         if "rounds" in parts:
-            clips = parts["clips"].run(release, rows, U)
-            U = parts["rounds"].run(release, rows, U, clips, step)
+            clips = parts["clips"].run(release, rows_of(1 + ("start" in parts)), U)
+            U = parts["rounds"].run(release, rows_of, U, clips, step)
         return U
