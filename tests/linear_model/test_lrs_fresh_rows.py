@@ -6,6 +6,7 @@ import pytest
 from skdpspectral import LRSRegressor
 from skdpspectral._linalg.linear_model import UserRows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
+from skdpspectral.federation import GroupTask
 from skdpspectral.linear_model import Clip
 
 COUNTS = [7, 1, 3, 2, 12]
@@ -98,3 +99,11 @@ def test_without_rounds_there_is_nothing_to_deal():
         LRSRegressor(n_rounds=0, init=np.eye(5)[:1], fresh_rows=True).fit(
             X, y, users=users
         )
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"fresh_rows": True}, {"n_rounds": 0, "init": np.eye(5)[:1]}]
+)
+def test_groups_of_users_answer_by_all_rows(parameters):
+    with pytest.raises(ValueError, match=r"fresh_rows|n_rounds=0"):
+        GroupTask(LRSRegressor(**parameters), 5)
