@@ -10,8 +10,6 @@ the best rate, and where it rises it does not.** Its height says nothing but bes
 of other curves, since constants are unknown.
 """
 
-# tags: quick
-
 # %%
 # What is measured
 # ----------------
