@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from skdpspectral import JMECovariance, PrivacyAccountant
 from skdpspectral.covariance import BISR, Exponential, Window
@@ -198,3 +199,17 @@ def test_what_a_workload_cannot_be_is_said():
             with pytest.raises(ValueError, match=named):
                 JMECovariance(**parameters).fit(X)
             assert not accountant.ledger
+
+
+def test_files_and_searches_know_both(X, tmp_path):
+    model = JMECovariance(
+        workload=Exponential(0.9),
+        second_workload=Window(3),
+        second_factorization=BISR(4),
+    )
+    model = clone(model).set_params(second_workload__length=5).fit(X)
+    model.save(tmp_path / "model.npz")
+    loaded = JMECovariance.load(tmp_path / "model.npz")
+    assert loaded.second_workload.length == 5
+    assert loaded.second_factorization.bandwidth == 4
+    np.testing.assert_array_equal(loaded.covariance_, model.covariance_)

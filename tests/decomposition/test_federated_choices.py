@@ -169,3 +169,18 @@ def test_bases_of_no_use_are_refused_before_the_charge(data, parameters):
         with pytest.raises(ValueError, match=r"init|mechanism"):
             FederatedDPPCA(1, **parameters).fit(X, clients=clients)
         assert not accountant.ledger
+
+
+@pytest.mark.parametrize(
+    "weights", [{"west": 1.0, "east": 2.0, "north": 0.5}, [1, 2, 3]]
+)
+def test_files_keep_weights_and_bases(data, weights, tmp_path):
+    X, clients, truth = data
+    parameters = {**COVARIANCE, "weights": weights, "init": truth}
+    model = FederatedDPPCA(1, **parameters).fit(X, clients=clients)
+    model.save(tmp_path / "model.npz")
+    loaded = FederatedDPPCA.load(tmp_path / "model.npz")
+    assert loaded.weights == weights
+    np.testing.assert_array_equal(loaded.init, truth)
+    assert loaded.client_weights_ is None
+    np.testing.assert_array_equal(loaded.components_, model.components_)
