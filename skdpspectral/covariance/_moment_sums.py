@@ -109,7 +109,7 @@ class MomentSums:
             self._squares = stream.workload.sums(self._square_rows.width)
         self._block_steps = stream.n_steps if stream.renewed else None
         # One for rows, and one for their products if other noise is theirs.
-        self._gains = [
+        self._gains: list[NoiseGain | GappedGain] = [
             NoiseGain(stream.workload, shape, self._block_steps)
             for shape in self._shapes()
         ]
@@ -129,7 +129,7 @@ class MomentSums:
             first = self._first.push(vectors[:, :d].copy(), steps)
         if self._squares is not None:
             squares = self._squares.push(self._square_rows.pack(vectors))
-        gains = [(np.zeros(n), np.zeros(n))] * len(self._gains)
+        gains: list[tuple] = [(np.zeros(n), np.zeros(n))] * len(self._gains)
         if self.noise_std:
             gains = [gain.push(n) for gain in self._gains]
         if self._counts is not None:

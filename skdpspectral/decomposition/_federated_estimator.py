@@ -28,6 +28,7 @@ from ..federation import (
 )
 from ..mechanisms import ParallelPlan
 from ..mechanisms._numbers import check_count, check_real
+from ._client_weights import weights_by_name
 from ._constraints import CENTERS, CLIP_RANGE
 from ._projection import ProjectionMixin
 from ._spiked_covariance import SpikedCovarianceMixin
@@ -282,9 +283,9 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         plan = self._parallel_plan(groups, budgets, task)
         plans = dict(plan.blocks)
         try:
-            weights = self._client_weights(groups)
-            server = self._server(_registered(groups, budgets), task, weights)
-            rounds = self._rounds(server)
+            weights = weights_by_name(self.weights, groups)
+            known = _registered(groups, budgets)
+            rounds = self._rounds(self._server(known, task, weights))
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
@@ -328,36 +329,9 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         """Return all steps of the server."""
         return Rounds(server)
 
-    def _client_weights(self, groups):
-        """Return weights as a server takes them: by names, or how they are found."""
-        weights = self.weights
-        if isinstance(weights, str):
-            return weights
-        known = [group.client for group in groups]
-        if not isinstance(weights, Mapping):
-            values = np.asarray(weights)
-            if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
-                raise ValueError(
-                    "weights must have a number for each client, in their order in "
-                    f"clients_: shape ({len(groups)},), got {values.shape}"
-                )
-            weights = dict(zip(known, values.tolist(), strict=True))
-        by_client = {g.client: g.name for g in groups}
-        unknown = [client for client in weights if client not in by_client]
-        if unknown:
-            raise ValueError(
-                f"weights names the client {unknown[0]!r}, which has no rows here"
-            )
-        return {by_client[client]: value for client, value in weights.items()}
-
     def _server(self, clients, task, weights) -> Server:
-        return Server(
-            clients,
-            task,
-            weights=weights,
-            eigengap=getattr(self, "eigengap", None),
-            min_clients=self.min_clients,
-        )
+        more = {"weights": weights, "eigengap": getattr(self, "eigengap", None)}
+        return Server(clients, task, min_clients=self.min_clients, **more)
 
     def _charge(self, plans) -> None:
         """Enter all clients at once or none: one partition, a block a client."""

@@ -174,12 +174,15 @@ class UserRows:
 
     def _group(self, center: bool, scale) -> None:
         """Divide users into blocks, and center their rows if asked."""
-        self._scale = self.X_means = self.y_means = None
+        self._scale: np.ndarray | None = None
+        self.X_means: np.ndarray | None = None
+        self.y_means: np.ndarray | None = None
         self._members = self._split_users()
         if center:
             self._center()
         self._scale = scale
-        self._kept = self._squares = None
+        self._kept: list[Block] | None = None
+        self._squares: np.ndarray | None = None
 
     def dealt(self, part: int, n_parts: int) -> UserRows:
         """Rows of one of several parts, which each user's rows are dealt to in turn.
