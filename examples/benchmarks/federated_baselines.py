@@ -83,8 +83,8 @@ def printed_weights(parts, budgets, rank, signal, rng):
     return merged([top(matrix, rank) for matrix in sent], rates, rank)
 
 
-def oja(X, epsilon, delta, signal, rng):
-    """Return one component by a pass over disjoint batches of clipped rows.
+def oja(X, epsilon, delta, signal, rng, rank=1):
+    """Return components by a pass over disjoint batches of clipped rows.
 
     The paper says neither how many batches there are nor where rows are clipped. Of the
     rules that were tried this one comes closest to its figures: log(n)^2 batches, and
@@ -97,21 +97,19 @@ def oja(X, epsilon, delta, signal, rng):
     n_batches = round(np.log(n) ** 2)
     size = n // n_batches
     std = np.sqrt(2) * clip / size / gaussian_mu(epsilon, delta)
-    q = rng.standard_normal(p)
-    q /= np.linalg.norm(q)
+    q = np.linalg.qr(rng.standard_normal((p, rank)))[0]
     for t in range(n_batches):
         rows = X[t * size : (t + 1) * size]
-        gradient = rows.T @ (rows @ q) / size + std * rng.standard_normal(p)
-        q = q + 2 / (signal * (t + 1)) * gradient
-        q /= np.linalg.norm(q)
-    return q[None]
+        gradient = rows.T @ (rows @ q) / size + std * rng.standard_normal((p, rank))
+        q = np.linalg.qr(q + 2 / (signal * (t + 1)) * gradient)[0]
+    return q.T
 
 
-def federated_oja(parts, budgets, signal, rng):
+def federated_oja(parts, budgets, signal, rng, rank=1):
     """Merge the clients' components with equal weights."""
     pairs = zip(parts, budgets, strict=True)
-    bases = [oja(X, *b, signal, rng) for X, b in pairs]
-    return merged(bases, np.ones(len(bases)), 1)
+    bases = [oja(X, *b, signal, rng, rank) for X, b in pairs]
+    return merged(bases, np.ones(len(bases)), rank)
 
 
 def figure_1():

@@ -77,9 +77,12 @@ _TABLE = {
             of the data, along the components and across:
         """,
     "weights": """
-        weights : {"optimal", "equal"}, default="optimal"
+        weights : {"optimal", "equal"}, mapping of client to float, or array-like of \
+                shape (n_clients,), default="optimal"
             "optimal": by what each client's rows and noise are worth
-            (:ref:`guide_federated_weights`). "equal" is for comparisons.
+            (:ref:`guide_federated_weights`). "equal" is for comparisons. Numbers are
+            weights of your own, at least 0 and **public**: all averages are by them. An
+            array has them in the order of the clients' first rows.
         """,
     "client_feature": """
         client_feature : int, str or None, default=None

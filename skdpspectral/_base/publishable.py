@@ -17,8 +17,8 @@ from ..mechanisms._parallel_plan import read_plan
 from .strategies import json_default, read_plain
 
 _FORMAT = 1
-# Parameters that may be dictionaries, of clients' budgets.
-_BUDGETS = {"epsilon", "delta"}
+# Parameters that may be dictionaries: budgets and weights of clients.
+_BY_CLIENT = {"epsilon", "delta", "weights"}
 # What a file that is damaged, or no published estimator at all, may raise.
 _WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
@@ -143,7 +143,7 @@ class Publishable(BaseEstimator):
     def _from_parts(cls, header: dict, arrays: dict):
         """Rebuild an estimator from what :meth:`save` wrote."""
         parameters = header["parameters"]
-        for name in parameters.keys() - _BUDGETS:
+        for name in parameters.keys() - _BY_CLIENT:
             parameters[name] = read_plain(parameters[name])
         estimator = cls(**parameters)
         for name, value in arrays.items():

@@ -124,9 +124,7 @@ class MomentRows:
         return first, second
 
 
-def project_covariance(
-    matrices: np.ndarray, floor, trace: float, spread=None
-) -> np.ndarray:
+def project_covariance(matrices: np.ndarray, floor, trace, spread=None) -> np.ndarray:
     """Nearest symmetric matrices with eigenvalues above a floor and a bounded trace.
 
     Parameters
@@ -135,7 +133,7 @@ def project_covariance(
         Symmetric.
     floor : float or ndarray of shape (...)
         Least eigenvalue; lowered to trace / d where it is above.
-    trace : float
+    trace : float or ndarray of shape (...)
         Bound on the trace, positive.
     spread : ndarray of shape (...) or None, default=None
         Standard deviation off the diagonal of symmetric noise in the matrices, to rid
@@ -149,11 +147,12 @@ def project_covariance(
     values, vectors = np.linalg.eigh(matrices)
     if spread is not None:
         values = shrink_eigenvalues(values, spread)
-    values = project_spectrum(values, np.asarray(floor)[..., None], trace)
+    floor, trace = (np.asarray(bound)[..., None] for bound in (floor, trace))
+    values = project_spectrum(values, floor, trace)
     return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
-def project_spectrum(values: np.ndarray, floor, total: float) -> np.ndarray:
+def project_spectrum(values: np.ndarray, floor, total) -> np.ndarray:
     """Nearest points with entries above a floor and a bounded sum.
 
     Parameters
@@ -162,7 +161,7 @@ def project_spectrum(values: np.ndarray, floor, total: float) -> np.ndarray:
         Any order.
     floor : float or ndarray of shape (..., 1)
         Least entry; lowered to total / d where it is above.
-    total : float
+    total : float or ndarray of shape (..., 1)
         Bound on the sum, positive.
 
     Returns

@@ -17,12 +17,23 @@ from ._moment_stream import MomentStream
 from ._moment_sums import Moments
 from ._stream_estimator import StreamEstimator
 from .factorizations import BISR, Average, Exponential, Prefix, Window
-from .factorizations._choices import NAMES, plan_noise
+from .factorizations._choices import NAMES, Choices, plan_noise
 from .factorizations._workloads import MOST_STEPS
 
 # Least eigenvalue by default: in units of the noise of an entry off the diagonal, and
 # in squared clip norms where there is less noise.
 _FLOOR, _LEAST = 2.0, 1e-6
+
+
+_WORKLOADS = [
+    StrOptions({"average", "prefix"}),
+    Average,
+    Prefix,
+    Window,
+    Exponential,
+    "array-like",
+]
+_FACTORIZATIONS = [StrOptions(set(NAMES)), BISR, "array-like"]
 
 
 @documented
@@ -50,11 +61,18 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         Weights of rows i at step t: 1/t for "average", 1 for "prefix", or those of
         :class:`~skdpspectral.covariance.Exponential` and
         :class:`~skdpspectral.covariance.Window`. An array of shape (steps, steps)
-        gives any weights of at least 0, with zeros above the diagonal.
+        gives any weights, with zeros above the diagonal; those of a step must add up
+        to more than 0, unless `second_workload` is given.
     factorization : str, BISR or array of shape (steps, steps), default="blt"
         How noise is correlated (:ref:`stream_parameters`): "blt" in constant memory,
         "trivial" independent, "sqrt", "optimal", "bisr" for
         :class:`~skdpspectral.covariance.BISR`, or any lower-triangular C.
+    second_workload : as `workload` or None, default=None
+        Weights of the second moment and of the covariance, about the mean by the same
+        weights, if they are not those of the first moment (:ref:`two_workloads`).
+    second_factorization : as `factorization` or None, default=None
+        How the noise of products is correlated; None as `factorization` says, for their
+        workload. Not for "pp" and "pp-debiased", which release no products.
     method : {"jme", "ime", "cs", "pp", "pp-debiased"}, default="jme"
         "jme": both moments by their joint sensitivity. The others, of the same
         guarantee, are there for comparison (:ref:`stream_methods`).
@@ -88,11 +106,13 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     Attributes
     ----------
     location_ : ndarray of shape (n_features,)
-        Weighted mean of the clipped rows; zero with ``center="none"``.
+        Weighted mean of the clipped rows, by `workload`, or by `second_workload` where
+        the weights of `workload` do not add up to more than 0; zero with
+        ``center="none"``.
     covariance_ : ndarray of shape (n_features, n_features)
         Weighted covariance of the clipped rows, without the bias of the noise (but
         for "pp"), with eigenvalues of at least `min_eigenvalue` and a trace of at most
-        ``clip_norm**2``.
+        ``clip_norm**2`` (more, by a public factor, where some weights are below 0).
     precision_ : ndarray of shape (n_features, n_features)
         Its inverse.
     first_moment_ : ndarray of shape (n_features,)
@@ -153,20 +173,20 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     """
 
     _free_parameters = StreamEstimator._free_parameters | {"min_eigenvalue", "whiten"}
-    _array_parameters: ClassVar[tuple[str, ...]] = ("workload", "factorization")
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "workload",
+        "factorization",
+        "second_workload",
+        "second_factorization",
+    )
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
         "horizon": [Interval(Integral, 1, MOST_STEPS, closed="both"), None],
-        "workload": [
-            StrOptions({"average", "prefix"}),
-            Average,
-            Prefix,
-            Window,
-            Exponential,
-            "array-like",
-        ],
-        "factorization": [StrOptions(set(NAMES)), BISR, "array-like"],
+        "workload": _WORKLOADS,
+        "factorization": _FACTORIZATIONS,
+        "second_workload": [*_WORKLOADS, None],
+        "second_factorization": [*_FACTORIZATIONS, None],
         "method": [StrOptions({"jme", "ime", "cs", "pp", "pp-debiased"})],
         "moment_weight": [
             StrOptions({"free", "trace-split"}),
@@ -191,6 +211,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         horizon=None,
         workload="average",
         factorization="blt",
+        second_workload=None,
+        second_factorization=None,
         method="jme",
         moment_weight="free",
         second_moment="full",
@@ -207,6 +229,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         self.horizon = horizon
         self.workload = workload
         self.factorization = factorization
+        self.second_workload = second_workload
+        self.second_factorization = second_factorization
         self.method = method
         self.moment_weight = moment_weight
         self.second_moment = second_moment
@@ -225,7 +249,23 @@ class JMECovariance(CovarianceModel, StreamEstimator):
                 f'method="{self.method}" is about two moments: with center="none" '
                 'leave method="jme"'
             )
+        self._check_second()
         self._check_weight()
+
+    def _check_second(self) -> None:
+        """Refuse weights and noise of a moment that is not there."""
+        if self.center == "none":
+            for name in ("second_workload", "second_factorization"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f'{name} is for two moments: with center="none" there is one, '
+                        f"by {name.removeprefix('second_')}; leave {name}=None"
+                    )
+        if self.method.startswith("pp") and self.second_factorization is not None:
+            raise ValueError(
+                f'second_factorization must be None with method="{self.method}", which '
+                "releases no products"
+            )
 
     def _check_weight(self) -> None:
         """Refuse a weight that the method has no use for."""
@@ -273,15 +313,19 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         n_features = check_count("n_features", n_features)
         return self._planned(self._moment_stream(n_samples, n_features))
 
-    def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
-        """Return what is released, or an error about parameters."""
-        noise = plan_noise(
+    def _choices(self) -> Choices:
+        """Return what is asked for, and what shapes the noise."""
+        return Choices(
             self.workload,
             self.factorization,
-            self.horizon,
-            n_samples,
-            on_horizon=self.on_horizon,
+            self.second_workload,
+            self.second_factorization,
+            self.on_horizon,
         )
+
+    def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
+        """Return what is released, or an error about parameters."""
+        noise = plan_noise(self._choices(), self.horizon, n_samples)
         return MomentStream(
             n_features,
             noise,
@@ -303,5 +347,6 @@ class JMECovariance(CovarianceModel, StreamEstimator):
             floor = np.maximum(floor, _FLOOR * spread)
             # The eigenvectors of a diagonal are known: noise turns none of them.
             spread = None if self.second_moment == "diag" else spread
-        covariance = project_covariance(covariance, floor, unit, spread)
+        trace = unit * moments.largest_trace(places)
+        covariance = project_covariance(covariance, floor, trace, spread)
         return first, second, mean, covariance

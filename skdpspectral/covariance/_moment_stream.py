@@ -16,6 +16,7 @@ from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._gaussian import GRID_BITS
 from ._moment_sums import Moments, MomentSums
 from .factorizations._choices import PlannedNoise
+from .factorizations._factorizations import Pair
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
@@ -33,7 +34,8 @@ class MomentStream(Statistic):
     n_features : int
         Number of features d.
     noise : PlannedNoise
-        What is asked for, what shapes the noise, and for how many steps.
+        What is asked for of both moments, what shapes the noise of each, and for how
+        many steps.
     clip_norm : float
         Bound on the norm of a row.
     method, moment_weight, second_moment, center
@@ -41,7 +43,13 @@ class MomentStream(Statistic):
 
     Attributes
     ----------
-    workload, factorization, n_steps, renewed
+    first_workload, workload : Workload
+        Weights of the first moment, and those of the second and of the covariance.
+    shapes : tuple of Factorization
+        What shapes the noise of rows, and that of their products.
+    factorization : Factorization
+        Both as one.
+    n_steps, renewed
         Those of `noise`.
     rows : MomentRows
         The map of a row to the vector that is released.
@@ -60,12 +68,15 @@ class MomentStream(Statistic):
         second_moment: str = "full",
         center: str = "private",
     ) -> None:
-        self.workload, self.factorization, self.n_steps, self.renewed = noise
+        self.first_workload, self.workload = noise.workload, noise.second_workload
+        self.n_steps, self.renewed = noise.n_steps, noise.renewed
         self.clip_norm = float(clip_norm)
         self.method, self.centered = method, center == "none"
         self.diagonal = second_moment == "diag"
+        ends = self._shape(noise, n_features)
         nu, trace, ratio = self._weights(moment_weight, n_features)
-        scale = 1.0 / self.clip_norm
+        # Products are as far from rows as the columns of their matrices are.
+        scale = ends / self.clip_norm
         self.rows = MomentRows(
             n_features,
             None if nu is None else math.sqrt(nu) * scale,
@@ -74,9 +85,20 @@ class MomentStream(Statistic):
             trace_weight=None if trace is None else math.sqrt(trace) * scale,
         )
         self.sensitivity = self.clip_norm * math.sqrt(ratio)
-        self._norm = self.clip_norm * math.sqrt(1.0 + max(nu or 0.0, trace or 0.0))
+        largest = max(nu or 0.0, trace or 0.0) * ends**2
+        self._norm = self.clip_norm * math.sqrt(1.0 + largest)
         # The trace is a sum over features.
         self._terms = 1 if trace is None else n_features
+
+    def _shape(self, noise: PlannedNoise, n_features: int) -> float:
+        """Take what shapes the noise; return how products are weighed for it."""
+        first, second = noise.factorization, noise.second_factorization
+        if second is first or self.method.startswith("pp"):
+            self.shapes, self.factorization = (first, first), first
+            return 1.0
+        self.shapes = first, second
+        self.factorization = Pair(first, second, n_features)
+        return self.factorization.ratio
 
     def _weights(self, weight, d) -> tuple[float | None, float | None, float]:
         """Return weights of the product and of its trace, and the squared sensitivity.

@@ -2,17 +2,82 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .._linalg import MomentRows
-from .factorizations import GappedGain, NoiseGain, Workload
+from .factorizations import Factorization, GappedGain, NoiseGain, Workload
+from .factorizations._arrays import contrasts
 
 if TYPE_CHECKING:
     from ._moment_stream import MomentStream
 
 _CHUNK = 1 << 16
+
+
+class FirstSums:
+    """Sums of rows with weights of their own, beside those of the covariance.
+
+    Parameters
+    ----------
+    workload : Workload
+        The weights.
+    n_features : int
+        Length of a row.
+    """
+
+    def __init__(self, workload: Workload, n_features: int):
+        self.workload = workload
+        self._sums, self._counts = workload.sums(n_features), None
+
+    def push(self, rows: np.ndarray, steps: np.ndarray) -> FirstMoments:
+        """Return the sums of each step, and the sums of their weights."""
+        totals = self.workload.totals(steps)
+        if self._counts is not None:
+            totals = self._counts.push(np.ones((len(steps), 1)))[:, 0]
+        return FirstMoments(self.workload, self._sums.push(rows), totals, steps)
+
+    def skip(self, step: int, n: int) -> None:
+        """Leave the n steps after a step out."""
+        if self._counts is None:
+            self._counts = _counted(self.workload, step)
+        self._sums.skip(n)
+        self._counts.skip(n)
+
+
+class FirstMoments(NamedTuple):
+    """Sums of rows of consecutive steps, with weights of their own.
+
+    Parameters
+    ----------
+    workload : Workload
+        The weights.
+    sums : ndarray of shape (b, d)
+        Weighted sums.
+    totals : ndarray of shape (b,)
+        Sums of the weights.
+    steps : ndarray of shape (b,)
+        Numbers of the steps.
+    """
+
+    workload: Workload
+    sums: np.ndarray
+    totals: np.ndarray
+    steps: np.ndarray
+
+    def at(self, places) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return first moments and means of some steps; None without a mean."""
+        sums, totals = self.sums[places], self.totals[places, None]
+        mean = None if self.workload.contrast else sums / totals
+        if not self.workload.normalized:
+            totals = self.workload.divisors(self.steps[places])[:, None]
+        return sums / totals, mean
+
+    def of_last_step(self) -> FirstMoments:
+        """Return those of the last step."""
+        parts = (part[-1:].copy() for part in self[1:])
+        return FirstMoments(self.workload, *parts)
 
 
 class MomentSums:
@@ -33,29 +98,45 @@ class MomentSums:
         self.step, self.n_lost = 0, 0
         self._counts = None
         self._sums = stream.workload.sums(stream.rows.width)
+        d, self._first = stream.rows.n_features, None
+        if stream.first_workload is not stream.workload:
+            self._first = FirstSums(stream.first_workload, d)
         self._squares = None
         if stream.method.startswith("pp"):
-            d = stream.rows.n_features
             self._square_rows = MomentRows(
                 d, 1.0, diagonal=stream.diagonal, first=False
             )
             self._squares = stream.workload.sums(self._square_rows.width)
         self._block_steps = stream.n_steps if stream.renewed else None
-        self._gain = NoiseGain(stream.workload, stream.factorization, self._block_steps)
+        # One for rows, and one for their products if other noise is theirs.
+        self._gains: list[NoiseGain | GappedGain] = [
+            NoiseGain(stream.workload, shape, self._block_steps)
+            for shape in self._shapes()
+        ]
+
+    def _shapes(self) -> tuple[Factorization, ...]:
+        first, second = self.stream.shapes
+        return (first,) if second is first else (first, second)
 
     def push(self, vectors: np.ndarray) -> Moments:
         """Add released vectors, overwriting them; return the sums of each step."""
         n = len(vectors)
         steps = np.arange(self.step + 1, self.step + n + 1)
         self.step += n
-        squares = None
+        first = squares = totals = None
+        if self._first is not None:
+            d = self.stream.rows.n_features
+            first = self._first.push(vectors[:, :d].copy(), steps)
         if self._squares is not None:
             squares = self._squares.push(self._square_rows.pack(vectors))
-        gain = self._gain.push(n) if self.noise_std else (np.zeros(n), np.zeros(n))
-        totals = None
+        gains: list[tuple] = [(np.zeros(n), np.zeros(n))] * len(self._gains)
+        if self.noise_std:
+            gains = [gain.push(n) for gain in self._gains]
         if self._counts is not None:
             totals = self._counts.push(np.ones((n, 1)))[:, 0]
-        return Moments(self, steps, self._sums.push(vectors), squares, gain, totals)
+        return Moments(
+            self, steps, self._sums.push(vectors), squares, gains, totals, first
+        )
 
     def skip(self, n: int) -> None:
         """Leave the next steps out: what was released of their rows is not to be had.
@@ -75,28 +156,41 @@ class MomentSums:
         """
         if not n:
             return
-        workload = self.stream.workload
+        workload, first = self.stream.workload, self._first
         _check_gap(workload, self.step, n)
+        if first is not None and not first.workload.contrast:
+            _check_gap(first.workload, self.step, n)
         if self._counts is None:
-            self._counts = workload.sums(1)
-            for start in range(0, self.step, _CHUNK):
-                self._counts.push(np.ones((min(_CHUNK, self.step - start), 1)))
-            if self.noise_std:
-                self._gain = GappedGain(
-                    workload,
-                    self.stream.factorization,
-                    self._block_steps,
-                    self._gain,
-                    self.step,
-                )
+            self._begin_gaps()
+        if first is not None:
+            first.skip(self.step, n)
         for sums in (self._sums, self._squares, self._counts):
             if sums is not None:
                 sums.skip(n)
         if self.noise_std:
-            self._gain.skip(n)
+            for gain in self._gains:
+                gain.skip(n)
         self.step += n
         # A window that begins anew has lost all before.
         self.n_lost = self.step if workload.name == "window" else self.n_lost + n
+
+    def _begin_gaps(self) -> None:
+        """Count weights from here on, and know the noise of sums with gaps."""
+        workload = self.stream.workload
+        self._counts = _counted(workload, self.step)
+        if self.noise_std:
+            self._gains = [
+                GappedGain(workload, shape, self._block_steps, gain, self.step)
+                for shape, gain in zip(self._shapes(), self._gains, strict=True)
+            ]
+
+
+def _counted(workload: Workload, step: int):
+    """Return an accumulator of ones, as it is after a step."""
+    counts = workload.sums(1)
+    for start in range(0, step, _CHUNK):
+        counts.push(np.ones((min(_CHUNK, step - start), 1)))
+    return counts
 
 
 def _check_gap(workload: Workload, step: int, n: int) -> None:
@@ -105,7 +199,9 @@ def _check_gap(workload: Workload, step: int, n: int) -> None:
         return
     weights = workload.core_matrix(workload.max_steps)[step + n :].copy()
     weights[:, step : step + n] = 0.0
-    if len(weights) and not weights.max(axis=1).min() > 0.0:
+    weights = weights[np.abs(weights).max(axis=1) > 0.0] if len(weights) else weights
+    lost = len(weights) < workload.max_steps - step - n
+    if lost or (len(weights) and contrasts(weights).any()):
         raise ValueError(
             f"workload gives weight to rows {step + 1} to {step + n} alone at a later "
             "step, and they are lost; clone the estimator to begin a new stream"
@@ -123,15 +219,19 @@ class Moments:
         Numbers of the steps, from 1.
     vectors, squares : ndarray of shape (b, width)
         Weighted sums of released vectors, and of outer products of noisy rows.
-    gain : tuple of ndarray
-        Variances of the sums for unit noise, as :class:`NoiseGain` gives them.
+    gains : list of tuple of ndarray
+        Variances of the sums for unit noise, as :class:`NoiseGain` gives them: of rows,
+        and of products where their noise has another shape.
     totals : ndarray of shape (b,) or None
         Sums of the weights of the rows that are in the sums; None where these are all.
+    first : FirstMoments or None
+        Sums of rows with weights of their own; None where the weights are the same.
     """
 
-    def __init__(self, sums, steps, vectors, squares, gain, totals):
+    def __init__(self, sums, steps, vectors, squares, gains, totals, first):
         self.sums, self.steps, self._totals = sums, steps, totals
-        self._vectors, self._squares, self._gain = vectors, squares, gain
+        self._vectors, self._squares, self._gains = vectors, squares, gains
+        self._first = first
 
     def of_last_step(self) -> Moments:
         """Return those of the last step, which the sums no longer have a part in.
@@ -139,14 +239,14 @@ class Moments:
         Variances of sums with gaps are worked out where they are asked for; what is
         asked for later, the sums may have passed.
         """
-        core, squares = (np.atleast_1d(part[[-1]]) for part in self._gain)
         return Moments(
             self.sums,
             self.steps[-1:],
             self._vectors[-1:],
             None if self._squares is None else self._squares[-1:],
-            (core, squares),
+            [tuple(np.atleast_1d(part[[-1]]) for part in gain) for gain in self._gains],
             None if self._totals is None else self._totals[-1:],
+            None if self._first is None else self._first.of_last_step(),
         )
 
     def at(self, places) -> tuple[np.ndarray, ...]:
@@ -164,13 +264,14 @@ class Moments:
         second : ndarray of shape (m, d, d)
             Released sums of outer products.
         mean : ndarray of shape (m, d)
-            Weighted means.
+            Weighted means: by the weights of the first moment, or by those of the
+            covariance where the former make no mean.
         covariance : ndarray of shape (m, d, d)
             Weighted covariances, unbiased but for "pp", not yet projected.
         """
         stream, places = self.sums.stream, np.asarray(places)
         totals = self._totals_at(places)
-        core, squares = self._gain[0][places], self._gain[1][places]
+        core, squares = (part[places] for part in self._gains[0])
         first, second = stream.rows.unpack(self._vectors[places])
         variance = self.sums.noise_std**2
         unit = np.eye(first.shape[1])
@@ -193,7 +294,29 @@ class Moments:
         if not stream.workload.normalized:
             divisors = stream.workload.divisors(self.steps[places])
         first, second = first / divisors[:, None], second / divisors[:, None, None]
+        if self._first is not None:
+            first, own_mean = self._first.at(places)
+            mean = mean if own_mean is None else own_mean
         return first, second, mean, covariance
+
+    def largest_trace(self, places) -> np.ndarray | float:
+        """Return how large the trace of a covariance can be, for unit rows.
+
+        Parameters
+        ----------
+        places : sequence of int
+            Places among `steps`.
+
+        Returns
+        -------
+        float or ndarray of shape (m,)
+            1 for means of weights of one sign; more where some are below 0.
+        """
+        workload, places = self.sums.stream.workload, np.asarray(places)
+        if not workload.signed:
+            return 1.0
+        positive = workload.positive_totals(self.steps[places])
+        return np.maximum(positive / self._totals_at(places), 1.0)
 
     def spread(self, places) -> np.ndarray | None:
         """Return the deviation of the noise of covariances off their diagonals.
@@ -214,8 +337,11 @@ class Moments:
             return None
         totals = self._totals_at(places)
         first = stream.rows.unpack(self._vectors[places])[0] / totals[:, None]
-        coordinate = self.sums.noise_std**2 * self._gain[0][places] / totals**2
-        variance = 0.5 * coordinate / stream.rows.weight**2
+        unit = self.sums.noise_std**2 / totals**2
+        coordinate, product = (
+            unit * self._gains[which][0][places] for which in (0, -1)
+        )
+        variance = 0.5 * product / stream.rows.weight**2
         if not stream.centered:
             # Of rank two, and as large as noise of this size in all entries.
             lengths = np.vecdot(first, first)

@@ -75,8 +75,8 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
     """Base of what makes moments of the rows of a stream.
 
     A subclass offers ``_moment_stream(n_samples, n_features)``, the private statistic,
-    and ``_released(moments, places)``, what is made of its moments. It has the
-    parameters `horizon`, `workload`, `factorization`, and `on_horizon`.
+    ``_choices()``, what shapes its noise, and ``_released(moments, places)``, what is
+    made of its moments. It has the parameters `horizon` and `on_horizon`.
     """
 
     # What may change while a stream runs: it shapes what is made of releases.
@@ -235,7 +235,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
             return
         try:
             self._check_parameters()
-            check_batches(self.workload, self.factorization, self.on_horizon)
+            check_batches(self._choices())
         except HorizonError as error:
             raise HorizonError(f"no {method} without a horizon: {error}") from None
         except (TypeError, ValueError):

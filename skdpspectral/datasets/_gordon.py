@@ -10,7 +10,7 @@ GORDON_RANGE = (10.0, 16_000.0)
 N_GORDON_PROBES = 12_533
 
 
-def load_gordon2002(*, data_home=None, as_frame=False):
+def load_gordon2002(*, data_home=None, as_frame=False, units="bounded"):
     """Load Gordon's lung tissues: 181 samples, logarithms of 12,533 gene expressions.
 
     31 samples of malignant pleural mesothelioma and 150 of adenocarcinoma. Values are
@@ -34,18 +34,23 @@ def load_gordon2002(*, data_home=None, as_frame=False):
         SKDPSPECTRAL_DATA.
     as_frame : bool, default=False
         Return `data` and `target` as pandas objects.
+    units : {"bounded", "raw"}, default="bounded"
+        "bounded": clipped logarithms, as above. "raw": expression values as they were
+        recorded, a fifth of them negative, for which no bounds are known.
 
     Returns
     -------
     sklearn.utils.Bunch
         `data` (181, 12533) in float64, `target` (181,) with 1 for mesothelioma and 0
         for adenocarcinoma, `feature_names`, the names of the probe sets, `bounds` =
-        (log2 10, log2 16000), `sample_names` (181,) and `DESCR`.
+        (log2 10, log2 16000), None in raw units, `sample_names` (181,) and `DESCR`.
 
     Raises
     ------
     OSError
         If there is no such file (FileNotFoundError), or it is not as described.
+    ValueError
+        If the units are none of these.
 
     References
     ----------
@@ -58,11 +63,19 @@ def load_gordon2002(*, data_home=None, as_frame=False):
     raw = read_archive("gordon2002", ["x10", "y", "sample_name", "probe_id"], data_home)
     _, n_probes = np.shape(raw["x10"])
     expect("number of probe sets", n_probes, N_GORDON_PROBES)
-    low, high = np.log2(GORDON_RANGE)
-    data = np.log2(np.clip(raw["x10"] / 10.0, *GORDON_RANGE))
-    # Logarithms may be rounded otherwise one by one than in a block.
-    data = np.clip(data, low, high)
-    bounds = (float(low), float(high))
+    data, bounds = _in_units(units, raw["x10"] / 10.0)
     bunch = as_bunch(load_gordon2002, data, raw["probe_id"], bounds)
     bunch.update(target=raw["y"], sample_names=raw["sample_name"])
     return to_pandas(bunch, "is_mesothelioma") if as_frame else bunch
+
+
+def _in_units(units, values):
+    """Return values in the units that are asked for, and their bounds."""
+    if units == "raw":
+        return values, None
+    if units != "bounded":
+        raise ValueError(f'units must be "bounded" or "raw", got {units!r}')
+    low, high = (float(end) for end in np.log2(GORDON_RANGE))
+    # Logarithms may be rounded otherwise one by one than in a block.
+    data = np.clip(np.log2(np.clip(values, *GORDON_RANGE)), low, high)
+    return data, (low, high)

@@ -28,6 +28,7 @@ from ..federation import (
 )
 from ..mechanisms import ParallelPlan
 from ..mechanisms._numbers import check_count, check_real
+from ._client_weights import weights_by_name
 from ._constraints import CENTERS, CLIP_RANGE
 from ._projection import ProjectionMixin
 from ._spiked_covariance import SpikedCovarianceMixin
@@ -107,12 +108,13 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
     """
 
     _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "epsilon": [Interval(Real, 0, None, closed="right"), Mapping, None],
         "delta": [Interval(Real, 0, 1, closed="neither"), Mapping],
         "n_components": [Interval(Integral, 1, None, closed="left")],
-        "weights": [StrOptions({"optimal", "equal"})],
+        "weights": [StrOptions({"optimal", "equal"}), Mapping, "array-like"],
         "client_feature": [Integral, str, None],
         "min_clients": [Interval(Integral, 1, None, closed="left")],
         "bounds": [tuple, list, np.ndarray, None],
@@ -281,7 +283,9 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         plan = self._parallel_plan(groups, budgets, task)
         plans = dict(plan.blocks)
         try:
-            rounds = self._rounds(self._server(_registered(groups, budgets), task))
+            weights = weights_by_name(self.weights, groups)
+            known = _registered(groups, budgets)
+            rounds = self._rounds(self._server(known, task, weights))
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
         worst = max(groups, key=lambda g: plans[g.name].delta * g.n_rows)
@@ -325,14 +329,9 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         """Return all steps of the server."""
         return Rounds(server)
 
-    def _server(self, clients, task) -> Server:
-        return Server(
-            clients,
-            task,
-            weights=self.weights,
-            eigengap=getattr(self, "eigengap", None),
-            min_clients=self.min_clients,
-        )
+    def _server(self, clients, task, weights) -> Server:
+        more = {"weights": weights, "eigengap": getattr(self, "eigengap", None)}
+        return Server(clients, task, min_clients=self.min_clients, **more)
 
     def _charge(self, plans) -> None:
         """Enter all clients at once or none: one partition, a block a client."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from numbers import Real
 from typing import ClassVar
 
+import numpy as np
+
 from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.unweighted import unweighted
 from .._statistics.components.design import name_of
 from .._statistics.components.strategies import SpikedModel
-from ..federation import SpectralTask, make_task
+from ..federation import Rounds, SpectralTask, make_task
 from ._constraints import CLIP_RANGE, MECHANISMS
 from ._federated_estimator import FederatedEstimator
 
@@ -53,6 +55,11 @@ class FederatedDPPCA(FederatedEstimator):
         Public gap between the r-th and the next eigenvalue of the bounded rows' second
         moment, for the weights of "gaussian". None takes it from the released
         eigenvalues.
+    init : "private" or array-like of shape (n_components, n_features), \
+            default="private"
+        Public rows that span the components, as from another table: clients release
+        nothing but the covariance within them, with all of the budget, and
+        ``release="covariance"`` is needed. They must be linearly independent.
     {client_feature}
     {min_clients}
     {bounds}
@@ -95,7 +102,7 @@ class FederatedDPPCA(FederatedEstimator):
     {scale_}
     {clients_}
     client_weights_ : ndarray of shape (n_clients,)
-        Their weights, with sum 1.
+        Their weights, with sum 1; None with an `init`.
     {rejected_}
     {n_components_}
     n_samples_ : int
@@ -158,7 +165,9 @@ class FederatedDPPCA(FederatedEstimator):
         "release": [StrOptions({"components", "covariance"})],
         "projection_norm": [CLIP_RANGE, None],
         "eigengap": [Interval(Real, 1e-60, 1e120, closed="both"), None],
+        "init": [StrOptions({"private"}), tuple, list, np.ndarray],
     }
+    _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights", "init")
 
     def __init__(
         self,
@@ -172,6 +181,7 @@ class FederatedDPPCA(FederatedEstimator):
         release="components",
         projection_norm=None,
         eigengap=None,
+        init="private",
         client_feature=None,
         min_clients=1,
         bounds=None,
@@ -192,6 +202,7 @@ class FederatedDPPCA(FederatedEstimator):
         self.release = release
         self.projection_norm = projection_norm
         self.eigengap = eigengap
+        self.init = init
         self.client_feature = client_feature
         self.min_clients = min_clients
         self.bounds = bounds
@@ -233,6 +244,12 @@ class FederatedDPPCA(FederatedEstimator):
                 'projection_norm is needed for release="covariance", and for nothing '
                 "else: give both or none"
             )
+        own = isinstance(self.init, str)
+        if not own and (length is None or self.eigengap is not None):
+            raise ValueError(
+                'init with public rows needs release="covariance" with a '
+                "projection_norm, and has no use for an eigengap"
+            )
         return make_task(
             self.n_components,
             n_features,
@@ -244,7 +261,12 @@ class FederatedDPPCA(FederatedEstimator):
             projection_norm=length,
             mechanism=self.mechanism,
             model_covariance=covariance and spiked,
+            start=own,
         )
+
+    def _rounds(self, server) -> Rounds:
+        """Return all steps of the server, from private or from public components."""
+        return Rounds(server, init=None if isinstance(self.init, str) else self.init)
 
     @unweighted
     def fit(self, X, y=None, *, clients=None):

@@ -321,7 +321,8 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         """Whether bounding rows leaves zeros where they are."""
         center = self.center
         is_private = isinstance(center, PrivateMean) or center == "private"
-        return self.bounds is None and not is_private
+        own_mean = getattr(self.mechanism, "mean", "zero") == "unknown"
+        return self.bounds is None and not is_private and not own_mean
 
     def __sklearn_tags__(self):
         sparse, tags = self._takes_sparse_rows(), super().__sklearn_tags__()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from .. import _linalg
+from ..mechanisms._numbers import check_real, shown
 from ._messages import Reply, Topic
 from ._tasks import SpectralTask
 
@@ -24,14 +25,19 @@ class Aggregation:
     ----------
     task : SpectralTask
         What the clients release.
-    weights : {"optimal", "equal"}
-        Weights of the clients.
+    weights : {"optimal", "equal"} or mapping of str to float
+        Weights of the clients: by variances, equal, or by name.
     eigengap : float or None
         Public gap between the last eigenvalue that is kept and the others, in the
         units of the second moment; None takes one from what the clients sent.
     """
 
-    def __init__(self, task: SpectralTask, weights: str, eigengap: float | None):
+    def __init__(
+        self,
+        task: SpectralTask,
+        weights: str | Mapping[str, float],
+        eigengap: float | None,
+    ):
         self.task, self.weights, self.eigengap = task, weights, eigengap
 
     def aggregate(self, replies: Sequence[Reply]) -> tuple[np.ndarray, np.ndarray]:
@@ -69,7 +75,7 @@ class Aggregation:
                 self.task.squared_error(reply.n_samples, reply.mu, *scales)
                 for reply in replies
             ]
-            return self._weights(errors)
+            return self._weights(errors, replies)
         rank, p = self.task.n_components, self.task.rows.n_features
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise, last, others = np.array([reply.numbers for reply in replies]).T
@@ -85,10 +91,17 @@ class Aggregation:
             p,
             capped=replies[0].topic is Topic.COMPONENTS,
         )
-        return self._weights(variances)
+        return self._weights(variances, replies)
 
-    def _weights(self, variances) -> np.ndarray:
-        """Weights by variances, or equal ones, as was chosen."""
+    def _weights(self, variances, replies: Sequence[Reply]) -> np.ndarray:
+        """Weights by variances, equal ones, or given ones, as was chosen."""
+        if isinstance(self.weights, Mapping):
+            given = np.array([self.weights[reply.client] for reply in replies])
+            if not given.sum() > 0.0:
+                raise ValueError("the clients that are left all have the weight 0")
+            # Divided by the largest first: sums may be beyond float64.
+            given = given / given.max()
+            return given / given.sum()
         if self.weights == "equal":
             return np.full(len(variances), 1.0 / len(variances))
         return _linalg.inverse_variance_weights(variances)
@@ -137,7 +150,7 @@ class Aggregation:
         noise = np.array([reply.numbers[0] for reply in replies])
         radius, p = self.task.rows.second_radius, self.task.rows.n_features
         variances = radius**4 / (p * n) + noise**2
-        weights = self._weights(variances)
+        weights = self._weights(variances, replies)
         return np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
 
     def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
@@ -163,12 +176,16 @@ class Aggregation:
         level = self.task.largest_variance
         for _ in range(2):
             variances = 2.0 * level**2 / n + noise**2
-            found = np.tensordot(self._weights(variances), stacked, axes=1)
+            weights = self._weights(variances, replies)
+            found = np.tensordot(weights, stacked, axes=1)
             level = max(np.trace(found) / len(found), 1e-3 * level)
         return found
 
     def aggregate_means(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average means by the numbers of rows."""
+        """Average means by the numbers of rows, or by given weights."""
+        if isinstance(self.weights, Mapping):
+            own = self._weights(None, replies)
+            return own @ np.stack([reply.values for reply in replies])
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         return (n / n.sum()) @ np.stack([reply.values for reply in replies])
 
@@ -186,3 +203,24 @@ def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int, least:
     level = noise_std * np.sqrt(0.5 * n_features)
     strength = _linalg.spike_strength(last - others, level)
     return float(weights @ strength), bulk
+
+
+def check_weights(weights, names: Sequence[str]):
+    """Return a choice of weights, a mapping as one of its own, or an error about it."""
+    if isinstance(weights, str) and weights in ("optimal", "equal"):
+        return weights
+    if not isinstance(weights, Mapping):
+        raise ValueError(
+            'weights must be "optimal", "equal" or a mapping of clients to numbers, '
+            f"got {shown(weights)}"
+        )
+    for name in (*weights, *names):
+        if name not in names or name not in weights:
+            side = "has no entry for" if name in names else "names, without rows,"
+            raise ValueError(f"weights {side} the client {name!r}")
+    own = {name: check_real("weights", weights[name]) for name in names}
+    if not all(0.0 <= value < np.inf for value in own.values()) or not any(
+        own.values()
+    ):
+        raise ValueError("weights must be finite and at least 0, and not all of them 0")
+    return own

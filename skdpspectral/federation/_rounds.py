@@ -72,8 +72,8 @@ class Rounds:
         For a task with rounds: features that components may use, at least
         ``n_components``. None keeps all.
     init : array-like of shape (n_components, n_features) or None, default=None
-        For a task with rounds and no start: public rows to start from, linearly
-        independent.
+        For a task without a start: public rows, linearly independent, to start rounds
+        from, or to have a covariance within.
 
     Raises
     ------
@@ -101,7 +101,8 @@ class Rounds:
 
     def __init__(self, server: Server, *, n_nonzero_features=None, init=None):
         task = server.task
-        if task.n_rounds == 0 and not (n_nonzero_features is None and init is None):
+        unused = n_nonzero_features is not None or (init is not None and task.start)
+        if task.n_rounds == 0 and unused:
             raise ValueError(
                 "n_nonzero_features and init have no use for a task without rounds; "
                 "leave them None"
@@ -194,7 +195,9 @@ class Rounds:
             *self._variances(components),
             self._weights,
             self._support,
-            server.clients if server.task.n_rounds else self._used,
+            self._used
+            if server.task.start and not server.task.n_rounds
+            else server.clients,
             dict(server.rejected),
         )
 

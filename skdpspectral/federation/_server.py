@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..mechanisms._numbers import check_real
-from ._aggregation import Aggregation
+from ._aggregation import Aggregation, check_weights
 from ._conversation import Conversation
 from ._limits import ReplyLimits
 from ._messages import MessageError, Reply, Request
@@ -31,8 +31,9 @@ class Server(Conversation, Aggregation):
         depends on a delta that no answer states: its clients are registered.
     task : SpectralTask
         What the clients release, agreed on beforehand.
-    weights : {"optimal", "equal"}, default="optimal"
-        Weights of the clients in :meth:`aggregate`.
+    weights : {"optimal", "equal"} or mapping of str to float, default="optimal"
+        Weights of the clients in all averages; a mapping gives each, by name, a public
+        number of at least 0.
     eigengap : float or None, default=None
         Public gap between the last eigenvalue that is kept and the others, in the
         units of the second moment, for the weights; None takes one from what the
@@ -71,8 +72,6 @@ class Server(Conversation, Aggregation):
         min_clients=1,
         session: bytes | None = None,
     ):
-        if weights not in ("optimal", "equal"):
-            raise ValueError(f'weights must be "optimal" or "equal", got {weights!r}')
         if eigengap is not None and not check_real("eigengap", eigengap) > 0.0:
             raise ValueError(f"eigengap must be positive, got {eigengap}")
         if eigengap is not None and not task.second_moment:
@@ -81,7 +80,7 @@ class Server(Conversation, Aggregation):
                 "variances, public or released; leave it None"
             )
         self._begin(clients, task, min_clients, session)
-        super().__init__(task, weights, eigengap)
+        super().__init__(task, check_weights(weights, self.clients), eigengap)
         # What each client can send, by its registration or its first answer.
         self._limits: dict[str, ReplyLimits] = {}
         if isinstance(clients, Mapping):

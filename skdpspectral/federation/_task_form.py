@@ -24,9 +24,10 @@ _HEADER = struct.Struct("<4sBBBBQHIIIII7d")
 _AGGREGATIONS = ("projector", "matrix")
 _MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
 _CALIBRATIONS = ("exact", "paper")
-# Order of the flags; the last four say which of the numbers are there.
+# Order of the flags; then four that say which of the numbers are there, then one more.
 _FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
 _OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
+_LAST_FLAG = "own_mean"
 # Features of a task that is read: more would only fill the reader's memory.
 _MOST_FEATURES = 2**24
 
@@ -57,6 +58,7 @@ def pack(task) -> bytes:
     flags = (task.start, task.model_covariance, rows.centered, rows.scale is not None)
     flags += (bool(rows.paired),)
     flags += tuple(value is not None for value in optional)
+    flags += (mechanism.centered,)
     signal = np.array(mechanism.signal or (), dtype="<f8")
     tail = np.concatenate([*sides, signal]).astype("<f8").tobytes()
     header = _HEADER.pack(
@@ -112,7 +114,7 @@ def unpack(data) -> TaskFields:
         raise MessageError("the task has not the length that it says")
     if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
         raise MessageError("the task was damaged: its checksum is another")
-    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**9:
+    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**10:
         raise MessageError("the parts of the task have no valid size")
     values = np.frombuffer(data, "<f8", 2 * n_pairs + n_signal, _HEADER.size)
     if not all(map(math.isfinite, numbers)) or not np.isfinite(values).all():
@@ -128,7 +130,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
     """Make the parts of a task, which check themselves."""
     aggregation, name, calibration = choices
     rank, n_features, n_rounds = counts
-    places = enumerate((*_FLAGS, *_OPTIONAL))
+    places = enumerate((*_FLAGS, *_OPTIONAL, _LAST_FLAG))
     flag = {key: bool(flags >> place & 1) for place, key in places}
     number = {
         key: value if flag[key] else None
@@ -157,6 +159,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
         numbers[-3:-1],
         calibration,
         numbers[-1],
+        flag[_LAST_FLAG],
     )
     return TaskFields(
         rank,

@@ -29,6 +29,13 @@ class GroupsOfUsers:
             raise ValueError("n_features is needed for an LRSRegressor")
         if not self.n_components:
             raise ValueError("n_components=0: nothing would be released")
+        if parameters.is_frozen(self):
+            raise ValueError("n_rounds=0: nothing would be released")
+        if self.fresh_rows:
+            raise ValueError(
+                "fresh_rows=True is not for groups of users, who answer by all rows in "
+                "every round: leave fresh_rows=False"
+            )
         if isinstance(self.init, str) and self.init == "random":
             raise ValueError(
                 'init="random" would be another one at every node: draw one, and pass '

@@ -12,7 +12,6 @@ from sklearn.exceptions import ConvergenceWarning
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.personal import PersonalEstimator
-from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
@@ -100,15 +99,20 @@ class LRSRegressor(
         :math:`X_i'y_i`; with a budget these are the first of the `n_rounds` releases.
         "random": orthonormal. "moments": leading directions of :math:`\sum y^2 xx'`,
         for ``epsilon=None`` alone. An array of shape (n_components, n_features) must
-        not have been made from private data.
+        not have been made from private data; with ``n_rounds=0`` it stays U.
     ridge_shared : float, default=10.0
         Penalty of :math:`|w_i|^2`, in rows of unit length; 0 where targets have no
         noise. With ``shared_weights="fixed"`` leave 10, or 0: nothing is penalized.
     ridge_sparse : float, default=100.0
         Penalty of :math:`|b_i|^2`, likewise.
     n_rounds : int, default=6
-        Number of releases that U comes from with a budget, at least 1: fixed
-        beforehand, since private data must not decide when to stop.
+        Number of releases that U comes from with a budget: fixed beforehand, since
+        private data must not decide when to stop. With 0, with a budget or without,
+        the array `init` is U (the central model, where weights are fixed): users are
+        fitted beside it, and nothing is released.
+    fresh_rows : bool, default=False
+        Whether each release of U has rows of its own, which every user's rows are
+        dealt to in turn, as theory asks for; all rows were better where we measured.
     clip : "private" or Clip, default="private"
         Norms above which what a user contributes is scaled down, with a budget:
         private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.
@@ -228,6 +232,7 @@ class LRSRegressor(
         ridge_shared=parameters.RIDGE_SHARED,
         ridge_sparse=100.0,
         n_rounds=parameters.N_ROUNDS,
+        fresh_rows=False,
         clip="private",
         neighbors="add-remove-one",
         solver="auto",
@@ -252,6 +257,7 @@ class LRSRegressor(
         self.ridge_shared = ridge_shared
         self.ridge_sparse = ridge_sparse
         self.n_rounds = n_rounds
+        self.fresh_rows = fresh_rows
         self.clip = clip
         self.neighbors = neighbors
         self.solver = solver
@@ -338,7 +344,7 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        with self._progress() as progress, self._unchanged_on_error():
+        with parameters.progress_of(self) as progress, self._unchanged_on_error():
             table, targets, offset, d = self._unread(X, y, users)
             scale = parameters.public_scale(self, d)
             given = parameters.given_start(self, d)
@@ -356,11 +362,6 @@ class LRSRegressor(
             self.privacy_ = plan
             progress.end()
         return self
-
-    def _progress(self) -> FitProgress:
-        private = self._is_private()
-        most = self.n_rounds if private else parameters.alternation_of(self).max_iter
-        return FitProgress(self, most, private=private, verbose=self.verbose)
 
     def _keep(self, found: SharedModel) -> None:
         """Make public attributes of what was found."""

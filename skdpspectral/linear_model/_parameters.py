@@ -10,6 +10,7 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from .._base.progress import FitProgress
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import snapshot
 from .._linalg import linear_model as lrs
@@ -37,7 +38,8 @@ CONSTRAINTS = {
     "init": [StrOptions(STARTS), "array-like"],
     "ridge_shared": [_PENALTIES],
     "ridge_sparse": [_PENALTIES],
-    "n_rounds": [Interval(Integral, 1, 10_000, closed="both")],
+    "n_rounds": [Interval(Integral, 0, 10_000, closed="both")],
+    "fresh_rows": ["boolean"],
     "clip": [StrOptions({"private"}), Clip],
     "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
     "solver": [StrOptions({"auto"}), Alternation],
@@ -73,12 +75,36 @@ def check_together(model) -> None:
             "sparsity=None needs ridge_sparse > 0: without a penalty a user of few "
             "rows has no one model of all features"
         )
+    if not model.n_rounds:
+        _check_frozen(model)
     if model.shared_weights == "fixed":
         _check_fixed_weights(model)
     if model._is_private():
         _check_private_fit(model)
     else:
         _check_exact_fit(model)
+
+
+def is_frozen(model) -> bool:
+    """Whether the shared directions are given, and stay as they are."""
+    return not model.n_rounds and model.n_components > 0
+
+
+def _check_frozen(model) -> None:
+    if isinstance(model.init, str):
+        raise ValueError(
+            "n_rounds=0 keeps the shared directions that init holds: give an array, or "
+            "ask for n_rounds of at least 1"
+        )
+    unused = {"fresh_rows": (bool(model.fresh_rows), False)}
+    for name, default in (("clip", "private"), ("solver", "auto")):
+        unused[name] = not isinstance(getattr(model, name), str), default
+    for name, (is_set, default) in unused.items():
+        if is_set:
+            raise ValueError(
+                f"{name}={getattr(model, name)!r} is not used with n_rounds=0, which "
+                f"looks for nothing: leave {name}={default!r}"
+            )
 
 
 def _check_no_intercept(model) -> None:
@@ -97,10 +123,12 @@ def _check_fixed_weights(model) -> None:
             'shared_weights="fixed" needs n_components=1, got '
             f"n_components={model.n_components}: one central model has one direction"
         )
-    if not isinstance(model.init, str) or model.init != "spectral":
+    given = not isinstance(model.init, str)
+    if given != is_frozen(model) or not (given or model.init == "spectral"):
         raise ValueError(
             'init is not used with shared_weights="fixed", which starts from '
-            'nothing: leave init="spectral"'
+            'nothing: leave init="spectral", or give a central model that stays as it '
+            "is, with n_rounds=0"
         )
     if model.ridge_shared not in (0.0, RIDGE_SHARED):
         raise ValueError(
@@ -130,7 +158,12 @@ def _check_private_fit(model) -> None:
 
 
 def _check_exact_fit(model) -> None:
-    if model.n_rounds != N_ROUNDS:
+    if model.fresh_rows:
+        raise ValueError(
+            "fresh_rows=True needs a budget: with epsilon=None every iteration has all "
+            f"rows; leave fresh_rows=False{_IN_A_GRID}"
+        )
+    if model.n_rounds not in (0, N_ROUNDS):
         raise ValueError(
             f"n_rounds={model.n_rounds!r} needs a budget: with epsilon=None see "
             f"Alternation(max_iter=...) for solver; leave n_rounds={N_ROUNDS}"
@@ -156,6 +189,14 @@ def alternation_of(model) -> Alternation:
     return Alternation() if isinstance(model.solver, str) else snapshot(model.solver)
 
 
+def progress_of(model) -> FitProgress:
+    """Return what is told of the steps of a fit, as many as there may be."""
+    private, most = model._is_private(), max(int(model.n_rounds), 1)
+    if not (private or is_frozen(model)):
+        most = alternation_of(model).max_iter
+    return FitProgress(model, most, private=private, verbose=model.verbose)
+
+
 def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirections:
     """Return the statistic that the shared directions come from.
 
@@ -174,7 +215,7 @@ def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirectio
     rank, fixed = min(int(model.n_components), n_features), model._fixed()
     rules = model._rules(n_features, model._public_prior(rank))
     users = Users(rules, n_features, Neighbors(model.neighbors), model.n_jobs)
-    if not model._is_private():
+    if not (model._is_private() or is_frozen(model)):
         solver = alternation_of(model)
         shrink = solver.shrink_to_mean and not fixed
         return ExactDirections(
@@ -189,6 +230,7 @@ def shared_statistic(model, n_features: int) -> SharedDirections | ExactDirectio
         clip_curvature=_as_float(clip.curvature),
         clip_gradient=_as_float(clip.gradient),
         clip_share=float(clip.share),
+        fresh=bool(model.fresh_rows),
     )
 
 
@@ -205,7 +247,8 @@ def public_scale(model, n_features: int) -> np.ndarray | None:
         If `scale` is neither a boolean nor a positive number a feature.
     """
     if isinstance(model.scale, (bool, np.bool_)):
-        return np.ones(n_features) if model._is_private() or not model.scale else None
+        public = model._is_private() or is_frozen(model)
+        return np.ones(n_features) if public or not model.scale else None
     scale = _numbers(model.scale, "scale")
     if scale is None or scale.shape != (n_features,) or not (scale > 0.0).all():
         raise ValueError(
@@ -232,6 +275,8 @@ def given_start(model, n_features: int) -> np.ndarray | None:
             f"init must be one of {sorted(STARTS)}, or finite numbers of shape "
             f"(n_components, n_features) = {shape}"
         )
+    if model._fixed():  # a central model, of any length
+        return start.T.copy()
     return lrs.positive_qr(start.T)[0]
 
 
@@ -240,7 +285,7 @@ def start_of(model, release, given, n_features: int):
 
     None stands for a start that is released. Arrays owe nothing to the data.
     """
-    if model._fixed():
+    if model._fixed() and not is_frozen(model):
         return np.zeros((n_features, 1))
     if isinstance(model.init, str) and model.init == "random":
         shape = (n_features, min(int(model.n_components), n_features))

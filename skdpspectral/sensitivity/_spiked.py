@@ -51,6 +51,8 @@ def spiked_projector_sensitivity(
     n_samples: int,
     n_features: int,
     failure: float,
+    *,
+    centered: bool = False,
 ) -> float:
     r"""Bound on the change of PCA's projector **for rows of a spiked Gaussian law**.
 
@@ -72,6 +74,9 @@ def spiked_projector_sensitivity(
         n and p, with r below p.
     failure : float
         In (0, 1).
+    centered : bool, default=False
+        Whether rows have an unknown mean, and are measured about their own
+        (:ref:`lemma-own-mean`).
 
     Returns
     -------
@@ -87,7 +92,8 @@ def spiked_projector_sensitivity(
     """
     rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
     ratios = largest / noise_variance, smallest / noise_variance
-    return _projector_bound(*ratios, rank, n_samples, n_features, float(failure))
+    shape = rank, n_samples, n_features, float(failure), bool(centered)
+    return _projector_bound(*ratios, *shape)
 
 
 def spiked_moment_sensitivity(
@@ -96,6 +102,8 @@ def spiked_moment_sensitivity(
     n_samples: int,
     n_features: int,
     failure: float,
+    *,
+    centered: bool = False,
 ) -> float:
     r"""Bound on the change of a second moment **for rows of a spiked Gaussian law**.
 
@@ -105,7 +113,7 @@ def spiked_moment_sensitivity(
 
     Parameters
     ----------
-    signal_variance, noise_variance, n_samples, n_features, failure
+    signal_variance, noise_variance, n_samples, n_features, failure, centered
         As in :func:`spiked_projector_sensitivity`.
 
     Returns
@@ -121,20 +129,34 @@ def spiked_moment_sensitivity(
     """
     rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
     ratio = largest / noise_variance
-    square = _largest_square(ratio, rank, n_features, float(failure))
+    spread = _spread(n_samples, centered)
+    square = _largest_square(ratio, rank, n_features, float(failure), spread)
     return noise_variance * square / n_samples
+
+
+def _spread(n: int, centered: bool) -> float:
+    """Factor of the squared lengths of both rows together: they share a mean."""
+    return 1.0 + 1.0 / n if centered else 1.0
 
 
 @lru_cache(maxsize=4096)
 def _projector_bound(
-    largest: float, smallest: float, rank: int, n: int, p: int, failure: float
+    largest: float,
+    smallest: float,
+    rank: int,
+    n: int,
+    p: int,
+    failure: float,
+    centered: bool,
 ) -> float:
     """Return the bound for unit noise variance, from ratios of variances to it."""
-    if n < rank + 1:
+    # The second moment of the other rows is that of so many about a known mean.
+    others, spread = n - 1 - centered, _spread(n, centered)
+    if others < rank:
         return math.inf
-    weights, angles, gaps = _sampling_levels(smallest, rank, n, p, failure)
+    weights, angles, gaps = _sampling_levels(smallest, rank, others, n, p, failure)
     masses, sizes = _chi_square_steps(2 * rank, failure)
-    along = np.sqrt((largest + 1.0) * sizes)[None, :]
+    along = np.sqrt(spread * (largest + 1.0) * sizes)[None, :]
     angles, gaps = angles[:, None], np.maximum(n * gaps, 0.0)[:, None]
 
     def excess(log_bound: float) -> float:
@@ -147,7 +169,7 @@ def _projector_bound(
         with np.errstate(invalid="ignore"):  # of 0 / 0, where no bound is known
             v = constant / (half + np.sqrt(half**2 + square * constant))
         across = np.maximum(np.nan_to_num(v) - angles * along, 0.0)
-        beyond = chdtrc(2.0 * (p - rank), across**2)
+        beyond = chdtrc(2.0 * (p - rank), across**2 / spread)
         return math.log(
             (float(weights @ (beyond @ masses)) + 2.0 * _BEYOND * failure) / failure
         )
@@ -157,9 +179,11 @@ def _projector_bound(
 
 
 def _sampling_levels(
-    smallest: float, rank: int, n: int, p: int, failure: float
+    smallest: float, rank: int, others: int, n: int, p: int, failure: float
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """Bound angle and gap of PCA of all rows but one, at levels of probability.
+
+    `others` is how many there are, and n what their second moment is divided by.
 
     Returns
     -------
@@ -169,7 +193,7 @@ def _sampling_levels(
     """
     # Each of three events has a probability of exp(-t).
     ends = np.linspace(math.log(3.0), math.log(3.0 / (_BEYOND * failure)), _N_LEVELS)
-    reach, others = np.sqrt(2.0 * ends), n - 1
+    reach = np.sqrt(2.0 * ends)
     # The least eigenvalue along the components: of a Wishart matrix of order r.
     degrees = others - rank + 1
     least = gammaincinv(0.5 * degrees, np.exp(-ends) / rank) * 2.0 / rank
@@ -204,7 +228,9 @@ def _chi_square_steps(
 
 
 @lru_cache(maxsize=4096)
-def _largest_square(ratio: float, rank: int, p: int, failure: float) -> float:
+def _largest_square(
+    ratio: float, rank: int, p: int, failure: float, spread: float
+) -> float:
     """Return a bound on (|x|^4 + |y|^4)^(1/2) for unit noise variance."""
 
     def bound_sum(n_rows: int, allowed: float) -> float:
@@ -221,7 +247,7 @@ def _largest_square(ratio: float, rank: int, p: int, failure: float) -> float:
         return _smallest_bound(excess, math.log(ratio + 1.0) + math.log(1e6 * p))
 
     # That of the sum of both, or of the longer one.
-    return min(bound_sum(2, failure), _SQRT2 * bound_sum(1, 0.5 * failure))
+    return min(spread * bound_sum(2, failure), _SQRT2 * bound_sum(1, 0.5 * failure))
 
 
 def _smallest_bound(excess: Callable[[float], float], log_most: float) -> float:

@@ -203,6 +203,12 @@ AUDITED = {
         "1.0",
         "jme",
     ),
+    "products not weighed for a matrix of their own": Mutant(
+        "covariance/factorizations/_factorizations.py",
+        "self.ratio = first.column_norm / second.column_norm",
+        "self.ratio = 1.0",
+        "jme-two-shapes",
+    ),
     "rows of a stream not clipped": Mutant(
         "covariance/_moment_stream.py",
         "clip_rows(block, self.clip_norm, out=block)",

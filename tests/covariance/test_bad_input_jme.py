@@ -61,7 +61,7 @@ PARAMETERS = [
     ({"workload": UPPER}, "workload", "lower-triangular"),
     ({"workload": np.ones((20, 3))}, "workload", "square"),
     ({"workload": np.full((20, 20), NAN)}, "workload", "finite"),
-    ({"workload": -np.eye(20)}, "workload", "at least 0"),
+    ({"workload": -np.eye(20)}, "workload", "add up to more than 0"),
     ({"workload": np.diag(np.arange(20.0))}, "workload", "all of a row"),
     ({"workload": np.eye(10)}, "horizon", "10"),
     ({"workload": np.eye(20), "horizon": 30}, "horizon", "workload"),

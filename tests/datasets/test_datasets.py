@@ -339,6 +339,15 @@ def test_gordon_values_are_clipped_logarithms(tmp_path):
     assert frame.target.name == "is_mesothelioma"
 
 
+def test_gordon_values_as_they_were_recorded(tmp_path):
+    home = save(tmp_path, "gordon2002", **gordon_arrays())
+    bunch = load_gordon2002(data_home=home, units="raw")
+    assert bunch.bounds is None
+    assert bunch.data[0, :5].tolist() == [-3134.0, 0.0, 10.0, 16_000.0, 92_377.3]
+    with pytest.raises(ValueError, match="units"):
+        load_gordon2002(data_home=home, units="log")
+
+
 def test_gordon_refuses_a_choice_of_probe_sets(tmp_path):
     # Somebody looked at the rows to choose: the bounds are public, the columns not.
     home = save(tmp_path, "gordon2002", **gordon_arrays(n_probes=251))

@@ -116,7 +116,7 @@ def test_statement_2_bounds_angles_and_gaps(n, p, signal):
     gap = values[:, -rank] - values[:, -rank - 1]
     angle = np.linalg.norm(vectors[:, rank:, -rank:], 2, axis=(1, 2))
     weights, angles, gaps = _spiked_sensitivity._sampling_levels(
-        min(signal), rank, n, p, 1e-3
+        min(signal), rank, n - 1, n, p, 1e-3
     )
     allowed = 1.0 - np.cumsum(weights)
     assert np.all(np.diff(angles) >= 0.0)
@@ -183,6 +183,75 @@ def test_pairs_are_seldom_beyond_the_bound(n, p, signal, failure):
     changes = np.hypot(np.vecdot(x, x), np.vecdot(y, y)) / n
     share = np.mean(changes > whole)
     assert 0.1 * failure < share <= failure + 5 * math.sqrt(failure / 3000)
+
+
+def scatter_pairs(n, p, signal, n_sets, rng):
+    """Second moments about own means of sets of rows, with a row and with another."""
+    deviations = np.sqrt(np.r_[signal, np.zeros(p - len(signal))] + 1.0)
+    rows = 100.0 + deviations * rng.normal(size=(n_sets, n + 1, p))
+
+    def scatter(chosen):
+        centered = chosen - chosen.mean(axis=1, keepdims=True)
+        return np.swapaxes(centered, 1, 2) @ centered / n
+
+    return rows, scatter(rows[:, 1:]), scatter(rows[:, :-1])
+
+
+def test_rows_about_their_own_mean_are_others_and_one_vector():
+    """The identities of the lemma, and the covariances of both vectors."""
+    n, p, n_sets = 6, 3, 4000
+    rows, with_last, with_first = scatter_pairs(
+        n, p, (4.0,), n_sets, np.random.default_rng(4)
+    )
+    others = rows[:, 1:-1]
+    mean = others.mean(axis=1)
+    centered = others - mean[:, None]
+    rest = np.swapaxes(centered, 1, 2) @ centered / n
+    v, w = (np.sqrt((n - 1) / n) * (rows[:, i] - mean) for i in (-1, 0))
+    outer = v[:, :, None] * v[:, None] / n
+    np.testing.assert_allclose(with_last, rest + outer, atol=1e-9)
+    outer = w[:, :, None] * w[:, None] / n
+    np.testing.assert_allclose(with_first, rest + outer, atol=1e-9)
+    covariance = np.diag([5.0, 1.0, 1.0])
+    # Six standard errors of the largest entry, 5 sqrt(2 / 4000).
+    np.testing.assert_allclose(v.T @ v / n_sets, covariance, atol=0.7)
+    np.testing.assert_allclose(v.T @ w / n_sets, covariance / n, atol=0.7)
+    np.testing.assert_allclose(
+        n * rest.mean(axis=0), (n - 2) * covariance, atol=0.7 * np.sqrt(n)
+    )
+
+
+@pytest.mark.parametrize("failure", [0.3, 0.03])
+@pytest.mark.parametrize(
+    ("n", "p", "signal"), [(16, 3, (100.0,)), (60, 8, (40.0, 40.0))]
+)
+def test_pairs_about_their_own_means_are_seldom_beyond(n, p, signal, failure):
+    """As above, where one row less, and a shared mean, count."""
+    model = (signal, 1.0, n, p, failure)
+    bound = spiked_projector_sensitivity(*model, centered=True)
+    assert spiked_projector_sensitivity(*model) < bound < math.inf
+    _, one, other = scatter_pairs(n, p, signal, 3000, np.random.default_rng(5))
+    rank = len(signal)
+    tops = [np.linalg.eigh(s)[1][:, :, -rank:] for s in (one, other)]
+    first, second = (top @ np.swapaxes(top, 1, 2) for top in tops)
+    found = np.linalg.norm(first - second, axis=(1, 2))
+    assert 0.02 * bound < np.median(found)
+    share = np.mean(found > bound)
+    assert share <= failure + 5 * math.sqrt(failure / 3000)
+    whole = spiked_moment_sensitivity(*model, centered=True)
+    # Sums of two rows, longer by 1 / n, or the longer of two, which are as they were.
+    assert 1.0 <= whole / spiked_moment_sensitivity(*model) <= 1.0 + 1.0 / n
+    share = np.mean(np.linalg.norm(one - other, axis=(1, 2)) > whole)
+    assert share <= failure + 5 * math.sqrt(failure / 3000)
+
+
+def test_a_mean_costs_a_row_and_little_more():
+    one = spiked_projector_sensitivity([10.0], 1.0, 1000, 20, 1e-6)
+    more = spiked_projector_sensitivity([10.0], 1.0, 1000, 20, 1e-6, centered=True)
+    assert 1.001 < more / one < 1.005
+    assert spiked_projector_sensitivity([1e9], 1.0, 2, 3, 0.5, centered=True) == (
+        math.inf
+    )
 
 
 def test_bounds_have_no_units_and_fall_with_rows_and_failure():

@@ -915,6 +915,16 @@ CASES |= {
         (1.0, 0.0),
         (-1.0, 0.0),
     ),
+    # Products by a matrix of their own, with longer columns than that of the rows.
+    "jme-two-shapes": StreamCase(
+        {
+            "factorization": "trivial",
+            "second_factorization": "blt",
+            "moment_weight": 4.0,
+        },
+        (1.0, 0.0),
+        _OBTUSE,
+    ),
     # Five blocks of two steps, and the row in the third, among others like it.
     "jme-restarts": StreamCase(
         {"horizon": 2, "on_horizon": "restart"},

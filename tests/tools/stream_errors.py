@@ -11,6 +11,7 @@ import numpy as np
 
 from skdpspectral import JMECovariance
 from skdpspectral.covariance import Exponential, Window
+from skdpspectral.sensitivity import free_trace_weight
 
 N, D, CLIP = 12, 5, 2.0
 SETTINGS = {
@@ -24,6 +25,25 @@ SETTINGS = {
     "jme, window, optimal": {
         "workload": Window(4),
         "factorization": "optimal",
+    },
+    # Weights and noise of their own for each moment, and weights below 0.
+    "two workloads": {
+        "workload": Window(3),
+        "second_workload": Exponential(0.8),
+        "factorization": "sqrt",
+        "second_factorization": "blt",
+    },
+    "two shapes of noise": {
+        "factorization": "trivial",
+        "second_factorization": "sqrt",
+        "moment_weight": "trace-split",
+        "second_moment": "diag",
+    },
+    "signed weights": {
+        "workload": np.tril(np.tile([1.0, -0.5], (N, N // 2))),
+        "second_workload": np.tril(1.0 + 0.9 * np.cos(np.arange(N * N).reshape(N, N))),
+        "factorization": "optimal",
+        "second_factorization": np.eye(N) + 0.5 * np.tri(N, k=-1),
     },
     # Lemma 4.4.
     "jme diag": {"second_moment": "diag", "factorization": "trivial"},
@@ -74,7 +94,7 @@ def scales(parameters, mu, d=D):
     if method == "cs":
         s = 2 * CLIP * (1 + weight * CLIP**2) ** 0.5 * sigma
         return s, s / weight**0.5
-    if weight is not None:
+    if weight not in (None, "trace-split"):
         nu = weight * CLIP**2
         s = CLIP * (2 + 2 * nu + 0.5 / nu) ** 0.5 * sigma
         return s, s / weight**0.5
@@ -85,28 +105,31 @@ def closed_forms(parameters, X):
     """Expected squared errors, summed over steps: first, second, covariance."""
     model = model_of(parameters)
     stream = model._moment_stream(*X.shape)
-    C = stream.factorization.matrix(N)
-    A = stream.workload.matrix(N)
+    C, C2 = (shape.matrix(N) for shape in stream.shapes)
+    A, A2 = stream.first_workload.matrix(N), stream.workload.matrix(N)
     plan = model.privacy_plan(*X.shape)
-    norm = np.linalg.norm(C, axis=0).max()
+    norm, norm2 = (np.linalg.norm(c, axis=0).max() for c in (C, C2))
     s, s2 = scales(parameters, plan.mu)
     s *= norm
-    inverse = np.linalg.inv(C)
-    Q, B = inverse @ inverse.T, A @ inverse
-    energy = (B**2).sum(axis=1)
-    first = D * s**2 * energy.sum()
+    inverse, inverse2 = np.linalg.inv(C), np.linalg.inv(C2)
+    first = D * s**2 * ((A @ inverse) ** 2).sum()
     diagonal = "second_moment" in parameters
     if s2 is None:
-        second = _squared_noise(A, Q, X, s, diagonal, parameters["method"] == "pp")
+        Q = inverse @ inverse.T
+        second = _squared_noise(A2, Q, X, s, diagonal, parameters["method"] == "pp")
         return first, second.sum(), None
-    s2 *= norm
+    s2 *= norm2
+    energy = ((A2 @ inverse2) ** 2).sum(axis=1)
     second = (D if diagonal else D * (D + 1) / 2) * s2**2 * energy
+    if parameters.get("moment_weight") == "trace-split":
+        # The trace, one of D directions, is weighed by more than the rest.
+        second *= 1 - (1 - 0.5 / free_trace_weight(D)) / D
     if diagonal:
         return first, second.sum(), None
     # Theorem 4.1: the noise of the mean enters twice.
-    T = A.sum(axis=1)
-    mean = (A @ X) / T[:, None]
-    v = s**2 * energy / T**2
+    T = A2.sum(axis=1)
+    mean = (A2 @ X) / T[:, None]
+    v = s**2 * ((A2 @ inverse) ** 2).sum(axis=1) / T**2
     covariance = second / T**2 + 2 * (D + 1) * (mean**2).sum(axis=1) * v
     covariance += D * (D + 1) * v**2
     return first, second.sum(), covariance.sum()
@@ -127,14 +150,14 @@ def ratios(name, n_fits, seed=0):
     """Monte Carlo over closed form, with standard errors: (ratio, error) a moment."""
     parameters, X = SETTINGS[name], data()
     wanted = closed_forms(parameters, X)
-    workload = model_of(parameters)._moment_stream(N, D).workload
-    A = workload.matrix(N)
+    stream = model_of(parameters)._moment_stream(N, D)
+    A, A2 = stream.first_workload.matrix(N), stream.workload.matrix(N)
     products = X[:, :, None] * X[:, None, :]
     if "second_moment" in parameters:
         products = products * np.eye(D)
-    T = A.sum(axis=1)
-    mean = A @ X / T[:, None]
-    second = np.einsum("ti,ijk->tjk", A, products)
+    T = A2.sum(axis=1)
+    mean = A2 @ X / T[:, None]
+    second = np.einsum("ti,ijk->tjk", A2, products)
     exact = A @ X, second, second / T[:, None, None] - mean[:, :, None] * mean[:, None]
     errors = np.empty((n_fits, 3))
     noise_seed = np.random.RandomState(seed)

@@ -46,16 +46,20 @@ class StreamRatio:
 
     def __init__(self, model, X, neighbor):
         stream = model._moment_stream(*X.shape)
-        C = self._shaping(stream, len(X))
         first, second = (stream.rows.pack(self._clip(model, x)) for x in (X, neighbor))
-        self.direction = C.T @ (C @ (second - first))
+        self.direction = second - first
+        # Rows are shaped by one matrix, their products perhaps by another.
+        d = stream.rows.n_features if stream.rows.first else 0
+        for shape, part in zip(stream.shapes, (slice(d), slice(d, None)), strict=True):
+            C = self._shaping(stream, shape, len(X))
+            self.direction[:, part] = C.T @ (C @ self.direction[:, part])
         self.threshold = float(np.vdot(self.direction, 0.5 * (first + second)))
 
     @staticmethod
-    def _shaping(stream, n_steps):
+    def _shaping(stream, shape, n_steps):
         """C of all steps: with restarts, a block of the diagonal for each."""
         size = stream.n_steps if stream.renewed else n_steps
-        return np.kron(np.eye(n_steps // size), stream.factorization.matrix(size))
+        return np.kron(np.eye(n_steps // size), shape.matrix(size))
 
     @staticmethod
     def _clip(model, X):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -168,14 +169,50 @@ class UserRows:
         grouped = bool(np.all(codes[1:] >= codes[:-1]))
         # Stable: a user's rows keep their order, whoever else is there.
         self._order = None if grouped else np.argsort(codes, kind="stable")
-        self._scale = None
-        self.X_means = self.y_means = None
         self.level = level if center else _FREE
+        self._group(center, scale)
+
+    def _group(self, center: bool, scale) -> None:
+        """Divide users into blocks, and center their rows if asked."""
+        self._scale: np.ndarray | None = None
+        self.X_means: np.ndarray | None = None
+        self.y_means: np.ndarray | None = None
         self._members = self._split_users()
         if center:
             self._center()
         self._scale = scale
-        self._kept = self._squares = None
+        self._kept: list[Block] | None = None
+        self._squares: np.ndarray | None = None
+
+    def dealt(self, part: int, n_parts: int) -> UserRows:
+        """Rows of one of several parts, which each user's rows are dealt to in turn.
+
+        They are centered by themselves. A user with fewer rows than there are parts
+        has one of them in each, again and again: nobody's part is empty.
+
+        Parameters
+        ----------
+        part, n_parts : int
+            Number of the part, from 0, and how many there are.
+
+        Returns
+        -------
+        UserRows
+            Of the same users; it reads the same rows, and copies none.
+        """
+        counts = self.counts
+        place = np.arange(self._starts[-1]) - np.repeat(self._starts[:-1], counts)
+        each = np.repeat(counts, counts)
+        few = each < n_parts
+        taken = np.where(few, place == part % each, place % n_parts == part)
+        new = copy.copy(self)
+        order = np.arange(len(place)) if self._order is None else self._order
+        new._order = order[taken]
+        own = np.repeat(np.arange(self.n_users), counts)[taken]
+        new.counts = np.bincount(own, minlength=self.n_users)
+        new._starts = np.concatenate(([0], np.cumsum(new.counts)))
+        new._group(self.X_means is not None, self._scale)
+        return new
 
     def _split_users(self) -> list[tuple[int, np.ndarray]]:
         """Split users into (height, codes) of at most one block of numbers."""
@@ -216,7 +253,7 @@ class UserRows:
         if full and self._order is None and _consecutive(users):
             rows = slice(starts[0], starts[0] + height * len(users))
         else:
-            last = len(self._y) - 1
+            last = self._starts[-1] - 1
             rows = np.minimum(starts[:, None] + np.arange(height), last).ravel()
             rows = rows if self._order is None else self._order[rows]
         shape = (len(users), height)

@@ -50,7 +50,7 @@ def design_components(
     _check_rank(name, strategy, n_components, n_features)
     if name == "spiked":
         check_unbounded(**bounded)
-        # The model states that the mean is zero.
+        # The model states that the mean is zero, or takes it off.
         bounded.update(center="none", search=False)
     rows = RowBounds(n_features, **bounded)
     clipped = rows.clip is not None or radius is not None
@@ -136,6 +136,7 @@ def _read_numbers(
     numbers = {"signal": signal, "noise": noise}
     if name == "spiked":  # whose model has no private lengths
         numbers["calibration"] = strategy.calibration
+        numbers["centered"] = strategy.mean == "unknown"
         if strategy.sensitivity_constant is not None:
             constant = check_real("sensitivity_constant", strategy.sensitivity_constant)
             numbers["constant"] = constant

@@ -44,6 +44,8 @@ class ComponentMechanism:
         How noise is made from a budget; "paper" is for a model.
     constant : float, default=1.0
         Constant of the papers' formulas, for "paper".
+    centered : bool, default=False
+        Whether a model knows no mean, and rows are measured about their own.
     """
 
     name: str = "gaussian"
@@ -52,6 +54,7 @@ class ComponentMechanism:
     norm_range: tuple[float, float] = DEFAULT_RANGE
     calibration: str = "exact"
     constant: float = 1.0
+    centered: bool = False
 
     def __post_init__(self) -> None:
         chosen = {"mechanism": (self.name, _NAMES)}
@@ -72,6 +75,8 @@ class ComponentMechanism:
             raise ValueError('calibration="paper" is for a spiked model alone')
         if self.calibration != "paper" and self.constant != 1.0:
             raise ValueError(f'{_CONSTANT} is for calibration="paper" alone')
+        if self.centered and not self.spiked:
+            raise ValueError('mean="unknown" is for a spiked model alone')
         _check_scaled(self.signal, self.noise, self.norm_range)
 
     def _own_numbers(self) -> None:
@@ -136,6 +141,7 @@ class ComponentMechanism:
                 covariance,
                 self.calibration,
                 self.constant,
+                self.centered,
             )
         moment, more = SecondMoment(bounds, n_samples), (self.norm_range, radius)
         rest: PrincipalComponents

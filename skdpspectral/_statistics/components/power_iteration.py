@@ -96,7 +96,8 @@ class PowerIteration(Combination):
     rank : int
         Number of components.
     start : bool
-        Whether the start is released at all.
+        Whether the start is released at all; without it there are rounds from a public
+        one, or a covariance within it.
     n_rounds : int
         Number of products, ``"power_1"`` and so on.
     covariance : bool
@@ -115,13 +116,15 @@ class PowerIteration(Combination):
         steps: dict[str, Statistic] = {moment.name: moment} if start else {}
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
-        self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / len(steps)))
+        self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
         self._parts, self._shares = {"rounds": self.rounds}, {"rounds": 1.0}
         self.within = None
         if covariance:
             self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
             self._parts = {"rounds": self.rounds, "within": self.within}
             self._shares = _SHARES
+            if not steps:  # within a public basis: all of the budget is for it
+                self._parts, self._shares = {"within": self.within}, {"within": 1.0}
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release a round of a given name, with what else is given."""

@@ -21,6 +21,7 @@ from ...accounting._gaussian import MIN_DELTA
 from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
 from ..combination import Statistic
 from ..row_bounds import RowBounds
+from .centered_rows import CenteredRows
 from .released import Components
 
 # From so many features on, the noisy projector is never formed.
@@ -61,6 +62,8 @@ class SpikedProjector(Statistic):
         Noise by the theorem and the budget, or by the papers' formulas.
     constant : float, default=1.0
         Constant of these formulas.
+    centered : bool, default=False
+        Whether the model knows no mean, and rows are measured about their own.
     """
 
     bounds: RowBounds
@@ -70,6 +73,7 @@ class SpikedProjector(Statistic):
     covariance: bool
     calibration: str = "exact"
     constant: float = 1.0
+    centered: bool = False
 
     @property
     def n_features(self) -> int:
@@ -87,9 +91,10 @@ class SpikedProjector(Statistic):
     def _sensitivities(self, failure: float) -> tuple[float, ...]:
         """What the theorem allows for each release; together they may fail so often."""
         each = failure / len(self._names)
-        changes = (sensitivity.spiked_projector_sensitivity(*self._model, each),)
+        model, mean = (*self._model, each), {"centered": self.centered}
+        changes = (sensitivity.spiked_projector_sensitivity(*model, **mean),)
         if self.covariance:
-            changes += (sensitivity.spiked_moment_sensitivity(*self._model, each),)
+            changes += (sensitivity.spiked_moment_sensitivity(*model, **mean),)
         return changes
 
     def _largest_distance(self) -> float:
@@ -270,12 +275,15 @@ class SpikedProjector(Statistic):
 
     def _remarks(self, epsilon: float, failure: float, holds: float):
         """Sentences about what the guarantee rests on."""
+        mean = "one unknown mean" if self.centered else "mean zero"
         sentences = (
-            "The noise suffices for independent Gaussian rows of mean zero with the "
+            f"The noise suffices for independent Gaussian rows of {mean} with the "
             "stated spiked covariance, of which one is replaced by another such row; "
             "for other data it is not differentially private: a single long row can "
             "be seen in the result.",
         )
+        if self.centered:
+            sentences += ("Rows were measured about their mean, which stays unknown.",)
         if math.isfinite(epsilon):
             sentences += (
                 "The sensitivities are those of a theorem, for rows and replacements "
@@ -297,7 +305,7 @@ class SpikedProjector(Statistic):
     # -- what is released --------------------------------------------------------------
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
-        """Release components of rows, of mean zero under the model.
+        """Release components of rows, of mean zero under the model or about their own.
 
         Without a released covariance, variances are those that the model states.
         """
@@ -320,7 +328,7 @@ class SpikedProjector(Statistic):
         release : Release
             Charged with the plan.
         X : array or sparse matrix of shape (n, p)
-            Rows, of mean zero under the model.
+            Rows of the model; dense where it knows no mean.
 
         Returns
         -------
@@ -330,7 +338,7 @@ class SpikedProjector(Statistic):
         rank, n_features = len(self.signal), self.n_features
         if n_features <= WHOLE_ORDER:
             return _linalg.top_eigh(self.noisy_projector(release, X), rank)[1]
-        exact = _exact_directions(X, rank)
+        exact = _exact_directions(self._measured(X), rank)
         normals, degrees = _linalg.band_shapes(n_features, rank)
         return release.sample(
             "projector",
@@ -341,18 +349,24 @@ class SpikedProjector(Statistic):
 
     def noisy_projector(self, release: Any, X: Any) -> np.ndarray:
         """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
-        exact = _exact_directions(X, len(self.signal))
+        exact = _exact_directions(self._measured(X), len(self.signal))
         return release("projector", exact.T @ exact, overwrite=True)
 
-    @staticmethod
-    def moment_within(release: Any, X: Any, components: np.ndarray) -> np.ndarray:
+    def _measured(self, X: Any) -> Any:
+        """Rows from where the model has their mean."""
+        return CenteredRows(X, _finite) if self.centered else X
+
+    def moment_within(self, release: Any, X: Any, components: np.ndarray) -> np.ndarray:
         """Release the second moment of projections, whose rows are not clipped."""
+        X = self._measured(X)
         total = np.zeros((len(components),) * 2, order="F")
         n_rows = _linalg.rows_per_block(X.shape[1])
         for rows in _linalg.row_blocks(X.shape[0], n_rows):
             scores = np.asarray(_finite(X[rows]) @ components.T)
             total += scores.T @ scores
-        return release("model_moment", total / X.shape[0])
+        released = release("model_moment", total / X.shape[0])
+        # About their own mean n rows are as n - 1.
+        return released * (X.shape[0] / (X.shape[0] - int(self.centered)))
 
 
 def _exact_directions(X, rank: int) -> np.ndarray:

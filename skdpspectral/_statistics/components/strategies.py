@@ -19,6 +19,7 @@ _STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
 _MODEL: dict = {
     "signal_variance": [Real, *_ARRAY, None],
     "noise_variance": [Real, None],
+    "mean": [str],
     "calibration": [str],
     "sensitivity_constant": [Real, None],
 }
@@ -136,7 +137,7 @@ class Auto(BaseEstimator):
 class SpikedModel(BaseEstimator):
     """Noise on PCA's projector, private **under a model of the data** alone.
 
-    Rows are not bounded: the guarantee is for independent Gaussian rows of mean zero
+    Rows are not bounded: the guarantee is for independent Gaussian rows of one mean
     whose covariance is the spiked one that is stated here, one of them replaced by
     another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
     bound, as with few rows or a weak signal, a fit is refused. For other data it is
@@ -149,6 +150,11 @@ class SpikedModel(BaseEstimator):
         of the data.
     noise_variance : float
         Public variance across the components.
+    mean : {"zero", "unknown"}, default="zero"
+        "zero": rows are measured from the origin, and what is not centered there is
+        not of the model. "unknown": from their own mean, whatever it is, at the price
+        of a row (:ref:`lemma-own-mean`). The mean is not released, and rows must be
+        dense.
     calibration : {"exact", "paper"}, default="exact"
         "paper" is for figures: the classical bound, with epsilon and delta halved, and
         sensitivities to first order, as the papers print them. ``privacy_`` and the
@@ -181,11 +187,13 @@ class SpikedModel(BaseEstimator):
         signal_variance,
         noise_variance,
         *,
+        mean="zero",
         calibration="exact",
         sensitivity_constant=None,
     ):
         self.signal_variance = signal_variance
         self.noise_variance = noise_variance
+        self.mean = mean
         self.calibration = calibration
         self.sensitivity_constant = sensitivity_constant
 
@@ -203,6 +211,10 @@ def check_model(strategy) -> None:
                 f"SpikedModel needs a public {name}: its noise is computed from the "
                 "model, which must be known without looking at the data"
             )
+    if strategy.mean not in ("zero", "unknown"):
+        raise ValueError(
+            f'mean of a SpikedModel must be "zero" or "unknown", got {strategy.mean!r}'
+        )
     paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
     if strategy.sensitivity_constant is not None and not paper:
         raise ValueError(
@@ -223,5 +235,5 @@ def check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
     if is_private(center) or (isinstance(center, str) and center == "pairs"):
         raise ValueError(
             "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
-            'whose model has mean zero; leave center="auto"'
+            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
         )

@@ -24,7 +24,8 @@ class SharedDirections(CombinedRounds):
     users : Users
         Rules of the users; as many directions as they have weights.
     n_releases : int
-        Releases of U: the start, if it is released, and rounds.
+        Releases of U: the start, if it is released, and rounds; 0 for a U that is
+        given and kept.
     release_start : bool
         Whether the first release is a private spectral start.
     clip_curvature, clip_gradient : float or None
@@ -32,6 +33,8 @@ class SharedDirections(CombinedRounds):
         median of the users' norms.
     clip_share : float
         Share of mu**2 for the medians.
+    fresh : bool, default=False
+        Whether each release of U has rows of its own of every user.
     """
 
     users: Users
@@ -40,6 +43,7 @@ class SharedDirections(CombinedRounds):
     clip_curvature: float | None
     clip_gradient: float | None
     clip_share: float
+    fresh: bool = False
 
     def parts(self) -> dict[str, Rounds]:
         """Return start, sizes of the clip and rounds, where there are any."""
@@ -63,6 +67,8 @@ class SharedDirections(CombinedRounds):
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""
+        if self.users.rank and not self.n_releases:
+            return ("Shared directions are the public ones that were given.", BILLBOARD)
         return (BILLBOARD,)
 
     def run(self, release, rows, start, scale, progress: Any) -> SharedModel:
@@ -96,12 +102,19 @@ class SharedDirections(CombinedRounds):
 
     def _directions(self, release, rows, start, step) -> np.ndarray:
         if not self.n_releases:
-            return np.zeros((self.users.n_features, 0))
+            # Given, and kept, or none at all.
+            none = np.zeros((self.users.n_features, 0))
+            return start if self.users.rank else none
         parts, U = self.parts(), start
+
+        def rows_of(number: int):
+            """Rows of the users for a release of U, counted from 1."""
+            return rows.dealt(number - 1, self.n_releases) if self.fresh else rows
+
         if "start" in parts:
-            U = parts["start"].run(release, rows)
+            U = parts["start"].run(release, rows_of(1))
             step(1)
         if "rounds" in parts:
-            clips = parts["clips"].run(release, rows, U)
-            U = parts["rounds"].run(release, rows, U, clips, step)
+            clips = parts["clips"].run(release, rows_of(1 + ("start" in parts)), U)
+            U = parts["rounds"].run(release, rows_of, U, clips, step)
         return U

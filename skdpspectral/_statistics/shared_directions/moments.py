@@ -44,14 +44,17 @@ class MomentRounds(Rounds):
         width = lrs.n_curvature(rank, d) + rank * d
         return planned_sum(name, width, self.users.neighbors, mu)
 
-    def run(self, release, rows, U, clips, progress: Callable) -> np.ndarray:
+    def run(
+        self, release, rows_of: Callable, U, clips, progress: Callable
+    ) -> np.ndarray:
         """Release all rounds, from U and in units of `clips`; return the last U.
 
-        ``progress(step)`` is called after each.
+        ``rows_of(step)`` are the users' rows for a release, and ``progress(step)`` is
+        called after each.
         """
         rules = self.users.first_rules
         for step, name in enumerate(self.names, self.n_before + 1):
-            total = self._released(release, name, clips, rows, rules, U)
+            total = self._released(release, name, clips, rows_of(step), rules, U)
             U = self._solved(total, release.plan[name].noise_std, clips[0])
             progress(step)
             rules = self.users.rules

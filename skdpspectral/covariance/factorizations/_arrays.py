@@ -6,6 +6,8 @@ import numpy as np
 
 # Squares of weights must not underflow beside those of other rows.
 _LEAST_SHARE = 1e-60
+# A sum that is smaller, beside that of absolute weights, is a difference.
+_LEAST_SUM = 1e-6
 
 
 def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray:
@@ -50,13 +52,19 @@ def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray
     return matrix
 
 
-def check_weights(weights) -> np.ndarray:
+def check_weights(
+    weights, name: str = "workload", *, contrast: bool = False
+) -> np.ndarray:
     """Check weights of rows, of which a mean and a covariance are to be made.
 
     Parameters
     ----------
     weights : array-like of shape (n, n)
-        Row t holds the weights of rows 0..t.
+        Row t holds the weights of rows 0..t; some may be below 0.
+    name : str, default="workload"
+        Of the argument, for errors.
+    contrast : bool, default=False
+        Whether weights of a step may add up to 0, or to less: no mean is made of them.
 
     Returns
     -------
@@ -66,18 +74,31 @@ def check_weights(weights) -> np.ndarray:
     Raises
     ------
     ValueError
-        Naming workload.
+        Naming the argument.
     """
-    weights = check_triangular("workload", weights, singular=True)
-    largest = weights.max(axis=1)
-    if np.any(weights < 0.0) or not largest.min() > 0.0:
+    weights = check_triangular(name, weights, singular=True)
+    sizes = np.abs(weights)
+    largest = sizes.max(axis=1)
+    if not largest.min() > 0.0:
         raise ValueError(
-            "workload must hold weights of at least 0, not all of a row 0: a mean and "
-            "a covariance are made with them"
+            f"{name} must hold weights that are not all of a row 0: a mean and a "
+            "covariance are made with them"
         )
     if largest.min() < _LEAST_SHARE * largest.max():
         raise ValueError(
-            "workload must have rows of similar scale: the largest weight of a row is "
+            f"{name} must have rows of similar scale: the largest weight of a row is "
             f"below {_LEAST_SHARE:g} times that of another; scale its rows"
         )
+    if not contrast and contrasts(weights).any():
+        raise ValueError(
+            f"the weights of each row of {name} must add up to more than 0, for a mean "
+            "and a covariance are made with them; differences are for workload beside "
+            "a second_workload of which these are made"
+        )
     return weights
+
+
+def contrasts(weights: np.ndarray) -> np.ndarray:
+    """Say of each row of weights whether it adds up to nothing, or to less."""
+    scaled = weights / np.abs(weights).max(axis=1, keepdims=True)
+    return ~(scaled.sum(axis=1) > _LEAST_SUM * np.abs(scaled).sum(axis=1))

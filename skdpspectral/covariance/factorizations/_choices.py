@@ -193,9 +193,13 @@ class PlannedNoise(NamedTuple):
     Parameters
     ----------
     workload : Workload
-        What is asked for.
+        What is asked for of rows.
     factorization : Factorization
-        The matrix that shapes the noise.
+        The matrix that shapes their noise.
+    second_workload : Workload
+        What is asked for of products of rows; the same object if it is the same.
+    second_factorization : Factorization
+        The matrix that shapes their noise; the same object if it is the same.
     n_steps : int or None
         Steps that it is planned for; None for any number.
     renewed : bool
@@ -204,14 +208,14 @@ class PlannedNoise(NamedTuple):
 
     workload: Workload
     factorization: Factorization
+    second_workload: Workload
+    second_factorization: Factorization
     n_steps: int | None
     renewed: bool
 
 
-def plan_noise(
-    workload, factorization, horizon=None, n_samples=None, *, on_horizon="raise"
-) -> PlannedNoise:
-    """Make what a user has asked for, as it is now, or an error about it.
+class Choices(NamedTuple):
+    """What a user asks for, as parameters of an estimator have it.
 
     Parameters
     ----------
@@ -219,57 +223,96 @@ def plan_noise(
         A name, a strategy, or weights.
     factorization : str, BISR or array of shape (n, n)
         A name, a strategy, or C.
+    second_workload, second_factorization : optional
+        The same for products of rows; None for the above.
+    on_horizon : {"raise", "restart"}, default="raise"
+        What happens beyond the horizon.
+    """
+
+    workload: object
+    factorization: object = "blt"
+    second_workload: object = None
+    second_factorization: object = None
+    on_horizon: str = "raise"
+
+    def made(self) -> list[tuple[str, Workload, object]]:
+        """Return what is asked for, one or two, each with the prefix of its names."""
+        own_mean = self.second_workload is None
+        first = make_workload(self.workload, contrast=not own_mean)
+        found = [("", first, self.factorization)]
+        if not own_mean or self.second_factorization is not None:
+            second = first
+            if not own_mean:
+                second = make_workload(self.second_workload, "second_workload")
+            shaping = self.second_factorization
+            shaping = self.factorization if shaping is None else shaping
+            found.append(("second_", second, shaping))
+        return found
+
+
+def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
+    """Make what a user has asked for, as it is now, or an error about it.
+
+    Parameters
+    ----------
+    choices : Choices
+        What is asked for.
     horizon : int or None, default=None
         Number of steps that the noise is made for.
     n_samples : int or None, default=None
         Rows of a fit; None for a stream.
-    on_horizon : {"raise", "restart"}, default="raise"
-        What happens beyond it.
 
     Returns
     -------
     PlannedNoise
-        The workload, the matrix, and their steps.
+        The workloads, the matrices, and their steps.
 
     Raises
     ------
     ValueError
         Naming the parameter.
     """
-    asked, renewed = make_workload(workload), on_horizon == "restart"
+    asked, renewed = choices.made(), choices.on_horizon == "restart"
     if renewed:
         _check_restart(asked, horizon)
-    n_steps = _count_steps(asked, factorization, horizon, n_samples)
+    n_steps = _count_steps(asked, horizon, n_samples)
     if n_samples is not None and not renewed:
         check_horizon(n_steps, 0, n_samples)
-    if asked.name == "custom" or is_given(factorization):
-        made = factorize(asked, factorization, n_steps)
-    else:
-        made = _kept_factorization(_key(asked), _key(factorization), n_steps)
-    return PlannedNoise(asked, made, n_steps, renewed)
+    made = [_make_noise(workload, shaping, n_steps) for _, workload, shaping in asked]
+    first, second = asked[0], asked[-1]
+    return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps, renewed)
 
 
-def make_workload(workload) -> Workload:
+def _make_noise(workload: Workload, factorization, n_steps) -> Factorization:
+    if workload.name == "custom" or is_given(factorization):
+        return factorize(workload, factorization, n_steps)
+    return _kept_factorization(_key(workload), _key(factorization), n_steps)
+
+
+def make_workload(
+    workload, name: str = "workload", *, contrast: bool = False
+) -> Workload:
     """Return a workload as it is now, or an error about it."""
     if isinstance(workload, str):
         if workload not in _NAMED:
             raise ValueError(
-                'workload must be "average", "prefix", Window(length), '
+                f'{name} must be "average", "prefix", Window(length), '
                 f"Exponential(decay) or an array, got {workload!r}"
             )
         return _NAMED[workload]()
     if is_strategy(workload):
         return snapshot(workload)
-    return Custom(check_weights(workload))
+    return Custom(check_weights(workload, name, contrast=contrast))
 
 
-def _check_restart(workload: Workload, horizon) -> None:
+def _check_restart(asked, horizon) -> None:
     """Refuse fresh noise at an end that there is not."""
-    if workload.name in ("custom", "window"):
-        raise ValueError(
-            f'on_horizon="restart" is not for workload={workload}: an array ends '
-            'with its rows, and a window needs no horizon with "blt"'
-        )
+    for prefix, workload, _ in asked:
+        if workload.name in ("custom", "window"):
+            raise ValueError(
+                f'on_horizon="restart" is not for {prefix}workload={workload}: an '
+                'array ends with its rows, and a window needs no horizon with "blt"'
+            )
     if horizon is None:
         raise ValueError(
             'on_horizon="restart" needs horizon: the number of steps after which '
@@ -277,13 +320,15 @@ def _check_restart(workload: Workload, horizon) -> None:
         )
 
 
-def _count_steps(workload: Workload, factorization, horizon, n_samples) -> int | None:
+def _count_steps(asked, horizon, n_samples) -> int | None:
     """Return the number of steps that noise is planned for; None for any number."""
     sizes = {}
-    if workload.max_steps is not None:
-        sizes["workload"] = workload.max_steps
-    if is_given(factorization):
-        sizes["factorization"] = len(check_triangular("factorization", factorization))
+    for prefix, workload, factorization in asked:
+        if workload.max_steps is not None:
+            sizes[f"{prefix}workload"] = workload.max_steps
+        if is_given(factorization):
+            name = f"{prefix}factorization"
+            sizes[name] = len(check_triangular(name, factorization))
     if horizon is not None:
         sizes["horizon"] = int(horizon)
     if len(set(sizes.values())) > 1:
@@ -291,20 +336,22 @@ def _count_steps(workload: Workload, factorization, horizon, n_samples) -> int |
         raise ValueError(f"the numbers of steps differ: {found}; leave horizon=None")
     if sizes:
         return next(iter(sizes.values()))
-    if n_samples is None and needs_steps(workload, factorization):
-        raise HorizonError(
-            f"factorization={factorization!r} of {workload} needs a horizon: set "
-            'horizon to a number of steps that is large enough, or take "trivial"'
-        )
+    for prefix, workload, factorization in asked:
+        if n_samples is None and needs_steps(workload, factorization):
+            raise HorizonError(
+                f"{prefix}factorization={factorization!r} of {workload} needs a "
+                "horizon: set horizon to a number of steps that is large enough, or "
+                'take "trivial"'
+            )
     return n_samples
 
 
-def check_batches(workload, factorization, on_horizon="raise") -> None:
+def check_batches(choices: Choices) -> None:
     """Refuse rows in batches where only a horizon says for how many steps."""
-    asked = make_workload(workload)
-    if on_horizon == "restart":
+    asked = choices.made()
+    if choices.on_horizon == "restart":
         _check_restart(asked, None)
-    _count_steps(asked, factorization, None, None)
+    _count_steps(asked, None, None)
 
 
 def check_horizon(n_steps: int | None, seen: int, more: int) -> None:

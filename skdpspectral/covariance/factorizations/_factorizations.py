@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from ._buffers import Buffers
-from ._filters import Buffered, Convolution, Filter, Identity, Triangular
+from ._filters import Buffered, Convolution, Filter, Identity, Paired, Triangular
 from ._series import scale_to_unit, toeplitz_matrix
 
 # Norms are evaluated in float64: rounded up by more than any of them is off.
@@ -190,6 +190,56 @@ class Dense(Factorization):
 
     def inverse_column(self, n):
         """Return None: the inverse is not Toeplitz."""
+        return None
+
+
+class Pair(Factorization):
+    r"""One matrix for the first entries of a row, and another for the rest.
+
+    A row moves :math:`(C_1 x, C_2 y)` by at most :math:`|C_1|` times the change of
+    :math:`(x, y\, |C_2| / |C_1|)`, and so by at most :math:`|C_1|` times that of
+    :math:`(x, y')` if :math:`y = y' |C_1| / |C_2|`: `ratio` says how the rest is to be
+    weighed.
+
+    Parameters
+    ----------
+    first, second : Factorization
+        The matrices, made for the same number of steps.
+    n_first : int
+        Number of the first entries.
+
+    Attributes
+    ----------
+    ratio : float
+        :math:`|C_1| / |C_2|`.
+    """
+
+    toeplitz = False
+
+    def __init__(self, first: Factorization, second: Factorization, n_first: int):
+        self._parts, self._n_first = (first, second), n_first
+        self.name = f"{first.name} and {second.name}"
+        known = [part.max_steps for part in self._parts if part.max_steps is not None]
+        self.max_steps = min(known, default=None)
+        self.column_norm = first.column_norm
+        self.ratio = first.column_norm / second.column_norm
+        self.amplification = max(first.amplification, second.amplification)
+        self.noise_gain = max(first.noise_gain, second.noise_gain)
+
+    def filter(self, width):
+        """Return a filter that shapes both parts, each by its own."""
+        sizes = self._n_first, width - self._n_first
+        parts = [
+            part.filter(size) for part, size in zip(self._parts, sizes, strict=True)
+        ]
+        return Paired(*parts)
+
+    def matrix(self, n):
+        """Refuse: there are two."""
+        raise TypeError("a pair of matrices is no matrix")
+
+    def inverse_column(self, n):
+        """Return None: there is not one inverse."""
         return None
 
 

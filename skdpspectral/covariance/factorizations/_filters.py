@@ -200,3 +200,30 @@ class Triangular(Filter):
         out = solve_triangular(self._matrix[start:stop, start:stop], known, lower=True)
         self._shaped = np.concatenate([self._shaped, out])
         return out
+
+
+class Paired(Filter):
+    """The filters of two parts of a row, side by side.
+
+    Parameters
+    ----------
+    first, second : Filter
+        Of the first entries, and of the rest.
+    """
+
+    def __init__(self, first: Filter, second: Filter):
+        self._parts = (first, second)
+        self.width = first.width + second.width
+        # Blocks are powers of two: the larger is whole blocks of the smaller.
+        self.block = max(first.block, second.block)
+
+    def reset(self):
+        """Forget the past."""
+        for part in self._parts:
+            part.reset()
+
+    def _push_block(self, rows):
+        ends = self._parts[0].width
+        sides = np.ascontiguousarray(rows[:, :ends]), rows[:, ends:].copy()
+        shaped = [p.push(side) for p, side in zip(self._parts, sides, strict=True)]
+        return np.concatenate(shaped, axis=1)

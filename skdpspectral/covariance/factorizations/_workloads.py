@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from ..._base.sklearn_compat import Interval
 from ..._base.strategies import register
 from ._accumulators import DenseSums, ExponentialSums, RunningSums, WindowSums
+from ._arrays import contrasts
 from ._series import (
     binomial_series,
     inverse_series,
@@ -46,6 +47,10 @@ class Workload:
         trivial one has column norms that are bounded for all lengths.
     normalized : bool
         Whether it is of means: the core is divided by the sum of its weights.
+    signed : bool
+        Whether some weight is below 0.
+    contrast : bool
+        Whether the weights of some step add up to nothing, so that there is no mean.
     """
 
     name = "prefix"
@@ -53,6 +58,8 @@ class Workload:
     toeplitz = True
     growing = True
     normalized = False
+    signed = False
+    contrast = False
 
     def column(self, n: int) -> np.ndarray:
         """Return the first n weights of the core, of the newest row first."""
@@ -69,6 +76,10 @@ class Workload:
     def divisors(self, steps) -> np.ndarray:
         """Return what the core is divided by at steps 1, 2, ..."""
         return self.totals(steps) if self.normalized else np.ones(len(steps))
+
+    def positive_totals(self, steps) -> np.ndarray:
+        """Return the sum of the core's weights above 0 at steps 1, 2, ..."""
+        return self.totals(steps)
 
     def fade(self, steps) -> np.ndarray:
         """Return what is left of a sum after so many steps without new rows."""
@@ -227,6 +238,8 @@ class Custom(Workload):
         weights = np.asarray(weights, dtype=np.float64)
         self.weights, self._exponent = scale_to_unit(weights)
         self.max_steps = len(self.weights)
+        self.signed = bool(np.any(self.weights < 0.0))
+        self.contrast = self.signed and bool(contrasts(self.weights).any())
         same = toeplitz_matrix(self.weights[:, 0])
         self.toeplitz = bool(np.array_equal(self.weights, same))
 
@@ -250,6 +263,10 @@ class Custom(Workload):
     def totals(self, steps):
         """Return the sums of the rows of weights."""
         return self.weights.sum(axis=1)[np.asarray(steps) - 1]
+
+    def positive_totals(self, steps):
+        """Return the sums of the weights above 0 of the rows."""
+        return np.maximum(self.weights, 0.0).sum(axis=1)[np.asarray(steps) - 1]
 
     def core_matrix(self, n):
         """Return the leading block of the weights."""

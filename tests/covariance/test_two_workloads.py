@@ -1,0 +1,215 @@
+"""Weights, and noise, that are not the same for both moments; weights below 0."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skdpspectral import JMECovariance, PrivacyAccountant
+from skdpspectral.covariance import BISR, Exponential, Window
+
+N, D = 10, 3
+EXACT = {"epsilon": None, "min_eigenvalue": 1e-12, "clip_norm": 2.0}
+CONTRAST = np.tril(np.tile([1.0, -1.0], (N, N // 2)))
+CONTRAST[np.arange(1, N, 2)] /= 2.0
+SMOOTH = 1.5 * np.eye(N) - 0.5 * np.eye(N, k=-1)
+SMOOTH[0, 0] = 1.0
+
+exact_fits = pytest.mark.filterwarnings("ignore:epsilon=None")
+
+
+@pytest.fixture(name="X")
+def rows():
+    X = np.random.default_rng(0).normal(size=(N, D))
+    return X / np.linalg.norm(X, axis=1, keepdims=True)
+
+
+def weighted(X, weights):
+    """Mean and covariance by a row of weights."""
+    share = weights / weights.sum()
+    mean = share @ X
+    return mean, (X - mean).T @ (share[:, None] * (X - mean))
+
+
+@exact_fits
+def test_each_moment_has_its_own_weights(X):
+    model = JMECovariance(
+        workload=Window(3), second_workload=Exponential(0.7), **EXACT
+    ).fit(X)
+    weights = 0.7 ** np.arange(N)[::-1]
+    np.testing.assert_allclose(model.first_moment_, X[-3:].mean(axis=0))
+    np.testing.assert_allclose(model.location_, X[-3:].mean(axis=0))
+    second = np.einsum("i,ij,ik->jk", weights, X, X)
+    np.testing.assert_allclose(model.second_moment_, second)
+    # About the mean by the same weights: a covariance, whatever the first ones are.
+    np.testing.assert_allclose(model.covariance_, weighted(X, weights)[1], atol=1e-12)
+
+
+@exact_fits
+def test_differences_are_first_moments_beside_a_mean(X):
+    parameters = {"second_workload": "average", **EXACT}
+    model = JMECovariance(workload=CONTRAST, **parameters).fit(X)
+    np.testing.assert_allclose(model.first_moment_, CONTRAST[-1] @ X, atol=1e-12)
+    np.testing.assert_allclose(model.location_, X.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(model.covariance_, np.cov(X.T, bias=True), atol=1e-12)
+    with pytest.raises(ValueError, match="second_workload"):
+        JMECovariance(workload=CONTRAST, **EXACT).fit(X)
+    with pytest.raises(ValueError, match="each row of second_workload"):
+        JMECovariance(second_workload=CONTRAST, **EXACT).fit(X)
+
+
+@exact_fits
+def test_weights_below_zero_are_weights(X):
+    model = JMECovariance(workload=SMOOTH, **EXACT).fit(X)
+    mean = 1.5 * X[-1] - 0.5 * X[-2]
+    np.testing.assert_allclose(model.location_, mean, atol=1e-12)
+    second = 1.5 * np.outer(X[-1], X[-1]) - 0.5 * np.outer(X[-2], X[-2])
+    np.testing.assert_allclose(model.second_moment_, second, atol=1e-12)
+    # The nearest covariance: what is below 0 is cut off.
+    values, vectors = np.linalg.eigh(second - np.outer(mean, mean))
+    nearest = (vectors * np.maximum(values, 4e-12)) @ vectors.T
+    np.testing.assert_allclose(model.covariance_, nearest, atol=1e-10)
+
+
+@exact_fits
+def test_a_trace_may_be_as_large_as_weights_above_zero():
+    X = np.zeros((2, 2))
+    X[1, 0], X[0, 0] = 2.0, 0.0
+    weights = np.array([[1.0, 0.0], [-0.9, 1.9]])
+    # A mean square of 7.6, about a mean of 3.8: no covariance, and the floor is left.
+    model = JMECovariance(workload=weights, second_workload=weights, **EXACT).fit(X)
+    assert np.linalg.eigvalsh(model.covariance_).min() == pytest.approx(4e-12)
+    # Rows on both sides: the trace is 4 * 2.8, beyond that of means of rows.
+    X = np.array([[2.0, 0.0], [2.0, 0.0], [-2.0, 0.0]])
+    weights = np.array([[1, 0, 0], [1, 1, 0], [-0.9, 0.95, 0.95]])
+    model = JMECovariance(workload=weights, **EXACT).fit(X)
+    assert np.trace(model.covariance_) == pytest.approx(
+        4 - (2 * weights[2] @ np.sign(X[:, 0])) ** 2, rel=1e-9
+    )
+    weights[2] = [0.0, 1.9, -0.9]
+    X[2] = 0.0, 2.0
+    model = JMECovariance(workload=weights, **EXACT).fit(X)
+    expected = np.diag([7.6 - 3.8**2, -3.6 - 1.8**2])
+    assert np.all(np.linalg.eigvalsh(model.covariance_) <= 4 * 1.9)
+    assert np.all(np.diag(model.covariance_) >= np.diag(expected))
+
+
+SHAPES = [
+    {"second_factorization": "trivial"},
+    {"factorization": "trivial", "second_factorization": BISR(4)},
+    {"factorization": "sqrt", "second_workload": Window(2)},
+    {"second_factorization": np.tri(N) + np.eye(N), "moment_weight": 3.0},
+    {"second_factorization": "optimal", "moment_weight": "trace-split"},
+    {"second_factorization": "sqrt", "method": "ime", "moment_weight": 0.3},
+    {"second_factorization": "sqrt", "method": "cs", "second_moment": "diag"},
+]
+
+
+@pytest.mark.parametrize("parameters", SHAPES)
+def test_no_row_moves_a_release_by_more_than_is_charged(parameters, X):
+    """C_1 x and C_2 times the weighted products, by hand, for every place of a row."""
+    model = JMECovariance(clip_norm=2.0, **parameters)
+    stream = model._moment_stream(N, D)
+    (mechanism,) = model.privacy_plan(N, D).mechanisms
+    first, second = (shape.matrix(N) for shape in stream.shapes)
+    bound = stream.sensitivity * stream.factorization.column_norm
+    # The noise is that of this sensitivity.
+    mu = model.privacy_plan(N, D).mu
+    assert mechanism.noise_std == pytest.approx(bound / mu, rel=1e-6)
+    rng = np.random.default_rng(1)
+    pairs = [(2 * x, -2 * x) for x in X]
+    pairs += [tuple(2 * x for x in (X[i], X[j])) for i in range(N) for j in range(i)]
+    pairs += [tuple(rng.uniform(-1.1, 1.1, (2, D))) for _ in range(50)]
+    moved = 0.0
+    for x, y in pairs:
+        x, y = stream.vectors(np.stack([x, y]))
+        change = x - y
+        for place in range(N):
+            rows = np.linalg.norm(first[:, place]) * np.linalg.norm(change[:D])
+            products = np.linalg.norm(second[:, place]) * np.linalg.norm(change[D:])
+            moved = max(moved, np.hypot(rows, products))
+    assert moved <= bound * (1 + 1e-12)
+    if parameters.get("method") is None and "moment_weight" not in parameters:
+        assert moved >= bound * (1 - 1e-6)
+
+
+def test_a_pair_of_the_same_is_that(X):
+    given = {"factorization": "sqrt", "clip_norm": 2.0, "noise_seed": 3}
+    one = JMECovariance(**given).fit(X)
+    two = JMECovariance(second_factorization="sqrt", **given).fit(X)
+    np.testing.assert_allclose(one.location_, two.location_, rtol=1e-9)
+    np.testing.assert_allclose(one.second_moment_, two.second_moment_, rtol=1e-9)
+    np.testing.assert_allclose(one.covariance_, two.covariance_, rtol=1e-9)
+
+
+def test_batches_are_as_one_and_survive_a_pickle(X):
+    X = np.tile(X, (30, 1))
+    parameters = {
+        "workload": Exponential(0.9),
+        "second_workload": "average",
+        "second_factorization": "sqrt",
+        "horizon": 400,
+        "noise_seed": 5,
+    }
+    at_once = JMECovariance(**parameters).fit(X)
+    with PrivacyAccountant() as accountant:
+        stream = JMECovariance(accountant=accountant, **parameters)
+        stream.partial_fit(X[:7]).partial_fit(X[7:150])
+        stream = pickle.loads(pickle.dumps(stream)).partial_fit(X[150:])
+    for name in ("location_", "covariance_", "first_moment_", "second_moment_"):
+        found, wanted = getattr(stream, name), getattr(at_once, name)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_a_gap_is_left_out_of_both(X):
+    """Means of 1 show which weights are counted; variances are those of the weights."""
+    ones = np.ones((60, 1))
+    with PrivacyAccountant() as accountant:
+        stream = JMECovariance(
+            clip_norm=1.0,
+            epsilon=1e9,
+            workload=Exponential(0.9),
+            second_workload="average",
+            factorization="sqrt",
+            second_factorization="trivial",
+            horizon=60,
+            accountant=accountant,
+        ).partial_fit(ones[:20])
+        older = pickle.dumps(stream)
+        stream.partial_fit(ones[20:30])
+        stream = pickle.loads(older).resume().partial_fit(ones[30:])
+    assert (stream.n_samples_seen_, stream.n_samples_lost_) == (60, 10)
+    np.testing.assert_allclose(stream.location_, [1.0], atol=1e-2)
+    np.testing.assert_allclose(stream.second_moment_, [[1.0]], atol=1e-2)
+
+
+def test_what_a_workload_cannot_be_is_said():
+    X = np.ones((N, D))
+    for parameters, named in (
+        ({"workload": np.zeros((N, N))}, "workload must hold weights"),
+        ({"second_workload": "sums"}, "second_workload"),
+        ({"second_factorization": np.zeros((N, N))}, "second_factorization"),
+        ({"second_workload": np.tri(4), "horizon": N}, "second_workload has 4"),
+        ({"center": "none", "second_workload": "prefix"}, "second_workload"),
+        ({"method": "pp", "second_factorization": "sqrt"}, "second_factorization"),
+        ({"second_workload": Window(3), "on_horizon": "restart"}, "second_workload"),
+    ):
+        with PrivacyAccountant() as accountant:
+            with pytest.raises(ValueError, match=named):
+                JMECovariance(**parameters).fit(X)
+            assert not accountant.ledger
+
+
+def test_files_and_searches_know_both(X, tmp_path):
+    model = JMECovariance(
+        workload=Exponential(0.9),
+        second_workload=Window(3),
+        second_factorization=BISR(4),
+    )
+    model = clone(model).set_params(second_workload__length=5).fit(X)
+    model.save(tmp_path / "model.npz")
+    loaded = JMECovariance.load(tmp_path / "model.npz")
+    assert loaded.second_workload.length == 5
+    assert loaded.second_factorization.bandwidth == 4
+    np.testing.assert_array_equal(loaded.covariance_, model.covariance_)

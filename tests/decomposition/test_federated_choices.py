@@ -1,0 +1,186 @@
+"""Weights of one's own for clients, and components that are public beforehand."""
+
+import numpy as np
+import pytest
+
+from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import Gaussian
+from skdpspectral.federation import LocalClient, Rounds, Server, make_task
+
+NAMES = ["west", "east", "north"]
+NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
+COVARIANCE = {
+    "release": "covariance",
+    "projection_norm": 1e3,
+    "mechanism": Gaussian(1.0),
+    "center": "none",
+}
+
+
+@pytest.fixture(name="data")
+def rows():
+    X, truth = make_spiked_covariance(3000, 6, random_state=0)
+    return X, np.repeat(NAMES, 1000), truth
+
+
+def parts(X, clients):
+    return {name: X[clients == name] for name in NAMES}
+
+
+@NOT_PRIVATE
+@pytest.mark.parametrize(
+    "weights", [{"west": 1, "east": 3.0, "north": 0}, [1.0, 3.0, 0.0], (1, 3, 0)]
+)
+def test_weights_are_those_of_averages(data, weights):
+    X, clients, _ = data
+    model = FederatedDPPCA(
+        2, epsilon=None, weights=weights, aggregation="matrix", center="none"
+    ).fit(X, clients=clients)
+    np.testing.assert_allclose(model.client_weights_, [0.25, 0.75, 0.0])
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    west, east, _ = (u.T @ u / 1000 for u in parts(unit, clients).values())
+    vectors = np.linalg.eigh(0.25 * west + 0.75 * east)[1][:, -2:]
+    overlap = np.linalg.svd(model.components_ @ vectors)[1]
+    np.testing.assert_allclose(overlap, 1.0, atol=1e-10)
+
+
+@NOT_PRIVATE
+def test_weights_are_those_of_projectors_covariances_and_products(data):
+    X, clients, truth = data
+    parameters = {"epsilon": None, "weights": {"west": 1, "east": 0, "north": 0}}
+    model = FederatedDPPCA(1, **parameters, **COVARIANCE).fit(X, clients=clients)
+    west = parts(X, clients)["west"]
+    alone = FederatedDPPCA(1, epsilon=None, **COVARIANCE).fit(west)
+    np.testing.assert_allclose(model.components_, alone.components_, atol=1e-12)
+    np.testing.assert_allclose(
+        model.explained_variance_, alone.explained_variance_, rtol=1e-12
+    )
+    rounds = {"n_rounds": 2, "init": truth, "center": "none"}
+    model = SparseDPPCA(1, **parameters, **rounds).fit(X, clients=clients)
+    alone = SparseDPPCA(1, epsilon=None, **rounds).fit(west)
+    np.testing.assert_allclose(model.components_, alone.components_, atol=1e-12)
+
+
+def test_weights_of_large_numbers_are_shares(data):
+    X, clients, _ = data
+    model = FederatedDPPCA(1, weights=[1e308, 1e308, 1e308]).fit(X, clients=clients)
+    np.testing.assert_allclose(model.client_weights_, 1 / 3)
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [1.0, 2.0],
+        [[1.0, 2.0, 3.0]],
+        ["a", "b", "c"],
+        {"west": 1, "east": 1},
+        {"west": 1, "east": 1, "south": 1, "north": 1},
+        {"west": 1, "east": 1, "north": -1},
+        {"west": 0, "east": 0, "north": 0},
+        {"west": 1, "east": 1, "north": np.inf},
+        {"west": 1, "east": 1, "north": "2"},
+        {"west": 1, "east": 1, "north": np.nan},
+    ],
+)
+def test_bad_weights_are_named_before_the_charge(data, weights):
+    X, clients, _ = data
+    with PrivacyAccountant() as accountant:
+        with pytest.raises(ValueError, match="weights"):
+            FederatedDPPCA(1, weights=weights).fit(X, clients=clients)
+        assert not accountant.ledger
+
+
+def test_servers_take_weights_by_name(data):
+    X, clients, _ = data
+    task = make_task(1, 6, center="none")
+    members = {
+        name: LocalClient(name, rows, task) for name, rows in parts(X, clients).items()
+    }
+    registered = {name: client.registration for name, client in members.items()}
+    server = Server(registered, task, weights={"west": 2, "east": 2, "north": 0})
+    rounds = Rounds(server)
+    request = rounds.request().to_bytes()
+    answers = {name: member.respond(request) for name, member in members.items()}
+    rounds.collect(answers)
+    np.testing.assert_allclose(rounds.result().weights, [0.5, 0.5, 0.0])
+    with pytest.raises(ValueError, match="no entry for the client 'north'"):
+        Server(registered, task, weights={"west": 1, "east": 1})
+    with pytest.raises(ValueError, match="weights"):
+        Server(registered, task, weights=[1, 1, 1])
+    # Who counts may fail: nothing is made of those who do not.
+    server = Server(registered, task, weights={"west": 0, "east": 0, "north": 1})
+    rounds = Rounds(server)
+    request = rounds.request().to_bytes()
+    new = [LocalClient(n, X[clients == n], task) for n in ("west", "east")]
+    rounds_answers = {member.name: member.respond(request) for member in new}
+    with pytest.warns(UserWarning, match="north"):
+        rounds.collect(rounds_answers)
+    with pytest.raises(ValueError, match="the weight 0"):
+        rounds.result()
+
+
+@NOT_PRIVATE
+def test_a_public_basis_is_kept(data):
+    X, clients, truth = data
+    basis = np.vstack([3.0 * truth[0], np.eye(6)[0]])
+    model = FederatedDPPCA(2, epsilon=None, init=basis, **COVARIANCE)
+    model.fit(X, clients=clients)
+    spanned = np.linalg.qr(basis.T)[0]
+    np.testing.assert_allclose(
+        np.linalg.svd(model.components_ @ spanned)[1], 1.0, atol=1e-12
+    )
+    # Variances are those within it, largest first.
+    within = np.linalg.eigvalsh(spanned.T @ (X.T @ X / len(X)) @ spanned)[::-1]
+    np.testing.assert_allclose(model.explained_variance_, within, rtol=1e-9)
+    assert model.client_weights_ is None
+    np.testing.assert_array_equal(model.clients_, NAMES)
+
+
+def test_all_of_the_budget_is_for_the_covariance(data):
+    X, clients, truth = data
+    parameters = {**COVARIANCE, "projection_norm": 11.0}
+    model = FederatedDPPCA(1, init=truth, **parameters)
+    plan = model.plan_for(X, clients=clients)
+    for _, block in plan.blocks:
+        (mechanism,) = block.mechanisms
+        assert mechanism.name == "projected_moment"
+        assert mechanism.mu == pytest.approx(block.mu, rel=1e-9)
+    with PrivacyAccountant() as accountant:
+        model.fit(X, clients=clients)
+        assert accountant.spent().epsilon == pytest.approx(1.0, rel=1e-6)
+    assert model.explained_variance_[0] == pytest.approx(11.0, abs=2.0)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"init": np.ones((1, 6))},
+        {"init": np.ones((2, 6)), **COVARIANCE},
+        {"init": np.zeros((1, 6)), **COVARIANCE},
+        {"init": "public", **COVARIANCE},
+        {"init": np.ones((1, 6)), "eigengap": 1.0, **COVARIANCE},
+        {"init": np.ones((1, 6)), **COVARIANCE, "mechanism": "two-stage"},
+    ],
+)
+def test_bases_of_no_use_are_refused_before_the_charge(data, parameters):
+    X, clients, _ = data
+    with PrivacyAccountant() as accountant:
+        with pytest.raises(ValueError, match=r"init|mechanism"):
+            FederatedDPPCA(1, **parameters).fit(X, clients=clients)
+        assert not accountant.ledger
+
+
+@pytest.mark.parametrize(
+    "weights", [{"west": 1.0, "east": 2.0, "north": 0.5}, [1, 2, 3]]
+)
+def test_files_keep_weights_and_bases(data, weights, tmp_path):
+    X, clients, truth = data
+    parameters = {**COVARIANCE, "weights": weights, "init": truth}
+    model = FederatedDPPCA(1, **parameters).fit(X, clients=clients)
+    model.save(tmp_path / "model.npz")
+    loaded = FederatedDPPCA.load(tmp_path / "model.npz")
+    assert loaded.weights == weights
+    np.testing.assert_array_equal(loaded.init, truth)
+    assert loaded.client_weights_ is None
+    np.testing.assert_array_equal(loaded.components_, model.components_)

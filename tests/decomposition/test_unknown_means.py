@@ -1,0 +1,141 @@
+"""Models that know no mean: rows are measured about their own."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyLeakWarning
+from skdpspectral._statistics.components.centered_rows import CenteredRows
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import SpikedModel
+from skdpspectral.federation import SpectralTask, make_task
+from skdpspectral.metrics import subspace_distance
+from skdpspectral.sensitivity import (
+    spiked_moment_sensitivity,
+    spiked_projector_sensitivity,
+)
+
+MODEL = SpikedModel(10.0, 1.0, mean="unknown")
+OFFSET = np.linspace(-3e4, 7e4, 12)
+
+
+@pytest.fixture(name="data")
+def rows():
+    return make_spiked_covariance(3000, 12, random_state=0)
+
+
+def test_the_place_of_rows_does_not_matter(data):
+    X, truth = data
+    parameters = {"mechanism": MODEL, "release": "covariance", "noise_seed": 1}
+    here, there = (
+        DPPCA(1, epsilon=2.0, **parameters).fit(rows) for rows in (X, X + OFFSET)
+    )
+    assert subspace_distance(here.components_, truth) < 0.2
+    np.testing.assert_allclose(there.components_, here.components_, atol=1e-9)
+    np.testing.assert_allclose(
+        there.explained_variance_, here.explained_variance_, rtol=1e-9
+    )
+    np.testing.assert_array_equal(there.mean_, 0.0)
+    assert "one unknown mean" in str(there.privacy_.remarks)
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=None")
+def test_what_is_released_is_of_the_covariance(data):
+    X, _ = data
+    pca = DPPCA(1, epsilon=None, mechanism=MODEL, release="covariance")
+    pca.fit(X + OFFSET)
+    values, vectors = np.linalg.eigh(np.cov(X.T))
+    assert subspace_distance(pca.components_, vectors[:, -1:].T) < 1e-7
+    np.testing.assert_allclose(pca.explained_variance_, values[-1:], rtol=1e-10)
+
+
+def test_noise_is_that_of_the_lemma():
+    known, unknown = (
+        DPPCA(
+            1,
+            delta=1e-5,
+            release="covariance",
+            mechanism=SpikedModel(10.0, 1.0, mean=mean),
+        ).privacy_plan(300, 12)
+        for mean in ("zero", "unknown")
+    )
+    for name, bound in (
+        ("projector", spiked_projector_sensitivity),
+        ("model_moment", spiked_moment_sensitivity),
+    ):
+        model = ([10.0], 1.0, 300, 12, 0.5 * unknown.failure)
+        assert known[name].sensitivity == pytest.approx(bound(*model), rel=1e-6)
+        wanted = bound(*model, centered=True)
+        assert unknown[name].sensitivity == pytest.approx(wanted, rel=1e-6)
+        assert unknown[name].sensitivity > known[name].sensitivity
+
+
+def test_rows_on_disk_are_those_in_memory(data, tmp_path):
+    X = data[0] + OFFSET
+    file = np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape)
+    file[:] = X
+    pca = DPPCA(1, mechanism=MODEL, noise_seed=2)
+    in_memory = pca.fit(X).components_
+    np.testing.assert_allclose(pca.fit(file).components_, in_memory, atol=1e-12)
+
+
+def test_the_mean_is_taken_off_twice():
+    rng = np.random.default_rng(0)
+    spread = rng.normal(size=(20_000, 3))
+    # Eleven digits of place: one pass leaves an error that the second one finds.
+    rows = spread + 1e11
+    exact = rows - 1e11
+    exact = exact - exact.mean(axis=0)
+    centered = CenteredRows(rows, lambda block: block)
+    assert centered.shape == rows.shape
+    np.testing.assert_allclose(centered[:], exact, atol=1e-9)
+    np.testing.assert_allclose(centered[5:9], exact[5:9], atol=1e-9)
+
+
+def test_clients_measure_from_their_own_means(data):
+    X, truth = data
+    clients = np.arange(len(X)) % 3
+    X = X + OFFSET * clients[:, None]
+    pca = FederatedDPPCA(
+        1, epsilon=3.0, mechanism=MODEL, release="covariance", noise_seed=3
+    ).fit(X, clients=clients)
+    assert subspace_distance(pca.components_, truth) < 0.3
+    assert pca.explained_variance_[0] == pytest.approx(11.0, abs=3.0)
+
+
+def test_tasks_say_which_mean():
+    tasks = [
+        make_task(
+            n_components=1, n_features=12, mechanism=SpikedModel(10.0, 1.0, mean=m)
+        )
+        for m in ("zero", "unknown")
+    ]
+    read = [SpectralTask.from_bytes(task.to_bytes()) for task in tasks]
+    assert read == tasks
+    assert [task.mechanism.centered for task in read] == [False, True]
+    assert tasks[0].digest != tasks[1].digest
+    with pytest.raises(ValueError, match="mean"):
+        dataclasses.replace(tasks[1].mechanism, name="gaussian", signal=None)
+
+
+def test_what_has_no_use_is_refused(data):
+    X, _ = data
+    with pytest.raises(ValueError, match="mean of a SpikedModel"):
+        DPPCA(1, mechanism=SpikedModel(10.0, 1.0, mean="mine")).fit(X)
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        DPPCA(1, mechanism=MODEL).fit(sparse.csr_array(X))
+
+
+def test_the_noise_of_the_papers_is_charged_by_the_lemma(data):
+    paper = SpikedModel(10.0, 1.0, mean="unknown", calibration="paper")
+    known = SpikedModel(10.0, 1.0, calibration="paper")
+    plans = [
+        DPPCA(1, epsilon=0.5, delta=1e-5, mechanism=m).privacy_plan(200, 12)
+        for m in (known, paper)
+    ]
+    assert plans[0]["projector"].noise_std == plans[1]["projector"].noise_std
+    assert plans[1].epsilon > plans[0].epsilon
+    with pytest.warns(PrivacyLeakWarning, match="epsilon"):
+        DPPCA(1, delta=1e-5, mechanism=paper).fit(data[0][:200])
