@@ -19,7 +19,8 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
-from .._linalg import row_blocks, rows_per_block
+from .._linalg import DistantRows, RowWalk, row_blocks, rows_per_block
+from .cluster_rows import cluster_rows
 from .masks import refuse_masked
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
 
@@ -111,10 +112,10 @@ def unread_rows(
         Naming X. From here on of its form alone; from ``read()`` of its values, of
         which none is quoted.
     """
-    sliced = sliced_rows(X) if in_blocks else None
+    sliced = (cluster_rows(X) or sliced_rows(X)) if in_blocks else None
     if sliced is not None:
         _check_form(sliced.shape)
-        _compare_features(estimator, sliced, reset)
+        _compare_features(estimator, getattr(sliced, "named", sliced), reset)
         return Unread(sliced.shape, lambda: _finite_slices(sliced))
     shape = form_of(X, accept_sparse)
     # A stand-in has neither names nor values.
@@ -275,10 +276,24 @@ def _compare_features(estimator, X, reset: bool) -> None:
 
 def _finite_slices(rows: SlicedRows) -> SlicedRows:
     """Check rows in one pass, of which one block is in memory at a time."""
+    if isinstance(rows, DistantRows):
+        nan, infinite = rows.reduce(RowWalk(), _count_faults)
+        kind = "NaN" if nan else "infinity"
+        if nan or infinite:
+            raise ValueError(_OF_VALUES[f"Input X contains {kind}"])
+        return rows
     for part in row_slices(rows):
         block = rows[part]
         _values_of(lambda block=block: assert_all_finite(block, input_name="X"))
     return rows
+
+
+def _count_faults(blocks) -> np.ndarray:
+    """Count values that are no numbers, and values that are infinite."""
+    counts = np.zeros(2, dtype=np.int64)
+    for block in blocks:
+        counts += (int(np.isnan(block).sum()), int(np.isinf(block).sum()))
+    return counts
 
 
 def row_slices(X):

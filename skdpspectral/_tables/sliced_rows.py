@@ -13,8 +13,8 @@ from scipy import sparse
 _HUGE_PAGE = 1 << 21
 _KEPT_BYTES = 1 << 25
 # Types of blocks that are handed on as they are; others become float64.
-_KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-_KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
+KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
 
 
 NO_DATES = (
@@ -55,7 +55,7 @@ class SlicedRows:
     @property
     def common_dtype(self) -> np.dtype:
         """Type that holds any slice: a foreign source may give some of another one."""
-        kept = isinstance(self._source, np.ndarray) and self.dtype in _KEPT_DTYPES
+        kept = isinstance(self._source, np.ndarray) and self.dtype in KEPT_DTYPES
         return self.dtype if kept else np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -81,7 +81,7 @@ class SlicedRows:
             )
         if self._pages is not None:
             self._pages.note(block)
-        if block.dtype in _KEPT_DTYPES:
+        if block.dtype in KEPT_DTYPES:
             return block
         with np.errstate(over="ignore"):  # of longer floats: infinity is told later
             return block.astype(np.float64)

@@ -48,15 +48,15 @@ AUDITED = {
     ),
     "pairs of which ties are left out": Mutant(
         "_statistics/second_moment.py",
-        "            moment *= HALF\n",
-        "            moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
+        "        moment *= HALF\n",
+        "        moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
         "pca-pairs",
     ),
     "pairs in the order of values": Mutant(
         "_tables/pairs.py",
-        "            count = min(order.block_rows, len(places) - start)\n",
-        "            count = min(order.block_rows, len(places) - start)\n"
-        "            places = places[np.argsort(rows[places, 0])]\n",
+        "        count = min(order.block_rows, len(places) - start)\n",
+        "        count = min(order.block_rows, len(places) - start)\n"
+        "        places = places[np.argsort(rows[places, 0])]\n",
         "pca-pairs-far",
     ),
     "shares of pairs taken for those of rows": Mutant(
@@ -511,8 +511,8 @@ _MOVES = f"{_SCALER}no_row_moves_a_release_by_more_than_was_planned"
 EXACT |= {
     "pairs of rows that are neighbors by value": Mutant(
         "_statistics/feature_scales/difference_counts.py",
-        "pair_differences(rows, self.order, row_map)",
-        "pair_differences(np.sort(rows, axis=0), self.order, row_map)",
+        "_linalg.reduce_rows(rows, PairWalk",
+        "_linalg.reduce_rows(np.sort(rows, axis=0), PairWalk",
         f"{_MOVES}[40-both-differences]",
     ),
     "ties counted as the smallest difference": Mutant(
@@ -548,9 +548,8 @@ EXACT |= {
     ),
     "features seen by private counts": Mutant(
         "_statistics/feature_scales/difference_counts.py",
-        "self._spreads(release(self.name, counts.total, overwrite=True), noise)",
-        "release(self.name, counts.total) is None "
-        "or self._spreads(counts.total, noise)",
+        "self._spreads(release(self.name, counts, overwrite=True), noise)",
+        "release(self.name, counts) is None or self._spreads(counts, noise)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[no mean]",
     ),
     "entries of sparse rows believed to be one a place": Mutant(

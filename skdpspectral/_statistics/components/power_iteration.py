@@ -75,8 +75,10 @@ class PowerProduct(Statistic):
         origin, basis = given
         bounds, weight = self.bounds, weight_of(origin)
         if isinstance(origin, PairOrder):
-            bounded = map(bounds.for_pairs, bounds.differences(rows, origin))
-            product = weight * _linalg.product_of_blocks(bounded, basis)
+            kernel = partial(_linalg.sum_of_products, columns=basis)
+            walk = bounds.pairs(origin, bounds.for_pairs)
+            total = _linalg.reduce_rows(rows, walk, kernel)
+            product = weight * (total / origin.n_pairs)
         else:
             about = partial(bounds.for_second_moment, mean=origin)
             product = _linalg.blocked_product(rows, about, basis)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -347,12 +348,18 @@ class SpikedProjector(Statistic):
     @staticmethod
     def moment_within(release: Any, X: Any, components: np.ndarray) -> np.ndarray:
         """Release the second moment of projections, whose rows are not clipped."""
-        total = np.zeros((len(components),) * 2, order="F")
-        n_rows = _linalg.rows_per_block(X.shape[1])
-        for rows in _linalg.row_blocks(X.shape[0], n_rows):
-            scores = np.asarray(_finite(X[rows]) @ components.T)
-            total += scores.T @ scores
+        kernel = partial(_sum_of_projections, components=components)
+        total = _linalg.reduce_rows(X, _linalg.RowWalk(_finite), kernel)
         return release("model_moment", total / X.shape[0])
+
+
+def _sum_of_projections(blocks, components: np.ndarray) -> np.ndarray:
+    """Sum of outer products of projections, which are not clipped."""
+    total = np.zeros((len(components),) * 2, order="F")
+    for block in blocks:
+        scores = np.asarray(block @ components.T)
+        total += scores.T @ scores
+    return total
 
 
 def _exact_directions(X, rank: int) -> np.ndarray:

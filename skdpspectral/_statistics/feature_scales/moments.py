@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,9 +108,8 @@ class FeatureMoments(Statistic):
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         radius = self.radius(noise, spreads)
-        sums = _linalg.sum_over_rows(
-            rows, lambda block: _linalg.moment_sums(block, place, radius), row_map
-        )
+        kernel = partial(_linalg.moment_sums, center=place, radius=radius)
+        sums = _linalg.sum_over_rows(rows, kernel, row_map)
         sums *= np.array([1.0, self._weight]) / self.n_samples
         released = release(self.name, sums, overwrite=True)
         mean = np.clip(released[:, 0], -1.0, 1.0)

@@ -1,0 +1,311 @@
+"""Rows of dask collections, reduced to sums on the cluster that keeps them.
+
+Every part of the rows is summed where it lies, sums are added up in a tree, and one
+sum comes back. What travels to the cluster is a walk and a kernel: public functions
+and numbers, and what was released before. No noise is drawn there. Tasks are functions
+of their arguments and write to none of them, so that one which is run again, after a
+worker was lost, gives the sum that it gave before; each part counts once.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from .._linalg import DistantRows, Kernel, add_sums
+from .mapped_rows import MappedRows
+from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
+from .sliced_rows import KEPT_DTYPES, NO_DATES, SlicedRows
+
+# Sums that one task adds up.
+_TOGETHER = 8
+
+
+class ClusterRows(SlicedRows, DistantRows):
+    """Rows of a dask array, of which parts are reduced on its cluster.
+
+    Parameters
+    ----------
+    source : dask.array.Array of shape (n_samples, n_features)
+        Rows of numbers, in numpy arrays.
+    named : object or None, default=None
+        A table without rows that has the names of the features; None for no names.
+    """
+
+    def __init__(self, source: Any, named: Any = None) -> None:
+        super().__init__(source, tuple(map(int, source.shape)), source.dtype)
+        if source.numblocks[1] > 1:
+            source = source.rechunk({1: -1})
+        parts = source.to_delayed().ravel()
+        sizes = source.chunks[0]
+        # Of parts without rows nothing is asked.
+        self._parts = [p for p, size in zip(parts, sizes, strict=True) if size]
+        self._sizes = [int(size) for size in sizes if size]
+        self._ends = list(accumulate(self._sizes))
+        self._row_map: Callable | None = None
+        self._samples: dict[tuple[PairOrder, int], list] = {}
+        self.named = self if named is None else named
+
+    @property
+    def common_dtype(self) -> np.dtype:
+        """Type that holds any slice."""
+        return np.dtype(np.float64)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Read a slice of rows into this process, as a transform does."""
+        block = super().__getitem__(rows)
+        return block if self._row_map is None else self._row_map(block)
+
+    def mapped(self, row_map: Callable) -> ClusterRows:
+        """Return the rows under a map that treats each row alone."""
+        other = object.__new__(ClusterRows)
+        other.__dict__.update(self.__dict__)
+        first = self._row_map
+        other._row_map = row_map if first is None else _Composed(first, row_map)
+        return other
+
+    def reduce(self, walk: Any, kernel: Kernel) -> Any:
+        """Return what a kernel makes of all blocks of a walk."""
+        from dask import delayed
+
+        # A name of its own: no sum of another reduction is taken for one of these.
+        name = f"skdpspectral-{uuid.uuid4()}"
+        job = delayed(_Job(walk, kernel, self._row_map, self.shape[1]), name=name)
+        if isinstance(walk, (PairWalk, PoolWalk)):
+            pools = self._pools(walk.order, walk.n_pools)
+            sums = [delayed(_sums_of_pool, pure=True)(job, pool) for pool in pools]
+        else:
+            summed = delayed(_sums_of_part, pure=True)
+            parts = zip(self._parts, self._sizes, strict=True)
+            sums = [summed(job, part, size) for part, size in parts]
+        add = delayed(add_sums, pure=True)
+        while len(sums) > 1:
+            sums = [add(group) for group in _groups(sums)]
+        return _computed(sums[0])
+
+    def _pools(self, order: PairOrder, n_pools: int | None) -> list:
+        """Return tasks that gather the rows of the first pools.
+
+        Rows travel between workers for that. Those of a sample stay with them, as it
+        is used several times.
+        """
+        from dask import delayed
+
+        if n_pools is None:
+            return list(self._gathered(order, None, delayed))
+        key = order, n_pools
+        if key not in self._samples:
+            pools = list(self._gathered(order, n_pools, delayed))
+            self._samples[key] = _kept(pools)
+        return self._samples[key]
+
+    def _gathered(self, order, n_pools, delayed) -> Iterator:
+        cut = delayed(_cut, pure=True)
+        gather = delayed(_joined, pure=True)
+        for reads in order.reads_of_pools(n_pools):
+            pieces = (piece for read in reads for piece in self._pieces(read))
+            yield gather(
+                [
+                    cut(self._parts[part], self._sizes[part], self.shape[1], *span)
+                    for part, *span in pieces
+                ]
+            )
+
+    def _pieces(self, rows: slice) -> Iterator[tuple[int, int, int]]:
+        """Yield the parts that rows lie in, and where."""
+        start = rows.start
+        while start < rows.stop:
+            part = bisect_right(self._ends, start)
+            stop = min(rows.stop, self._ends[part])
+            first = self._ends[part] - self._sizes[part]
+            yield part, start - first, stop - first
+            start = stop
+
+
+class PartError(ValueError):
+    """A part of the rows that is not what its collection says; quotes no value."""
+
+
+class _Composed:
+    """One map of rows after another."""
+
+    def __init__(self, first: Callable, second: Callable) -> None:
+        self._first, self._second = first, second
+
+    def __call__(self, block):
+        return self._second(self._first(block))
+
+
+class _Job:
+    """What is done with each part: all that travels to the workers."""
+
+    def __init__(self, walk, kernel: Kernel, row_map, n_features: int) -> None:
+        self.walk, self.kernel = walk, kernel
+        self.row_map, self.n_features = row_map, n_features
+
+    def table(self, rows):
+        """Return rows under the map of the table."""
+        return rows if self.row_map is None else MappedRows(rows, self.row_map)
+
+    def sums(self, blocks: Iterable) -> Any:
+        """Apply the kernel quietly: a warning would tell of somebody's values."""
+        with np.errstate(all="ignore"):
+            return self.kernel(blocks)
+
+
+def _sums_of_part(job: _Job, part, n_rows: int):
+    rows = job.table(_checked(part, n_rows, job.n_features))
+    return job.sums(job.walk.blocks(rows))
+
+
+def _sums_of_pool(job: _Job, pool):
+    rows = pool if job.row_map is None else job.row_map(pool)
+    return job.sums(job.walk.blocks_of_a_pool(rows, scrambled(len(pool))))
+
+
+def _checked(part, n_rows: int, n_features: int) -> SlicedRows:
+    """Return a part as a table, of which each slice is checked when it is read."""
+    shape = (n_rows, n_features)
+    if getattr(part, "shape", None) != shape:
+        raise PartError(
+            "X: a part of the rows has another shape than its collection says; call "
+            "X.compute_chunk_sizes() first"
+        )
+    return SlicedRows(part, shape, np.dtype(np.float64))
+
+
+def _cut(part, n_rows: int, n_features: int, start: int, stop: int) -> np.ndarray:
+    # A copy: the part itself need not be kept.
+    return np.array(_checked(part, n_rows, n_features)[start:stop], np.float64)
+
+
+def _joined(pieces: list) -> np.ndarray:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _groups(items: list) -> Iterator[list]:
+    for start in range(0, len(items), _TOGETHER):
+        yield items[start : start + _TOGETHER]
+
+
+def _kept(tasks: list) -> list:
+    """Return tasks whose results stay with the workers."""
+    from dask import persist
+
+    return list(_told_apart(lambda: persist(*tasks)))
+
+
+def _computed(task):
+    """Return the result of a task."""
+    return _told_apart(lambda: task.compute())
+
+
+def _told_apart(run: Callable) -> Any:
+    """Run tasks; errors of theirs are told in words that quote nobody's values.
+
+    Raises
+    ------
+    ValueError
+        Naming X, and the kind of the error alone.
+    """
+    try:
+        return run()
+    except MemoryError:
+        raise
+    except PartError as error:
+        said = str(error)
+    except Exception as error:
+        said = (
+            f"X could not be reduced on its cluster ({type(error).__name__}); the "
+            "workers' logs say where"
+        )
+    raise ValueError(said)
+
+
+# -- which collections are taken -------------------------------------------------------
+
+
+def cluster_rows(X) -> ClusterRows | None:
+    """Return rows of a dask array or dataframe; None where X is none.
+
+    Of a dataframe the numbers of rows of its parts are asked for.
+
+    Raises
+    ------
+    ValueError
+        Naming X, if it is one, and no table of real numbers of known shape.
+    """
+    array, frame = (sys.modules.get(f"dask.{kind}") for kind in ("array", "dataframe"))
+    if array is not None and isinstance(X, array.Array):
+        return ClusterRows(_checked_array(X))
+    if frame is not None and isinstance(X, frame.DataFrame):
+        return ClusterRows(_array_of_frame(X), X._meta)
+    return None
+
+
+def _checked_array(X):
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
+    if any(np.isnan(size) for size in X.shape):
+        raise ValueError(
+            "X.shape must be two whole numbers that are known beforehand: call "
+            "X.compute_chunk_sizes() first"
+        )
+    _check_kind(X.dtype)
+    if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
+        raise ValueError(
+            f"X is a dask array of {type(X._meta).__name__}: its parts must be "
+            "arrays of numpy; map_blocks can make them so"
+        )
+    return X
+
+
+def _check_kind(dtype, of: str = "X") -> None:
+    kind = getattr(dtype, "kind", "O")
+    if kind in "mM":
+        raise ValueError(NO_DATES)
+    if kind == "c":
+        raise ValueError("Complex data not supported: X must hold real numbers")
+    if kind not in "fiub":
+        raise ValueError(f"{of} has dtype {dtype}: X must hold real numbers")
+
+
+def _array_of_frame(X):
+    """Return the array of a dataframe's parts, whose numbers of rows are counted."""
+    if X.shape[1] == 0:
+        raise ValueError(
+            "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
+            "1 is required for X."
+        )
+    for name, dtype in X.dtypes.items():
+        _check_kind(dtype, f"X[{name!r}]")
+    numbers = [getattr(dtype, "numpy_dtype", dtype) for dtype in X.dtypes]
+    found = np.result_type(*numbers)
+    dtype = found if found in KEPT_DTYPES else np.dtype(np.float64)
+    # One column alone is read where a file is asked.
+    sizes = _told_apart(lambda: X.iloc[:, :1].map_partitions(len).compute())
+    made = X.map_partitions(_numbers_of_frame, dtype, meta=X._meta)
+    return _array_of_parts(made.to_delayed(), sizes, X.shape[1], dtype)
+
+
+def _array_of_parts(parts, sizes, n_features: int, dtype):
+    from dask import array
+
+    blocks = [
+        array.from_delayed(part, (int(size), n_features), dtype)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    return array.concatenate(blocks)
+
+
+def _numbers_of_frame(part, dtype) -> np.ndarray:
+    if part.isna().to_numpy().any():
+        # As of a missing whole number: found with others that are not finite.
+        return part.to_numpy(np.float64, na_value=np.nan)
+    return part.to_numpy(dtype)
