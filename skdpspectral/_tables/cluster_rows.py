@@ -288,17 +288,16 @@ def _array_of_frame(X):
     numbers = [getattr(dtype, "numpy_dtype", dtype) for dtype in X.dtypes]
     found = np.result_type(*numbers)
     dtype = found if found in KEPT_DTYPES else np.dtype(np.float64)
-    # One column alone is read where a file is asked.
-    sizes = _told_apart(lambda: X.iloc[:, :1].map_partitions(len).compute())
-    made = X.map_partitions(_numbers_of_frame, dtype, meta=X._meta)
-    return _array_of_parts(made.to_delayed(), sizes, X.shape[1], dtype)
+    return _array_of_parts(X.to_delayed(), X.shape[1], dtype)
 
 
-def _array_of_parts(parts, sizes, n_features: int, dtype):
-    from dask import array
+def _array_of_parts(parts, n_features: int, dtype):
+    from dask import array, compute, delayed
 
+    sizes = _told_apart(lambda: compute(*map(delayed(len), parts)))
+    numbers = delayed(_numbers_of_frame, pure=True)
     blocks = [
-        array.from_delayed(part, (int(size), n_features), dtype)
+        array.from_delayed(numbers(part, dtype), (size, n_features), dtype)
         for part, size in zip(parts, sizes, strict=True)
     ]
     return array.concatenate(blocks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -165,6 +165,13 @@ class PairOrder:
                 continue
             yield self._pool(X, starts, len(places)), mixed
 
+    def first_pools(self, X, n_pools: int | None) -> Iterable:
+        """Return what :meth:`pools` yields of the first pools; None for all."""
+        if n_pools is None or not isinstance(X, SlicedRows):
+            return itertools.islice(self.pools(X), n_pools)
+        key, n_rows = (self, n_pools), self.rows_of(n_pools)
+        return X.sample(key, n_rows, lambda: itertools.islice(self.pools(X), n_pools))
+
 
 def scrambled(size: int) -> np.ndarray:
     """Return 0, ..., size - 1 in an order without pattern, the same everywhere."""
@@ -228,7 +235,7 @@ class PoolWalk:
 
     def blocks(self, X) -> Iterator:
         """Yield the blocks of a whole table."""
-        for rows, places in itertools.islice(self.order.pools(X), self.n_pools):
+        for rows, places in self.order.first_pools(X, self.n_pools):
             yield from self.blocks_of_a_pool(rows, places)
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:
@@ -263,7 +270,7 @@ class PairWalk:
 
     def blocks(self, X) -> Iterator:
         """Yield the blocks of a whole table."""
-        for rows, places in itertools.islice(self.order.pools(X), self.n_pools):
+        for rows, places in self.order.first_pools(X, self.n_pools):
             yield from self.blocks_of_a_pool(rows, places)
 
     def blocks_of_a_pool(self, rows, places) -> Iterator:

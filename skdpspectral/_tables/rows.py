@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_array, validate_data
 from .._linalg import DistantRows, RowWalk, row_blocks, rows_per_block
 from .cluster_rows import cluster_rows
 from .masks import refuse_masked
+from .parquet_rows import parquet_rows
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
@@ -112,7 +113,7 @@ def unread_rows(
         Naming X. From here on of its form alone; from ``read()`` of its values, of
         which none is quoted.
     """
-    sliced = (cluster_rows(X) or sliced_rows(X)) if in_blocks else None
+    sliced = rows_in_blocks(X) if in_blocks else None
     if sliced is not None:
         _check_form(sliced.shape)
         _compare_features(estimator, getattr(sliced, "named", sliced), reset)
@@ -136,6 +137,15 @@ def unread_rows(
         return rows
 
     return Unread(shape, read, is_sparse(X))
+
+
+def rows_in_blocks(X) -> SlicedRows | None:
+    """Return rows that are read, or reduced, block by block; None for what is whole."""
+    for kind in (cluster_rows, parquet_rows, sliced_rows):
+        found = kind(X)
+        if found is not None:
+            return found
+    return None
 
 
 def check_rows(estimator, X, **how):
