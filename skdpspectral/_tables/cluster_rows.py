@@ -9,7 +9,6 @@ worker was lost, gives the sum that it gave before; each part counts once.
 
 from __future__ import annotations
 
-import sys
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
@@ -21,32 +20,44 @@ import numpy as np
 from .._linalg import DistantRows, Kernel, add_sums
 from .mapped_rows import MappedRows
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
-from .sliced_rows import KEPT_DTYPES, NO_DATES, SlicedRows
+from .sliced_rows import SlicedRows
 
 # Sums that one task adds up.
 _TOGETHER = 8
 
 
 class ClusterRows(SlicedRows, DistantRows):
-    """Rows of a dask array, of which parts are reduced on its cluster.
+    """Rows of which parts lie on a cluster, and are reduced there.
 
     Parameters
     ----------
-    source : dask.array.Array of shape (n_samples, n_features)
-        Rows of numbers, in numpy arrays.
+    parts : list of dask.delayed.Delayed
+        Arrays of numpy of shape (n_rows, n_features), in the order of the rows.
+    sizes : list of int
+        Their numbers of rows.
+    n_features : int
+        Number of features.
+    dtype : dtype, default=float64
+        Type of the numbers.
+    source : dask.array.Array or None, default=None
+        The same rows, to be read by slices; None where nobody does.
     named : object or None, default=None
         A table without rows that has the names of the features; None for no names.
     """
 
-    def __init__(self, source: Any, named: Any = None) -> None:
-        super().__init__(source, tuple(map(int, source.shape)), source.dtype)
-        if source.numblocks[1] > 1:
-            source = source.rechunk({1: -1})
-        parts = source.to_delayed().ravel()
-        sizes = source.chunks[0]
+    def __init__(
+        self,
+        parts: list,
+        sizes: list[int],
+        n_features: int,
+        dtype: Any = np.float64,
+        source: Any = None,
+        named: Any = None,
+    ) -> None:
+        super().__init__(source, (sum(sizes), n_features), np.dtype(dtype))
         # Of parts without rows nothing is asked.
         self._parts = [p for p, size in zip(parts, sizes, strict=True) if size]
-        self._sizes = [int(size) for size in sizes if size]
+        self._sizes = [size for size in sizes if size]
         self._ends = list(accumulate(self._sizes))
         self._row_map: Callable | None = None
         self._samples: dict[tuple[PairOrder, int], list] = {}
@@ -198,15 +209,15 @@ def _kept(tasks: list) -> list:
     """Return tasks whose results stay with the workers."""
     from dask import persist
 
-    return list(_told_apart(lambda: persist(*tasks)))
+    return list(told_apart(lambda: persist(*tasks)))
 
 
 def _computed(task):
     """Return the result of a task."""
-    return _told_apart(lambda: task.compute())
+    return told_apart(lambda: task.compute())
 
 
-def _told_apart(run: Callable) -> Any:
+def told_apart(run: Callable) -> Any:
     """Run tasks; errors of theirs are told in words that quote nobody's values.
 
     Raises
@@ -226,85 +237,3 @@ def _told_apart(run: Callable) -> Any:
             "workers' logs say where"
         )
     raise ValueError(said)
-
-
-# -- which collections are taken -------------------------------------------------------
-
-
-def cluster_rows(X) -> ClusterRows | None:
-    """Return rows of a dask array or dataframe; None where X is none.
-
-    Of a dataframe the numbers of rows of its parts are asked for.
-
-    Raises
-    ------
-    ValueError
-        Naming X, if it is one, and no table of real numbers of known shape.
-    """
-    array, frame = (sys.modules.get(f"dask.{kind}") for kind in ("array", "dataframe"))
-    if array is not None and isinstance(X, array.Array):
-        return ClusterRows(_checked_array(X))
-    if frame is not None and isinstance(X, frame.DataFrame):
-        return ClusterRows(_array_of_frame(X), X._meta)
-    return None
-
-
-def _checked_array(X):
-    if X.ndim != 2:
-        raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
-    if any(np.isnan(size) for size in X.shape):
-        raise ValueError(
-            "X.shape must be two whole numbers that are known beforehand: call "
-            "X.compute_chunk_sizes() first"
-        )
-    _check_kind(X.dtype)
-    if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
-        raise ValueError(
-            f"X is a dask array of {type(X._meta).__name__}: its parts must be "
-            "arrays of numpy; map_blocks can make them so"
-        )
-    return X
-
-
-def _check_kind(dtype, of: str = "X") -> None:
-    kind = getattr(dtype, "kind", "O")
-    if kind in "mM":
-        raise ValueError(NO_DATES)
-    if kind == "c":
-        raise ValueError("Complex data not supported: X must hold real numbers")
-    if kind not in "fiub":
-        raise ValueError(f"{of} has dtype {dtype}: X must hold real numbers")
-
-
-def _array_of_frame(X):
-    """Return the array of a dataframe's parts, whose numbers of rows are counted."""
-    if X.shape[1] == 0:
-        raise ValueError(
-            "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
-            "1 is required for X."
-        )
-    for name, dtype in X.dtypes.items():
-        _check_kind(dtype, f"X[{name!r}]")
-    numbers = [getattr(dtype, "numpy_dtype", dtype) for dtype in X.dtypes]
-    found = np.result_type(*numbers)
-    dtype = found if found in KEPT_DTYPES else np.dtype(np.float64)
-    return _array_of_parts(X.to_delayed(), X.shape[1], dtype)
-
-
-def _array_of_parts(parts, n_features: int, dtype):
-    from dask import array, compute, delayed
-
-    sizes = _told_apart(lambda: compute(*map(delayed(len), parts)))
-    numbers = delayed(_numbers_of_frame, pure=True)
-    blocks = [
-        array.from_delayed(numbers(part, dtype), (size, n_features), dtype)
-        for part, size in zip(parts, sizes, strict=True)
-    ]
-    return array.concatenate(blocks)
-
-
-def _numbers_of_frame(part, dtype) -> np.ndarray:
-    if part.isna().to_numpy().any():
-        # As of a missing whole number: found with others that are not finite.
-        return part.to_numpy(np.float64, na_value=np.nan)
-    return part.to_numpy(dtype)

@@ -20,7 +20,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
 from .._linalg import DistantRows, RowWalk, row_blocks, rows_per_block
-from .cluster_rows import cluster_rows
+from .cluster_tables import cluster_rows
 from .masks import refuse_masked
 from .parquet_rows import parquet_rows
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
@@ -117,7 +117,7 @@ def unread_rows(
     if sliced is not None:
         _check_form(sliced.shape)
         _compare_features(estimator, getattr(sliced, "named", sliced), reset)
-        return Unread(sliced.shape, lambda: _finite_slices(sliced))
+        return Unread(sliced.shape, lambda: finite_slices(sliced))
     shape = form_of(X, accept_sparse)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
@@ -284,7 +284,7 @@ def _compare_features(estimator, X, reset: bool) -> None:
         )
 
 
-def _finite_slices(rows: SlicedRows) -> SlicedRows:
+def finite_slices(rows: SlicedRows) -> SlicedRows:
     """Check rows in one pass, of which one block is in memory at a time."""
     if isinstance(rows, DistantRows):
         nan, infinite = rows.reduce(RowWalk(), _count_faults)

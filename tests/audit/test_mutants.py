@@ -909,7 +909,7 @@ EXACT |= {
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
     "rows that two clients share": Mutant(
-        "decomposition/_federated_estimator.py",
+        "decomposition/_clients.py",
         "    _check_disjoint(blocks, n_rows)\n",
         "",
         f"{_ESTIMATOR}rows_of_two_clients_are_found_out",
