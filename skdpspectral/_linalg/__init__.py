@@ -72,6 +72,7 @@ from .walks import (
     reduce_rows,
     row_blocks,
     rows_per_block,
+    scrambled_keys,
 )
 
 __all__ = [
@@ -117,6 +118,7 @@ __all__ = [
     "row_blocks",
     "row_differences",
     "rows_per_block",
+    "scrambled_keys",
     "select_rank",
     "shifted_power_step",
     "shrink_eigenvalues",

@@ -36,6 +36,24 @@ def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
     return [slice(start, min(start + block_rows, n_rows)) for start in starts]
 
 
+def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
+    """Return other numbers for different ones, without pattern, the same everywhere.
+
+    Parameters
+    ----------
+    numbers : ndarray of uint64
+        Whole numbers; not modified.
+    """
+    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
+    keys = numbers * np.uint64(0x9E3779B97F4A7C15)
+    keys ^= keys >> np.uint64(30)
+    keys *= np.uint64(0xBF58476D1CE4E5B9)
+    keys ^= keys >> np.uint64(27)
+    keys *= np.uint64(0x94D049BB133111EB)
+    keys ^= keys >> np.uint64(31)
+    return keys
+
+
 class Walk(Protocol):
     """Which blocks of a table a kernel is given, and in which order."""
 

@@ -95,10 +95,7 @@ class ClusterRows(SlicedRows, DistantRows):
             summed = delayed(_sums_of_part, pure=True)
             parts = zip(self._parts, self._sizes, strict=True)
             sums = [summed(job, part, size) for part, size in parts]
-        add = delayed(add_sums, pure=True)
-        while len(sums) > 1:
-            sums = [add(group) for group in _groups(sums)]
-        return _computed(sums[0])
+        return added_on_cluster(sums, add_sums)
 
     def _pools(self, order: PairOrder, n_pools: int | None) -> list:
         """Return tasks that gather the rows of the first pools.
@@ -113,7 +110,7 @@ class ClusterRows(SlicedRows, DistantRows):
         key = order, n_pools
         if key not in self._samples:
             pools = list(self._gathered(order, n_pools, delayed))
-            self._samples[key] = _kept(pools)
+            self._samples[key] = kept_on_cluster(pools)
         return self._samples[key]
 
     def _gathered(self, order, n_pools, delayed) -> Iterator:
@@ -205,16 +202,21 @@ def _groups(items: list) -> Iterator[list]:
         yield items[start : start + _TOGETHER]
 
 
-def _kept(tasks: list) -> list:
+def added_on_cluster(sums: list, add: Callable) -> Any:
+    """Return the sum of what tasks give, added up in a tree, in their order."""
+    from dask import delayed
+
+    together = delayed(add, pure=True)
+    while len(sums) > 1:
+        sums = [together(group) for group in _groups(sums)]
+    return told_apart(sums[0].compute)
+
+
+def kept_on_cluster(tasks: list) -> list:
     """Return tasks whose results stay with the workers."""
     from dask import persist
 
     return list(told_apart(lambda: persist(*tasks)))
-
-
-def _computed(task):
-    """Return the result of a task."""
-    return told_apart(lambda: task.compute())
 
 
 def told_apart(run: Callable) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import sparse
 
-from .._linalg import row_differences, rows_per_block
+from .._linalg import row_differences, rows_per_block, scrambled_keys
 from .sliced_rows import SlicedRows
 
 # Rows of a pool, and numbers in it: some megabytes.
@@ -175,14 +175,7 @@ class PairOrder:
 
 def scrambled(size: int) -> np.ndarray:
     """Return 0, ..., size - 1 in an order without pattern, the same everywhere."""
-    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
-    keys = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    keys ^= keys >> np.uint64(30)
-    keys *= np.uint64(0xBF58476D1CE4E5B9)
-    keys ^= keys >> np.uint64(27)
-    keys *= np.uint64(0x94D049BB133111EB)
-    keys ^= keys >> np.uint64(31)
-    return np.argsort(keys)
+    return np.argsort(scrambled_keys(np.arange(1, size + 1, dtype=np.uint64)))
 
 
 def _taken(rows, places, memory, order: PairOrder):

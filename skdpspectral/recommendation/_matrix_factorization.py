@@ -253,7 +253,8 @@ class DPMatrixFactorization(
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)
             self._set_items(catalog, found)
-            # What belongs to users, apart from all public attributes.
+            # What belongs to users, apart from all public attributes; of users on a
+            # cluster nothing comes here.
             self._personal = self._fitted_users(rows, index)
             self.privacy_ = plan
             progress.end()
