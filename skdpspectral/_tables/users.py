@@ -77,6 +77,8 @@ class UnreadTable(NamedTuple):
     read : callable
         Reads everything; returns a :class:`UserTable`. To be called once the fit is
         charged.
+    distant : ClusterUserTable or None, default=None
+        The table, where it is on a cluster: what ``read()`` gives then.
     """
 
     n_rows: int
@@ -84,6 +86,7 @@ class UnreadTable(NamedTuple):
     has_users: bool
     ids: Callable[[], object]
     read: Callable[[], UserTable]
+    distant: ClusterUserTable | None = None
 
 
 def unread_users(
@@ -162,7 +165,7 @@ def _unread_cluster(
         finite_slices(rows)
         return found
 
-    return UnreadTable(n_rows, len(kept), ids is not None, lambda: ids, read)
+    return UnreadTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
 
 
 def _refuse_twice(names: Names) -> None:

@@ -652,7 +652,7 @@ EXACT |= {
     ),
     "residuals of a block scaled together": Mutant(
         "_statistics/item_models/components.py",
-        "user_item.unit_steps(block.of_user, block.items, left, self.n_items)",
+        "user_item.unit_steps(block.of_user, block.items, left, n_items)",
         "user_item.unit_steps(\n"
         "                block.of_user, block.items, left, self.n_items\n"
         "            ) * np.sqrt(len(block))",
@@ -693,15 +693,14 @@ EXACT |= {
     ),
     "number of users printed": Mutant(
         "_statistics/shared_directions/clip_sizes.py",
-        "        return norms",
-        "        print(len(norms))\n        return norms",
+        "        return counts.cumsum(axis=1)",
+        "        print(counts.sum())\n        return counts.cumsum(axis=1)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
         "_statistics/shared_directions/clip_sizes.py",
-        "votes = release(name, below.sum(axis=0) - 0.5 * len(norms))",
-        "votes = below.sum(axis=0) - 0.5 * len(norms)\n"
-        "            release(name, votes)",
+        "votes = release(name, below - 0.5 * counts[:, -1])",
+        "votes = below - 0.5 * counts[:, -1]\n            release(name, votes)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(

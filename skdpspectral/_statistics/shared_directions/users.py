@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -64,24 +65,26 @@ class Users:
             Charged with the plan.
         name : str
             Of the release.
-        rows : UserRows
+        rows : UserRows, or of the same method
             The users' rows.
         contributions : callable
-            ``contributions(block)``: yields one vector a user, a few at a time.
+            ``contributions(block, rows)``: yields one vector a user, a few at a time.
         """
         planned = release.plan[name]
         grid = planned.grid
-
-        def part(block):
-            return sum(
-                lrs.sum_on_grid(_clipped(vectors), grid)
-                for vectors in contributions(block)
-            )
-
+        part = partial(_sum_of_answers, contributions=contributions, grid=grid)
         total = np.zeros(planned.shape)
-        for steps in rows.map(part, self.n_jobs):
+        for steps in rows.sums(part, self.n_jobs):
             total += steps
         return release(name, total * grid, overwrite=True)
+
+
+def _sum_of_answers(block, rows, contributions: Callable, grid: float) -> np.ndarray:
+    """Sum the vectors of a block's users, each clipped, in whole steps of a grid."""
+    return sum(
+        lrs.sum_on_grid(_clipped(vectors), grid)
+        for vectors in contributions(block, rows)
+    )
 
 
 def _clipped(vectors: np.ndarray) -> np.ndarray:
