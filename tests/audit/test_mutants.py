@@ -654,7 +654,7 @@ EXACT |= {
         "_statistics/item_models/components.py",
         "user_item.unit_steps(block.of_user, block.items, left, n_items)",
         "user_item.unit_steps(\n"
-        "                block.of_user, block.items, left, self.n_items\n"
+        "                block.of_user, block.items, left, n_items\n"
         "            ) * np.sqrt(len(block))",
         f"{_ITEMS}a_user_moves_every_sum_by_their_own_answer_of_norm_one",
     ),
