@@ -1,12 +1,10 @@
 """Rows of dask collections: reduced on their cluster, to the same releases."""
 
 import os
-import warnings
-from functools import partial
 
 import numpy as np
 import pytest
-from cluster_tools import check_public, check_same, outcome
+from cluster_tools import check_public, check_same, outcome, quiet
 
 from skdpspectral import (
     DPPCA,
@@ -54,7 +52,6 @@ RATINGS = RATINGS.reset_index(drop=True)
 USERS = rng.permutation(np.repeat(np.arange(501), 10))[:N_OF_USERS]
 OWN = X[:N_OF_USERS]
 y = OWN @ np.arange(P) / P + USERS % 7
-quiet = partial(warnings.catch_warnings, action="ignore")
 
 
 def on_cluster(rows, parts=None):

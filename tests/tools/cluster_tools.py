@@ -1,7 +1,9 @@
 """Fits of rows in memory and on a cluster, and schedulers that look at the tasks."""
 
+import contextlib
 import io
 import pickle
+import warnings
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,6 +13,14 @@ from skdpspectral._release.release import record_releases
 
 # Nothing of these rooms may travel to a worker.
 SECRET_ROOMS = ("skdpspectral._release", "skdpspectral.accounting", "randomgen")
+
+
+@contextlib.contextmanager
+def quiet():
+    """Ignore warnings: of seeds, and those of dask."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def outcome(estimator, *data, **given):
