@@ -121,7 +121,7 @@ class RememberedRows:
         return self._once(self._rows.map, function, n_jobs)
 
     def sums(self, function: Callable, n_jobs: int | None = None) -> list:
-        """Sum what a function makes of every block, or return what was summed before."""
+        """Sum what a function makes of all blocks, or return what was summed before."""
         return self._once(self._rows.sums, function, n_jobs)
 
     def _once(self, answered: Callable, *asked: Any) -> list:
