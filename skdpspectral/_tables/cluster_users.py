@@ -18,6 +18,7 @@ from .cluster_rows import added_on_cluster, kept_on_cluster
 from .cluster_tables import in_own_words
 from .ids import check_exact, check_ids, codes_and_rows, id_array
 
+_NUMBERS: tuple = (Number, np.bool_)
 # Groups of users, at most: every part of a table is divided into so many pieces.
 _MOST_GROUPS = 64
 
@@ -106,8 +107,8 @@ def _hashes(ids: np.ndarray, name: str) -> np.ndarray:
     return np.array(found, dtype=np.uint64)[codes]
 
 
-def _hashed(key, name: str) -> int:
-    if isinstance(key, (Number, np.bool_)):
+def _hashed(key: Any, name: str) -> int:
+    if isinstance(key, _NUMBERS):
         number = np.array([int(key) % 2**64], dtype=np.uint64)
         return int(scrambled_keys(number)[0])
     if not isinstance(key, (str, bytes)):

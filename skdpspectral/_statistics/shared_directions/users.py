@@ -79,7 +79,7 @@ class Users:
         return release(name, total * grid, overwrite=True)
 
 
-def _sum_of_answers(block, rows, contributions: Callable, grid: float) -> np.ndarray:
+def _sum_of_answers(block, rows, contributions: Callable, grid: float):
     """Sum the vectors of a block's users, each clipped, in whole steps of a grid."""
     return sum(
         lrs.sum_on_grid(_clipped(vectors), grid)
