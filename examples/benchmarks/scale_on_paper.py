@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from skdpspectral import DPPCA
-from skdpspectral._linalg import rows_per_block
+from skdpspectral._linalg import BLOCKS_TOGETHER, rows_per_block
 from skdpspectral._tables.cluster_rows import _TOGETHER
 from skdpspectral.sensitivity import summation_error
 
@@ -34,8 +34,10 @@ def longest_way(sizes, block_rows):
         Rows that are summed at once.
     """
     sizes = np.asarray(sizes)
-    # Its product, the others of its block, and the other blocks of its part.
-    ways = np.minimum(block_rows, sizes) + -(-sizes // block_rows) - 1
+    # Its product, the others of its block, and the other blocks of its part, by groups.
+    blocks = -(-sizes // block_rows)
+    ways = np.minimum(block_rows, sizes) + np.minimum(blocks, BLOCKS_TOGETHER) - 1
+    ways += -(-blocks // BLOCKS_TOGETHER) - 1
     n_merges = 0
     while len(ways) > 1:
         starts = np.arange(0, len(ways), _TOGETHER)
@@ -92,7 +94,7 @@ def rows_on_workers(n_rows=10**9, n_features=1000, n_workers=1000):
     for n_parts in (n_workers, 16 * n_workers, 1000 * n_workers):
         sizes = np.full(n_parts, n_rows // n_parts)
         way, merges = longest_way(sizes, block)
-        charged = summation_error(1.0, n_rows, block) / UNIT
+        charged = summation_error(1.0, n_rows, block, BLOCKS_TOGETHER) / UNIT
         levels = math.ceil(math.log(n_parts, _TOGETHER))
         seconds = levels * (_TOGETHER - 1) * moment / NETWORK
         print(
@@ -156,7 +158,7 @@ def main():
         )
         block = int(10 ** rng.uniform(0, 3.5))
         way, _ = longest_way(sizes, block)
-        charged = summation_error(1.0, int(sizes.sum()), min(block, int(sizes.sum())))
+        charged = summation_error(1.0, int(sizes.sum()), block, BLOCKS_TOGETHER)
         error = error_of_a_tree(sizes, block, rng)
         assert error <= way * UNIT <= charged
         worst = max(worst, error / charged)

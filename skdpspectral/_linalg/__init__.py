@@ -63,6 +63,7 @@ from .shrinkage import (
 )
 from .walks import (
     BLOCK_ROWS,
+    BLOCKS_TOGETHER,
     DistantRows,
     Kernel,
     RowWalk,
@@ -73,9 +74,11 @@ from .walks import (
     row_blocks,
     rows_per_block,
     scrambled_keys,
+    sum_blocks,
 )
 
 __all__ = [
+    "BLOCKS_TOGETHER",
     "BLOCK_ROWS",
     "DifferenceCounts",
     "DistantRows",
@@ -127,6 +130,7 @@ __all__ = [
     "spike_strength",
     "squared_parts",
     "subspace_variances",
+    "sum_blocks",
     "sum_of_outer_products",
     "sum_of_products",
     "sum_of_rows",

@@ -10,12 +10,16 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 
 # Rows a block: small enough for the cache, large enough for the BLAS.
 BLOCK_ROWS = 2048
+# Sums of blocks that are added one after another; their sums then are, so that a term
+# of a long table is rounded seldom.
+BLOCKS_TOGETHER = 2048
 # Numbers a block of wide rows: memory stays far below that of the data.
 _BLOCK_NUMBERS = 1 << 23
 
@@ -94,7 +98,30 @@ def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
     """
     if isinstance(X, DistantRows):
         return X.reduce(walk, kernel)
-    return kernel(walk.blocks(X))
+    return sum_blocks(kernel, walk.blocks(X))
+
+
+def sum_blocks(kernel: Kernel, blocks: Iterator[Block]) -> Sums:
+    """Return the sums that a kernel makes of blocks, of so many together at a time."""
+    total = None
+    # Whether there is another block is known when it was asked for.
+    while waiting := list(islice(blocks, 1)):
+        more = kernel(_together(waiting, blocks))
+        total = more if total is None else _plus(total, more)
+    return kernel(iter(())) if total is None else total
+
+
+def _together(waiting: list, blocks: Iterator[Block]) -> Iterator[Block]:
+    yield waiting.pop()  # no name is kept: it is freed before the next is read
+    yield from islice(blocks, BLOCKS_TOGETHER - 1)
+
+
+def _plus(total: Sums, more: Sums) -> Sums:
+    """Add to sums, in their own memory."""
+    several = isinstance(total, tuple)
+    pairs = zip(total, more, strict=True) if several else [(total, more)]
+    added = [np.add(one, other, out=one) for one, other in pairs]
+    return tuple(added) if several else added[0]
 
 
 def add_sums(parts: Iterable[Sums]) -> Sums:

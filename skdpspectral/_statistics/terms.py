@@ -49,13 +49,14 @@ def summation_error(
     paired : bool or None
         Whether terms are pairs; None where releases tell.
     """
-    block = _linalg.rows_per_block(n_features)
-    rows = sensitivity.summation_error(bound, n_samples, block)
+    block, together = _linalg.rows_per_block(n_features), _linalg.BLOCKS_TOGETHER
+    rows = sensitivity.summation_error(bound, n_samples, block, together)
     if paired is False:
         return rows
     order = pair_order(n_samples, n_features)
     terms = order.n_blocks * order.block_rows
-    pairs = HALF * sensitivity.summation_error(bound, terms, order.block_rows)
+    size = order.block_rows
+    pairs = HALF * sensitivity.summation_error(bound, terms, size, together)
     return pairs if paired else max(rows, pairs)
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import uuid
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from .._linalg import DistantRows, Kernel, add_sums
+from .._linalg import DistantRows, Kernel, add_sums, sum_blocks
 from .mapped_rows import MappedRows
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 from .sliced_rows import SlicedRows
@@ -161,10 +161,10 @@ class _Job:
         """Return rows under the map of the table."""
         return rows if self.row_map is None else MappedRows(rows, self.row_map)
 
-    def sums(self, blocks: Iterable) -> Any:
+    def sums(self, blocks: Iterator) -> Any:
         """Apply the kernel quietly: a warning would tell of somebody's values."""
         with np.errstate(all="ignore"):
-            return self.kernel(blocks)
+            return sum_blocks(self.kernel, blocks)
 
 
 def _sums_of_part(job: _Job, part, n_rows: int):

@@ -15,7 +15,13 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._linalg import RowWalk, add_sums, reduce_rows, rows_per_block
+from skdpspectral._linalg import (
+    BLOCKS_TOGETHER,
+    RowWalk,
+    add_sums,
+    reduce_rows,
+    rows_per_block,
+)
 from skdpspectral._tables import cluster_rows, cluster_users
 from skdpspectral._tables.cluster_tables import cluster_table
 from skdpspectral.datasets import make_ratings
@@ -306,9 +312,13 @@ def test_a_wrong_form_is_not_charged(data, message):
 # -- the bound of sums -----------------------------------------------------------------
 
 
-def longest_way(sizes, block):
+def longest_way(sizes, block, many):
     """Roundings of one term, at most: its product, its block, its part, the tree."""
-    ways = [1 + min(block, n) - 1 + -(-n // block) - 1 for n in sizes if n]
+    ways = []
+    for n in filter(None, sizes):
+        blocks = -(-n // block)
+        groups = -(-blocks // many)
+        ways.append(1 + min(block, n) - 1 + min(blocks, many) - 1 + groups - 1)
     together = cluster_rows._TOGETHER
     while len(ways) > 1:
         groups = [ways[i : i + together] for i in range(0, len(ways), together)]
@@ -321,13 +331,14 @@ def test_the_charged_bound_holds_for_any_parts():
     dealt = np.random.default_rng(3)
     for _ in range(100):
         n = int(10 ** dealt.uniform(0, 4))
-        block = rows_per_block(int(10 ** dealt.uniform(0, 6)))
+        block = rows_per_block(int(10 ** dealt.uniform(0, 7)))
         cuts = dealt.integers(0, n + 1, int(10 ** dealt.uniform(0, 3)))
         sizes = np.diff(np.concatenate([[0], np.sort(cuts), [n]])).tolist()
         for parts in (sizes, [1] * n, [n]):
-            charged = summation_error(1.0, n, block) / 2.0**-53
-            # In units of half of the charge's: the other half is for the bound's slack.
-            assert longest_way(parts, block) + 14 <= charged
+            # One in units of the charge is two roundings: half is for other terms.
+            many = BLOCKS_TOGETHER
+            charged = summation_error(1.0, n, block, many) / 2.0**-53
+            assert longest_way(parts, block, many) + 14 <= charged
 
 
 def test_sums_of_parts_are_within_the_bound():
@@ -337,7 +348,8 @@ def test_sums_of_parts_are_within_the_bound():
         rows = cluster_table(on_cluster(values, (parts, (1,)))).rows()
         found = reduce_rows(rows, RowWalk(), _sum)
         exact = values.astype(np.longdouble).sum()
-        bound = summation_error(float(values.sum()), len(values), rows_per_block(1))
+        how = len(values), rows_per_block(1), BLOCKS_TOGETHER
+        bound = summation_error(float(values.sum()), *how)
         assert abs(found - exact) <= bound
 
 

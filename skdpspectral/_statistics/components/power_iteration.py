@@ -59,7 +59,8 @@ class PowerProduct(Statistic):
         if self.bounds.paired:
             order, weight = pair_order(n, shape[0]), HALF
             terms = order.n_blocks * order.block_rows, order.block_rows
-        error = sensitivity.power_product_error(radius, *terms, *shape, LARGEST_DEFECT)
+        given = radius, *terms, *shape, LARGEST_DEFECT, _linalg.BLOCKS_TOGETHER
+        error = sensitivity.power_product_error(*given)
         product = calibrate_gaussian(
             self.name,
             sensitivity.power_product_sensitivity(radius, n, self.width),
