@@ -136,6 +136,15 @@ def parquet_rows(X) -> ParquetRows | None:
     return None
 
 
+def parquet_shape(X) -> tuple[int, int] | None:
+    """Return the shape of an open parquet file or dataset; None where X is none."""
+    if hasattr(X, "iter_batches") and hasattr(X, "schema_arrow"):
+        return X.metadata.num_rows, len(X.schema_arrow.names)
+    if hasattr(X, "get_fragments") and hasattr(X, "count_rows"):
+        return read_quietly(X.count_rows), len(X.schema.names)
+    return None
+
+
 def _form(schema) -> tuple[Any, np.dtype]:
     """Return a table without rows, and the type that holds all of its columns."""
     dtypes = []

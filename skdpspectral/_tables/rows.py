@@ -20,9 +20,9 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
 from .._linalg import DistantRows, RowWalk, row_blocks, rows_per_block
-from .cluster_tables import cluster_rows
+from .cluster_tables import cluster_rows, cluster_table
 from .masks import refuse_masked
-from .parquet_rows import parquet_rows
+from .parquet_rows import parquet_rows, parquet_shape
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
@@ -193,7 +193,9 @@ def table_shape(X) -> tuple[int, int]:
     ValueError
         Naming X, if it is no table or is empty.
     """
-    return _check_form(shape_of(X))
+    table = cluster_table(X)  # of which shape_of would read all rows
+    shape = parquet_shape(X) if table is None else table.shape
+    return _check_form(shape_of(X) if shape is None else shape)
 
 
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:

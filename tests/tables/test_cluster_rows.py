@@ -209,6 +209,7 @@ def test_frames_and_columns_of_clients():
         pca = DPPCA(noise_seed=1)
         check_same(outcome(pca, frame), outcome(pca, table))
         assert pca.feature_names_in_.tolist() == list("abcdef")
+        assert pca.plan_for(table) == pca.plan_for(frame)
         np.testing.assert_array_equal(pca.transform(table), pca.transform(frame))
         frame = frame[:N_OF_USERS]
         names = np.array(["north", "south", "west"])[USERS % 3]

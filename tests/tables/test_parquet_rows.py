@@ -51,6 +51,7 @@ def test_a_file_releases_what_a_frame_does(opened, model):
     with quiet():
         check_same(outcome(model, FRAME), outcome(model, file))
     assert model.feature_names_in_.tolist() == list("abcd")
+    assert model.plan_for(file) == model.plan_for(FRAME)
     np.testing.assert_array_equal(model.transform(file), model.transform(FRAME))
 
 
