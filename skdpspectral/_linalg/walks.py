@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -103,17 +102,21 @@ def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
 
 def sum_blocks(kernel: Kernel, blocks: Iterator[Block]) -> Sums:
     """Return the sums that a kernel makes of blocks, of so many together at a time."""
-    total = None
-    # Whether there is another block is known when it was asked for.
-    while waiting := list(islice(blocks, 1)):
-        more = kernel(_together(waiting, blocks))
+    total, ended = None, list[bool]()
+    while not ended:
+        more = kernel(_together(blocks, ended))
         total = more if total is None else _plus(total, more)
-    return kernel(iter(())) if total is None else total
+    return total
 
 
-def _together(waiting: list, blocks: Iterator[Block]) -> Iterator[Block]:
-    yield waiting.pop()  # no name is kept: it is freed before the next is read
-    yield from islice(blocks, BLOCKS_TOGETHER - 1)
+def _together(blocks: Iterator[Block], ended: list[bool]) -> Iterator[Block]:
+    """Yield some blocks, each read when the kernel asks for it; note the last one."""
+    for _ in range(BLOCKS_TOGETHER):
+        try:
+            yield next(blocks)
+        except StopIteration:
+            ended.append(True)
+            return
 
 
 def _plus(total: Sums, more: Sums) -> Sums:
