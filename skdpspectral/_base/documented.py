@@ -223,7 +223,8 @@ _TABLE = {
     "X_of_clients": """
         X : array-like or dataframe of shape (n_samples, n_columns)
             Rows of all clients in any order, all finite, and the clients' column if
-            `client_feature` names one; never modified.
+            `client_feature` names one; never modified. Those of a dask collection stay
+            on its cluster.
         """,
     "y_ignored": """
         y : None

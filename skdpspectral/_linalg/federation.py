@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from .decomposition.eigen import flip_signs, top_eigh
-from .decomposition.moments import RowMap, row_blocks, rows_per_block
+from .decomposition.moments import RowMap
+from .walks import RowWalk, reduce_rows
 
 # Gaps relative to the signal, and variances, are kept within these.
 _TINY, _HUGE = 1e-100, 1e300
@@ -256,8 +258,8 @@ def blocked_product(
 
     Parameters
     ----------
-    X : array of shape (n, p)
-        Rows, sliced block by block.
+    X : array or DistantRows of shape (n, p)
+        Rows, walked block by block.
     row_map : callable
         Block of rows -> float64 block of the same shape.
     columns : ndarray of shape (p, k)
@@ -270,21 +272,16 @@ def blocked_product(
     ndarray of shape (p, k)
         S Q.
     """
+    kernel = partial(sum_of_products, columns=columns)
+    return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
+
+
+def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
+    """Sum of x (x'Q) over rows that come in blocks, as in :func:`blocked_product`."""
     total = np.zeros(columns.shape)
-    block_rows = block_rows or rows_per_block(X.shape[1])
-    for rows in row_blocks(X.shape[0], block_rows):
-        mapped = row_map(X[rows])
-        total += mapped.T @ (mapped @ columns)
-    return total / X.shape[0]
-
-
-def product_of_blocks(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
-    """Mean of x (x'Q) over rows that come in blocks, as in :func:`blocked_product`."""
-    total, n_rows = np.zeros(columns.shape), 0
     for rows in blocks:
         total += rows.T @ (rows @ columns)
-        n_rows += rows.shape[0]
-    return total / n_rows
+    return total
 
 
 def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
-from .decomposition.moments import row_blocks, rows_per_block
+from .walks import RowWalk, reduce_rows
 
 # Nodes of a histogram: 2**k and 1.5 * 2**k, two an octave. The leading bits of a
 # float64 say between which of them it lies.
@@ -117,7 +119,7 @@ def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
 
     Parameters
     ----------
-    X : ndarray or SlicedRows of shape (n, p)
+    X : ndarray, SlicedRows or DistantRows of shape (n, p)
         Rows of real numbers.
     sums : callable
         Float64 block of rows -> sums over it.
@@ -129,11 +131,22 @@ def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
     ndarray
         Of the shape of a block's sums.
     """
+    return reduce_rows(X, RowWalk(row_map), partial(_added, sums=sums))
+
+
+def _added(blocks, sums) -> np.ndarray:
     total = np.zeros(())
-    for rows in row_blocks(X.shape[0], rows_per_block(X.shape[1])):
-        block = X[rows] if row_map is None else row_map(X[rows])
+    for block in blocks:
         total = total + sums(np.asarray(block, dtype=np.float64))
     return total
+
+
+def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: int):
+    """Total of :class:`DifferenceCounts` of differences that come in blocks."""
+    counts = DifferenceCounts(n_features, first_octave, n_nodes)
+    for differences in blocks:
+        counts.update(differences)
+    return counts.total
 
 
 def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:

@@ -205,6 +205,13 @@ class UserRatings:
                 self._kept,
             )
 
+    def forgetful(self) -> UserRatings:
+        """Return the same ratings, which keep nothing from one round for the next."""
+        other = object.__new__(UserRatings)
+        other.__dict__.update(self.__dict__)
+        other._kept = KeptProducts()
+        return other
+
     @quietly
     def _in_units(self, rows: slice) -> np.ndarray:
         middle, unit = self._units

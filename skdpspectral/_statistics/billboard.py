@@ -99,7 +99,8 @@ class RememberedRows:
     Parameters
     ----------
     rows : object
-        Rows, with a method ``map``; all else of them is as it is.
+        Rows, with methods ``map`` and ``sums``, or one of them; all else of them is
+        as it is.
     """
 
     def __init__(self, rows: Any) -> None:
@@ -117,9 +118,16 @@ class RememberedRows:
 
     def map(self, function: Callable, n_jobs: int | None = None) -> list:
         """Apply a function to every block, or return what it has returned before."""
+        return self._once(self._rows.map, function, n_jobs)
+
+    def sums(self, function: Callable, n_jobs: int | None = None) -> list:
+        """Sum what a function makes of all blocks, or return what was summed before."""
+        return self._once(self._rows.sums, function, n_jobs)
+
+    def _once(self, answered: Callable, *asked: Any) -> list:
         place, self._next = self._next, self._next + 1
         if place == len(self._answers):
-            self._answers.append(_kept(self._rows.map(function, n_jobs)))
+            self._answers.append(_kept(answered(*asked)))
         return list(self._answers[place])
 
 
@@ -143,6 +151,8 @@ class _NoUsers:
 
     def map(self, function: Callable, n_jobs: int | None = None) -> list:
         return []
+
+    sums = map
 
 
 NO_USERS = _NoUsers()

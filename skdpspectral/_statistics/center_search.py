@@ -7,8 +7,8 @@ clipped means, whose radius shrinks by released numbers, close in on the rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import sensitivity
-from .._linalg import row_blocks
+from .._linalg import RowWalk, Walked
 from .._tables.clipping import clip_rows
-from .._tables.pairs import PairOrder, pair_differences, pooled_rows
+from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian, split_mu
 from ..accounting._gaussian import calibrate_alike
 from ..mechanisms import Exact, Gaussian
@@ -62,30 +62,33 @@ class Sample(NamedTuple):
         box = self.bounds.box
         return np.asarray(block, np.float64) if box is None else box.to_unit(block)
 
-    def about(self, X, point) -> Iterator[np.ndarray]:
-        """Yield blocks of rows less a point."""
+    def about(self, X, point, then=None) -> Walked:
+        """Walk over blocks of rows less a point, and what is made of them."""
+        about = partial(self._about, point=point, then=then)
         if self.n_rows == self.order.n_samples:
             # Their order is of no account: sums over all of them are.
-            slices = row_blocks(self.n_rows, self.order.block_rows)
-            blocks = map(X.__getitem__, slices)
-        else:
-            blocks = pooled_rows(X, self.order, self.n_pools)
-        for block in blocks:
-            with np.errstate(over="ignore"):
-                about = self._mapped(block) - point
-            # What is yielded inside the block would be used inside it.
-            yield about
+            return Walked(X, RowWalk(about, self.order.block_rows))
+        return Walked(X, PoolWalk(self.order, self.n_pools, about))
 
-    def distances(self, X) -> Iterator[np.ndarray]:
-        """Yield lengths of differences, over the root of two."""
-        found = pair_differences(X, self.order, self._mapped, self.n_pools)
-        return (math.sqrt(0.5) * lengths_of(block) for block in found)
+    def _about(self, block, point, then) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            about = self._mapped(block) - point
+        return about if then is None else then(about)
+
+    def distances(self, X) -> Walked:
+        """Walk over lengths of differences, over the root of two."""
+        walk = PairWalk(self.order, self._mapped, self.n_pools, _half_lengths)
+        return Walked(X, walk)
 
     def summation_error(self) -> float:
         """Largest rounding error of a mean of rows of the unit ball."""
         block = self.order.block_rows
         n_blocks = self.n_rows // block + self.n_pools
         return sensitivity.summation_error(1.0, n_blocks * block, block)
+
+
+def _half_lengths(differences: np.ndarray) -> np.ndarray:
+    return math.sqrt(0.5) * lengths_of(differences)
 
 
 def lengths_of(rows: np.ndarray) -> np.ndarray:
@@ -122,18 +125,13 @@ class Quantile(Statistic):
         return calibrate_alike(names, self.moved, mu, (1,), **rounding)
 
     def run(self, release: Any, rows: Any, *given: Any) -> float:
-        """Return the length; `rows` yields blocks of lengths, given is their range.
+        """Return the length; `rows` walks over blocks of lengths, given is their range.
 
         The range is one of powers of two.
         """
         low, high = given
         points = np.linspace(low, high, 2**self.n_steps + 1)
-        counts = np.zeros(len(points) + 1, dtype=np.int64)
-        for lengths in rows:
-            with np.errstate(divide="ignore"):
-                # A row that is not finite counts as a long one.
-                logs = np.nan_to_num(np.log2(lengths), nan=np.inf, posinf=np.inf)
-            counts += np.bincount(np.searchsorted(points, logs), minlength=len(counts))
+        counts = rows.reduce(partial(_counts_of_lengths, points=points))
         shares = np.cumsum(counts) / counts.sum()
         first, last = 0, 2**self.n_steps
         for step in range(1, self.n_steps + 1):
@@ -141,6 +139,17 @@ class Quantile(Statistic):
             vote = release(f"{self.name}_{step}", [shares[middle] - self.level])
             first, last = (first, middle) if vote[0] > 0.0 else (middle, last)
         return 2.0 ** float(0.5 * (points[first] + points[last]))
+
+
+def _counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
+    """Lengths between powers of two."""
+    counts = np.zeros(len(points) + 1, dtype=np.int64)
+    for lengths in blocks:
+        with np.errstate(divide="ignore"):
+            # A row that is not finite counts as a long one.
+            logs = np.nan_to_num(np.log2(lengths), nan=np.inf, posinf=np.inf)
+        counts += np.bincount(np.searchsorted(points, logs), minlength=len(counts))
+    return counts
 
 
 @dataclass(frozen=True)
@@ -231,13 +240,20 @@ class CenterSteps(Statistic):
         point = np.zeros(self.sample.bounds.n_features)
         center = np.zeros_like(point)
         for name, radius, weight in zip(self.names, radii, weights, strict=True):
-            total = np.zeros_like(point)
-            for block in self.sample.about(rows, point):
-                total += clip_rows(block, radius, out=block).sum(axis=0)
+            kernel = partial(_sum_of_clipped, radius=radius, n_features=len(point))
+            total = self.sample.about(rows, point).reduce(kernel)
             mean = total / self.sample.n_rows / radius
             point = point + radius * release(name, mean, overwrite=True)
             center += weight * point
         return center
+
+
+def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
+    """Sum of clipped rows, in their own memory."""
+    total = np.zeros(n_features)
+    for block in blocks:
+        total += clip_rows(block, radius, out=block).sum(axis=0)
+    return total
 
 
 @dataclass(frozen=True)
@@ -276,10 +292,17 @@ class Nearness(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the two means of rows about a given center, for given lengths."""
         center, *lengths = given
-        least = self.sample.bounds.clip or 0.0
-        total = np.zeros(2)
-        for block in self.sample.about(rows, center):
-            distances = np.maximum(lengths_of(block), max(least, 1e-150))
-            shares = np.minimum(np.array(lengths)[:, None] / distances, 1.0)
-            total += np.nan_to_num(shares**2).sum(axis=1)
+        least = max(self.sample.bounds.clip or 0.0, 1e-150)
+        kernel = partial(_sums_of_nearness, lengths=np.array(lengths), least=least)
+        total = self.sample.about(rows, center).reduce(kernel)
         return release(self.name, total / self.sample.n_rows)
+
+
+def _sums_of_nearness(blocks, lengths: np.ndarray, least: float) -> np.ndarray:
+    """Sums of the shares of rows that errors of two lengths would make up."""
+    total = np.zeros(2)
+    for block in blocks:
+        distances = np.maximum(lengths_of(block), least)
+        shares = np.minimum(lengths[:, None] / distances, 1.0)
+        total += np.nan_to_num(shares**2).sum(axis=1)
+    return total

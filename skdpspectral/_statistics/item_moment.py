@@ -105,6 +105,9 @@ class ItemMoment(Statistic):
 
     def _moment(self, rows: CodedRatings) -> np.ndarray:
         """Sum over users of x x', exact: items x items."""
+        if not isinstance(rows, CodedRatings):  # of groups of users on a cluster
+            total = rows.total(self._moment)
+            return np.zeros((self.n_items,) * 2) if total is None else total
         low, high = self.rating_range
         known = np.flatnonzero(rows.items >= 0)
         # Halves first: neither the middle nor the difference overflows.

@@ -10,7 +10,7 @@ from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact
 from .combination import Combination, Statistic
 from .row_bounds import RowBounds
-from .terms import pair_order
+from .terms import pair_order, summation_error
 
 # Shares of mu**2 of a private mean, and of what is made of rows about it.
 _SHARES = {"mean": 0.15, "rest": 1.0 - 0.15}
@@ -40,9 +40,7 @@ class Mean(Statistic):
             sensitivity.mean_sensitivity(radius, n),
             mu,
             (p,),
-            summation_error=sensitivity.summation_error(
-                radius, n, _linalg.rows_per_block(p)
-            ),
+            summation_error=summation_error(radius, n, p, False),
             magnitude=2.0 * radius,
         )
         return (mean,)

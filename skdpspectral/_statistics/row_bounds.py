@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy import sparse
@@ -10,7 +11,7 @@ from scipy import sparse
 from .. import _linalg, sensitivity
 from .._tables.clipping import Box, clip_rows, normalize_rows
 from .._tables.masks import refuse_masked
-from .._tables.pairs import PairOrder, pair_differences
+from .._tables.pairs import PairOrder, PairWalk
 from ..mechanisms._numbers import check_real, shown
 from .centers import CENTERS, PrivateMean
 from .terms import HALF, Terms, weight_of
@@ -154,10 +155,10 @@ class RowBounds:
         clip = _LONGEST if self.clip is None else self.clip
         return clip_rows(block, clip, out=own)
 
-    def differences(self, X, order: PairOrder):
-        """Yield blocks of differences of paired rows, in units of the box."""
+    def pairs(self, order: PairOrder, then=None) -> PairWalk:
+        """Walk over differences of paired rows, in units of the box."""
         row_map = None if self.box is None else self.box.to_unit
-        return pair_differences(X, order, row_map)
+        return PairWalk(order, row_map, then=then)
 
     def for_pairs(self, difference, lengths: bool = False, floor: float = 0.0):
         """Bound differences, in their own memory: for the second moment.
@@ -183,18 +184,11 @@ class RowBounds:
             A released point, in units of the box; or which rows are paired.
         """
         if isinstance(origin, PairOrder):
-            return Terms(
-                lambda: (self.for_pairs(d, True) for d in self.differences(X, origin)),
-                origin.n_pairs,
-                weight_of(origin),
-            )
-        n_rows = _linalg.rows_per_block(self.n_features)
-
-        def blocks():
-            for rows in _linalg.row_blocks(X.shape[0], n_rows):
-                yield self.for_projections(X[rows], origin)
-
-        return Terms(blocks, X.shape[0])
+            walk = self.pairs(origin, partial(self.for_pairs, lengths=True))
+            walked = _linalg.Walked(X, walk)
+            return Terms(walked, origin.n_pairs, weight_of(origin))
+        about = partial(self.for_projections, mean=origin)
+        return Terms(_linalg.Walked(X, _linalg.RowWalk(about)), X.shape[0])
 
     def project_mean(self, mean):
         """Move a noisy mean to where a mean can be: public facts alone."""

@@ -124,7 +124,7 @@ class Searched(Statistic):
         told = distances_told_apart(self.bounds)
         typical = distance.run(release, sample.distances(rows), *told)
         low = math.log2(typical) + _NEAREST
-        far = (row_lengths(block) for block in sample.about(rows, 0.0))
+        far = sample.about(rows, 0.0, row_lengths)
         return typical, reach.run(release, far, low, low - _NEAREST + _FARTHEST)
 
     def _part(self, error: float, typical: float) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -91,17 +92,15 @@ class SecondMoment(Statistic):
         (:meth:`RowBounds.for_second_moment`).
         """
         bounds = self.bounds
-        if isinstance(origin, PairOrder):
-            bounded = (
-                bounds.for_pairs(difference, floor=floor)
-                for difference in bounds.differences(rows, origin)
-            )
-            moment = _linalg.second_moment_of_blocks(bounded, bounds.n_features)
-            moment *= HALF
-            return moment
-        return _linalg.blocked_second_moment(
-            rows, lambda block: bounds.for_second_moment(block, origin, floor)
-        )
+        if not isinstance(origin, PairOrder):
+            about = partial(bounds.for_second_moment, mean=origin, floor=floor)
+            return _linalg.blocked_second_moment(rows, about)
+        walk = bounds.pairs(origin, partial(bounds.for_pairs, floor=floor))
+        kernel = partial(_linalg.sum_of_outer_products, n_features=bounds.n_features)
+        moment = _linalg.reduce_rows(rows, walk, kernel)
+        moment /= origin.n_pairs
+        moment *= HALF
+        return moment
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the second moment about a given mean, None for none, or of pairs."""

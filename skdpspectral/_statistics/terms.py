@@ -7,7 +7,6 @@ plan serves for both, and which of the two it is may be chosen by earlier releas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,13 +49,14 @@ def summation_error(
     paired : bool or None
         Whether terms are pairs; None where releases tell.
     """
-    block = _linalg.rows_per_block(n_features)
-    rows = sensitivity.summation_error(bound, n_samples, block)
+    block, together = _linalg.rows_per_block(n_features), _linalg.BLOCKS_TOGETHER
+    rows = sensitivity.summation_error(bound, n_samples, block, together)
     if paired is False:
         return rows
     order = pair_order(n_samples, n_features)
     terms = order.n_blocks * order.block_rows
-    pairs = HALF * sensitivity.summation_error(bound, terms, order.block_rows)
+    size = order.block_rows
+    pairs = HALF * sensitivity.summation_error(bound, terms, size, together)
     return pairs if paired else max(rows, pairs)
 
 
@@ -66,21 +66,21 @@ class Terms:
 
     Parameters
     ----------
-    blocks : callable
-        ``blocks()`` yields them.
+    walked : Walked
+        The rows, and the walk that yields the blocks.
     n_terms : int
         Their number.
     weight : float, default=1.0
         What is released of their mean.
     """
 
-    blocks: Callable[[], Iterator[Any]]
+    walked: _linalg.Walked
     n_terms: int
     weight: float = 1.0
 
-    def __call__(self) -> Iterator[Any]:
-        """Yield the blocks."""
-        return self.blocks()
+    def reduce(self, kernel: _linalg.Kernel) -> Any:
+        """Return the sums that a kernel makes of the blocks."""
+        return self.walked.reduce(kernel)
 
     @property
     def divisor(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -53,10 +54,10 @@ def released_sum(
         Charged with the plan.
     name : str
         Of the release.
-    rows : UserRows
+    rows : UserRows, or of the same method
         The users' rows.
     contributions : callable
-        ``contributions(block)``: yields one vector a user, a few at a time.
+        ``contributions(block, rows)``: yields one vector a user, a few at a time.
     n_jobs : int or None, default=None
         Threads.
 
@@ -67,16 +68,19 @@ def released_sum(
     """
     planned = release.plan[name]
     grid = planned.grid
-
-    def part(block):
-        return sum(
-            lrs.sum_on_grid(clipped(vectors), grid) for vectors in contributions(block)
-        )
-
+    part = partial(_sum_of_answers, contributions=contributions, grid=grid)
     total = np.zeros(planned.shape)
-    for steps in rows.map(part, n_jobs):
+    for steps in rows.sums(part, n_jobs):
         total += steps
     return release(name, total * grid, overwrite=True)
+
+
+def _sum_of_answers(block, rows, contributions: Callable, grid: float):
+    """Sum the vectors of a block's users, each clipped, in whole steps of a grid."""
+    return sum(
+        lrs.sum_on_grid(clipped(vectors), grid)
+        for vectors in contributions(block, rows)
+    )
 
 
 def clipped(vectors: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ class MomentLayer(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the mean of outer products, from their sum over given terms."""
         (terms,) = given
-        return terms.undo(release(self.name, rows.total / terms.divisor))
+        return terms.undo(release(self.name, rows / terms.divisor))
 
 
 @dataclass(frozen=True)
@@ -214,8 +215,9 @@ class WholeCovariance(Statistic):
         radii: tuple[Any, ...] = (self.clip,)
         if self.clip is None:
             radii, clipped = self._release_radii(release, rows)
-        parts = (clipped_parts(block, radii) for block in rows())
-        layers = _linalg.layered_moments(parts, self.n_features, len(radii))
+        layers = rows.reduce(
+            partial(_sums_of_layers, radii=radii, n_features=self.n_features)
+        )
         areas = [radii[0] ** 2, *(far**2 - radii[0] ** 2 for far in radii[1:])]
         named = (self.near, self.far)
         found, spreads = [], []
@@ -234,8 +236,7 @@ class WholeCovariance(Statistic):
     def _release_radii(self, release: Any, rows: Terms) -> tuple[tuple, float]:
         """Release the lengths that the layers end at; which share the first clips."""
         counts = LengthCounts(*self.length_range)
-        for block in rows():
-            counts.update(block)
+        counts.longer = rows.reduce(partial(_count_lengths, span=self.length_range))
         plan, names = release.plan, {m.name for m in release.plan.mechanisms}
         # All that a row is in counts as one.
         weight = rows.weight * self.n_samples / rows.n_terms
@@ -275,6 +276,20 @@ def _kept_share(matrix: np.ndarray, clipped: float) -> float:
     shape = 0.5 * trace**2 / float(np.sum(matrix**2))
     place = float(gammaincinv(shape, 1.0 - clipped))
     return float(gammainc(shape + 1.0, place)) + clipped * place / shape
+
+
+def _count_lengths(blocks, span: tuple[float, float]) -> np.ndarray:
+    """Rows longer than each point of a grid."""
+    counts = LengthCounts(*span)
+    for block in blocks:
+        counts.update(block)
+    return counts.longer
+
+
+def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
+    """Sums of outer products of the parts of clipped rows."""
+    parts = (clipped_parts(block, radii) for block in blocks)
+    return _linalg.sums_of_layers(parts, n_features, len(radii))
 
 
 def clipped_parts(rows: Any, radii: tuple[float, ...]) -> list:

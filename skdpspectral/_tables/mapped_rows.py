@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .._linalg import DistantRows
 from .sliced_rows import SlicedRows
 
 
@@ -27,3 +28,18 @@ class MappedRows(SlicedRows):
     def __getitem__(self, rows: slice) -> np.ndarray:
         """Read a slice of rows, and map it."""
         return self._row_map(self._source[rows])
+
+
+def map_table(source, row_map: Callable) -> MappedRows | DistantRows:
+    """Return a table's rows under a map, wherever they are.
+
+    Parameters
+    ----------
+    source : ndarray, SlicedRows or DistantRows of shape (n_samples, n_features)
+        The table.
+    row_map : callable
+        As of :class:`MappedRows`; of distant rows it goes where they are.
+    """
+    if isinstance(source, DistantRows):
+        return source.mapped(row_map)
+    return MappedRows(source, row_map)

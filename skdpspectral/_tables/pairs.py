@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy import sparse
 
-from .._linalg import row_differences, rows_per_block
+from .._linalg import row_differences, rows_per_block, scrambled_keys
 from .sliced_rows import SlicedRows
 
 # Rows of a pool, and numbers in it: some megabytes.
@@ -118,6 +118,11 @@ class PairOrder:
             filled += len(block)
         return pool
 
+    def reads_of_pools(self, n_pools: int | None = None) -> Iterator[list[slice]]:
+        """Yield what is read for each of the first pools, in order; no row is."""
+        for numbers in itertools.islice(self._slices_of_pools(), n_pools):
+            yield list(self._reads(np.sort(numbers) * self._slice_rows))
+
     def _reads(self, starts: np.ndarray) -> Iterator[slice]:
         """Yield slices to read, of as many rows that follow each other as a block."""
         size = self._slice_rows
@@ -160,17 +165,17 @@ class PairOrder:
                 continue
             yield self._pool(X, starts, len(places)), mixed
 
+    def first_pools(self, X, n_pools: int | None) -> Iterable:
+        """Return what :meth:`pools` yields of the first pools; None for all."""
+        if n_pools is None or not isinstance(X, SlicedRows):
+            return itertools.islice(self.pools(X), n_pools)
+        key, n_rows = (self, n_pools), self.rows_of(n_pools)
+        return X.sample(key, n_rows, lambda: itertools.islice(self.pools(X), n_pools))
+
 
 def scrambled(size: int) -> np.ndarray:
     """Return 0, ..., size - 1 in an order without pattern, the same everywhere."""
-    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
-    keys = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    keys ^= keys >> np.uint64(30)
-    keys *= np.uint64(0xBF58476D1CE4E5B9)
-    keys ^= keys >> np.uint64(27)
-    keys *= np.uint64(0x94D049BB133111EB)
-    keys ^= keys >> np.uint64(31)
-    return np.argsort(keys)
+    return np.argsort(scrambled_keys(np.arange(1, size + 1, dtype=np.uint64)))
 
 
 def _taken(rows, places, memory, order: PairOrder):
@@ -186,41 +191,82 @@ def _taken(rows, places, memory, order: PairOrder):
     return taken, memory
 
 
-def pooled_rows(X, order: PairOrder, n_pools: int) -> Iterator:
-    """Yield blocks of the rows of the first pools: rows from all over a table."""
-    for rows, places in itertools.islice(order.pools(X), n_pools):
-        for start in range(0, len(places), order.block_rows):
-            yield rows[places[start : start + order.block_rows]]
+def _blocks_of_a_pool(rows, places, order: PairOrder) -> Iterator:
+    for start in range(0, len(places), order.block_rows):
+        yield rows[places[start : start + order.block_rows]]
 
 
-def pair_differences(X, order: PairOrder, row_map=None, n_pools=None) -> Iterator:
-    """Yield blocks of differences of paired rows, in the same order for any table.
+def _pairs_of_a_pool(rows, places, order: PairOrder, row_map) -> Iterator:
+    memory = None
+    for start in range(0, len(places), order.block_rows):
+        count = min(order.block_rows, len(places) - start)
+        taken = np.arange(start, start + count + order.n_shifts) % len(places)
+        block, memory = _taken(rows, places[taken], memory, order)
+        block = block if row_map is None else row_map(block)
+        out = None if memory is None else memory[1][:count]
+        for shift in range(1, order.n_shifts + 1):
+            yield row_differences(block[:count], block[shift : shift + count], out=out)
+
+
+@dataclass(frozen=True)
+class PoolWalk:
+    """Blocks of the rows of the first pools: rows from all over a table.
 
     Parameters
     ----------
-    X : ndarray, sparse CSR matrix or SlicedRows of shape (n_samples, n_features)
-        The table.
+    order : PairOrder
+        How the table is divided into pools.
+    n_pools : int or None, default=None
+        How many of them are read; None for all.
+    then : callable or None, default=None
+        What the kernel is given of a block.
+    """
+
+    order: PairOrder
+    n_pools: int | None = None
+    then: Callable | None = None
+
+    def blocks(self, X) -> Iterator:
+        """Yield the blocks of a whole table."""
+        for rows, places in self.order.first_pools(X, self.n_pools):
+            yield from self.blocks_of_a_pool(rows, places)
+
+    def blocks_of_a_pool(self, rows, places) -> Iterator:
+        """Yield the blocks of one pool, whose rows are at given places of a table."""
+        for block in _blocks_of_a_pool(rows, places, self.order):
+            yield block if self.then is None else self.then(block)
+
+
+@dataclass(frozen=True)
+class PairWalk:
+    """Blocks of differences of paired rows, in the same order for any table.
+
+    They are of shape (b, n_features) and float64, dense or sparse; dense ones are in
+    memory that the next block takes again.
+
+    Parameters
+    ----------
     order : PairOrder
         Which rows are paired.
     row_map : callable or None, default=None
         Block of rows -> block of rows of the same shape, row by row: what is paired.
     n_pools : int or None, default=None
         Only the pairs of the first pools; None for all.
-
-    Yields
-    ------
-    ndarray or sparse CSR array of shape (b, n_features)
-        Float64 differences; dense ones in memory that the next block takes again.
+    then : callable or None, default=None
+        What the kernel is given of a block.
     """
-    memory = None
-    for rows, places in itertools.islice(order.pools(X), n_pools):
-        for start in range(0, len(places), order.block_rows):
-            count = min(order.block_rows, len(places) - start)
-            taken = np.arange(start, start + count + order.n_shifts) % len(places)
-            block, memory = _taken(rows, places[taken], memory, order)
-            block = block if row_map is None else row_map(block)
-            out = None if memory is None else memory[1][:count]
-            for shift in range(1, order.n_shifts + 1):
-                yield row_differences(
-                    block[:count], block[shift : shift + count], out=out
-                )
+
+    order: PairOrder
+    row_map: Callable | None = None
+    n_pools: int | None = None
+    then: Callable | None = None
+
+    def blocks(self, X) -> Iterator:
+        """Yield the blocks of a whole table."""
+        for rows, places in self.order.first_pools(X, self.n_pools):
+            yield from self.blocks_of_a_pool(rows, places)
+
+    def blocks_of_a_pool(self, rows, places) -> Iterator:
+        """Yield the blocks of one pool, whose rows are at given places of a table."""
+        for block in _pairs_of_a_pool(rows, places, self.order, self.row_map):
+            yield block if self.then is None else self.then(block)

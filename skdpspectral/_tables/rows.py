@@ -19,8 +19,10 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
-from .._linalg import row_blocks, rows_per_block
+from .._linalg import DistantRows, RowWalk, row_blocks, rows_per_block
+from .cluster_tables import cluster_rows, cluster_table
 from .masks import refuse_masked
+from .parquet_rows import parquet_rows, parquet_shape
 from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
@@ -111,11 +113,11 @@ def unread_rows(
         Naming X. From here on of its form alone; from ``read()`` of its values, of
         which none is quoted.
     """
-    sliced = sliced_rows(X) if in_blocks else None
+    sliced = rows_in_blocks(X) if in_blocks else None
     if sliced is not None:
         _check_form(sliced.shape)
-        _compare_features(estimator, sliced, reset)
-        return Unread(sliced.shape, lambda: _finite_slices(sliced))
+        _compare_features(estimator, getattr(sliced, "named", sliced), reset)
+        return Unread(sliced.shape, lambda: finite_slices(sliced))
     shape = form_of(X, accept_sparse)
     # A stand-in has neither names nor values.
     named = X if hasattr(X, "shape") else np.broadcast_to(0.0, shape)
@@ -135,6 +137,15 @@ def unread_rows(
         return rows
 
     return Unread(shape, read, is_sparse(X))
+
+
+def rows_in_blocks(X) -> SlicedRows | None:
+    """Return rows that are read, or reduced, block by block; None for what is whole."""
+    for kind in (cluster_rows, parquet_rows, sliced_rows):
+        found = kind(X)
+        if found is not None:
+            return found
+    return None
 
 
 def check_rows(estimator, X, **how):
@@ -182,7 +193,9 @@ def table_shape(X) -> tuple[int, int]:
     ValueError
         Naming X, if it is no table or is empty.
     """
-    return _check_form(shape_of(X))
+    table = cluster_table(X)  # of which shape_of would read all rows
+    shape = parquet_shape(X) if table is None else table.shape
+    return _check_form(shape_of(X) if shape is None else shape)
 
 
 def _check_form(shape: tuple, kind: type = float) -> tuple[int, int]:
@@ -273,12 +286,26 @@ def _compare_features(estimator, X, reset: bool) -> None:
         )
 
 
-def _finite_slices(rows: SlicedRows) -> SlicedRows:
+def finite_slices(rows: SlicedRows) -> SlicedRows:
     """Check rows in one pass, of which one block is in memory at a time."""
+    if isinstance(rows, DistantRows):
+        nan, infinite = rows.reduce(RowWalk(), _count_faults)
+        kind = "NaN" if nan else "infinity"
+        if nan or infinite:
+            raise ValueError(_OF_VALUES[f"Input X contains {kind}"])
+        return rows
     for part in row_slices(rows):
         block = rows[part]
         _values_of(lambda block=block: assert_all_finite(block, input_name="X"))
     return rows
+
+
+def _count_faults(blocks) -> np.ndarray:
+    """Count values that are no numbers, and values that are infinite."""
+    counts = np.zeros(2, dtype=np.int64)
+    for block in blocks:
+        counts += (int(np.isnan(block).sum()), int(np.isinf(block).sum()))
+    return counts
 
 
 def row_slices(X):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+from collections.abc import Callable, Iterable
 from numbers import Integral
 
 import numpy as np
@@ -12,9 +13,11 @@ from scipy import sparse
 # Bytes of a huge page, and bytes of a map that stay in memory once they were read.
 _HUGE_PAGE = 1 << 21
 _KEPT_BYTES = 1 << 25
+# Bytes of a sample that is kept.
+_SAMPLE_BYTES = 1 << 26
 # Types of blocks that are handed on as they are; others become float64.
-_KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
-_KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
+KEPT_DTYPES = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
+KEPT_DTYPES |= {np.dtype(np.float64), np.dtype(np.float32)}
 
 
 NO_DATES = (
@@ -48,6 +51,7 @@ class SlicedRows:
     def __init__(self, source, shape, dtype, pages=None):
         self.shape, self.dtype = shape, dtype
         self._source, self._pages = source, pages
+        self._sample: tuple = (None, [])
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -55,7 +59,7 @@ class SlicedRows:
     @property
     def common_dtype(self) -> np.dtype:
         """Type that holds any slice: a foreign source may give some of another one."""
-        kept = isinstance(self._source, np.ndarray) and self.dtype in _KEPT_DTYPES
+        kept = isinstance(self._source, np.ndarray) and self.dtype in KEPT_DTYPES
         return self.dtype if kept else np.dtype(np.float64)
 
     def __getitem__(self, rows: slice) -> np.ndarray:
@@ -81,10 +85,31 @@ class SlicedRows:
             )
         if self._pages is not None:
             self._pages.note(block)
-        if block.dtype in _KEPT_DTYPES:
+        if block.dtype in KEPT_DTYPES:
             return block
         with np.errstate(over="ignore"):  # of longer floats: infinity is told later
             return block.astype(np.float64)
+
+    def sample(self, key, n_rows: int, read: Callable[[], Iterable]) -> Iterable:
+        """Return rows from all over the table, which are asked for several times.
+
+        They are kept where there are few of them; those of a memory map are read anew.
+
+        Parameters
+        ----------
+        key : hashable
+            Which rows; the last ones that were asked for are kept.
+        n_rows : int
+            Their number.
+        read : callable
+            Reads them.
+        """
+        size = n_rows * self.shape[1] * self.common_dtype.itemsize
+        if self._pages is not None or size > _SAMPLE_BYTES:
+            return read()
+        if self._sample[0] != key:
+            self._sample = key, list(read())
+        return self._sample[1]
 
     def _read(self, start: int, stop: int) -> np.ndarray:
         try:

@@ -6,11 +6,36 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import column_or_1d
 
+from .cluster_tables import column_beside
 from .masks import refuse_masked
 from .rows import Unread, dtypes_of, shape_of
+from .users import UnreadTable
 
 _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
+
+
+def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
+    """Check the form of one target a row of a table, wherever that is.
+
+    Parameters
+    ----------
+    estimator, y
+        As for :func:`unread_targets`; y may be on the table's cluster.
+    table : UnreadTable
+        The table.
+
+    Returns
+    -------
+    Unread
+        As of :func:`unread_targets`; on a cluster ``read()`` gives tasks for its parts.
+    """
+    if table.distant is None:
+        return unread_targets(estimator, y, table.n_rows)
+    if y is None or not hasattr(y, "to_delayed"):
+        unread_targets(estimator, y, table.n_rows)
+    parts = column_beside(y, table.distant.table, "y")
+    return Unread((table.n_rows,), lambda: parts)
 
 
 def unread_targets(estimator, y, n_rows: int) -> Unread:

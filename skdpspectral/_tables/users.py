@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from .cluster_clients import ClusterUserTable, cluster_ids
+from .cluster_tables import ClusterTable, cluster_table
 from .ids import (
     as_array,
     check_exact,
@@ -19,7 +21,7 @@ from .ids import (
     read_quietly,
 )
 from .masks import refuse_masked
-from .rows import check_features, form_of, shape_of, unread_rows
+from .rows import check_features, finite_slices, form_of, shape_of, unread_rows
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class UnreadTable(NamedTuple):
     read : callable
         Reads everything; returns a :class:`UserTable`. To be called once the fit is
         charged.
+    distant : ClusterUserTable or None, default=None
+        The table, where it is on a cluster: what ``read()`` gives then.
     """
 
     n_rows: int
@@ -82,6 +86,7 @@ class UnreadTable(NamedTuple):
     has_users: bool
     ids: Callable[[], object]
     read: Callable[[], UserTable]
+    distant: ClusterUserTable | None = None
 
 
 def unread_users(
@@ -116,6 +121,9 @@ def unread_users(
         Naming X, users or user_feature; from here of their form alone, from ``ids()``
         and ``read()`` of values, of which none is quoted.
     """
+    table = cluster_table(X)
+    if table is not None:
+        return _unread_cluster(estimator, table, users, user_feature, reset, names)
     if user_feature is None:
         rows = unread_rows(estimator, X, reset=reset)
         _check_length(users, rows.shape[0], names.ids)
@@ -128,14 +136,43 @@ def unread_users(
             lambda: UserTable(rows.read(), slice(None), _checked_ids(users, names.ids)),
         )
     if users is not None:
-        raise ValueError(
-            f"{names.ids} must be None where {names.feature} names a column of X: ids "
-            "are given twice"
-        )
+        _refuse_twice(names)
     columns = column_names(X)
     if columns is not None:
         return _unread_frame(estimator, X, columns, user_feature, reset, names.feature)
     return _unread_array(estimator, X, user_feature, reset, names.feature)
+
+
+def _unread_cluster(
+    estimator, table: ClusterTable, users, user_feature, reset, names
+) -> UnreadTable:
+    """Check the form of a table on a cluster, of which no row is read here."""
+    place, (n_rows, n_columns) = None, table.shape
+    if user_feature is not None:
+        if users is not None:
+            _refuse_twice(names)
+        check_feature(user_feature, names.feature)
+        labels = list(range(n_columns)) if table.names is None else table.names
+        place = position_of(user_feature, labels, names.feature) % n_columns
+    kept = [j for j in range(n_columns) if j != place]
+    _need_features(kept, range(n_columns), names.feature)
+    validate_data(estimator, table.stand_in, reset=reset, skip_check_array=True)
+    ids = cluster_ids(table, place, users, names.ids)
+    found = ClusterUserTable(table, kept, ids)
+    rows = found.X  # whose columns must hold numbers
+
+    def read():
+        finite_slices(rows)
+        return found
+
+    return UnreadTable(n_rows, len(kept), ids is not None, lambda: ids, read, found)
+
+
+def _refuse_twice(names: Names) -> None:
+    raise ValueError(
+        f"{names.ids} must be None where {names.feature} names a column of X: ids "
+        "are given twice"
+    )
 
 
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:

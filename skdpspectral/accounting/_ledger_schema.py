@@ -185,7 +185,8 @@ def check_header(path: Path) -> None:
         raise LedgerError(
             f"there is no ledger at {path}: a pickled accountant opens the ledger that "
             "it came from and never creates one. Give the estimator another "
-            "accountant, or put the file back"
+            "accountant, or put the file back; for workers of other hosts keep the "
+            "ledger on a server"
         ) from None
     except OSError as error:
         raise LedgerError(f"the ledger {path} can't be read: {error}") from None

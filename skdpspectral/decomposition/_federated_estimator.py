@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -14,7 +14,7 @@ from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._statistics.row_bounds import RowBounds
-from .._tables.ids import encode_ids
+from .._tables.sliced_rows import SlicedRows
 from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA
 from ..federation import (
@@ -29,74 +29,10 @@ from ..federation import (
 from ..mechanisms import ParallelPlan
 from ..mechanisms._numbers import check_count, check_real
 from ._client_weights import weights_by_name
+from ._clients import ALL_ROWS, Group, group_rows
 from ._constraints import CENTERS, CLIP_RANGE
 from ._projection import ProjectionMixin
 from ._spiked_covariance import SpikedCovarianceMixin
-
-# The client of all rows, where no clients are told apart.
-_ALL_ROWS = "all rows"
-
-
-class Group(NamedTuple):
-    """The rows of one client."""
-
-    client: object
-    name: str
-    rows: slice | np.ndarray
-    n_rows: int
-
-
-def group_rows(ids, n_rows: int) -> list[Group]:
-    """Divide rows among clients, in the order of the clients' first rows.
-
-    Parameters
-    ----------
-    ids : array-like of shape (n_rows,) or None
-        One hashable id a row; None puts all rows into one client.
-    n_rows : int
-        Number of rows.
-
-    Returns
-    -------
-    list of Group
-        Every row is in exactly one of them, which is checked.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If the ids are no ids, or two clients have one name.
-    """
-    if ids is None:
-        return [Group(_ALL_ROWS, _ALL_ROWS, slice(0, n_rows), n_rows)]
-    codes, n_clients = encode_ids(ids, CLIENTS.ids)
-    order = np.argsort(codes, kind="stable")
-    counts = np.bincount(codes, minlength=n_clients)
-    blocks = np.split(order, np.cumsum(counts)[:-1])
-    _check_disjoint(blocks, n_rows)
-    labels = ids if isinstance(ids, (list, tuple)) else np.asarray(ids)
-    groups, seen = [], set()
-    for block in blocks:
-        label = labels[block[0]]
-        name = str(label)
-        if name in seen:
-            raise ValueError(
-                f"clients: two different ids have the name {name!r}; use ids of one "
-                "kind"
-            )
-        seen.add(name)
-        first, last = int(block[0]), int(block[-1])
-        rows = slice(first, last + 1) if last - first + 1 == len(block) else block
-        groups.append(Group(label, name, rows, len(block)))
-    return groups
-
-
-def _check_disjoint(blocks, n_rows: int) -> None:
-    """Make sure of what parallel composition rests on: every row is in one block."""
-    times = np.zeros(n_rows, dtype=np.intp)
-    for block in blocks:
-        np.add.at(times, block, 1)
-    if not (times == 1).all():
-        raise RuntimeError("rows of clients are not disjoint")
 
 
 @documented
@@ -204,7 +140,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         self._check_parameters()
         n_features = check_count("n_features", n_features)
         if not isinstance(n_samples, Mapping):
-            n_samples = {_ALL_ROWS: n_samples}
+            n_samples = {ALL_ROWS: n_samples}
         if not n_samples:
             raise ValueError("n_samples must name at least one client")
         groups = [
@@ -302,7 +238,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         members = {
             group.name: LocalClient._charged(
                 group.name,
-                np.ascontiguousarray(table.features(group.rows)),
+                _contiguous(table.features(group.rows)),
                 task,
                 plans[group.name],
                 epsilon,
@@ -390,6 +326,11 @@ def _registered(groups, budgets) -> dict[str, Registration]:
         group.name: Registration(group.n_rows, *budget)
         for group, budget in zip(groups, budgets, strict=True)
     }
+
+
+def _contiguous(rows):
+    """Rows that are here, in one piece; others stay where they are."""
+    return rows if isinstance(rows, SlicedRows) else np.ascontiguousarray(rows)
 
 
 def _values(budget) -> list:

@@ -340,7 +340,9 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows, all finite; never modified. Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
-            a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
+            a numeric ``dtype`` and slices of rows, as those of h5py and zarr, and open
+            parquet files of pyarrow. Dask collections are reduced on their cluster
+            (:ref:`clusters`).
             Sparse rows stay sparse, and are compared in pairs by default, for the same
             total as what :meth:`privacy_plan` describes; they must do without `bounds`
             and a private center, which would fill them.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .._statistics.billboard import Billboard
+from .._tables.cluster_clients import ClusterUserTable
 from .._tables.rows import Unread
-from .._tables.targets import unread_targets
+from .._tables.targets import unread_targets_of
 from .._tables.users import UnreadTable, unread_users
 from ..mechanisms._numbers import check_count
 from . import _parameters as parameters
+from ._cluster_rows import ClusterUserRows, check_cluster
 from ._offsets import find_offset, rest_of, without_offset
 from ._personal_models import PersonalModels
 
@@ -64,12 +66,16 @@ class GroupsOfUsers:
     def _unread(self, X, y, users) -> tuple[UnreadTable, Unread, int | None, int]:
         """Check the form of rows and targets; return the place of offsets, and d."""
         table = unread_users(self, X, users, self.user_feature, reset=True)
-        targets = unread_targets(self, y, table.n_rows)
+        targets = unread_targets_of(self, y, table)
+        check_cluster(self, table)
         offset = find_offset(self, X, table.n_features)
         return table, targets, offset, table.n_features - (offset is not None)
 
     def _grouped(self, table, targets, offset, scale):
         """Return rows by user, and the ids of the users."""
+        if isinstance(table, ClusterUserTable):
+            given = table, targets, offset, self._users_name()
+            return ClusterUserRows(*given, **self._centered(), scale=scale), None
         table, offsets = without_offset(table, offset)
         index = self._index(table)
         rows = self._user_rows(table, rest_of(targets, offsets), index, scale)
@@ -88,6 +94,10 @@ class GroupsOfUsers:
 
     def _keep_users(self, found, rows, index, rules) -> None:
         """Fit users beside what was found, apart from all that is public."""
+        if isinstance(rows, ClusterUserRows):
+            self._personal = PersonalModels.empty(len(self.components_))
+            self._users_given = True
+            return
         fit = self._users_beside(found, rows, rules)
         self._personal = PersonalModels.fitted(
             rows, fit, index, self.scale_, self.components_

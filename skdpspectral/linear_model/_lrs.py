@@ -333,7 +333,8 @@ class LRSRegressor(
         X : array-like or dataframe of shape (n_rows, n_columns)
             Features of all rows in any order, and the columns `user_feature` and
             `offset_feature`; never modified. A memory-mapped array is read block by
-            block.
+            block. Users of a dask collection answer on its cluster, and have no models
+            here (:ref:`clusters`).
         y : array-like of shape (n_rows,)
             Targets.
         users : array-like of shape (n_rows,) or None, default=None

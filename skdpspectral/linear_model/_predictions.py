@@ -27,9 +27,8 @@ class PersonalPredictions:
             codes,
             1 if index is None else len(index),
             columns=table.columns,
-            center=self.fit_intercept == "user",
             scale=scale,
-            level=lrs.Level(self.prior_intercept or 0.0, float(self.ridge_intercept)),
+            **self._centered(),
         )
 
     def _rules(self, n_features: int, prior: np.ndarray) -> lrs.LocalRules:
@@ -45,6 +44,11 @@ class PersonalPredictions:
 
     def _public_prior(self, rank: int) -> np.ndarray:
         return np.full(rank, 1.0 if self._fixed() else 0.0)
+
+    def _centered(self) -> dict:
+        """How users' rows are centered."""
+        level = lrs.Level(self.prior_intercept or 0.0, float(self.ridge_intercept))
+        return {"center": self.fit_intercept == "user", "level": level}
 
     def _users_beside(self, found, rows, rules):
         """Fit each user by their own rows and U: nothing of this leaves the user."""

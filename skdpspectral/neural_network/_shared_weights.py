@@ -164,7 +164,7 @@ class GradientRounds(Rounds):
         """Release the sum of the users' clipped gradients, in units of the clip."""
         n_steps = self.steps.n_local_steps
 
-        def contributions(block):
+        def contributions(block, rows):
             for gradients, weights, _ in fits.steps(
                 block, U, number * n_steps, n_steps
             ):

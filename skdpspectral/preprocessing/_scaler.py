@@ -206,7 +206,9 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         X : array-like or sparse matrix of shape (n_samples, n_features)
             Rows, all finite; never modified. Memory maps are read block by block,
             in constant memory, and so are arrays of other libraries with ``shape``,
-            a numeric ``dtype`` and slices of rows, as those of h5py, zarr and dask.
+            a numeric ``dtype`` and slices of rows, as those of h5py and zarr, and open
+            parquet files of pyarrow. Dask collections are reduced on their cluster
+            (:ref:`clusters`).
             Sparse rows need ``with_mean=False``, and must do without `bounds`.
         {y_ignored}
 

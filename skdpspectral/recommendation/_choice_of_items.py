@@ -27,6 +27,13 @@ from ._catalog import (
     item_codes,
     read_catalog,
 )
+from ._cluster_ratings import (
+    ClusterCodes,
+    ClusterRated,
+    ClusterRatings,
+    UnreadOnCluster,
+    unread_on_cluster,
+)
 from ._parameters import read_range, units
 from ._ratings_files import parquet_ratings
 from ._ratings_tables import (
@@ -34,6 +41,7 @@ from ._ratings_tables import (
     UnreadRatings,
     find_columns,
     unread_ratings,
+    unread_ratings_beside,
 )
 
 
@@ -112,8 +120,21 @@ class CatalogEstimator(PrivateEstimator):
             return catalog_of_data(table.read().items)
         return read_catalog(self.items)
 
-    def _user_ratings(self, table: RatingsTable, catalog, ratings, index: IdIndex):
+    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
+        """Check the form of a table and of its ratings, which may be in it."""
+        distant = unread_on_cluster(self, X, y)
+        if distant is not None:
+            return distant, []
+        unread = unread_ratings(self, X, reset=True)
+        return unread, unread_ratings_beside(self, unread, y)
+
+    def _user_ratings(
+        self, table: RatingsTable | ClusterRated, catalog, ratings, index
+    ):
         """Return the ratings of known items, grouped by user, in quarters."""
+        if isinstance(table, ClusterRated):
+            most = getattr(self, "max_ratings_per_user", None)
+            return ClusterRatings(table, catalog, self.rating_range, most)
         items = item_codes(catalog, table.items)
         users, ratings = index.codes, np.clip(ratings, *read_range(self.rating_range))
         most = getattr(self, "max_ratings_per_user", None)
@@ -126,13 +147,17 @@ class CatalogEstimator(PrivateEstimator):
         part = Part(users, items, ratings)
         return UserRatings([part], counts, len(catalog), *units(self.rating_range))
 
-    def _coded_ratings(self, table: RatingsTable, catalog, ratings) -> CodedRatings:
+    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
         """Return all ratings as they are, by codes."""
+        if isinstance(table, ClusterRated):
+            return ClusterCodes(table, catalog)
         codes = self._user_index(table).codes
         return CodedRatings(codes, item_codes(catalog, table.items), ratings)
 
-    def _user_index(self, table: RatingsTable) -> IdIndex:
+    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
         """Return the users of a fit, who must not be more than sums are exact for."""
+        if isinstance(table, ClusterRated):
+            return None
         index = IdIndex(table.users, "user_feature")
         if len(index) > MOST_USERS:
             raise ValueError("user_feature must hold at most 2**31 users")

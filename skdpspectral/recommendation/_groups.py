@@ -41,7 +41,7 @@ class GroupsOfUsers:
     def _grouped(self, table, catalog):
         """Return ratings by user, and the ids of the users."""
         rows, index = self._grouped_ratings(table, catalog)
-        if len(index) > MOST_USERS:
+        if rows.n_users > MOST_USERS:
             raise ValueError("user_feature must hold at most 2**31 users")
         return rows, index
 

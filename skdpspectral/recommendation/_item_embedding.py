@@ -37,7 +37,6 @@ from ._parameters import item_moment, public_features, units
 from ._ratings_tables import (
     find_columns,
     unread_ratings,
-    unread_ratings_beside,
 )
 from ._written_tables import embedded_names, join_columns, kept_columns, users_first
 
@@ -249,7 +248,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
             Ratings table: users, items, and further columns, of which `remainder` says
             what becomes of them. Of several ratings of an item by a user the last one
             counts. Or a sparse matrix of users x items, whose stored entries are the
-            ratings.
+            ratings. Users of a dask collection answer on its cluster.
         y : array-like of shape (n_ratings,)
             Ratings; None with a sparse matrix.
 
@@ -257,8 +256,7 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = unread_ratings(self, X, reset=True)
-            targets = unread_ratings_beside(self, unread, y)
+            unread, targets = self._unread(X, y)
             kept = kept_columns(self, column_names(X), self.n_features_in_)
             if isinstance(self.remainder, str):
                 self._warn_of_columns(X, kept, _REMEDY)

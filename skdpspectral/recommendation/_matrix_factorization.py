@@ -232,7 +232,8 @@ class DPMatrixFactorization(
             a warning. Or a sparse matrix of users x items, whose stored entries are
             the ratings. Or a parquet file, as a path, ``pyarrow.parquet.ParquetFile``
             or ``pyarrow.dataset.Dataset``. Files, memory maps and arrays of other
-            libraries are read twice, some rows at a time.
+            libraries are read twice, some rows at a time. Users of a dask collection
+            answer on its cluster, and have no models here (:ref:`clusters`).
         y : array-like of shape (n_ratings,) or None, default=None
             Ratings, unless X holds them: in the column `rating_feature`, or as the
             entries of a sparse matrix. Not used with `implicit`.
@@ -253,7 +254,8 @@ class DPMatrixFactorization(
             progress.begin(X, y)
             found = statistic.run(release, rows, progress)
             self._set_items(catalog, found)
-            # What belongs to users, apart from all public attributes.
+            # What belongs to users, apart from all public attributes; of users on a
+            # cluster nothing comes here.
             self._personal = self._fitted_users(rows, index)
             self.privacy_ = plan
             progress.end()

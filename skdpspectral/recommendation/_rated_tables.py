@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._tables.cluster_tables import ClusterTable, cluster_table
 from .._tables.id_index import IdIndex
 from .._tables.ids import check_exact, read_quietly
 from .._tables.masks import refuse_masked
 from .._tables.sliced_rows import SlicedRows, sliced_rows
 from .._tables.targets import check_targets, unread_targets
+from ._cluster_ratings import ClusterRated
 from ._ratings_files import ParquetRatings, parquet_ratings
 from ._ratings_tables import (
     check_finite,
@@ -91,7 +93,7 @@ class UnreadRated(NamedTuple):
     """
 
     n_items: int | None
-    read: Callable[[], RatedTable]
+    read: Callable[[], RatedTable | ClusterRated]
 
 
 def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
@@ -121,6 +123,9 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
     ValueError, TypeError
         Naming X, y, user_feature, item_feature or rating_feature.
     """
+    table = cluster_table(X)
+    if table is not None:
+        return _unread_cluster(estimator, table, y, reset)
     source = parquet_ratings(X) or sliced_rows(X)
     if source is None:
         return _unread_whole(estimator, X, y, reset)
@@ -137,6 +142,20 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
         return RatedTable(lambda: _parts(source, names, columns, ready), False)
 
     return UnreadRated(None, read)
+
+
+def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadRated:
+    names, columns = table.names, (table.stand_in, table.names, table.shape)
+    if names is not None:
+        refuse_same_names(names, "X")
+    found = compared_columns(estimator, *columns, reset=reset)
+    beside = y if y is not None and hasattr(y, "to_delayed") else None
+    # Of ratings on the cluster the form is compared to that of the table.
+    given = np.broadcast_to(0.0, table.shape[0]) if beside is not None else y
+    targets = _Targets.of(estimator, given, names, table.shape[0])
+    ratings = targets.y if beside is None or targets.y is None else beside
+    rated = ClusterRated.of(table, found, targets.position, ratings)
+    return UnreadRated(None, lambda: rated)
 
 
 def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:

@@ -18,6 +18,7 @@ from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from ..accounting import PrivacyLeakWarning
 from ._catalog import index_of, item_codes
+from ._cluster_ratings import ClusterRated, ClusterRatings
 from ._parameters import read_range, units
 from ._rated_tables import RatedTable, unread_rated
 from ._ratings_tables import read_ratings
@@ -76,6 +77,8 @@ class Recommendations:
 
     def _grouped_ratings(self, table: RatedTable, catalog):
         """Return the ratings of items of the catalog by user, and the users."""
+        if isinstance(table, ClusterRated):
+            return ClusterRatings(table, catalog, self.rating_range), None
         index, counts = table.counted_users()
         limits = read_range(self.rating_range)
 
@@ -92,6 +95,8 @@ class Recommendations:
 
     def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
         """Fit every user beside the items' model, each from their rows alone."""
+        if index is None:  # of users on a cluster
+            return UserModels.empty(len(self.ridge_))
         model = ItemModel(
             self._level(), self._offsets(), self.item_factors_, self.ridge_
         )

@@ -34,7 +34,9 @@ def box_radius(half_widths: npt.ArrayLike) -> float:
     return largest * float(np.linalg.norm(half_widths / largest)) * rounding
 
 
-def summation_error(bound: float, n_samples: int, block_rows: int) -> float:
+def summation_error(
+    bound: float, n_samples: int, block_rows: int, blocks_together: int | None = None
+) -> float:
     r"""Largest error of a mean over n rows that is summed in blocks of b rows.
 
     Parameters
@@ -45,11 +47,16 @@ def summation_error(bound: float, n_samples: int, block_rows: int) -> float:
         Number of rows n.
     block_rows : int
         Rows a block b: summed in any order, then added one block after another.
+    blocks_together : int or None, default=None
+        Number c of blocks that are added so, before their sums are, one after another;
+        None for all of them.
 
     Returns
     -------
     float
-        :math:`\gamma B` with :math:`\gamma = (b + \lceil n/b \rceil + 16) 2^{-52}`.
+        :math:`\gamma B` with :math:`\gamma = (b + K + 16) 2^{-52}` for
+        :math:`K = \lceil n/b \rceil` blocks, and :math:`c + \lceil K/c \rceil` in
+        place of a larger K.
 
     Notes
     -----
@@ -58,4 +65,7 @@ def summation_error(bound: float, n_samples: int, block_rows: int) -> float:
     """
     _check_rows(n_samples)
     rows = min(block_rows, n_samples)
-    return bound * (rows + math.ceil(n_samples / rows) + 16) * 2.0**-52
+    blocks = math.ceil(n_samples / rows)
+    if blocks_together is not None and blocks > blocks_together:
+        blocks = blocks_together + math.ceil(blocks / blocks_together)
+    return bound * (rows + blocks + 16) * 2.0**-52

@@ -117,6 +117,7 @@ def power_product_error(
     n_features: int,
     n_columns: int,
     defect: float,
+    blocks_together: int | None = None,
 ) -> float:
     r"""Largest error of a computed second moment times computed columns.
 
@@ -130,6 +131,8 @@ def power_product_error(
         Shape of Q.
     defect : float
         Bound on :math:`\|Q'Q - I\|_F`, itself computed from the columns in use.
+    blocks_together : int or None, default=None
+        As in :func:`summation_error`, whose K is written out here for None.
 
     Returns
     -------
@@ -141,5 +144,5 @@ def power_product_error(
     defect = defect + n_features * n_columns * 2.0**-52
     bound = clip_norm**2 * math.sqrt(n_columns) * (1.0 + defect)
     products = 2.0 * n_features * 2.0**-52 * bound
-    summed = summation_error(bound, n_samples, block_rows)
+    summed = summation_error(bound, n_samples, block_rows, blocks_together)
     return summed + products + clip_norm**2 * defect

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import multiprocessing
+import pickle
 import threading
 import warnings
 from collections import Counter
@@ -35,7 +36,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validat
 from sklearn.pipeline import FeatureUnion
 
 from skdpspectral import DPPCA, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import gaussian_epsilon
+from skdpspectral.accounting import LedgerError, gaussian_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -216,6 +217,27 @@ def test_a_dask_cluster_records_every_fit():
                     with joblib.parallel_config("dask"):
                         GridSearchCV(classifier(pca), GRID, cv=3).fit(X, y)
                     assert len(entries(accountant)) == 7
+
+
+def test_workers_that_do_not_see_the_ledger_fit_nothing(tmp_path):
+    """As on another host: no fit goes by without a charge, and no ledger is made."""
+    distributed = pytest.importorskip("dask.distributed")
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    accountant = PrivacyAccountant(path=home / "ledger.db")
+    model = pickle.dumps(DPPCA(1, accountant=accountant))
+    home.rename(away)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own, of ports, memory and deprecations
+        options = {"n_workers": 1, "processes": False, "dashboard_address": None}
+        with distributed.Client(**options) as client:
+            fit = client.submit(lambda model: pickle.loads(model).fit(X), model)
+            error = fit.exception()
+    assert isinstance(error, LedgerError)
+    assert "on a server" in str(error)
+    assert not home.exists()
+    away.rename(home)
+    assert len(accountant.ledger) == 0
 
 
 # -- races ---------------------------------------------------------------------

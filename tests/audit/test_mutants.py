@@ -48,15 +48,15 @@ AUDITED = {
     ),
     "pairs of which ties are left out": Mutant(
         "_statistics/second_moment.py",
-        "            moment *= HALF\n",
-        "            moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
+        "        moment *= HALF\n",
+        "        moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
         "pca-pairs",
     ),
     "pairs in the order of values": Mutant(
         "_tables/pairs.py",
-        "            count = min(order.block_rows, len(places) - start)\n",
-        "            count = min(order.block_rows, len(places) - start)\n"
-        "            places = places[np.argsort(rows[places, 0])]\n",
+        "        count = min(order.block_rows, len(places) - start)\n",
+        "        count = min(order.block_rows, len(places) - start)\n"
+        "        places = places[np.argsort(rows[places, 0])]\n",
         "pca-pairs-far",
     ),
     "shares of pairs taken for those of rows": Mutant(
@@ -523,8 +523,8 @@ _MOVES = f"{_SCALER}no_row_moves_a_release_by_more_than_was_planned"
 EXACT |= {
     "pairs of rows that are neighbors by value": Mutant(
         "_statistics/feature_scales/difference_counts.py",
-        "pair_differences(rows, self.order, row_map)",
-        "pair_differences(np.sort(rows, axis=0), self.order, row_map)",
+        "_linalg.reduce_rows(rows, PairWalk",
+        "_linalg.reduce_rows(np.sort(rows, axis=0), PairWalk",
         f"{_MOVES}[40-both-differences]",
     ),
     "ties counted as the smallest difference": Mutant(
@@ -560,9 +560,8 @@ EXACT |= {
     ),
     "features seen by private counts": Mutant(
         "_statistics/feature_scales/difference_counts.py",
-        "self._spreads(release(self.name, counts.total, overwrite=True), noise)",
-        "release(self.name, counts.total) is None "
-        "or self._spreads(counts.total, noise)",
+        "self._spreads(release(self.name, counts, overwrite=True), noise)",
+        "release(self.name, counts) is None or self._spreads(counts, noise)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[no mean]",
     ),
     "entries of sparse rows believed to be one a place": Mutant(
@@ -665,9 +664,9 @@ EXACT |= {
     ),
     "residuals of a block scaled together": Mutant(
         "_statistics/item_models/components.py",
-        "user_item.unit_steps(block.of_user, block.items, left, self.n_items)",
+        "user_item.unit_steps(block.of_user, block.items, left, n_items)",
         "user_item.unit_steps(\n"
-        "                block.of_user, block.items, left, self.n_items\n"
+        "                block.of_user, block.items, left, n_items\n"
         "            ) * np.sqrt(len(block))",
         f"{_ITEMS}a_user_moves_every_sum_by_their_own_answer_of_norm_one",
     ),
@@ -706,15 +705,14 @@ EXACT |= {
     ),
     "number of users printed": Mutant(
         "_statistics/shared_directions/clip_sizes.py",
-        "        return norms",
-        "        print(len(norms))\n        return norms",
+        "        return counts.cumsum(axis=1)",
+        "        print(counts.sum())\n        return counts.cumsum(axis=1)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
         "_statistics/shared_directions/clip_sizes.py",
-        "votes = release(name, below.sum(axis=0) - 0.5 * len(norms))",
-        "votes = below.sum(axis=0) - 0.5 * len(norms)\n"
-        "            release(name, votes)",
+        "votes = release(name, below - 0.5 * counts[:, -1])",
+        "votes = below - 0.5 * counts[:, -1]\n            release(name, votes)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(
@@ -922,7 +920,7 @@ EXACT |= {
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
     "rows that two clients share": Mutant(
-        "decomposition/_federated_estimator.py",
+        "decomposition/_clients.py",
         "    _check_disjoint(blocks, n_rows)\n",
         "",
         f"{_ESTIMATOR}rows_of_two_clients_are_found_out",

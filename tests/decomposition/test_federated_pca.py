@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-import skdpspectral.decomposition._federated_estimator as federated_module
+import skdpspectral.decomposition._clients as clients_module
 from skdpspectral import (
     DPPCA,
     FederatedDPPCA,
@@ -164,7 +164,7 @@ def test_rows_of_two_clients_are_found_out(monkeypatch):
     """What parallel composition rests on is checked, not assumed."""
     split = np.split
     monkeypatch.setattr(
-        federated_module.np,
+        clients_module.np,
         "split",
         lambda rows, at: [np.append(b, 0) for b in split(rows, at)],
     )

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyLeakWarning
-from skdpspectral._statistics.components.centered_rows import CenteredRows
+from skdpspectral._statistics.components.centered_rows import centered_rows
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import SpectralTask, make_task
@@ -88,7 +88,7 @@ def test_the_mean_is_taken_off_twice():
     rows = spread + 1e11
     exact = rows - 1e11
     exact = exact - exact.mean(axis=0)
-    centered = CenteredRows(rows, lambda block: block)
+    centered = centered_rows(rows, lambda block: block)
     assert centered.shape == rows.shape
     np.testing.assert_allclose(centered[:], exact, atol=1e-9)
     np.testing.assert_allclose(centered[5:9], exact[5:9], atol=1e-9)

@@ -8,7 +8,9 @@ from skdpspectral._linalg import (
     blocked_mean,
     blocked_second_moment,
     row_blocks,
+    walks,
 )
+from skdpspectral.sensitivity import summation_error
 
 
 def same(block):
@@ -48,3 +50,34 @@ def test_merging_is_adding():
         assert moment.n_rows == 100
         np.testing.assert_allclose(moment.mean(), whole.mean(), rtol=1e-12)
     np.testing.assert_array_equal(SecondMoment(6).mean(), np.zeros((6, 6)))
+
+
+def test_blocks_are_summed_in_groups(monkeypatch):
+    """A term of a long table passes few additions; each block counts once."""
+    calls = []
+
+    def kernel(blocks):
+        total, counts = np.zeros(1), np.zeros(2, dtype=int)
+        for block in blocks:
+            total, counts = total + block, counts + np.array([1, 2])
+        calls.append(int(counts[0]))
+        return total, counts
+
+    monkeypatch.setattr(walks, "BLOCKS_TOGETHER", 4)
+    for n in (0, 1, 4, 5, 8, 11):
+        calls.clear()
+        total, counts = walks.sum_blocks(kernel, iter([2.0**-k for k in range(n)]))
+        assert total == sum(2.0**-k for k in range(n))
+        assert counts.tolist() == [n, 2 * n]
+        assert calls == [4] * (n // 4) + [n % 4]
+
+
+def test_sums_in_groups_stay_within_their_bound(monkeypatch):
+    """A sum of small terms after a large one, where each addition rounds down."""
+    monkeypatch.setattr(walks, "BLOCKS_TOGETHER", 64)
+    n = 1 << 14
+    rows = np.full((n, 1), 1.0 + 2.0**-30)
+    found = blocked_mean(rows, same, 1)
+    exact = 1.0 + 2.0**-30
+    assert abs(found[0] - exact) <= summation_error(exact, n, 1, 64)
+    assert summation_error(exact, n, 1, 64) < 0.05 * summation_error(exact, n, 1)

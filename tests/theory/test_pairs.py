@@ -12,7 +12,7 @@ from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral._statistics.second_moment import SecondMoment
 from skdpspectral._statistics.terms import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
-from skdpspectral._tables.pairs import PairOrder, pair_differences
+from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,
@@ -26,7 +26,7 @@ def pair_list(n, m):
     order = PairOrder(n, 1, m)
     powers = 2.0 ** np.arange(n)
     known = {powers[i] - powers[j]: (i, j) for i in range(n) for j in range(n)}
-    blocks = [block.copy() for block in pair_differences(powers[:, None], order)]
+    blocks = [block.copy() for block in PairWalk(order).blocks(powers[:, None])]
     return np.array([known[power] for power in np.concatenate(blocks).ravel()])
 
 
@@ -180,7 +180,7 @@ def test_clipped_differences_estimate_the_covariance_wherever_rows_lie():
     rng, n = np.random.default_rng(0), 20_000
     X = rng.standard_normal((n, 2)) * [3.0, 1.0] + 1e3
     order = PairOrder(n, 2, 2)
-    total = sum(d.T @ d for d in pair_differences(X, order)) / (2.0 * order.n_pairs)
+    total = sum(d.T @ d for d in PairWalk(order).blocks(X)) / (2.0 * order.n_pairs)
     errors = 5.0 * np.array([[9.0 * 2, 3.0 * 2], [3.0 * 2, 1.0 * 2]]) / math.sqrt(n)
     assert np.all(np.abs(total - np.diag([9.0, 1.0])) < errors)
 

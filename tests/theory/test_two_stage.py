@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA
-from skdpspectral._linalg import orthonormal_rows, shifted_power_step
+from skdpspectral._linalg import (
+    RowWalk,
+    Walked,
+    orthonormal_rows,
+    shifted_power_step,
+)
 from skdpspectral._statistics.components.power_step import (
     PowerStep,
     _clipped_parts,
-    _moments,
+    _sums_of_moments,
 )
 from skdpspectral._statistics.components.scales import PrivateScales
 from skdpspectral._statistics.terms import Terms
@@ -62,7 +67,8 @@ def test_no_replacement_moves_a_moment_of_the_step_further(rank, radii):
 
 def terms(*blocks):
     """Blocks of rows as terms of a mean."""
-    return Terms(lambda: iter(blocks), sum(map(len, blocks)))
+    rows = np.concatenate(blocks)
+    return Terms(Walked(rows, RowWalk()), len(rows))
 
 
 def test_the_bounds_of_the_step_are_attained():
@@ -77,7 +83,7 @@ def test_the_bounds_of_the_step_are_attained():
     planned = {m.name: m.sensitivity for m in step.mechanisms(1.0)}
     for number, (name, pair) in enumerate(pairs.items()):
         moments = [
-            _moments(terms(row[None]), components, 2.0, 3.0)[number] for row in pair
+            _sums_of_moments([row[None]], components, 2.0, 3.0)[number] for row in pair
         ]
         moved = np.linalg.norm(moments[0] - moments[1])
         assert moved == pytest.approx(planned[name], rel=1e-9)

@@ -157,7 +157,7 @@ def test_no_row_moves_what_is_released_of_pairs_further(n):
         rows[0] = rows_of_all_lengths(rng, 1, 3)[0]
         terms = bounds.blocks(rows, order)
         sums = [np.zeros((3, 3)) for _ in range(2)]
-        for block in terms():
+        for block in terms.walked.walk.blocks(rows):
             for total, part in zip(sums, clipped_parts(block, (0.5, 2.0)), strict=True):
                 total += part.T @ part
         layers.append([total / terms.divisor for total in sums])

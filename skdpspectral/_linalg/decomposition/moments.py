@@ -7,30 +7,18 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import numpy as np
 from scipy import sparse
 from threadpoolctl import ThreadpoolController
 
-# Rows a block: small enough for the cache, large enough for the BLAS.
-BLOCK_ROWS = 2048
-# Numbers a block of wide rows: memory stays far below that of the data.
-_BLOCK_NUMBERS = 1 << 23
+from ..walks import RowWalk, reduce_rows
+
 # Columns of a sparse product that are made dense together.
 _DENSE_COLUMNS = 256
 # From so many features on, a block's product is worth several threads.
 _THREADED_FEATURES = 300
-
-
-def rows_per_block(n_features: int) -> int:
-    """Rows a block: `BLOCK_ROWS`, fewer where rows are wide."""
-    return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
-
-
-def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
-    """Return slices that cover rows 0..n_rows in order."""
-    starts = range(0, n_rows, block_rows)
-    return [slice(start, min(start + block_rows, n_rows)) for start in starts]
 
 
 class SecondMoment:
@@ -93,65 +81,21 @@ class SecondMoment:
 RowMap = Callable[[np.ndarray], np.ndarray]
 
 
-def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
-    """Mean of mapped rows.
-
-    Parameters
-    ----------
-    X : array of shape (n, p)
-        Rows, sliced block by block.
-    row_map : callable
-        Block of rows -> float64 block of the same shape.
-    block_rows : int or None, default=None
-        Rows a block; None for :func:`rows_per_block`.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        The mean.
-    """
-    total = np.zeros(X.shape[1])
-    block_rows = block_rows or rows_per_block(X.shape[1])
-    for rows in row_blocks(X.shape[0], block_rows):
-        total += row_map(X[rows]).sum(axis=0)
-    return total / X.shape[0]
+def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
+    """Sum of rows that come in blocks of shape (b, n_features)."""
+    total = np.zeros(n_features)
+    for block in blocks:
+        total += block.sum(axis=0)
+    return total
 
 
-def blocked_second_moment(
-    X, row_map: RowMap, block_rows: int | None = None
-) -> np.ndarray:
-    """Mean outer product of mapped rows, of which the lower triangle counts.
-
-    Parameters
-    ----------
-    X : array or sparse CSR matrix of shape (n, p)
-        Rows, sliced block by block.
-    row_map : callable
-        Block of rows -> float64 block of the same shape.
-    block_rows : int or None, default=None
-        Rows a block; None for :func:`rows_per_block`.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Fortran-ordered.
-    """
-    moment = SecondMoment(X.shape[1])
-    block_rows = block_rows or rows_per_block(X.shape[1])
-    with _blas_threads(X.shape[1]):
-        for rows in row_blocks(X.shape[0], block_rows):
-            moment.update(row_map(X[rows]))
-    moment.total /= moment.n_rows
-    return moment.total
-
-
-def second_moment_of_blocks(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Mean outer product of rows that come in blocks; the lower triangle counts.
+def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
+    """Sum of outer products of rows that come in blocks; the lower triangle counts.
 
     Parameters
     ----------
     blocks : iterable of ndarray or sparse CSR matrix of shape (b, p)
-        Float64, at least one; each is summed before the next is asked for.
+        Float64; each is summed before the next is asked for.
     n_features : int
         Length of a row p.
 
@@ -164,13 +108,12 @@ def second_moment_of_blocks(blocks: Iterable, n_features: int) -> np.ndarray:
     with _blas_threads(n_features):
         for block in blocks:
             moment.update(block)
-    moment.total /= moment.n_rows
     return moment.total
 
 
-def layered_moments(
+def sums_of_layers(
     blocks: Iterable, n_features: int, n_layers: int
-) -> list[SecondMoment]:
+) -> tuple[np.ndarray, ...]:
     """Sums of outer products of several parts of the same rows, in one pass.
 
     Parameters
@@ -184,15 +127,61 @@ def layered_moments(
 
     Returns
     -------
-    list of SecondMoment
-        One for each part.
+    tuple of ndarray of shape (p, p)
+        One for each part; lower triangles count.
     """
     layers = [SecondMoment(n_features) for _ in range(n_layers)]
     with _blas_threads(n_features):
         for parts in blocks:
             for layer, part in zip(layers, parts, strict=True):
                 layer.update(part)
-    return layers
+    return tuple(layer.total for layer in layers)
+
+
+def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
+    """Mean of mapped rows.
+
+    Parameters
+    ----------
+    X : array or DistantRows of shape (n, p)
+        Rows, walked block by block.
+    row_map : callable
+        Block of rows -> float64 block of the same shape.
+    block_rows : int or None, default=None
+        Rows a block; None for :func:`rows_per_block`.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        The mean.
+    """
+    kernel = partial(sum_of_rows, n_features=X.shape[1])
+    return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
+
+
+def blocked_second_moment(
+    X, row_map: RowMap, block_rows: int | None = None
+) -> np.ndarray:
+    """Mean outer product of mapped rows, of which the lower triangle counts.
+
+    Parameters
+    ----------
+    X : array, sparse CSR matrix or DistantRows of shape (n, p)
+        Rows, walked block by block.
+    row_map : callable
+        Block of rows -> float64 block of the same shape.
+    block_rows : int or None, default=None
+        Rows a block; None for :func:`rows_per_block`.
+
+    Returns
+    -------
+    ndarray of shape (p, p)
+        Fortran-ordered.
+    """
+    kernel = partial(sum_of_outer_products, n_features=X.shape[1])
+    total = reduce_rows(X, RowWalk(row_map, block_rows), kernel)
+    total /= X.shape[0]
+    return total
 
 
 _limit_lock = threading.Lock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -350,6 +351,18 @@ class UserRows:
 
         results = map_in_threads(run, chunks, n_jobs)
         return [result for chunk in results for result in chunk]
+
+    def sums(self, function: Callable, n_jobs=None) -> list:
+        """Apply a function to every block, and these rows; return what is to be added.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(block, rows)``.
+        n_jobs : int or None, default=None
+            Threads, as in joblib.
+        """
+        return self.map(partial(function, rows=self), n_jobs)
 
 
 def _consecutive(users: np.ndarray) -> bool:

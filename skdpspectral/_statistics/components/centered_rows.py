@@ -1,43 +1,58 @@
-"""Rows measured from their own mean, for models that know none."""
+"""Rows about their own mean, which no noise hides."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from ... import _linalg
+from ..._tables.mapped_rows import map_table
 
 
-class CenteredRows:
-    """Rows about their own mean, made block by block; **exact**, as rows are.
+def centered_rows(rows, row_map: Callable):
+    """Return rows about their own mean, made block by block; **exact**, as rows are.
 
     The mean is taken off twice: what rounding left of it the first time is of the size
     of roundoffs of the rows' spread, and no longer of their place.
 
     Parameters
     ----------
-    rows : array of shape (n, p)
-        Dense, in memory or on disk.
+    rows : array or DistantRows of shape (n, p)
+        Dense, in memory, on disk or on a cluster.
     row_map : callable
         Block of rows -> float64 block of the same shape, which stands for it.
     """
+    centering = Centering(row_map, ())
+    for _ in range(2):
+        total = _linalg.reduce_rows(rows, _linalg.RowWalk(centering), _column_sums)
+        centering = Centering(row_map, (*centering.means, total / rows.shape[0]))
+    return map_table(rows, centering)
 
-    def __init__(self, rows, row_map: Callable):
-        self._rows, self.shape, self._row_map = rows, rows.shape, row_map
-        self._means: list[np.ndarray] = []
-        for _ in range(2):
-            self._means.append(self._mean())
 
-    def __getitem__(self, part):
-        block = self._row_map(self._rows[part])
-        for mean in self._means:
+@dataclass(frozen=True)
+class Centering:
+    """A map of rows, less several means, one after another.
+
+    Parameters
+    ----------
+    row_map : callable
+        The map.
+    means : tuple of ndarray of shape (p,)
+        What is taken off.
+    """
+
+    row_map: Callable
+    means: tuple[np.ndarray, ...]
+
+    def __call__(self, rows) -> np.ndarray:
+        """Map a block of rows."""
+        block = self.row_map(rows)
+        for mean in self.means:
             block = block - mean
         return block
 
-    def _mean(self) -> np.ndarray:
-        n_rows = _linalg.rows_per_block(self.shape[1])
-        sums = [
-            self[part].sum(axis=0) for part in _linalg.row_blocks(self.shape[0], n_rows)
-        ]
-        return np.sum(sums, axis=0) / self.shape[0]
+
+def _column_sums(blocks) -> np.ndarray:
+    return np.sum([block.sum(axis=0) for block in blocks], axis=0)

@@ -59,7 +59,8 @@ class PowerProduct(Statistic):
         if self.bounds.paired:
             order, weight = pair_order(n, shape[0]), HALF
             terms = order.n_blocks * order.block_rows, order.block_rows
-        error = sensitivity.power_product_error(radius, *terms, *shape, LARGEST_DEFECT)
+        given = radius, *terms, *shape, LARGEST_DEFECT, _linalg.BLOCKS_TOGETHER
+        error = sensitivity.power_product_error(*given)
         product = calibrate_gaussian(
             self.name,
             sensitivity.power_product_sensitivity(radius, n, self.width),
@@ -75,8 +76,10 @@ class PowerProduct(Statistic):
         origin, basis = given
         bounds, weight = self.bounds, weight_of(origin)
         if isinstance(origin, PairOrder):
-            bounded = map(bounds.for_pairs, bounds.differences(rows, origin))
-            product = weight * _linalg.product_of_blocks(bounded, basis)
+            kernel = partial(_linalg.sum_of_products, columns=basis)
+            walk = bounds.pairs(origin, bounds.for_pairs)
+            total = _linalg.reduce_rows(rows, walk, kernel)
+            product = weight * (total / origin.n_pairs)
         else:
             about = partial(bounds.for_second_moment, mean=origin)
             product = _linalg.blocked_product(rows, about, basis)

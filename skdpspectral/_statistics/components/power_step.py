@@ -112,7 +112,9 @@ class PowerStep(Statistic):
         components, signal, noise = given
         rank = len(components)
         inner, outer = self.radii(rank, signal, noise)
-        cross, weighted, wide = _moments(rows, components, inner, outer)
+        parts = {"components": components, "inner": inner, "outer": outer}
+        sums = rows.reduce(functools.partial(_sums_of_moments, **parts))
+        cross, weighted, wide = (total / rows.divisor for total in sums)
         cross = rows.undo(_padded(release, "cross_moment", cross)[:, :rank])
         weighted = rows.undo(_padded(release, "weighted_moment", weighted))
         wide = rows.undo(_padded(release, "wide_moment", wide))
@@ -202,17 +204,17 @@ def _padded(release, name: str, value: np.ndarray) -> np.ndarray:
     return release(name, out, overwrite=True)
 
 
-def _moments(blocks, components, inner: float, outer: float):
-    """Means of beta alpha', abar alpha' and abar abar', of norms at most 1, 3, 9."""
+def _sums_of_moments(blocks, components, inner: float, outer: float):
+    """Sums of beta alpha', abar alpha' and abar abar', of norms at most 1, 3, 9."""
     rank, n_features = components.shape
     cross = np.zeros((n_features, rank))
     weighted, wide = np.zeros((rank, rank)), np.zeros((rank, rank))
-    for rows in blocks():
+    for rows in blocks:
         alpha, middle, far, beta = _clipped_parts(rows, components, inner, outer)
         cross += beta.T @ alpha
         weighted += middle.T @ middle
         wide += far.T @ far
-    return [total / blocks.divisor for total in (cross, weighted, wide)]
+    return cross, weighted, wide
 
 
 def _clipped_parts(rows, components, inner: float, outer: float):

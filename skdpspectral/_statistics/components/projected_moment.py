@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,9 +79,18 @@ class ProjectedMoment(Statistic):
         components, radius = given
         rank = len(components)
         total = np.zeros((self.width, self.width), order="F")
-        for block in rows():
-            with np.errstate(all="ignore"):
-                scores = clip_rows(np.asarray(block @ components.T) / radius, 1.0)
-            total[:rank, :rank] += scores.T @ scores
+        total[:rank, :rank] = rows.reduce(
+            partial(_sum_of_projections, components=components, radius=radius)
+        )
         released = rows.undo(release(self.name, total / rows.divisor))
         return released[:rank, :rank] * radius**2
+
+
+def _sum_of_projections(blocks, components, radius: float) -> np.ndarray:
+    """Sum of outer products of projections over their clip radius."""
+    total = np.zeros((len(components),) * 2, order="F")
+    for block in blocks:
+        with np.errstate(all="ignore"):
+            scores = clip_rows(np.asarray(block @ components.T) / radius, 1.0)
+        total += scores.T @ scores
+    return total

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from ..._tables.clipping import Box
-from ..._tables.mapped_rows import MappedRows
+from ..._tables.mapped_rows import map_table
 from ..combination import Combination
 from ..feature_scales.scales import FeatureLaw, FeatureScales
 from ..second_moment import floor_of
@@ -86,14 +87,7 @@ class Scaled(Combination):
         shift = 0.0 if law.mean is None else law.mean - law.center
         with np.errstate(over="ignore", invalid="ignore"):
             shift = shift * weights
-
-        def divide(block):
-            with np.errstate(over="ignore", invalid="ignore"):
-                if box is not None:
-                    return box.to_unit(block) * (weights * box.unit) - shift
-                return block * weights - shift
-
-        return MappedRows(rows, divide)
+        return map_table(rows, partial(_divide, box=box, weights=weights, shift=shift))
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
         """Refuse: nobody knows variances in units of private scales."""
@@ -101,6 +95,14 @@ class Scaled(Combination):
             'expected_error knows variances in units of the data: scale="private" '
             "leaves none; ask with scale=None"
         )
+
+
+def _divide(block, box: Box | None, weights: np.ndarray, shift) -> np.ndarray:
+    """Divide features, cut at the bounds, by scales, and shift them then."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if box is not None:
+            return box.to_unit(block) * (weights * box.unit) - shift
+        return block * weights - shift
 
 
 def _among_seen(found: Components, seen: np.ndarray) -> Components:

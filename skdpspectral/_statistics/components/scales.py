@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,7 +154,8 @@ class PrivateScales(Statistic):
         signal, noise, radius = self.signal, self.noise, None
         low, high = (2.0 * math.log(length) for length in self.norm_range)
         if self.wanted:
-            counts = _counts(rows, components, low, high)
+            span = {"components": components, "low": low, "high": high}
+            counts = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
             votes = counts * (self.n_samples / rows.divisor)
             voters = self.n_samples * rows.weight
             level = _upper_level(release.plan[f"{self.name}_1"], voters)
@@ -171,10 +173,10 @@ class PrivateScales(Statistic):
 
 
 def _counts(blocks, components, low: float, high: float) -> np.ndarray:
-    """Rows whose logarithmic squares lie at or below the k-th of all dyadic points."""
+    """Rows whose logarithmic squares lie just below the k-th of all dyadic points."""
     points = np.linspace(low, high, 2**_STEPS + 1)
     counts = np.zeros((2, len(points) + 1), dtype=np.int64)
-    for rows in blocks():
+    for rows in blocks:
         with np.errstate(all="ignore"):
             along, across = _linalg.squared_parts(rows, components)
             for count, squares in zip(counts, (along, across), strict=True):
@@ -183,7 +185,7 @@ def _counts(blocks, components, low: float, high: float) -> np.ndarray:
                 count += np.bincount(
                     np.searchsorted(points, logs), minlength=len(points) + 1
                 )
-    return np.cumsum(counts, axis=1)
+    return counts
 
 
 def _upper_level(mechanism, voters: float) -> float:

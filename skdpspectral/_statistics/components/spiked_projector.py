@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from ...accounting._gaussian import MIN_DELTA
 from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
 from ..combination import Statistic
 from ..row_bounds import RowBounds
-from .centered_rows import CenteredRows
+from .centered_rows import centered_rows
 from .released import Components
 
 # From so many features on, the noisy projector is never formed.
@@ -354,19 +355,25 @@ class SpikedProjector(Statistic):
 
     def _measured(self, X: Any) -> Any:
         """Rows from where the model has their mean."""
-        return CenteredRows(X, _finite) if self.centered else X
+        return centered_rows(X, _finite) if self.centered else X
 
     def moment_within(self, release: Any, X: Any, components: np.ndarray) -> np.ndarray:
         """Release the second moment of projections, whose rows are not clipped."""
         X = self._measured(X)
-        total = np.zeros((len(components),) * 2, order="F")
-        n_rows = _linalg.rows_per_block(X.shape[1])
-        for rows in _linalg.row_blocks(X.shape[0], n_rows):
-            scores = np.asarray(_finite(X[rows]) @ components.T)
-            total += scores.T @ scores
+        kernel = partial(_sum_of_projections, components=components)
+        total = _linalg.reduce_rows(X, _linalg.RowWalk(_finite), kernel)
         released = release("model_moment", total / X.shape[0])
         # About their own mean n rows are as n - 1.
         return released * (X.shape[0] / (X.shape[0] - int(self.centered)))
+
+
+def _sum_of_projections(blocks, components: np.ndarray) -> np.ndarray:
+    """Sum of outer products of projections, which are not clipped."""
+    total = np.zeros((len(components),) * 2, order="F")
+    for block in blocks:
+        scores = np.asarray(block @ components.T)
+        total += scores.T @ scores
+    return total
 
 
 def _exact_directions(X, rank: int) -> np.ndarray:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
 from ... import _linalg, sensitivity
-from ..._tables.pairs import PairOrder, pair_differences
+from ..._tables.pairs import PairOrder, PairWalk
 from ...accounting import calibrate_gaussian
 from ...mechanisms import Exact
 from ..combination import Statistic
@@ -107,13 +108,15 @@ class DifferenceCounts(Statistic):
     def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
         """Release the histograms of rows under a given map, None for none."""
         (row_map,) = given
-        counts = _linalg.DifferenceCounts(
-            self.n_features, self.octaves[0], self.n_nodes
+        kernel = partial(
+            _linalg.counts_of_differences,
+            n_features=self.n_features,
+            first_octave=self.octaves[0],
+            n_nodes=self.n_nodes,
         )
-        for differences in pair_differences(rows, self.order, row_map):
-            counts.update(differences)
+        counts = _linalg.reduce_rows(rows, PairWalk(self.order, row_map), kernel)
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
-        return self._spreads(release(self.name, counts.total, overwrite=True), noise)
+        return self._spreads(release(self.name, counts, overwrite=True), noise)
 
     def _spreads(self, counts: np.ndarray, noise: float) -> Spreads:
         """Read released counts whose noise has a deviation."""

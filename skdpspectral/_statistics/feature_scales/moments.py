@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from ... import _linalg, sensitivity
 from ...accounting import calibrate_gaussian
 from ...mechanisms import Exact
 from ..combination import Statistic
+from ..terms import summation_error
 from .difference_counts import Spreads
 
 # Errors of the logarithm of a scale from noise: up to the first, values beyond the
@@ -59,7 +61,8 @@ class FeatureMoments(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
-        shape = (self.n_features, 2)
+        n, p = self.n_samples, self.n_features
+        shape = (p, 2)
         if not math.isfinite(mu):
             return (Exact(self.name, shape),)
         longest = math.sqrt(self.n_features) * math.hypot(1.0, self._weight)
@@ -68,9 +71,7 @@ class FeatureMoments(Statistic):
             sensitivity.feature_moments_sensitivity(self.n_samples, self.n_features),
             mu,
             shape,
-            summation_error=sensitivity.summation_error(
-                longest, self.n_samples, _linalg.rows_per_block(self.n_features)
-            ),
+            summation_error=summation_error(longest, n, p, False),
             magnitude=2.0 * self._weight,
         )
         return (moments,)
@@ -107,9 +108,8 @@ class FeatureMoments(Statistic):
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
         radius = self.radius(noise, spreads)
-        sums = _linalg.sum_over_rows(
-            rows, lambda block: _linalg.moment_sums(block, place, radius), row_map
-        )
+        kernel = partial(_linalg.moment_sums, center=place, radius=radius)
+        sums = _linalg.sum_over_rows(rows, kernel, row_map)
         sums *= np.array([1.0, self._weight]) / self.n_samples
         released = release(self.name, sums, overwrite=True)
         mean = np.clip(released[:, 0], -1.0, 1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,8 +80,7 @@ class Phases(Statistic):
         steps = _LADDERS[n_circles] * np.arange(n_circles)
         # Of a scale in [2**(e-1), 2**e), the shortest circle is 2**(e+3) long.
         exponents = (np.frexp(scale)[1] + _SHORTEST)[:, None] + steps
-        phases = _linalg.sum_over_rows(
-            rows, lambda block: _linalg.phase_sums(block, exponents), row_map
-        )
+        kernel = partial(_linalg.phase_sums, exponents=exponents)
+        phases = _linalg.sum_over_rows(rows, kernel, row_map)
         released = release(self.name, phases, overwrite=True)
         return np.nan_to_num(_linalg.unwind_phases(released, exponents))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,9 +99,7 @@ class ClicksModel(Combination):
                 found.shares, parts["neighbors"].shape[1]
             )
 
-            def clicked(block: RatingsBlock) -> np.ndarray:
-                return _tasted(block, block.products(rows_of_anchors))
-
+            clicked = partial(_clicked, rows_of_anchors=rows_of_anchors)
             second = parts["neighbors"].run(release, rows, clicked)
             factors = found.factors(second)
             progress.step(2)
@@ -111,10 +110,7 @@ class ClicksModel(Combination):
                 :, : parts["factors"].shape[1]
             ]
 
-            def liked(block: RatingsBlock) -> np.ndarray:
-                weights = click_weights(block, model)
-                return _tasted(block, combined_columns(weights, back).T)
-
+            liked = partial(_liked, model=model, back=back)
             factors = found.factors(parts["factors"].run(release, rows, liked))
             progress.step(3)
         return FoundItems(found.model(factors)[0], found.logged, found.counts)
@@ -184,6 +180,17 @@ class _Popularity:
         columns = np.column_stack([public, factors])
         features, back = items.uncorrelated(columns, self.shares, np.array(ridge))
         return ItemModel(0.0, self.logged, features, np.ones(len(ridge))), back
+
+
+def _clicked(block: RatingsBlock, rows_of_anchors: np.ndarray) -> np.ndarray:
+    """Sum users' clicks times those of the most popular items."""
+    return _tasted(block, block.products(rows_of_anchors))
+
+
+def _liked(block: RatingsBlock, model: ItemModel, back: np.ndarray) -> np.ndarray:
+    """Sum users' clicks times what their models say of the factors."""
+    weights = click_weights(block, model)
+    return _tasted(block, combined_columns(weights, back).T)
 
 
 def _tasted(block: RatingsBlock, tastes: np.ndarray) -> np.ndarray:

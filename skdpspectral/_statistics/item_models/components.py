@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,18 +39,20 @@ class ResidualMoment(ItemMoment):
         model : ItemModel
             Made of earlier releases.
         """
-
-        def projectors(block: RatingsBlock) -> np.ndarray:
-            left = residuals_of(block, model)[0]
-            steps = user_item.unit_steps(block.of_user, block.items, left, self.n_items)
-            return user_item.second_moment_of_steps(steps)
-
+        projectors = partial(_projectors, model=model, n_items=self.n_items)
         total = np.zeros((self.n_items, self.n_items), order="F")
         for moment in rows.map(projectors):
             total += moment
         planned = release.plan["second_moment"]
         released = release("second_moment", total, overwrite=True)
         return Answers(released, getattr(planned, "noise_std", 0.0))
+
+
+def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarray:
+    """Sum outer products of what models of a block's users leave, of unit norm."""
+    left = residuals_of(block, model)[0]
+    steps = user_item.unit_steps(block.of_user, block.items, left, n_items)
+    return user_item.second_moment_of_steps(steps)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,9 +118,7 @@ class RatingsModel(Combination):
         tastes = items.tastes(columns, found.counts, found.logged)
         model = model_of(found.level, found.offsets, tastes)
 
-        def residuals(block: RatingsBlock) -> np.ndarray:
-            return answers.residual_answers(block, residuals_of(block, model)[0])
-
+        residuals = partial(_residuals, model=model)
         found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
         step(2)
         return model.with_offsets(found.offsets), found
@@ -129,10 +128,7 @@ class RatingsModel(Combination):
         # Public components first, then popularity, then the factor of offsets.
         order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
 
-        def products(block: RatingsBlock) -> np.ndarray:
-            left, weights = residuals_of(block, model)
-            return answers.taste_answers(block, left, weights[:, order])
-
+        products = partial(_products, model=model, order=order)
         third = self.parts()["factors"].run(release, rows, products)
         return model.with_factors(found.factors(third))
 
@@ -149,6 +145,17 @@ class ItemFeatures(RatingsModel):
     def n_factors(self) -> int:
         """Private components that a fit leaves."""
         return self.n_tastes
+
+
+def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Sum what models of a block's users leave."""
+    return answers.residual_answers(block, residuals_of(block, model)[0])
+
+
+def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
+    """Sum products of what is left and tastes."""
+    left, weights = residuals_of(block, model)
+    return answers.taste_answers(block, left, weights[:, order])
 
 
 def _nobody_is_told(_: int) -> None:

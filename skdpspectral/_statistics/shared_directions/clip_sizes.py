@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -65,30 +66,39 @@ class ClipSizes(Rounds):
         wanted = np.flatnonzero(np.isnan(clips))
         if not len(wanted):
             return clips
-        norms = self._norms(rows, U)
-        low = np.full(len(wanted), _SMALLEST_LOG10)
-        high = np.full(len(wanted), _LARGEST_LOG10)
+        counts = self._counts(rows, U)[wanted]
+        first = np.zeros(len(wanted), dtype=int)
+        last = np.full(len(wanted), 1 << _BISECTIONS)
         for name in self.names:
-            middle = 0.5 * (low + high)
-            below = norms[:, wanted] <= 10.0**middle
-            votes = release(name, below.sum(axis=0) - 0.5 * len(norms))
-            low = np.where(votes > 0, low, middle)
-            high = np.where(votes > 0, middle, high)
-        clips[wanted] = 10.0 ** (0.5 * (low + high))
+            middle = (first + last) // 2
+            below = counts[range(len(wanted)), middle]
+            votes = release(name, below - 0.5 * counts[:, -1])
+            first = np.where(votes > 0, first, middle)
+            last = np.where(votes > 0, middle, last)
+        clips[wanted] = 10.0 ** _logarithm(0.5 * (first + last))
         return clips
 
-    def _norms(self, rows, U) -> np.ndarray:
-        """Norms of each user's curvature and gradient at U: (n_users, 2)."""
-        norms = np.zeros((rows.n_users, 2))
+    def _counts(self, rows, U) -> np.ndarray:
+        """Count users whose norms at U are at most those on a grid; last, all users."""
+        counts = np.zeros((2, (1 << _BISECTIONS) + 2), dtype=np.int64)
+        for found in rows.sums(partial(self._placed, U=U), self.users.n_jobs):
+            counts += found
+        return counts.cumsum(axis=1)
+
+    def _placed(self, block, rows, U) -> np.ndarray:
+        """Count the users of a block between the norms on the grid."""
+        points = 10.0 ** _logarithm(np.arange((1 << _BISECTIONS) + 1))
+        counts = np.zeros((2, len(points) + 1), dtype=np.int64)
         rules = self.users.first_rules
+        for moments in self.users.answers(block, rows, rules, U):
+            for count, vectors in zip(counts, moments, strict=True):
+                # What is not a number lies beyond all of them.
+                places = np.searchsorted(points, lrs.row_norms(vectors))
+                count += np.bincount(places, minlength=len(count))
+        return counts
 
-        def part(block):
-            found = [
-                np.stack([lrs.row_norms(curvature), lrs.row_norms(gradient)], axis=1)
-                for curvature, gradient in self.users.answers(block, rows, rules, U)
-            ]
-            return block.users, np.concatenate(found)
 
-        for users, own in rows.map(part, self.users.n_jobs):
-            norms[users] = own
-        return norms
+def _logarithm(place):
+    """Logarithm of the norm at a place of the grid."""
+    share = place / (1 << _BISECTIONS)
+    return _SMALLEST_LOG10 + share * (_LARGEST_LOG10 - _SMALLEST_LOG10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -62,15 +63,16 @@ class MomentRounds(Rounds):
 
     def _released(self, release, name: str, clips, rows, rules, U) -> np.ndarray:
         """Release the sum of the users' moments, in their own units again."""
-
-        def contributions(block):
-            for curvature, gradient in self.users.answers(block, rows, rules, U):
-                both = [curvature / clips[0], gradient / clips[1]]
-                yield np.concatenate(both, axis=1)
-
+        contributions = partial(self._contributions, clips=clips, rules=rules, U=U)
         total = self.users.released_sum(release, name, rows, contributions)
         size = lrs.n_curvature(self.users.rank, self.users.n_features)
         return np.concatenate([total[:size] * clips[0], total[size:] * clips[1]])
+
+    def _contributions(self, block, rows, clips, rules, U):
+        """Yield users' moments, in units of the clips."""
+        for curvature, gradient in self.users.answers(block, rows, rules, U):
+            both = [curvature / clips[0], gradient / clips[1]]
+            yield np.concatenate(both, axis=1)
 
     def _solved(self, total, noise_std: float, clip_curvature: float) -> np.ndarray:
         rank, d = self.users.rank, self.users.n_features

@@ -46,9 +46,10 @@ class SpectralStart(Rounds):
 
     def run(self, release, rows) -> np.ndarray:
         """Release the sum; return directions of shape (n_features, rank)."""
-
-        def contributions(block):
-            yield lrs.start_moments(block)
-
-        total = self.users.released_sum(release, "start", rows, contributions)
+        total = self.users.released_sum(release, "start", rows, _contributions)
         return lrs.leading_directions(total, self.users.rank, self.users.n_features)
+
+
+def _contributions(block, rows):
+    """Yield what users' correlations are, packed."""
+    yield lrs.start_moments(block)

@@ -1,0 +1,182 @@
+"""One way of walking a table block by block, wherever its rows are.
+
+A *walk* says which blocks a table is read in; a *kernel* makes sums of them. Both are
+public and can be pickled: rows that are on a cluster are walked there, part by part,
+and only sums of parts come back.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+# Rows a block: small enough for the cache, large enough for the BLAS.
+BLOCK_ROWS = 2048
+# Sums of blocks that are added one after another; their sums then are, so that a term
+# of a long table is rounded seldom.
+BLOCKS_TOGETHER = 2048
+# Numbers a block of wide rows: memory stays far below that of the data.
+_BLOCK_NUMBERS = 1 << 23
+
+Block = Any
+# An array, or a tuple of arrays, of sums over all blocks.
+Sums = Any
+Kernel = Callable[[Iterable[Block]], Sums]
+
+
+def rows_per_block(n_features: int) -> int:
+    """Rows a block: `BLOCK_ROWS`, fewer where rows are wide."""
+    return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
+
+
+def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
+    """Return slices that cover rows 0..n_rows in order."""
+    starts = range(0, n_rows, block_rows)
+    return [slice(start, min(start + block_rows, n_rows)) for start in starts]
+
+
+def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
+    """Return other numbers for different ones, without pattern, the same everywhere.
+
+    Parameters
+    ----------
+    numbers : ndarray of uint64
+        Whole numbers; not modified.
+    """
+    # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
+    keys = numbers * np.uint64(0x9E3779B97F4A7C15)
+    keys ^= keys >> np.uint64(30)
+    keys *= np.uint64(0xBF58476D1CE4E5B9)
+    keys ^= keys >> np.uint64(27)
+    keys *= np.uint64(0x94D049BB133111EB)
+    keys ^= keys >> np.uint64(31)
+    return keys
+
+
+class Walk(Protocol):
+    """Which blocks of a table a kernel is given, and in which order."""
+
+    def blocks(self, X: Any) -> Iterator[Block]:
+        """Yield the blocks; each may be written over when the next is asked for."""
+
+
+class DistantRows(abc.ABC):
+    """Rows that are not read here, but reduced to sums where they are."""
+
+    @abc.abstractmethod
+    def reduce(self, walk: Any, kernel: Kernel) -> Sums:
+        """Return what the kernel makes of all blocks of a walk."""
+
+    @abc.abstractmethod
+    def mapped(self, row_map: Callable) -> DistantRows:
+        """Return the rows under a map that treats each row alone."""
+
+
+def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
+    """Return the sums that a kernel makes of a walk over rows.
+
+    Parameters
+    ----------
+    X : array, sparse CSR matrix or DistantRows of shape (n, p)
+        The rows.
+    walk : Walk
+        Which blocks are summed. For distant rows one of this package's.
+    kernel : callable
+        Blocks -> sums over them: an array, or a tuple of arrays. Sums of parts of the
+        blocks are added up, so that it must not divide by their number.
+
+    Returns
+    -------
+    ndarray or tuple of ndarray
+        Of the same bits for the same walk over rows that are read here. Distant ones
+        are added in another order, within the bound of :ref:`lemma-summation`.
+    """
+    if isinstance(X, DistantRows):
+        return X.reduce(walk, kernel)
+    return sum_blocks(kernel, walk.blocks(X))
+
+
+def sum_blocks(kernel: Kernel, blocks: Iterator[Block]) -> Sums:
+    """Return the sums that a kernel makes of blocks, of so many together at a time."""
+    total, ended = None, list[bool]()
+    while not ended:
+        more = kernel(_together(blocks, ended))
+        total = more if total is None else _plus(total, more)
+    return total
+
+
+def _together(blocks: Iterator[Block], ended: list[bool]) -> Iterator[Block]:
+    """Yield some blocks, each read when the kernel asks for it; note the last one."""
+    for _ in range(BLOCKS_TOGETHER):
+        try:
+            yield next(blocks)
+        except StopIteration:
+            ended.append(True)
+            return
+
+
+def _plus(total: Sums, more: Sums) -> Sums:
+    """Add to sums, in their own memory."""
+    several = isinstance(total, tuple)
+    pairs = zip(total, more, strict=True) if several else [(total, more)]
+    added = [np.add(one, other, out=one) for one, other in pairs]
+    return tuple(added) if several else added[0]
+
+
+def add_sums(parts: Iterable[Sums]) -> Sums:
+    """Add up sums of parts in their order; none of them is written to."""
+    parts = iter(parts)
+    first = next(parts)
+    several = isinstance(first, tuple)
+    total = [np.array(one) for one in (first if several else (first,))]
+    for part in parts:
+        for one, more in zip(total, part if several else (part,), strict=True):
+            one += more
+    return tuple(total) if several else total[0]
+
+
+@dataclass(frozen=True)
+class RowWalk:
+    """All rows in their order.
+
+    Parameters
+    ----------
+    row_map : callable or None, default=None
+        Block of rows -> what the kernel is given of it.
+    block_rows : int or None, default=None
+        Rows a block; None for :func:`rows_per_block`.
+    """
+
+    row_map: Callable | None = None
+    block_rows: int | None = None
+
+    def blocks(self, X: Any) -> Iterator[Block]:
+        """Yield the blocks of a table, or of a part of one."""
+        size = self.block_rows or rows_per_block(X.shape[1])
+        for rows in row_blocks(X.shape[0], size):
+            # No name is kept: what is yielded is freed before the next is read.
+            yield X[rows] if self.row_map is None else self.row_map(X[rows])
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A table and a walk over it.
+
+    Parameters
+    ----------
+    rows : array, sparse CSR matrix or DistantRows of shape (n, p)
+        The table.
+    walk : Walk
+        The walk.
+    """
+
+    rows: Any
+    walk: Walk
+
+    def reduce(self, kernel: Kernel) -> Sums:
+        """Return what a kernel makes of the blocks (:func:`reduce_rows`)."""
+        return reduce_rows(self.rows, self.walk, kernel)

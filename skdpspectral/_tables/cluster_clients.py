@@ -1,0 +1,145 @@
+"""Rows of clients on a cluster: who has which of them, and the rows of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from .cluster_rows import ClusterRows, told_apart
+from .cluster_tables import (
+    ClusterTable,
+    column_beside,
+    column_of,
+    common_type,
+    in_own_words,
+    numbers_of,
+)
+from .ids import check_exact, codes_and_rows, encode_array, id_array
+
+
+class Member(NamedTuple):
+    """Rows of a client in one part of a table.
+
+    Parameters
+    ----------
+    part, code : int
+        The part, and the client's number in it.
+    n_rows : int
+        Number of rows.
+    """
+
+    part: int
+    code: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class ClusterIds:
+    """One id a row, on a cluster.
+
+    Parameters
+    ----------
+    parts : list of dask.delayed.Delayed
+        Ids of the rows of each part.
+    name : str
+        What errors call them.
+    """
+
+    parts: list
+    name: str
+
+    def members(self) -> tuple[np.ndarray, list[list[Member]]]:
+        """Return distinct ids by their first rows, and where the rows of each lie.
+
+        Raises
+        ------
+        ValueError
+            If ids are missing, or not exact; none is quoted.
+        """
+        from dask import compute, delayed
+
+        count = delayed(in_own_words(partial(_counted, name=self.name)), pure=True)
+        found = told_apart(lambda: compute(*map(count, self.parts)))
+        kinds = {labels.dtype for labels, _ in found}
+        labels = [part if len(kinds) == 1 else part.astype(object) for part, _ in found]
+        joined = id_array(np.concatenate(labels), self.name)
+        codes, n_ids = encode_array(joined, self.name)
+        members: list[list[Member]] = [[] for _ in range(n_ids)]
+        place = 0
+        for number, (_, counts) in enumerate(found):
+            for code, n_rows in enumerate(counts.tolist()):
+                members[codes[place]].append(Member(number, code, n_rows))
+                place += 1
+        first = np.unique(codes, return_index=True)[1]
+        return joined[first], members
+
+
+@dataclass(frozen=True)
+class ClusterUserTable:
+    """Rows of features on a cluster, and the ids that they belong to.
+
+    Parameters
+    ----------
+    table : ClusterTable
+        The whole table.
+    columns : list of int
+        Places of the features.
+    ids : ClusterIds or None
+        One id a row.
+    """
+
+    table: ClusterTable
+    columns: list[int]
+    ids: ClusterIds | None
+
+    @property
+    def X(self) -> ClusterRows:
+        """All rows of features."""
+        return self.table.rows(self.columns)
+
+    def features(self, rows: list[Member] | slice) -> ClusterRows:
+        """Features of the rows of a client; of a slice, which is all, of everybody."""
+        if isinstance(rows, slice):
+            return self.X
+        from dask import delayed
+
+        dtype = common_type([self.table.dtypes[j] for j in self.columns])
+        chosen = delayed(_rows_of_client, pure=True)
+        parts = [
+            chosen(
+                self.table.parts[member.part],
+                self.ids.parts[member.part],
+                self.ids.name,
+                member.code,
+                self.columns,
+                dtype,
+            )
+            for member in rows
+        ]
+        sizes = [member.n_rows for member in rows]
+        return ClusterRows(parts, sizes, len(self.columns), dtype)
+
+
+def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
+    """Return the ids of a table: a column of it, or what is given beside it."""
+    if place is None and beside is None:
+        return None
+    if place is not None:
+        return ClusterIds(table.apply(column_of, place), name)
+    return ClusterIds(column_beside(beside, table, name), name)
+
+
+def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct ids of a part by their first rows, and how many rows each has."""
+    check_exact(ids, name)
+    ids = id_array(ids, name)
+    codes, first = codes_and_rows(ids, name)
+    return ids[first], np.bincount(codes, minlength=len(first))
+
+
+def _rows_of_client(part, ids, name: str, code: int, columns, dtype) -> np.ndarray:
+    codes, _ = codes_and_rows(id_array(ids, name), name)
+    return numbers_of(part, columns, dtype)[codes == code]

@@ -1,0 +1,140 @@
+"""Users whose rows lie on a cluster, gathered there: every user's rows in one place."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from functools import partial
+from itertools import starmap
+from numbers import Number
+from operator import getitem
+from typing import Any
+
+import numpy as np
+from sklearn.utils import murmurhash3_32
+
+from .._linalg import add_sums, scrambled_keys
+from .cluster_rows import added_on_cluster, kept_on_cluster
+from .cluster_tables import in_own_words
+from .ids import check_exact, check_ids, codes_and_rows, id_array
+
+_NUMBERS: tuple = (Number, np.bool_)
+# Groups of users, at most: every part of a table is divided into so many pieces.
+_MOST_GROUPS = 64
+
+
+class ClusterUsers:
+    """Groups of users on a cluster, each of which has all rows of its users.
+
+    They are kept by the workers, so that users can answer several rounds; rows of a
+    user come in the order of the table.
+
+    Parameters
+    ----------
+    parts : list of dask.delayed.Delayed
+        Ids of the rows of each part of a table, and further columns: tuples of arrays.
+    make : callable
+        ``make(ids, *columns)`` of all rows of some users: what kernels are given. Pure,
+        public and picklable.
+    name : str
+        What errors call the ids.
+    """
+
+    def __init__(self, parts: list, make: Callable, name: str) -> None:
+        from dask import delayed
+
+        n_groups = min(len(parts), _MOST_GROUPS)
+        divide = partial(_divided, n_groups=n_groups, name=name)
+        divide = delayed(in_own_words(divide), pure=True)
+        make = delayed(_Made(make), name=f"skdpspectral-{uuid.uuid4()}")
+        gather = delayed(_gathered, pure=True)
+        take = delayed(getitem, pure=True)
+        divided = [divide(part) for part in parts]
+        self._groups = kept_on_cluster(
+            [
+                gather(make, [take(pieces, group) for pieces in divided])
+                for group in range(n_groups)
+            ]
+        )
+
+    def reduce(self, kernel: Callable) -> Any:
+        """Return the sums that a kernel makes of all groups; None where all are None.
+
+        Parameters
+        ----------
+        kernel : callable
+            What was made of a group -> sums over its users, which are whole numbers
+            of steps: they add up without rounding, in any order.
+        """
+        from dask import delayed
+
+        kernel = delayed(_Made(kernel), name=f"skdpspectral-{uuid.uuid4()}")
+        apply = delayed(_applied, pure=True)
+        sums = [apply(kernel, group) for group in self._groups]
+        return added_on_cluster(sums, _add_some)
+
+
+class _Made:
+    """A function that travels to the workers once, and not with every task."""
+
+    def __init__(self, function: Callable) -> None:
+        self.function = function
+
+
+def _divided(columns, n_groups: int, name: str) -> list:
+    """Divide rows among groups of users, by a hash of each user's id alone."""
+    ids, *others = columns
+    check_exact(ids, name)
+    ids = id_array(ids, name)
+    check_ids(ids, name)
+    group = _hashes(ids, name) % np.uint64(n_groups)
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
+    pieces = [np.split(column[order], ends) for column in (ids, *others)]
+    return list(zip(*pieces, strict=True))
+
+
+def _hashes(ids: np.ndarray, name: str) -> np.ndarray:
+    """Hashes of ids: of equal ones the same, in every process."""
+    if ids.dtype.kind in "mM":
+        ids = ids.astype(f"{ids.dtype.kind}8[ns]").view(np.int64)
+    if ids.dtype.kind in "biuf":
+        # Floats are whole, and equal integers have equal hashes.
+        with np.errstate(all="ignore"):
+            return scrambled_keys(ids.astype(np.int64).view(np.uint64))
+    codes, first = codes_and_rows(ids, name)
+    found = [_hashed(key, name) for key in ids[first].tolist()]
+    return np.array(found, dtype=np.uint64)[codes]
+
+
+def _hashed(key: Any, name: str) -> int:
+    if isinstance(key, _NUMBERS):
+        number = np.array([int(key) % 2**64], dtype=np.uint64)
+        return int(scrambled_keys(number)[0])
+    if not isinstance(key, (str, bytes)):
+        raise TypeError(f"{name} on a cluster must be numbers, times or strings")
+    text = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
+    return murmurhash3_32(text, positive=True)
+
+
+def _gathered(make: _Made, pieces: list):
+    columns = starmap(_joined, enumerate(zip(*pieces, strict=True)))
+    return in_own_words(make.function)(*columns)
+
+
+def _joined(place: int, arrays: tuple) -> np.ndarray:
+    kinds = {array.dtype for array in arrays}
+    if place == 0 and len(kinds) > 1:  # no type need hold ids of several exactly
+        arrays = tuple(array.astype(object) for array in arrays)
+    return np.concatenate(arrays)
+
+
+def _applied(kernel: _Made, group):
+    with np.errstate(all="ignore"):  # a warning would tell of somebody's values
+        return kernel.function(group)
+
+
+def _add_some(parts: list):
+    """Add up sums, of which groups without users have none."""
+    some = [part for part in parts if part is not None]
+    return add_sums(some) if some else None

@@ -1,0 +1,401 @@
+"""Rows of dask collections: reduced on their cluster, to the same releases."""
+
+import os
+
+import numpy as np
+import pytest
+from cluster_tools import check_public, check_same, outcome, quiet
+
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    DPStandardScaler,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+)
+from skdpspectral._linalg import (
+    BLOCKS_TOGETHER,
+    RowWalk,
+    add_sums,
+    reduce_rows,
+    rows_per_block,
+)
+from skdpspectral._tables import cluster_rows, cluster_users
+from skdpspectral._tables.cluster_tables import cluster_table
+from skdpspectral.datasets import make_ratings
+from skdpspectral.decomposition import PrivateMean, SpikedModel
+from skdpspectral.sensitivity import summation_error
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
+
+SEED = 918_273_645
+# Rows of two pools of pairs; users have fewer.
+N, N_OF_USERS, P = 36_003, 5003, 6
+rng = np.random.default_rng(0)
+X = rng.standard_normal((N, P)) * np.r_[3.0, 2.0, np.ones(P - 2)] + 1.0
+SPIKED = SpikedModel(signal_variance=9.0, noise_variance=1.0)
+PARTS, PARTS_OF_USERS = ((20_000, 1, 0, 15_000, 1002), (4, 2)), ((3000, 2003), (6,))
+PCA = {
+    "default": {},
+    "pairs": {"center": "pairs"},
+    "origin": {"center": "none"},
+    "public mean and clip": {"clip_norm": 2.0, "center": PrivateMean()},
+    "bounds": {"bounds": (-9, 9)},
+    "two stages": {"mechanism": "two-stage", "release": "covariance"},
+    "covariance": {"release": "covariance"},
+    "a choice": {"mechanism": "auto", "clip_norm": 2.0, "release": "covariance"},
+    "scaled": {"scale": "private"},
+    "spiked": {"mechanism": SPIKED, "release": "covariance"},
+}
+DATA = make_ratings(400, 30, random_state=0, as_frame=True)
+RATINGS = DATA.data.assign(rating=DATA.target).sample(frac=1, random_state=1)
+RATINGS = RATINGS.reset_index(drop=True)
+USERS = rng.permutation(np.repeat(np.arange(501), 10))[:N_OF_USERS]
+OWN = X[:N_OF_USERS]
+y = OWN @ np.arange(P) / P + USERS % 7
+
+
+def on_cluster(rows, parts=None):
+    if parts is None:
+        parts = PARTS if len(rows) == N else PARTS_OF_USERS
+    return da.from_array(rows, chunks=parts)
+
+
+def ratings(kind, frame=RATINGS):
+    if kind is DPMatrixFactorization:
+        return (frame,)
+    return frame[["user_id", "item_id"]], frame["rating"]
+
+
+def fits():
+    """Estimators with what they are fitted to in memory, and on a cluster."""
+    for name, parameters in PCA.items():
+        yield f"pca {name}", DPPCA(noise_seed=SEED, **parameters), (X,), (X,), {}
+    for parameters in ({}, {"with_mean": False}, {"bounds": (-9, 9)}):
+        scaler = DPStandardScaler(noise_seed=SEED, **parameters)
+        yield f"scaler {parameters}", scaler, (X,), (X,), {}
+    for parameters in ({}, {"mechanism": "two-stage"}):
+        pca = FederatedDPPCA(noise_seed=SEED, **parameters)
+        yield f"federated {parameters}", pca, (OWN,), (OWN,), {"clients": USERS % 3}
+    kinds = [(DPMatrixFactorization, {}), (DPMatrixFactorization, {"implicit": True})]
+    kinds += [(DPItemEmbedding, {"method": name}) for name in ("moment", "residuals")]
+    kinds += [(DPItemEmbedding, {"max_ratings_per_user": 3})]
+    for kind, parameters in kinds:
+        model = kind(items=DATA.item_ids, noise_seed=SEED, **parameters)
+        frame = dd.from_pandas(RATINGS, npartitions=3)
+        data, distant = ratings(kind), ratings(kind, frame)
+        yield f"{kind.__name__} {parameters}", model, data, distant, {}
+    for parameters in ({}, {"fit_intercept": "user", "ridge_intercept": 2.0}):
+        model = LRSRegressor(1, 2, noise_seed=SEED, **parameters)
+        targets = da.from_array(y, chunks=999)
+        yield f"lrs {parameters}", model, (OWN, y), (OWN, targets), {"users": USERS}
+
+
+FITS = {name: rest for name, *rest in fits()}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Two workers in this process: they talk as those of other hosts do."""
+    distributed = pytest.importorskip("dask.distributed")
+    how = {"processes": False, "dashboard_address": None, "set_as_default": False}
+    with (
+        quiet(),
+        distributed.Client(n_workers=2, threads_per_worker=1, **how) as client,
+    ):
+        yield client
+
+
+def distant(data):
+    here = isinstance(data[0], np.ndarray)
+    return (on_cluster(data[0]), *data[1:]) if here else data
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_a_cluster_releases_what_memory_does(name, monkeypatch):
+    """To the last bit, charged once; and what travels is public."""
+    model, here, there, given = FITS[name]
+    jobs = []
+    for made in (cluster_rows._Job, cluster_users._Made):
+        init = made.__init__
+
+        def note(self, *arguments, init=init):
+            jobs.append(self)
+            init(self, *arguments)
+
+        monkeypatch.setattr(made, "__init__", note)
+    with quiet():
+        wanted = outcome(model, *here, **given)
+        assert not jobs
+        check_same(wanted, outcome(model, *distant(there), **given))
+    assert jobs
+    for job in jobs:
+        check_public(job, SEED, len(here[0]))
+
+
+@pytest.mark.parametrize("name", ["pca two stages", "pca pairs", "lrs {}"])
+def test_a_task_that_runs_again_adds_nothing(name, monkeypatch):
+    """Every task runs twice on the same input, as when a worker was lost."""
+    model, here, there, given = FITS[name]
+    calls = []
+
+    def twice(function):
+        def run(*arguments):
+            calls.append(function)
+            function(*arguments)
+            return function(*arguments)
+
+        return run
+
+    with quiet():
+        wanted = outcome(model, *here, **given)
+        for module, functions in {
+            cluster_rows: ("_sums_of_part", "_sums_of_pool", "add_sums"),
+            cluster_users: ("_applied", "_gathered", "_add_some"),
+        }.items():
+            for function in functions:
+                again = twice(getattr(module, function))
+                monkeypatch.setattr(module, function, again)
+        check_same(wanted, outcome(model, *distant(there), **given))
+    assert len(calls) > 5
+
+
+@pytest.mark.parametrize("name", ["pca default", "scaler {}", "lrs {}"])
+def test_workers_keep_the_rows(client, name, monkeypatch):
+    """What comes to the client is far smaller than the rows."""
+    model, here, there, given = FITS[name]
+    # Of few numbers, so that sums are small too.
+    sizes, get = [], type(client).get
+
+    def weigh(self, *arguments, **how):
+        found = get(self, *arguments, **how)
+        arrays = [np.asarray(part) for part in _arrays(found)]
+        assert all(array.dtype.kind in "fi" for array in arrays)
+        sizes.append(max(array.nbytes for array in arrays))
+        return found
+
+    monkeypatch.setattr(type(client), "get", weigh)
+    with quiet(), client.as_current(), dask.config.set(scheduler=client.get):
+        check_same(
+            outcome(model, *here, **given), outcome(model, *distant(there), **given)
+        )
+    assert sizes
+    largest = P * 4096 * 8 if name.startswith("scaler") else 2 * 4098 * 8
+    assert max(sizes) <= largest
+
+
+def _arrays(found):
+    if isinstance(found, (list, tuple)):
+        return [array for part in found for array in _arrays(part)]
+    return [found]
+
+
+def test_frames_and_columns_of_clients():
+    """Names are features, ids may be a column, and ids beside may be distant too."""
+    frame = pd.DataFrame(X, columns=list("abcdef"))
+    table = dd.from_pandas(frame, npartitions=3)
+    with quiet():
+        pca = DPPCA(noise_seed=1)
+        check_same(outcome(pca, frame), outcome(pca, table))
+        assert pca.feature_names_in_.tolist() == list("abcdef")
+        assert pca.plan_for(table) == pca.plan_for(frame)
+        np.testing.assert_array_equal(pca.transform(table), pca.transform(frame))
+        frame = frame[:N_OF_USERS]
+        names = np.array(["north", "south", "west"])[USERS % 3]
+        wanted = outcome(FederatedDPPCA(noise_seed=1), OWN, clients=names)
+        for how in (
+            ("client", dd.from_pandas(frame.assign(client=names), npartitions=4), {}),
+            (None, on_cluster(OWN), {"clients": da.from_array(USERS % 3, chunks=77)}),
+            (0, on_cluster(np.c_[USERS % 3, OWN], ((3000, 2003), (4, 3))), {}),
+        ):
+            fed = FederatedDPPCA(noise_seed=1, client_feature=how[0])
+            found = outcome(fed, how[1], **how[2])
+            # Names of clients are in the ledger, and not in the releases.
+            check_same(wanted, found)
+
+
+def test_users_of_frames_and_offsets():
+    frame = pd.DataFrame(OWN, columns=list("abcdef"))
+    frame["user"] = [f"user {user}" for user in USERS]
+    targets = pd.Series(y)
+    distant_frame = dd.from_pandas(frame, npartitions=3)
+    model = LRSRegressor(
+        1,
+        2,
+        noise_seed=1,
+        user_feature="user",
+        offset_feature="b",
+        neighbors="replace-one",
+    )
+    with quiet():
+        wanted = outcome(model, frame, y)
+        own = frame[frame.user == "user 3"]
+        predicted = model.predict(own)
+        found = outcome(model, distant_frame, dd.from_pandas(targets, npartitions=3))
+        check_same(wanted, found)
+        # No model of a user is here, until somebody brings the rows.
+        assert not np.allclose(model.predict(own), predicted)
+        model.personalize(own, y[own.index])
+        np.testing.assert_allclose(model.predict(own), predicted, rtol=1e-12)
+        with pytest.raises(ValueError, match="epsilon=None"):
+            LRSRegressor(epsilon=None, user_feature="user").fit(distant_frame, targets)
+
+
+def test_ratings_of_strings_and_repeated_items():
+    """The last rating of an item counts, in the order of the table."""
+    frame = pd.concat([RATINGS, RATINGS.iloc[::3].assign(rating=1)])
+    frame = frame.assign(user_id=[f"u{user}" for user in frame.user_id])
+    frame = frame.reset_index(drop=True)
+    model = DPMatrixFactorization(items=DATA.item_ids, noise_seed=1)
+    with quiet():
+        wanted = outcome(model, frame)
+        personal = model.predict(frame[:9])
+        check_same(wanted, outcome(model, dd.from_pandas(frame, npartitions=4)))
+        one = frame.user_id == frame.user_id[0]
+        model.personalize(frame[one])
+        assert model.predict(frame[:1])[0] == pytest.approx(personal[0], rel=1e-12)
+
+
+# -- errors ----------------------------------------------------------------------------
+
+
+def failing(block):
+    raise RuntimeError(f"the row {block[0]} is secret")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (on_cluster(X).map_blocks(failing, dtype=float), r"cluster \(RuntimeError\)"),
+        (on_cluster(np.where(X > 11, np.nan, X)), "contains NaN"),
+        (on_cluster(np.where(X > 11, np.inf, X)), "contains infinity"),
+        (on_cluster(X).map_blocks(lambda b: b[:-1], dtype=float), "another shape"),
+    ],
+)
+def test_failures_are_charged_once_and_quote_nothing(data, message):
+    accountant = PrivacyAccountant()
+    pca = DPPCA(accountant=accountant)
+    with quiet(), pytest.raises(ValueError, match=message) as caught:
+        pca.fit(data)
+    assert caught.value.__cause__ is caught.value.__context__ is None
+    assert len(accountant.ledger) == 1
+    assert not hasattr(pca, "components_")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (on_cluster(X)[on_cluster(X)[:, 0] > 0], "compute_chunk_sizes"),
+        (on_cluster(X)[:, 0], "Expected 2D array"),
+        (on_cluster(X).astype("M8[s]"), "dates"),
+        (on_cluster(X).astype(complex), "Complex"),
+        (dd.from_pandas(pd.DataFrame({"a": ["x"] * 5}), npartitions=1), "real numbers"),
+    ],
+)
+def test_a_wrong_form_is_not_charged(data, message):
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=message):
+        DPPCA(accountant=accountant).fit(data)
+    assert len(accountant.ledger) == 0
+
+
+# -- the bound of sums -----------------------------------------------------------------
+
+
+def longest_way(sizes, block, many):
+    """Roundings of one term, at most: its product, its block, its part, the tree."""
+    ways = []
+    for n in filter(None, sizes):
+        blocks = -(-n // block)
+        groups = -(-blocks // many)
+        ways.append(1 + min(block, n) - 1 + min(blocks, many) - 1 + groups - 1)
+    together = cluster_rows._TOGETHER
+    while len(ways) > 1:
+        groups = [ways[i : i + together] for i in range(0, len(ways), together)]
+        ways = [max(group) + len(group) - 1 for group in groups]
+    return ways[0] + 1  # and the division
+
+
+def test_the_charged_bound_holds_for_any_parts():
+    """Roundings of all ways through the tree are within what plans charge."""
+    dealt = np.random.default_rng(3)
+    for _ in range(100):
+        n = int(10 ** dealt.uniform(0, 4))
+        block = rows_per_block(int(10 ** dealt.uniform(0, 7)))
+        cuts = dealt.integers(0, n + 1, int(10 ** dealt.uniform(0, 3)))
+        sizes = np.diff(np.concatenate([[0], np.sort(cuts), [n]])).tolist()
+        for parts in (sizes, [1] * n, [n]):
+            # One in units of the charge is two roundings: half is for other terms.
+            many = BLOCKS_TOGETHER
+            charged = summation_error(1.0, n, block, many) / 2.0**-53
+            assert longest_way(parts, block, many) + 14 <= charged
+
+
+def test_sums_of_parts_are_within_the_bound():
+    """Against sums in higher precision, in bad orders and of uneven parts."""
+    values = np.exp(np.random.default_rng(4).uniform(-20, 0, (3001, 1)))
+    for parts in ((3001,), (1, 2999, 1), (23,) * 130 + (11,)):
+        rows = cluster_table(on_cluster(values, (parts, (1,)))).rows()
+        found = reduce_rows(rows, RowWalk(), _sum)
+        exact = values.astype(np.longdouble).sum()
+        how = len(values), rows_per_block(1), BLOCKS_TOGETHER
+        bound = summation_error(float(values.sum()), *how)
+        assert abs(found - exact) <= bound
+
+
+def _sum(blocks):
+    total = np.zeros(1)
+    for block in blocks:
+        total += block.sum(axis=0)
+    return total
+
+
+def test_sums_are_added_without_writing_to_parts():
+    parts = [(np.full(2, float(k)), np.array([k])) for k in range(3)]
+    total = add_sums(parts)
+    assert [one.tolist() for one in total] == [[3.0, 3.0], [3]]
+    assert [part[1][0] for part in parts] == [0, 1, 2]
+
+
+# -- workers that are lost -------------------------------------------------------------
+
+
+def dying(block, marks=None):
+    """End the worker's process, unless one was ended before."""
+    if not os.listdir(marks):
+        with open(os.path.join(marks, str(os.getpid())), "w"):
+            os._exit(1)
+    return block
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_in_mid_fit(tmp_path):
+    """The fit completes, with the same releases; it is charged once."""
+    distributed = pytest.importorskip("dask.distributed")
+    accountant = PrivacyAccountant()
+    pca = DPPCA(center="none", noise_seed=SEED, accountant=accountant)
+    with quiet():
+        wanted = DPPCA(center="none", noise_seed=SEED).fit(OWN)
+        how = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+        with (
+            dask.config.set(scheduler=None),
+            distributed.Client(processes=True, **how),
+        ):
+            # What a block is like is said: it is not to be tried in this process.
+            known = {"dtype": float, "meta": np.empty((0, 0))}
+            data = on_cluster(OWN).map_blocks(dying, marks=str(tmp_path), **known)
+            pca.fit(data)
+    assert len(os.listdir(tmp_path)) == 1
+    assert len(accountant.ledger) == 1
+    np.testing.assert_array_equal(pca.components_, wanted.components_)

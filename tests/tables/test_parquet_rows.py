@@ -1,0 +1,116 @@
+"""Rows of parquet files: the same bits as in memory, a batch at a time."""
+
+import numpy as np
+import pytest
+from cluster_tools import check_same, outcome, quiet
+
+from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
+from skdpspectral._tables import parquet_rows as module
+from skdpspectral._tables.parquet_rows import parquet_rows
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+ds = pytest.importorskip("pyarrow.dataset")
+pd = pytest.importorskip("pandas")
+
+N = 36_003
+rng = np.random.default_rng(0)
+FRAME = pd.DataFrame(rng.standard_normal((N, 4)) + 1.0, columns=list("abcd"))
+
+
+@pytest.fixture(params=["file", "files"])
+def opened(request, tmp_path, monkeypatch):
+    """Open a frame as one file of several groups, or several files."""
+    monkeypatch.setattr(module, "_BATCH_NUMBERS", 4 * 1000)
+
+    def write(frame):
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        if request.param == "file":
+            pq.write_table(table, tmp_path / "X.parquet", row_group_size=7001)
+            return pq.ParquetFile(tmp_path / "X.parquet")
+        (tmp_path / "files").mkdir()
+        for k, start in enumerate(range(0, len(frame), 15_000)):
+            part = tmp_path / "files" / f"{k}.parquet"
+            pq.write_table(table.slice(start, 15_000), part, row_group_size=4000)
+        return ds.dataset(tmp_path / "files")
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DPPCA(noise_seed=0),
+        DPPCA(noise_seed=0, center="pairs"),
+        DPPCA(noise_seed=0, mechanism="two-stage", release="covariance"),
+        DPStandardScaler(noise_seed=0),
+    ],
+)
+def test_a_file_releases_what_a_frame_does(opened, model):
+    file = opened(FRAME)
+    with quiet():
+        check_same(outcome(model, FRAME), outcome(model, file))
+    assert model.feature_names_in_.tolist() == list("abcd")
+    assert model.plan_for(file) == model.plan_for(FRAME)
+    np.testing.assert_array_equal(model.transform(file), model.transform(FRAME))
+
+
+@pytest.mark.parametrize("kind", ["float32", "int16", "uint64", "bool", "mixed"])
+def test_slices_have_the_bits_of_columns(opened, kind):
+    frame = (10 * FRAME).round().abs()
+    mixed = {"a": "int64", "b": "float32", "c": "int8"}
+    frame = frame.astype(mixed if kind == "mixed" else kind)
+    rows, wanted = parquet_rows(opened(frame)), frame.to_numpy(float)
+    assert rows.shape == frame.shape
+    spans = [(0, 5), (6990, 7010), (0, 2048), (35_999, N), (14_000, 22_500), (3, 3)]
+    for start, stop in spans:
+        found = rows[start:stop]
+        np.testing.assert_array_equal(found, wanted[start:stop])
+        assert len(rows._batch) <= 1000
+    assert rows.dtype == (np.float64 if kind in ("bool", "mixed") else np.dtype(kind))
+
+
+def test_missing_values_are_told_after_the_charge(opened):
+    frame = FRAME.astype({"a": "Float64"})
+    frame.loc[30_000, "a"] = pd.NA
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        DPPCA(accountant=accountant).fit(opened(frame))
+    assert len(accountant.ledger) == 1
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["x"] * N, "'e' has type .*string"),
+        (pd.date_range("2020", periods=N), "dates"),
+        ([[1.0, 2.0]] * N, "'e' has type list"),
+    ],
+)
+def test_columns_without_numbers_are_refused(opened, column, message):
+    accountant = PrivacyAccountant()
+    with pytest.raises(ValueError, match=message):
+        DPPCA(accountant=accountant).fit(opened(FRAME.assign(e=column)))
+    assert len(accountant.ledger) == 0
+
+
+def test_what_rows_a_dataset_has_is_known(tmp_path):
+    """A filter is not forgotten, and other formats are not counted by reading."""
+    table = pa.Table.from_pandas(FRAME[:100], preserve_index=False)
+    pq.write_table(table, tmp_path / "X.parquet")
+    rows = ds.dataset(tmp_path / "X.parquet")
+    with pytest.raises(ValueError, match="without a filter"):
+        DPPCA().fit(rows.filter(ds.field("a") > 0))
+    with pytest.raises(ValueError, match="parquet files"):
+        DPPCA().fit(ds.dataset(table))
+
+
+def test_a_file_that_is_cut_off(tmp_path):
+    file = tmp_path / "X.parquet"
+    pq.write_table(pa.Table.from_pandas(FRAME, preserve_index=False), file)
+    rows = parquet_rows(pq.ParquetFile(file))
+    rows._groups[0] = rows._groups[0]._replace(batches=lambda: iter(()))
+    with pytest.raises(ValueError, match=r"could not be read|has changed"):
+        rows[0:10]
+    with pytest.raises(TypeError, match="not copied"):
+        rows.__getstate__()
