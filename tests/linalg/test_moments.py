@@ -48,3 +48,13 @@ def test_merging_is_adding():
         assert moment.n_rows == 100
         np.testing.assert_allclose(moment.mean(), whole.mean(), rtol=1e-12)
     np.testing.assert_array_equal(SecondMoment(6).mean(), np.zeros((6, 6)))
+
+
+def test_wide_rows_are_summed_panel_by_panel():
+    X = np.random.default_rng(2).standard_normal((40, 2100))
+    moment = SecondMoment(2100).update(X[:25]).update(X[25:])
+    assert moment.total.flags.f_contiguous
+    np.testing.assert_allclose(np.tril(moment.total), np.tril(X.T @ X), atol=1e-11)
+    # Nothing is said of the other triangle, and nothing is written to it but the
+    # squares on the diagonal.
+    assert np.count_nonzero(np.triu(moment.total, 256)) == 0
