@@ -152,7 +152,8 @@ def draw(found, path):
     matplotlib.rcParams["svg.hashsalt"] = "cost curves"
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(2, len(found), figsize=(2.6 * len(found), 5.0))
+    width = 2.6 * len(found)
+    figure, axes = plt.subplots(2, len(found), figsize=(width, 5.0), squeeze=False)
     for column, (name, points) in zip(axes.T, found.items(), strict=True):
         sizes = [point["size"] for point in points]
         for ax, key, label in zip(

@@ -138,7 +138,7 @@ def curves_text(points):
 
 def write_page(folder):
     """Write the generated part of the page, and its drawing."""
-    from cost_curves import CURVES, draw
+    import cost_curves
 
     found = json.loads((folder / MACHINE).read_text())
     load = f", load {found['load']} at the beginning" if found["load"] else ""
@@ -151,11 +151,12 @@ def write_page(folder):
     points = read(folder / CURVES)
     curves = {
         name: sorted((p for p in points if p["curve"] == name), key=lambda p: p["size"])
-        for name in CURVES
+        for name in cost_curves.CURVES
     }
     text += ["**Growth.**\n", curves_text(points)]
     (DOC / "benchmarks_table.rst").write_text("\n".join(text))
-    draw({k: v for k, v in curves.items() if v}, str(DOC / "_static/cost_curves.svg"))
+    drawn = {name: own for name, own in curves.items() if own}
+    cost_curves.draw(drawn, str(DOC / "_static/cost_curves.svg"))
 
 
 def main():
