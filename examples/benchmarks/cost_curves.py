@@ -149,7 +149,7 @@ def draw(found, path):
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "cost curves"
+    matplotlib.rcParams |= {"svg.hashsalt": "cost curves", "svg.fonttype": "none"}
     from matplotlib import pyplot as plt
 
     width = 2.6 * len(found)
