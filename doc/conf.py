@@ -21,7 +21,8 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "auto_examples/**/*.ipynb"]
+# The table of benchmarks is made by a script, and is part of their page.
+exclude_patterns = ["_build", "auto_examples/**/*.ipynb", "benchmarks_table.rst"]
 default_role = "code"
 
 # -- the reference ---------------------------------------------------------------------

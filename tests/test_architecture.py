@@ -35,7 +35,7 @@ ALLOWED = {
     "_release": {"mechanisms", "accounting"},
     "_tables": {"_linalg"},
     "_statistics": CORE | {"_linalg", "_tables"},
-    "_base": {"mechanisms", "accounting", "_release", "_tables"},
+    "_base": {"mechanisms", "accounting", "_release", "_linalg", "_tables"},
     # A client knows no estimator: it is told what to release.
     "federation": CORE | {"_linalg", "_tables", "_statistics"},
     # Estimators never import each other: what two of them need moves down.

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .._linalg.threads import blas_threads
 from .._release.release import Release
 from .._tables.rows import table_shape
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning
@@ -227,15 +228,17 @@ class PrivateEstimator(Publishable):
         return None if ambient is None else ambient[0]
 
     @contextlib.contextmanager
-    def _unchanged_on_error(self):
+    def _unchanged_on_error(self, *, own_arithmetic: bool = True):
         """Leave the estimator as it was if a fit fails.
 
         Arithmetic of the fit is quiet, whatever the caller has asked of numpy: that
-        some value underflowed is not to be known.
+        some value underflowed is not to be known. It has one thread but where matrices
+        are large, unless it is not the estimator's own.
         """
+        threads = blas_threads(0) if own_arithmetic else contextlib.nullcontext()
         before = self.__dict__.copy()
         try:
-            with np.errstate(all="ignore"):
+            with threads, np.errstate(all="ignore"):
                 yield
         except BaseException:
             # Never empty: another thread may be reading parameters.

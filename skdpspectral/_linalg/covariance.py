@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .shrinkage import shrink_eigenvalues
+from .threads import blas_threads
 
 
 class MomentRows:
@@ -144,12 +145,13 @@ def project_covariance(matrices: np.ndarray, floor, trace, spread=None) -> np.nd
     ndarray of shape (..., d, d)
         The projections in Frobenius norm.
     """
-    values, vectors = np.linalg.eigh(matrices)
-    if spread is not None:
-        values = shrink_eigenvalues(values, spread)
     floor, trace = (np.asarray(bound)[..., None] for bound in (floor, trace))
-    values = project_spectrum(values, floor, trace)
-    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    with blas_threads(matrices.shape[-1]):
+        values, vectors = np.linalg.eigh(matrices)
+        if spread is not None:
+            values = shrink_eigenvalues(values, spread)
+        values = project_spectrum(values, floor, trace)
+        return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def project_spectrum(values: np.ndarray, floor, total) -> np.ndarray:

@@ -1,16 +1,23 @@
-"""Functions of what belongs to users, applied in threads, of which none warns."""
+"""Threads: functions of what belongs to users, and how many a product may have."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
 from joblib import Parallel, delayed
+from threadpoolctl import ThreadpoolController
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+# From this order on, products and decompositions are worth several threads.
+_THREADED_ORDER = 300
 
 
 def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
@@ -39,6 +46,16 @@ def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
     return quiet
 
 
+def _small(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Return a function of small matrices, within :func:`blas_threads`."""
+
+    def small(*args, **kwargs):
+        with blas_threads(0):
+            return function(*args, **kwargs)
+
+    return small
+
+
 def map_in_threads(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> Iterator[Result]:
@@ -58,8 +75,93 @@ def map_in_threads(
     iterator
         One result a task.
     """
-    quiet = quietly(function)
+    quiet = quietly(_small(function))
     if n_jobs in (None, 1):
         return map(quiet, tasks)
     jobs = (delayed(quiet)(task) for task in tasks)
     return iter(Parallel(n_jobs, prefer="threads", return_as="generator")(jobs))
+
+
+# A handler of signals that fits a model in the middle of this does not wait for itself.
+_lock = threading.RLock()
+# Threads within a part of a fit, and whether its matrices are large.
+_parts: list[tuple[int, bool]] = []
+# What the pools of the process were before they were limited; empty where they are not.
+_limits: list = []
+
+
+@contextlib.contextmanager
+def blas_threads(order: int) -> Iterator[None]:
+    """Let the BLAS use one thread where matrices are small, and all where they are not.
+
+    Threads of small products wait for each other, by spinning: beside a busy process
+    they took ten times the CPU of one thread, and longer. A fit as a whole has small
+    matrices (`order` 0); parts of it that have large ones say so.
+
+    The limit is one of the process: it holds while any thread is in such a part and
+    none in one of large matrices, and is lifted with the last of them. Where another
+    thread has set one of its own by threadpoolctl, that one may hold.
+
+    Parameters
+    ----------
+    order : int
+        Length of the shorter side of matrices, public.
+    """
+    part = (threading.get_ident(), order >= _THREADED_ORDER)
+    with _lock:
+        _parts.append(part)
+        _limit()
+    try:
+        yield
+    finally:
+        with _lock:
+            _parts.remove(part)
+            _limit()
+
+
+def _limit() -> None:
+    """Limit the pools or let them go, by the parts that threads are in."""
+    wanted = bool(_parts) and not any(large for _, large in _parts)
+    if wanted and not _limits:
+        _limits.append(_pools().limit(limits=1, user_api="blas"))
+        _leave_to_others()
+    elif _limits and not wanted:
+        while _limits:  # the outermost last, if a handler came in between
+            _limits.pop(0).restore_original_limits()
+        _leave_to_others()
+
+
+def _leave_to_others() -> None:
+    """Let any thread set the next limit, as the last of several fits may be its.
+
+    By newer threadpoolctl, others than the first thread to set one are passed
+    over in silence, until that one says that it is done.
+    """
+    for pool in _pools().lib_controllers:
+        getattr(pool, "clear_controlling_thread", _pools)()
+
+
+@functools.cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _keep_own_parts() -> None:
+    """Forget in a forked child the threads that stayed with its parent.
+
+    A limit that nobody is left to lift goes with the next part: this is no place to
+    start a pool's threads in.
+    """
+    own = threading.get_ident()
+    _parts[:] = [part for part in _parts if part[0] == own]
+    _lock.release()
+
+
+# A child inherits locks as they are: it must not fork off while another thread has this
+# one, which nobody would ever release there.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_keep_own_parts,
+    )

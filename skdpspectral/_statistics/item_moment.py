@@ -100,7 +100,8 @@ class ItemMoment(Statistic):
         if not rank:
             return np.zeros((0, self.n_items)), np.zeros(0)
         moment = release("second_moment", self._moment(rows), overwrite=True)
-        values, components = _linalg.top_eigh(moment, rank)
+        noise = getattr(release.plan["second_moment"], "noise_std", 0.0)
+        values, components = _linalg.top_eigh(moment, rank, noise / math.sqrt(2.0))
         return components, np.maximum(values, 0.0)
 
     def _moment(self, rows: CodedRatings) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import MomentRows
+from .._linalg.threads import blas_threads
 from .._statistics.combination import Statistic
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
@@ -174,7 +175,11 @@ class MomentStream(Statistic):
         (sums,) = given
         release.claim(sums.step, len(rows))
         for start in range(0, len(rows), BLOCK_STEPS):
-            yield sums.push(release(self.vectors(rows[start : start + BLOCK_STEPS])))
+            # The caller goes on between two blocks with all threads.
+            with blas_threads(0):
+                block = self.vectors(rows[start : start + BLOCK_STEPS])
+                moments = sums.push(release(block))
+            yield moments
 
     def vectors(self, block: np.ndarray) -> np.ndarray:
         """Return what is released of rows, exactly: nothing else is made of them."""

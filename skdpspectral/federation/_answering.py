@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from .._linalg.threads import quietly
+from .._linalg.threads import blas_threads, quietly
 from .._release.turns import Turns
 from ._messages import MessageError, Reply, Request
 
@@ -75,7 +75,7 @@ class AnsweringClient:
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
-        with self._turns.take():
+        with self._turns.take(), blas_threads(0):
             return self._respond(request)
 
     @quietly  # in whatever thread; a server would hear of an error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .. import _linalg
@@ -63,7 +65,8 @@ class Releases:
     def _second_moment(self, topic: Topic):
         rank, rows = self._task.n_components, self._task.rows
         moment = self._run("second_moment", self._X, self._mean)
-        values, vectors = _linalg.top_eigh(moment, rank)
+        spread = self._noise_std("second_moment") / math.sqrt(2.0)
+        values, vectors = _linalg.top_eigh(moment, rank, spread)
         others = max(rows.n_features - rank, 1)
         bulk = (float(np.trace(moment)) - float(values.sum())) / others
         bulk = bulk if rank < rows.n_features else 0.0

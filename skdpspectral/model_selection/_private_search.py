@@ -218,7 +218,7 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
         RuntimeError
             If no run was drawn, or none came to a score; the search is charged.
         """
-        with self._unchanged_on_error():
+        with self._unchanged_on_error(own_arithmetic=False):
             self._check_parameters()
             scorer = scorer_of(self.scoring)
             cv = splitter_of(self.cv, scorer)

@@ -856,8 +856,8 @@ _AGREEMENT = "federation/test_agreement.py::test_"
 EXACT |= {
     "weights from private data": Mutant(
         "federation/_releases.py",
-        "values, vectors = _linalg.top_eigh(moment, rank)",
-        "values, vectors = _linalg.top_eigh(moment, rank)\n"
+        "values, vectors = _linalg.top_eigh(moment, rank, spread)",
+        "values, vectors = _linalg.top_eigh(moment, rank, spread)\n"
         "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
@@ -1168,9 +1168,9 @@ EXACT |= {
         f"{_GROUPS}nodes_add_the_noise_that_the_task_says[distributed-0.5]",
     ),
     "a node's users clipped as one": Mutant(
-        "_statistics/shared_directions/users.py",
-        "lrs.sum_on_grid(_clipped(vectors), grid)",
-        "lrs.sum_on_grid(_clipped(vectors.sum(axis=0, keepdims=True)), grid)",
+        "_statistics/user_sums.py",
+        "lrs.sum_on_grid(clipped(vectors), grid)",
+        "lrs.sum_on_grid(clipped(vectors.sum(axis=0, keepdims=True)), grid)",
         f"{_GROUPS}a_user_moves_the_sum_of_their_node_by_one[13]",
     ),
     "a node's rows read before its ledger is charged": Mutant(

@@ -7,6 +7,7 @@ from skdpspectral._linalg import flip_signs, top_eigh
 from skdpspectral._linalg.decomposition import eigen
 from skdpspectral._statistics.second_moment import SecondMoment
 from skdpspectral.federation import make_task
+from skdpspectral.metrics import subspace_distance
 
 
 def symmetric(values, seed=0):
@@ -102,3 +103,38 @@ def test_a_solver_that_gives_up_is_not_the_last(monkeypatch):
     values, vectors = top_eigh(matrix, 2)
     assert values.tolist() == [3.0, 2.0]
     assert np.abs(vectors).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+
+
+@pytest.mark.parametrize("signal", [0.9, 1.3, 30.0])
+def test_iterations_are_as_exact_as_the_noise_is_worth(signal):
+    """Residuals as the theory says, and the errors of a full decomposition."""
+    order, rank, spread = 700, 3, 0.02
+    rng = np.random.default_rng(5)
+    truth, _ = np.linalg.qr(rng.standard_normal((order, rank)))
+    noise = np.tril(rng.normal(0.0, spread, (order, order)))
+    noise += np.tril(noise, -1).T
+    strengths = signal * spread * np.sqrt(order) * np.array([1.4, 1.2, 1.0])
+    matrix = (truth * strengths) @ truth.T + noise
+    values, vectors = top_eigh(matrix, rank, spread)
+    _, exact = top_eigh(matrix, rank)
+    assert vectors @ vectors.T == pytest.approx(np.eye(rank), abs=1e-12)
+    residuals = matrix @ vectors.T - vectors.T * values
+    limit = 1e-3 * np.sqrt(order) * spread
+    # Norms of few products are known to a share.
+    assert np.linalg.norm(residuals, axis=0).max() < 1.5 * limit
+    assert subspace_distance(vectors, exact) < 0.01 * subspace_distance(exact, truth.T)
+
+
+def test_products_that_noise_allows_are_of_half_the_size(monkeypatch):
+    kinds = []
+    leading = eigen._leading
+    monkeypatch.setattr(
+        eigen, "_leading", lambda m, *rest: kinds.append(m.dtype) or leading(m, *rest)
+    )
+    matrix = np.random.default_rng(0).standard_normal((700, 700))
+    matrix += matrix.T
+    for spread in (1.0, 1e-5, 0.0):
+        top_eigh(matrix, 2, spread)
+    matrix[0, 0] = 1e6  # its rounding is no longer small beside the noise
+    top_eigh(matrix, 2, 1.0)
+    assert kinds == [np.float32, np.float64, np.float64, np.float64]

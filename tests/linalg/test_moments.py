@@ -81,3 +81,13 @@ def test_sums_in_groups_stay_within_their_bound(monkeypatch):
     exact = 1.0 + 2.0**-30
     assert abs(found[0] - exact) <= summation_error(exact, n, 1, 64)
     assert summation_error(exact, n, 1, 64) < 0.05 * summation_error(exact, n, 1)
+
+
+def test_wide_rows_are_summed_panel_by_panel():
+    X = np.random.default_rng(2).standard_normal((40, 2100))
+    moment = SecondMoment(2100).update(X[:25]).update(X[25:])
+    assert moment.total.flags.f_contiguous
+    np.testing.assert_allclose(np.tril(moment.total), np.tril(X.T @ X), atol=1e-11)
+    # Nothing is said of the other triangle, and nothing is written to it but the
+    # squares on the diagonal.
+    assert np.count_nonzero(np.triu(moment.total, 256)) == 0

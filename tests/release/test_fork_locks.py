@@ -90,12 +90,12 @@ def test_a_child_inherits_no_held_lock(name):
 
 
 def test_the_locks_are_found():
-    assert "skdpspectral._linalg.decomposition.moments._limit_lock" in shared_locks()
+    assert "skdpspectral._linalg.threads._lock" in shared_locks()
 
 
 def test_a_child_limits_threads_for_its_own_fits_alone():
     """A fit of another thread is under way in the parent; the child has none of it."""
-    from skdpspectral._linalg.decomposition import moments as _moments
+    from skdpspectral._linalg import threads as pools
 
     X = np.eye(4)
     begun, ended = threading.Event(), threading.Event()
@@ -111,9 +111,9 @@ def test_a_child_limits_threads_for_its_own_fits_alone():
     child = os.fork()
     if child == 0:
         DPPCA(1).fit(X + 0.0)
-        os._exit(len(_moments._limits))
+        os._exit(len(pools._limits) + len(pools._parts))
     assert wait_for(child) == 0
-    assert len(_moments._limits) == 2
+    assert (len(pools._limits), len(pools._parts)) == (1, 1)
     ended.set()
     thread.join()
-    assert _moments._limits == []
+    assert pools._limits == pools._parts == []

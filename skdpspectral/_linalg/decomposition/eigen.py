@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.linalg import blas, eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
+from ..threads import blas_threads
+
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
 _LANCZOS_SHARE = 20
-# Relative accuracy of its eigenvalues: far below the noise of any release.
+# Relative accuracy of its eigenvalues, where there is no noise.
 _TOLERANCE = 1e-9
+# Residuals that are left, as a share of the root of the order times the deviation of
+# the noise: of the length that noise itself adds to an eigenvector's image.
+_SHARE_OF_NOISE = 1e-3
+# Entries may be rounded to float32 where that moves them by less than such a share of
+# their noise, and the residuals are well above what its products round away.
+_SHARE_OF_ENTRIES, _FLOAT32_UNIT, _FLOAT32_TOLERANCE = 1e-3, 2.0**-24, 1e-5
+# Products that tell how long vectors become.
+_POWER_STEPS = 4
 
 
 def flip_signs(vectors: np.ndarray) -> np.ndarray:
@@ -31,10 +43,16 @@ def flip_signs(vectors: np.ndarray) -> np.ndarray:
     return vectors * np.where(signs == 0.0, 1.0, signs)[:, None]
 
 
-def top_eigh(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def top_eigh(
+    matrix: np.ndarray, rank: int, spread: float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Eigenpairs of the largest eigenvalues, by value and not by modulus.
 
     A noisy matrix has large negative eigenvalues too; their eigenvectors are noise.
+
+    A few of a large matrix are found by iteration, as exactly as the noise in it is
+    worth: they are those of a matrix that differs from this one by a thousandth of
+    what noise of deviation `spread` does, in operator norm (:ref:`loose_eigenvectors`).
 
     Parameters
     ----------
@@ -42,6 +60,9 @@ def top_eigh(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
         Symmetric; Fortran order is fastest.
     rank : int
         Number of eigenpairs, at most p.
+    spread : float, default=0.0
+        Standard deviation of the noise off the diagonal, public; 0 for none, or where
+        it is not known.
 
     Returns
     -------
@@ -53,7 +74,7 @@ def top_eigh(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     order = len(matrix)
     if order >= _LANCZOS_ORDER and rank * _LANCZOS_SHARE <= order:
         try:
-            values, vectors = _lanczos(matrix, rank)
+            values, vectors = _lanczos(matrix, rank, spread)
         except ArpackError:
             values, vectors = _dense(matrix, rank)
     else:
@@ -64,27 +85,71 @@ def top_eigh(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 def _dense(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
     order = len(matrix)
     some = (order - rank, order - 1)
-    try:
-        return eigh(matrix, subset_by_index=some, check_finite=False)
-    except np.linalg.LinAlgError:
-        # Relatively robust representations may fail where eigenvalues are alike.
-        values, vectors = np.linalg.eigh(matrix, UPLO="L")
-        return values[-rank:], vectors[:, -rank:]
+    with blas_threads(order):
+        try:
+            return eigh(matrix, subset_by_index=some, check_finite=False)
+        except np.linalg.LinAlgError:
+            # Relatively robust representations may fail where eigenvalues are alike.
+            values, vectors = np.linalg.eigh(matrix, UPLO="L")
+            return values[-rank:], vectors[:, -rank:]
 
 
-def _lanczos(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
+def _lanczos(
+    matrix: np.ndarray, rank: int, spread: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Largest eigenpairs from products with the lower triangle."""
     matrix = np.asfortranarray(matrix)
+    # These products wait for memory, and for each other.
+    with blas_threads(0):
+        start, length = _power_steps(matrix, _start(len(matrix)))
+        wanted = _SHARE_OF_NOISE * math.sqrt(len(matrix)) * spread
+        tolerance = max(wanted / length, _TOLERANCE) if length > 0.0 else _TOLERANCE
+        largest = max(float(np.max(matrix)), -float(np.min(matrix)))
+        coarse = largest * _FLOAT32_UNIT < _SHARE_OF_ENTRIES * spread
+        if not (coarse and tolerance > _FLOAT32_TOLERANCE):
+            return _leading(matrix, rank, start, tolerance)
+        # Half as many bytes at each product, and they are all that it costs. In units
+        # of the largest entry: no other is beyond float32 then.
+        rounded = np.empty(matrix.shape, np.float32, order="F")
+        np.divide(matrix, largest, out=rounded, casting="same_kind")
+        _, vectors = _leading(rounded, rank, start.astype(np.float32), tolerance)
+        return _by_quotients(matrix, vectors.astype(np.float64))
+
+
+def _leading(
+    matrix: np.ndarray, rank: int, start: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    product = blas.dsymv if matrix.dtype == np.float64 else blas.ssymv
     operator = LinearOperator(
         matrix.shape,
-        matvec=lambda v: blas.dsymv(1.0, matrix, v, lower=True),
-        dtype=np.float64,
+        matvec=lambda v: product(1.0, matrix, v, lower=True),
+        dtype=matrix.dtype,
     )
-    values, vectors = eigsh(
-        operator, rank, which="LA", v0=_start(len(matrix)), tol=_TOLERANCE
-    )
+    values, vectors = eigsh(operator, rank, which="LA", v0=start, tol=tolerance)
     order = np.argsort(values)
     return values[order], vectors[:, order]
+
+
+def _power_steps(matrix: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float]:
+    """Where a few products carry a vector, and about the norm of the matrix."""
+    length = 0.0
+    for _ in range(_POWER_STEPS):
+        product = blas.dsymv(1.0, matrix, start, lower=True)
+        length = float(blas.dnrm2(product))
+        if not 0.0 < length < math.inf:
+            return start, 0.0
+        start = product / length
+    return start, length
+
+
+def _by_quotients(
+    matrix: np.ndarray, vectors: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal vectors of the same span, by their Rayleigh quotients, and these."""
+    basis = np.linalg.qr(vectors)[0]
+    images = [blas.dsymv(1.0, matrix, vector, lower=True) for vector in basis.T]
+    values, turned = np.linalg.eigh(np.array(images) @ basis)
+    return values, basis @ turned
 
 
 def _start(size: int) -> np.ndarray:

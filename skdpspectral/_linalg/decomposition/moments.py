@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import os
-import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import ThreadpoolController
 
+from ..threads import blas_threads
 from ..walks import RowWalk, reduce_rows
 
 # Columns of a sparse product that are made dense together.
 _DENSE_COLUMNS = 256
-# From so many features on, a block's product is worth several threads.
-_THREADED_FEATURES = 300
+# Of more features than this, a block's product is made so many columns at a time, of
+# the lower triangle alone: it never leaves the cache, and there is no second matrix.
+_PANELED_FEATURES, _PANEL = 2048, 256
 
 
 class SecondMoment:
@@ -49,14 +46,32 @@ class SecondMoment:
         if sparse.issparse(rows):
             return self._update_sparse(rows)
         rows = np.ascontiguousarray(rows)
-        # A symmetric rank-k update, like scipy's but with other threads let run.
-        block = (rows.T @ rows).T
-        if self.n_rows == 0:
-            self.total = block
+        if rows.shape[1] > _PANELED_FEATURES:
+            self._add_panels(rows)
         else:
-            self.total += block
+            # A symmetric rank-k update, like scipy's but with other threads let run.
+            block = (rows.T @ rows).T
+            if self.n_rows == 0:
+                self.total = block
+            else:
+                self.total += block
         self.n_rows += len(rows)
         return self
+
+    def _add_panels(self, rows: np.ndarray) -> None:
+        """Add rows to the lower triangle, each panel of columns on its own.
+
+        Every entry is the product's sum over the rows first, and added to the total
+        then, as of narrower rows.
+        """
+        columns, width = self.total.T, rows.shape[1]
+        room = np.empty(_PANEL * width)
+        for start in range(0, width, _PANEL):
+            stop = min(start + _PANEL, width)
+            shape = (stop - start, width - start)
+            panel = room[: shape[0] * shape[1]].reshape(shape)
+            np.matmul(rows[:, start:stop].T, rows[:, start:], out=panel)
+            columns[start:stop, start:] += panel
 
     def _update_sparse(self, rows) -> SecondMoment:
         """Add sparse rows; of their product, few columns are dense at a time."""
@@ -105,7 +120,7 @@ def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
         Fortran-ordered.
     """
     moment = SecondMoment(n_features)
-    with _blas_threads(n_features):
+    with blas_threads(n_features):
         for block in blocks:
             moment.update(block)
     return moment.total
@@ -131,7 +146,7 @@ def sums_of_layers(
         One for each part; lower triangles count.
     """
     layers = [SecondMoment(n_features) for _ in range(n_layers)]
-    with _blas_threads(n_features):
+    with blas_threads(n_features):
         for parts in blocks:
             for layer, part in zip(layers, parts, strict=True):
                 layer.update(part)
@@ -182,52 +197,3 @@ def blocked_second_moment(
     total = reduce_rows(X, RowWalk(row_map, block_rows), kernel)
     total /= X.shape[0]
     return total
-
-
-_limit_lock = threading.Lock()
-# The limit, and the threads whose fits need it.
-_limits: list = []
-
-
-def _keep_own_limit() -> None:
-    """Forget in a forked child the threads that stayed with its parent."""
-    _limits[1:] = [thread for thread in _limits[1:] if thread == threading.get_ident()]
-    _limit_lock.release()
-
-
-# A child inherits locks as they are: it must not fork off while another thread has this
-# one, which nobody would ever release there.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_limit_lock.acquire,
-        after_in_parent=_limit_lock.release,
-        after_in_child=_keep_own_limit,
-    )
-
-
-@functools.cache
-def _threadpools() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@contextlib.contextmanager
-def _blas_threads(n_features: int):
-    """Keep narrow products on one thread: several only wait for each other.
-
-    The limit is one of the process: the first of several fits at a time sets it, and
-    the last one lifts it.
-    """
-    if n_features >= _THREADED_FEATURES:
-        yield
-        return
-    with _limit_lock:
-        if not _limits:
-            _limits.append(_threadpools().limit(limits=1, user_api="blas"))
-        _limits.append(threading.get_ident())
-    try:
-        yield
-    finally:
-        with _limit_lock:
-            _limits.remove(threading.get_ident())
-            if len(_limits) == 1:
-                _limits.pop().restore_original_limits()

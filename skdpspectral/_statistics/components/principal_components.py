@@ -216,7 +216,7 @@ class PrincipalComponents(Combination):
             matrix = share * also + (1.0 - share) * matrix
             spread *= math.sqrt(1.0 - share)
         rank = self.rank or self._released_rank(matrix, spread)
-        values, vectors = _linalg.top_eigh(matrix, rank)
+        values, vectors = _linalg.top_eigh(matrix, rank, spread)
         above = _linalg.count_above_noise(
             values, np.trace(matrix), len(matrix), spread, self.moment.n_samples
         )

@@ -132,7 +132,8 @@ class TwoStageComponents(PrincipalComponents):
         again = self.second.branches[1].release(release, kept, origin)
         share = share_of(plan, self.moment.name, AGAIN)
         matrix = share * found.matrix + (1.0 - share) * again
-        values, vectors = _linalg.top_eigh(matrix, len(found.vectors))
+        spread = math.sqrt(share) * self.moment.noise_std(plan, origin)
+        values, vectors = _linalg.top_eigh(matrix, len(found.vectors), spread)
         return replace(found, vectors=vectors, values=values, matrix=matrix)
 
     def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:

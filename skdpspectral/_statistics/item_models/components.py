@@ -94,6 +94,7 @@ class ItemComponents(ItemFeatures):
         total, noise_std = moment.total.copy(), moment.noise_std
         # A user's square of one item tells nothing of another one.
         np.fill_diagonal(total, 0.0)
-        values, components = _linalg.top_eigh(total, self.n_factors)
+        spread = noise_std / np.sqrt(2.0)
+        values, components = _linalg.top_eigh(total, self.n_factors, spread)
         noise = noise_std * np.sqrt(2.0 * len(total))
         return items.component_columns(values, components, noise, counts)
