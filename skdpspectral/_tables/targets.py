@@ -13,6 +13,13 @@ from .users import UnreadTable
 
 _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
+_SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
+
+
+def _missing(estimator) -> str:
+    """Return what is said where there is no y."""
+    name = type(estimator).__name__
+    return f"{name} requires y to be passed, but the target y is None"
 
 
 def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
@@ -61,12 +68,9 @@ def unread_targets(estimator, y, n_rows: int) -> Unread:
         Naming y, and quoting no value of it.
     """
     if y is None:
-        raise ValueError(
-            f"{type(estimator).__name__} requires y to be passed, but the target y is "
-            "None"
-        )
+        raise ValueError(_missing(estimator))
     if sparse.issparse(y):
-        raise ValueError("y must be a dense array: sparse targets are not supported")
+        raise ValueError(_SPARSE_TARGETS)
     try:
         shape = shape_of(y, "y")
     except ValueError:
@@ -85,6 +89,55 @@ def unread_targets(estimator, y, n_rows: int) -> Unread:
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
     return Unread((n_rows,), lambda: _read_targets(y, n_rows))
+
+
+def label_column(estimator, y, n_rows: int) -> np.ndarray:
+    """Return labels as a column, of which the form was checked and no value.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Named where y is missing.
+    y : array-like of shape (n_rows,)
+        Labels; a single column is taken for a vector, with a warning.
+    n_rows : int
+        Rows of X.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Of any type but complex; of a masked array what lies under the mask as well.
+
+    Raises
+    ------
+    ValueError
+        Naming y, and quoting no value of it.
+    """
+    if y is None:
+        raise ValueError(_missing(estimator))
+    if sparse.issparse(y):
+        raise ValueError(_SPARSE_TARGETS)
+    said = reason = None
+    try:
+        labels = column_or_1d(y, warn=True)
+    except (MemoryError, Warning):
+        raise
+    except Exception as error:
+        said, reason = str(error), type(error).__name__
+    if said is not None:
+        raise ValueError(_about_labels(said, reason))
+    if len(labels) != n_rows:
+        raise ValueError("X and y have inconsistent numbers of samples")
+    return labels
+
+
+def _about_labels(said: str, reason: str) -> str:
+    """Return what is wrong with labels, where that is of their form alone."""
+    if said.startswith("Complex data not supported"):  # and quotes them
+        return _COMPLEX_TARGETS
+    if said.startswith(("y should be a 1d array", "Input y contains NaN")):
+        return said
+    return f"y must be an array of one label a row ({reason})"
 
 
 def unread_target_columns(estimator, y, n_rows: int) -> Unread:
@@ -116,7 +169,12 @@ def unread_target_columns(estimator, y, n_rows: int) -> Unread:
         raise ValueError("X and y have inconsistent numbers of samples")
     columns = [np.asarray(y)[:, j] for j in range(shape[1])] if n_rows else []
     unread = [unread_targets(estimator, column, n_rows) for column in columns]
-    return Unread(shape, lambda: np.stack([part.read() for part in unread], axis=1))
+    return Unread(shape, lambda: _read_columns(y, unread))
+
+
+def _read_columns(y, unread: list[Unread]) -> np.ndarray:
+    refuse_masked(y, "y")  # of which the columns know no mask
+    return np.stack([part.read() for part in unread], axis=1)
 
 
 def _columns_of(y) -> tuple[int, ...] | None:

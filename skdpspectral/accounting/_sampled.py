@@ -132,6 +132,8 @@ def sampled_gaussian(
     summed = 2.0 * further.get("summation_error", 0.0)
     noise_std = noise_multiplier * (sensitivity + summed)
     for _ in range(200):
+        if not noise_std < math.inf:  # the grid's own share outgrows the noise
+            break
         mechanism = SampledGaussian(name, sensitivity, noise_std, shape, **further)
         if mechanism.noise_multiplier >= noise_multiplier:
             return mechanism
@@ -139,5 +141,6 @@ def sampled_gaussian(
         noise_std = max(needed, noise_std * (1.0 + 2.0**-50))
     raise ValueError(
         f"the budget of {name!r} (noise_multiplier = {noise_multiplier:g}) is too "
-        f"small for {shape} numbers in float64 arithmetic; raise epsilon or delta"
+        f"small for {shape} numbers in float64 arithmetic; raise epsilon or delta, or "
+        "lower the noise_multiplier"
     )

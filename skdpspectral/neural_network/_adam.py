@@ -236,8 +236,10 @@ class JMEAdam:
             multiplied by ``min(1, clip_norm / length)``, where `length` is its norm,
             and its squares by the square of that; with ``"clip"`` both by the same
             factor, where `length` is the norm of the gradient beside the squares times
-            ``sqrt(moment_weight) / clip_norm``. Sums are float64, and made in it, in
-            any order. One that is no number counts as a batch without examples.
+            ``sqrt(moment_weight) / clip_norm``. A gradient with an entry that is no
+            number must be left out: it would take all others with it, as a sum that is
+            no number counts as a batch without examples. Lengths and sums are float64,
+            and made in it, in any order.
         batch : ndarray of int
             The batch that the gradients are of, as it was drawn: the last one.
 

@@ -8,13 +8,14 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import column_or_1d
 
 from .._base.documented import documented
 from .._base.sklearn_compat import with_callbacks
 from .._base.unweighted import unweighted
 from .._linalg import neural_network as networks
+from .._tables.masks import refuse_masked
 from .._tables.rows import table_shape, unread_rows
+from .._tables.targets import label_column
 from ..accounting import PrivacyLeakWarning
 from ..mechanisms._numbers import check_count
 from ._estimators import DPAdamNetwork
@@ -196,6 +197,8 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             classes = np.asarray(self.classes)
             try:
                 named = len(np.unique(classes)) if classes.ndim == 1 else 0
+                # A label that is no number equals none.
+                named *= np.array_equal(classes, classes)
             except TypeError:  # of labels that have no order
                 named = 0
             if named < max(2, classes.size):
@@ -234,6 +237,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
                     n_public=unread.shape[0],
                     kind=optimization.kind,
                 )
+                refuse_masked(y, "y")
                 targets = self._targets(labels)
                 progress.begin(X, labels)
                 self._train(optimization, release, layout, X, targets, progress)
@@ -243,15 +247,8 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
 
     def _labels(self, y, n_rows: int):
         """Note the classes; return labels of which no value was looked at, if named."""
-        if y is None:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is "
-                "None"
-            )
         known = self._known_classes(y)
-        labels = column_or_1d(y, warn=True)
-        if len(labels) != n_rows:
-            raise ValueError("X and y have inconsistent numbers of samples")
+        labels = label_column(self, y, n_rows)
         if known is None:
             check_classification_targets(labels)
             known = np.unique(labels)
@@ -353,10 +350,12 @@ def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
     """Return the places of labels among sorted classes; None if one is not there."""
     try:
         codes = np.searchsorted(classes, labels)
-    except (TypeError, ValueError):  # which would quote what they compared
+        codes = np.minimum(codes, len(classes) - 1)
+        return codes if np.array_equal(classes[codes], labels) else None
+    except MemoryError:
+        raise
+    except Exception:  # which would quote what was compared, if by labels' own words
         return None
-    codes = np.minimum(codes, len(classes) - 1)
-    return codes if np.array_equal(classes[codes], labels) else None
 
 
 def _n_outputs(n_classes: int) -> int:

@@ -45,7 +45,8 @@ _PAID_WEIGHT = 0.1
 
 _OF_SUMS = (
     "It is handed sums over examples, which it cannot clip: whoever hands them over "
-    "has to clip each example's gradient, and to divide by a batch's expected size."
+    "has to clip each example's gradient, to leave out one that is no number, and to "
+    "divide by a batch's expected size."
 )
 
 

@@ -69,14 +69,16 @@ def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
             np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
             for bound in bounds
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         low, high = np.ones((2, n_outputs))
-    if not (np.isfinite(low) & np.isfinite(high) & (low < high)).all():
+    # Halves first: a sum of bounds, or a difference, may overflow.
+    middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+    if not (np.isfinite(low) & np.isfinite(high) & (half > 0.0)).all():
         raise ValueError(
             "target_bounds must be (low, high), finite, low < high: numbers, or "
             f"one number for each of {n_outputs} targets"
         )
-    return 0.5 * (low + high), 0.5 * (high - low)
+    return middle, half
 
 
 def scaled_targets(targets: np.ndarray, box) -> np.ndarray:

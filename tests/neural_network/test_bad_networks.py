@@ -99,6 +99,7 @@ CLASSES = [
     ("classes", {}),
     ("classes", np.array([1, "a"], dtype=object)),
     ("classes", [[0, 1], [2, 3]]),
+    ("classes", [0, 1, NAN]),
 ]
 BOUNDS = [
     ("target_bounds", (1.0, 0.0)),
@@ -106,6 +107,8 @@ BOUNDS = [
     ("target_bounds", (0.0,)),
     ("target_bounds", 3.0),
     ("target_bounds", ([0.0, 0.0], [1.0, 1.0, 1.0])),
+    ("target_bounds", (0.0, 5e-324)),
+    ("target_bounds", (0, 10**400)),
 ]
 
 
@@ -140,6 +143,7 @@ def test_bad_parameters_are_named(call):
     for parameters, words in TOGETHER:
         assert words in refusal(call, **parameters)
     assert "small" in refusal(call, epsilon=1e-14, delta=1e-15)
+    assert "noise_multiplier" in refusal(call, noise_multiplier=1e30, batch_size=5)
 
 
 def test_bad_parameters_of_networks_are_named():
@@ -168,10 +172,55 @@ def test_bad_data_are_refused_before_the_charge():
         assert "complex" in refusal(call, X=X * 1j).lower()
         refusal(call, PrivacyBudgetError, accountant=PrivacyAccountant(1e-9))
     assert "one class" in refusal(fit_classifier, classes=None, y=np.zeros(30))
-    assert "y" in refusal(fit_classifier, y=TARGETS)
+    for labels in (
+        TARGETS,
+        X[:, 1] + 1j,
+        sparse.csr_array(TARGETS[:, :1]),
+        Talkative(),
+    ):
+        for classes in ([0, 1], None):
+            assert "y" in refusal(fit_classifier, y=labels, classes=classes)
     assert "sample_weight" in refusal(
         lambda **p: DPAdamRegressor(**p).fit(X, LABELS, sample_weight=np.ones(30))
     )
+
+
+class Talkative:
+    """What quotes a value when it is to become an array."""
+
+    shape = (30,)
+
+    def __len__(self):
+        return 30
+
+    def __array__(self, *given, **named):
+        raise RuntimeError(f"cannot convert {SECRET}")
+
+
+class Incomparable:
+    """What quotes a value whenever it is compared."""
+
+    def __lt__(self, other):
+        raise RuntimeError(f"cannot compare {SECRET}")
+
+
+def test_masked_targets_are_refused():
+    """What lies under a mask would be used, and in several targets it was."""
+    hidden = {"mask": LABELS == 1}
+    masked = np.ma.array(LABELS, **hidden)
+    for classes in ([0, 1], None):
+        words = refusal(fit_classifier, y=masked, classes=classes, charges=1)
+        assert "masked" in words
+    several = np.ma.array(TARGETS, mask=np.column_stack([LABELS, 1 - LABELS]))
+    for y in (masked, several):
+        assert "masked" in refusal(fit_regressor, y=y, charges=1)
+
+
+def test_bounds_of_any_size_bring_targets_to_the_same_range():
+    for bounds in ((-1.7e308, 1.7e308), (1.0, np.nextafter(1.0, 2.0))):
+        model = fit_regressor(y=TARGETS[:, 0], target_bounds=bounds)
+        assert np.isfinite([model.target_center_, model.target_scale_]).all()
+        assert (model.target_scale_ > 0.0).all()
 
 
 def changed(value):
@@ -191,6 +240,7 @@ def test_errors_of_values_are_charged_and_quote_nothing():
         np.array(["a", "b"])[LABELS],
         np.array([0, "b"], dtype=object)[LABELS],
         np.array([0, SECRET])[LABELS],
+        np.array([Incomparable() for _ in LABELS]),
         np.where(LABELS, NAN, 0.0),
     ):
         assert "not among classes" in refusal(fit_classifier, y=labels, charges=1)
