@@ -97,6 +97,18 @@ def test_no_example_moves_a_row_by_more_than_was_planned(kind, m):
         assert found[Neighbors.ZERO_OUT_ONE] > 0.95
 
 
+def test_a_row_may_hold_all_examples_and_its_rounding_is_paid_for():
+    n, m = 512, 8
+    moments = moments_of("pp", n, m, 0.0)
+    row = moments.row_of_gradients(np.tile([9.0 * C, 0.0, 0.0], (n, 1)))
+    (mechanism,) = moments.sampled(1.0)
+    assert 0.999 * mechanism.magnitude < row.max() <= mechanism.magnitude
+    for p in (3, 10**6):
+        (mechanism,) = moments_of("pp", n, m, 0.0, p=p).sampled(1.0)
+        # As far as lengths of so many entries may be off, wherever they are found.
+        assert mechanism.summation_error >= mechanism.magnitude * p * 2.0**-53
+
+
 def clipped_together(g, nu):
     """Gradients and their squares, clipped in one: rows of g, in the unit ball."""
     both = np.hstack([g, math.sqrt(nu) * g**2])
