@@ -212,11 +212,13 @@ class GradientMoments(Statistic):
             for the grid of the noise.
         """
         row = np.zeros((2 if self.weight else 1, self.n_parameters))
-        largest = np.abs(sums).max()
-        if largest <= LARGEST**2 * self.schedule.n_samples:  # which no nan is
-            row[: self.n_sums] = sums
+        row[: self.n_sums] = sums
         row = self._weighted(row * self.schedule.batch_size)
         bound = self._fields()["magnitude"]
+        # No nan is, and all sums of clipped gradients are, by whichever `clip_norm`: one
+        # example more must not take such a sum beyond, and all others with it.
+        if not np.abs(row).max() <= LARGEST * bound:
+            return np.zeros_like(row)
         return row * (bound / max(float(np.linalg.norm(row)), bound))
 
     def _weighted(self, sums: np.ndarray) -> np.ndarray:

@@ -1456,6 +1456,13 @@ EXACT |= {
         "neural_network/test_clipped_sums.py::"
         "test_a_guarantee_that_rests_on_its_caller_says_so",
     ),
+    "a limit among sums of long gradients": Mutant(
+        "neural_network/_gradient_moments.py",
+        "np.abs(row).max() <= LARGEST * bound",
+        "np.abs(sums).max() <= LARGEST**2 * self.schedule.n_samples",
+        "neural_network/test_clipped_sums.py::"
+        "test_one_example_more_moves_sums_of_any_scale_by_what_it_adds[jme-1e+31]",
+    ),
     "a batch of an epoch paid once for all epochs": Mutant(
         "neural_network/_schedule.py",
         "often = math.sqrt(self.n_participations)",

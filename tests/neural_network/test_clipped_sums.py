@@ -76,6 +76,26 @@ def test_sums_beyond_all_examples_are_cut_and_what_is_no_number_counts_as_none()
     assert other.summation_error > 5.0 * one.summation_error
 
 
+@pytest.mark.parametrize("clip", [1e-30, 1.0, 1e31, 1e60])
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_one_example_more_moves_sums_of_any_scale_by_what_it_adds(moments, clip):
+    """Squares of long gradients are large numbers: no limit may cut in among them."""
+    adam = JMEAdam(
+        1, 1000, clipping="caller", moments=moments, batch_size=1, clip_norm=clip
+    )
+    made = adam._moments
+    with np.errstate(all="ignore"):
+        rows = [
+            made.row_of_sums(
+                np.atleast_2d(clipped_sums(moments, np.full((n, 1), clip), 1, clip))
+            )
+            for n in range(40)
+        ]
+    moved = norm(np.diff(np.concatenate(rows), axis=0) / made.added, axis=1)
+    assert moved.max() <= 1.0 + 1e-12
+    assert moved[0] > 0.8
+
+
 def test_bad_sums_are_refused_before_they_are_used():
     row, whole = np.zeros(P), np.zeros((8, P))
     bad = {
