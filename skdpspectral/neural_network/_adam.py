@@ -152,7 +152,7 @@ class JMEAdam:
             estimator=type(self).__name__,
             seeded=noise_seed is not None,
         )
-        self._warn(noise_seed, n_samples)
+        self._warn(noise_seed, n_samples, budget)
         if accountant is None:
             ambient = ambient_accountant()
             accountant = None if ambient is None else ambient[0]
@@ -162,17 +162,22 @@ class JMEAdam:
         self._drawn: _Drawn | None = None
         self._newest: object = None
 
-    def _warn(self, noise_seed, n_samples: int) -> None:
+    def _warn(self, noise_seed, n_samples: int, budget: float) -> None:
         """Say what is not private, in the user's line."""
-        delta, why = self.privacy_.delta, ""
+        epsilon, delta, why = self.privacy_.epsilon, self.privacy_.delta, ""
         if noise_seed is not None:
             why = "has a noise_seed: its steps reveal the data"
-        elif math.isinf(self.privacy_.epsilon):
+        elif math.isinf(budget):
             why = "has no budget: its steps reveal the data"
         elif delta >= 1.0 / n_samples:
             why = (
                 f"has delta={delta:g}, at least 1 / n_samples: that would allow "
                 "publishing whole rows at random"
+            )
+        elif epsilon > budget:
+            why = (
+                f"is private with epsilon={epsilon:.4g}, not {budget:g}: that is what "
+                "its noise_multiplier costs"
             )
         if why:
             warnings.warn(f"JMEAdam {why}", PrivacyLeakWarning, stacklevel=3)

@@ -215,7 +215,7 @@ class GradientMoments(Statistic):
         row[: self.n_sums] = sums
         row = self._weighted(row * self.schedule.batch_size)
         bound = self._fields()["magnitude"]
-        # No nan is, and all sums of clipped gradients are, by whichever `clip_norm`: one
+        # No nan is, and all sums of clipped gradients are, whatever `clip_norm` is: one
         # example more must not take such a sum beyond, and all others with it.
         if not np.abs(row).max() <= LARGEST * bound:
             return np.zeros_like(row)

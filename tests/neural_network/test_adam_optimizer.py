@@ -394,6 +394,7 @@ def test_what_is_not_private_is_said_in_the_users_line():
         ({"noise_seed": 0}, "noise_seed"),
         ({"epsilon": None}, "no budget"),
         ({"delta": 0.5}, "1 / n_samples"),
+        ({"noise_multiplier": 0.5}, "noise_multiplier costs"),
     ):
         with pytest.warns(PrivacyLeakWarning, match=what) as caught:
             JMEAdam(P, N, **parameters)
