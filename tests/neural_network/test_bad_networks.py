@@ -281,6 +281,7 @@ def test_bad_gradients():
         gradients.astype(str),
         gradients.astype(object),
         None,
+        "abc",
         3.0,
         [],
     ):
