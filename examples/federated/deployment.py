@@ -49,7 +49,7 @@ class Deployment(Processes):
             Epsilon and delta of a session, for components.
         """
         own = self.folder / name
-        own.mkdir(exist_ok=True)
+        own.mkdir(mode=0o700, exist_ok=True)  # rows are for the site alone
         np.savez(own / "rows.npz", **rows)
         for earlier in own.glob("task.*"):
             earlier.unlink()

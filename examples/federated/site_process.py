@@ -8,6 +8,7 @@ users, their models.
 
 import contextlib
 import json
+import os
 import pickle
 import signal
 import sys
@@ -36,7 +37,9 @@ class OwnSite(Site):
         answer = super().respond(request)
         with contextlib.suppress(MessageError, AttributeError):
             model = self.latest.model
-            (self.folder / "models.pickle").write_bytes(pickle.dumps(model))
+            draft = self.folder / "models.draft"
+            draft.write_bytes(pickle.dumps(model))
+            draft.replace(self.folder / "models.pickle")
         return answer
 
 
@@ -65,6 +68,7 @@ def open_site(folder):
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     own = Path(sys.argv[1])
+    os.umask(0o077)  # models of users are for this user alone, like ledger and answers
     serve_site(
         open_site(own), own / "site.socket", on_ready=lambda: print("ready", flush=True)
     )

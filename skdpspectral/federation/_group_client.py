@@ -38,8 +38,10 @@ class GroupClient(AnsweringClient):
         The node's own budget, with ``noise="node"`` alone; None takes that of the task.
     pair_keys : mapping of str to bytes or None, default=None
         For a task with masks, and for no other: by the name of each other node, 32
-        random bytes that both have, and nobody else. They serve one client of each
-        node, and one session.
+        random bytes that both have, and nobody else. In one session they serve one
+        client of each node: a second one, made after a crash, would use masks twice,
+        and the difference of both parts is not masked. A :class:`Site` makes no
+        second one, and its keys serve all sessions; elsewhere take new keys for each.
     accountant : PrivacyAccountant or None, default=None
         The node's ledger; None takes that of an enclosing ``with`` block, if any.
     noise_seed : int, RandomState instance or None, default=None
@@ -169,7 +171,8 @@ class GroupClient(AnsweringClient):
 
     def _part(self, step: int) -> np.ndarray:
         """Return the group's part of the next sum, with noise if the node adds it."""
-        name, value = self.task.next_sum(self._rows.again(), self._released)
+        rows = self._rows.again()
+        name, value = self.task.next_sum(rows, self._released, self.plan)
         if self._release is not None:
             value = self._release(name, value, overwrite=True)
         # A division by a power of two is exact; -0.0 would be another byte.

@@ -336,9 +336,13 @@ class GroupTask:
             raise MessageError("no users have such a sum")
         return said
 
-    def next_sum(self, rows, released) -> Sum:
-        """Return what is asked for next, of these rows."""
-        asked = self._board.follow(self.plan, rows, released)
+    def next_sum(self, rows, released, plan: PrivacyPlan) -> Sum:
+        """Return what is asked for next, of these rows, on the grids of a node's plan.
+
+        Users are rounded to the grid that the node's ledger is charged for: a coarser
+        one, of another budget, would make them louder than that.
+        """
+        asked = self._board.follow(plan, rows, released)
         if asked.name != self._sums[len(released)].name:
             raise RuntimeError("the releases are in another order than was planned")
         return asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -130,7 +131,7 @@ class Site:
         self._answers = KeptAnswers(answers)
         self._session_of, self._most = session_of, max_sessions
         self._clients: OrderedDict[bytes, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def respond(self, request: bytes) -> bytes:
         """Answer a request, once; the same request again gets the same answer.
@@ -153,6 +154,13 @@ class Site:
         PrivacyBudgetError
             If the ledger refuses the session; nothing is charged or released.
         """
+        # Before the lock: a fork may have copied it while a thread held it.
+        if self._process != os.getpid():
+            raise MessageError(
+                "this site is a forked copy: two copies would answer one session "
+                "twice, and write over each other's answers; make the site in the "
+                "process that answers"
+            )
         request = bytes(request)
         session = self._session_of(request)
         with self._lock:

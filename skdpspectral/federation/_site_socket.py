@@ -7,9 +7,12 @@ access to rows and ledger: the socket's file is all that it opens.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import socket
 import stat
 import threading
+import time
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 
@@ -21,6 +24,16 @@ _NAME, _REQUEST = b"n", b"r"
 _KINDS = {ANSWER: b"a", REFUSAL: b"r", FAILURE: b"f"}
 _LONGEST_REQUEST = 2**28
 _BACKLOG = 16
+# Connections at a time, and seconds that one may be silent: more of them wait.
+_MOST_CONNECTIONS, _PATIENCE = 16, 10.0
+# What a system lacks for the moment when a connection comes, or the connection is gone.
+_PASSING = {
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOBUFS,
+    errno.ENOMEM,
+    errno.ECONNABORTED,
+}
 # Bytes that the path of a socket may have, on any system.
 _LONGEST_PATH = 100
 
@@ -44,7 +57,8 @@ def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
     Raises
     ------
     ValueError
-        If there is another file at `path`, or the path is too long.
+        If there is another file at `path`, another process serves there, or the path
+        is too long.
     """
     path = _free(Path(path))
     earlier = os.umask(0o777 & ~mode)
@@ -55,11 +69,24 @@ def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
     with listener:
         if on_ready is not None:
             on_ready()
+        places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
         while True:
-            connection = listener.accept()
+            places.acquire()
+            connection = _accepted(listener)
             threading.Thread(
-                target=_serve, args=(site, connection), daemon=True
+                target=_serve, args=(site, connection, places), daemon=True
             ).start()
+
+
+def _accepted(listener):
+    """Return the next connection: no number of them ends a site."""
+    while True:
+        try:
+            return listener.accept()
+        except OSError as error:
+            if error.errno not in _PASSING:
+                raise
+        time.sleep(0.1)
 
 
 def _free(path: Path) -> Path:
@@ -70,13 +97,36 @@ def _free(path: Path) -> Path:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISSOCK(path.lstat().st_mode):
             raise ValueError(f"there is a file at {path}, which is no socket")
+        if _is_served(path):
+            raise ValueError(f"another process serves at {path}")
         path.unlink()
     return path
 
 
-def _serve(site: Site, connection) -> None:
+def _is_served(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:  # whoever made it has ended
+            return False
+        except (TimeoutError, BlockingIOError):  # too many wait for an answer
+            return True
+    return True
+
+
+def _serve(site: Site, connection, places: threading.BoundedSemaphore) -> None:
+    try:
+        _answer(site, connection)
+    finally:
+        places.release()
+
+
+def _answer(site: Site, connection) -> None:
     # Whoever connects may send anything, stay silent, or be gone.
     with connection, contextlib.suppress(OSError, EOFError):
+        if not connection.poll(_PATIENCE):
+            return
         asked = connection.recv_bytes(_LONGEST_REQUEST)
         if asked[:1] == _NAME:
             kind, content = ANSWER, site.name.encode()

@@ -84,7 +84,7 @@ def tools():
     return deployment, processes, agreed
 
 
-def give(made, task):
+def give(made, task, **budgets):
     for name in NAMES:
         made.give_site(
             name,
@@ -92,7 +92,7 @@ def give(made, task):
             task,
             epsilon=2.0,
             delta=1e-6,
-            budget=[4.0, 1e-5],
+            budget=[budgets.get(name, 4.0), 1e-5],
             noise_seed=NAMES.index(name),
         )
 
@@ -170,11 +170,12 @@ def run_job(made, folder, clients):
     return found
 
 
-@pytest.mark.filterwarnings("ignore:client 'south' was rejected")
+@pytest.mark.filterwarnings("ignore:client '(south|east)' was rejected")
 def test_three_processes(tools, tmp_path_factory):
     """The result is that of one process, number by number, for all four estimators.
 
-    In the last job a site and the server are killed, and nobody is charged twice.
+    In further jobs a site and the server are killed, then a node, and nobody is
+    charged twice; a site without a budget says so.
     """
     folder = tmp_path_factory.mktemp("f")
     with tools[0].Deployment(folder) as made:
@@ -190,6 +191,7 @@ def test_three_processes(tools, tmp_path_factory):
             equal(run_job(made, folder, NAMES), users_in_process(tools[2], task))
             assert (folder / "north" / "models.pickle").exists()
         crashes(made, folder)
+        losses(made, folder)
         family = {
             pid: start
             for process in made.running.values()
@@ -227,17 +229,41 @@ def crashes(made, folder):
     assert list(said["rejected"]) == ["south"]
     assert "what was not answered is spent" in said["rejected"]["south"]
     assert said["clients"] == ["north", "east"]
-    equal(found, without_south_in_the_end())
+    equal(found, in_two_rounds(NAMES, NAMES[:2]))
     print(f"with crashes: {time.monotonic() - begun:.1f} s")
     for name in NAMES:
         assert len(ledger_of(folder, name)) == 1
 
 
-def without_south_in_the_end():
-    """The same session in this process."""
+def losses(made, folder):
+    """A third job: a site has too little budget, a node is killed in mid-round."""
+    give(made, SPARSE, east=1.0)
+    made.stop(*NAMES)
+    for name in NAMES:
+        (folder / name / "ledger.db").unlink()
+    made.start_sites(*NAMES)
+    made.give_job(SPARSE, REGISTERED, min_clients=1, timeout=20.0, **STEPS)
+    begun = time.monotonic()
+    # So that the round cannot end before the node has.
+    os.kill(made.running["north"].pid, signal.SIGSTOP)
+    made.submit()
+    wait_for(made, "round 1 of 2: south answered")
+    made.kill("south-node")
+    os.kill(made.running["north"].pid, signal.SIGCONT)
+    said, found = made.outcome()
+    assert said["clients"] == ["north"]
+    assert "has not enough budget left" in said["rejected"]["east"]
+    assert "did not answer in time" in said["rejected"]["south"]
+    equal(found, in_two_rounds(("north", "south"), ("north",)))
+    print(f"with losses: {time.monotonic() - begun:.1f} s")
+    assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 0, 1]
+
+
+def in_two_rounds(*answering):
+    """The same session in this process, of those who answer in each of its rounds."""
     clients = clients_of(SPARSE)
-    rounds = Rounds(Server(REGISTERED, SPARSE), **STEPS)
-    for names in (NAMES, NAMES[:2]):
+    rounds = Rounds(Server(REGISTERED, SPARSE, min_clients=1), **STEPS)
+    for names in answering:
         request = rounds.request()
         rounds.collect({name: clients[name].respond(request) for name in names})
     return rounds.result()

@@ -838,6 +838,22 @@ def test_nodes_with_budgets_of_their_own():
         make_rounds(task).collect_sum(np.zeros(1, dtype=np.int64), NAMES)
 
 
+def test_a_budget_of_its_own_has_its_own_grid():
+    """Users are rounded to the grid that their node is charged for, and to no other."""
+    task = GroupTask(lrs(epsilon=1e-4), 4, noise="node")
+    alone = GroupTask(lrs(epsilon=8.0), 4, noise="node")
+    start, own = task.plan.mechanisms[0], alone.plan.mechanisms[0]
+    norm = 1.0 + 0.5 * start.grid * np.sqrt(start.size)
+    assert norm > own.charged_sensitivity  # what a user would be on the other grid
+    parts = []
+    for one, budget in ((task, {"epsilon": 8.0}), (alone, {})):
+        with pytest.warns(PrivacyLeakWarning, match="noise_seed is given"):
+            client = GroupClient("a", one, X, Y, users=USERS, noise_seed=0, **budget)
+        assert client.plan.mechanisms[0] == own
+        parts.append(client.respond(first(one)).values)
+    np.testing.assert_array_equal(*parts)
+
+
 def test_a_seed_is_told():
     task = GroupTask(lrs(), 4, noise="node")
     with pytest.warns(PrivacyLeakWarning, match="noise_seed is given"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from skdpspectral import LRSRegressor
+from skdpspectral import LRSRegressor, PrivacyAccountant
 from skdpspectral._release.masks import pair_mask
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.federation import (
@@ -21,6 +21,7 @@ from skdpspectral.federation import (
     MessageError,
     Reply,
     Request,
+    Site,
     Topic,
 )
 from skdpspectral.federation._words import (
@@ -86,6 +87,34 @@ def test_masked_sums_are_the_plain_ones_bit_for_bit():
     assert plain.components_.tobytes() == hidden.components_.tobytes()
     assert "ChaCha20" in str(hidden.privacy_)
     assert "ChaCha20" not in str(plain.privacy_)
+
+
+def masked_site(folder, task):
+    ledger = PrivacyAccountant(9.0, 1e-3, path=folder / "l.db", allow_seeded=True)
+
+    def open_client(accountant):
+        how = {"accountant": accountant, "noise_seed": 0}
+        return make_client(task, "north", 1, **how)
+
+    return Site(open_client, ledger, folder / "answers")
+
+
+def test_a_site_has_a_mask_for_each_session_and_uses_none_twice(tmp_path):
+    """Two parts with one mask: their difference would be that of the parts."""
+    task, words = make_task(masked=NAMES), []
+    site = masked_site(tmp_path, task)
+    for session in (SESSION, bytes(16)):
+        request = Request(session, task.digest, 0, Topic.SUM).to_bytes()
+        words.append(from_halves(Reply.from_bytes(site.respond(request)).values))
+    # Of the same rows and the same noise: all that differs is the masks.
+    difference = (words[0] - words[1]).astype(np.int64).astype(float)
+    assert np.median(np.abs(difference)) > 2.0**60
+    # Somebody else's client of a session would answer the next step otherwise.
+    site.close()
+    (tmp_path / "answers").unlink()
+    site = masked_site(tmp_path, task)
+    with pytest.raises(MessageError, match="is spent"):
+        site.respond(request)
 
 
 def _words(values):

@@ -1,6 +1,7 @@
 """A site: what it answers again, and what it refuses, however it has ended before."""
 
 import os
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -217,14 +218,17 @@ def test_without_flower_an_error_says_what_to_install(monkeypatch):
 # -- the socket ------------------------------------------------------------------------
 
 SERVES = """
-import os, sys
+import os, resource, sys
 from pathlib import Path
 from flower_tools import make_site
 from test_site import TASK
-from skdpspectral.federation import serve_site
+from skdpspectral.federation import _site_socket, serve_site
 folder = Path(sys.argv[1])
 site = make_site(folder, "a", TASK)
 respond, mode = site.respond, sys.argv[2]
+if mode == "has few descriptors":
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 10,) * 2)
+    _site_socket._PATIENCE = 0.2
 
 
 def act(request):
@@ -262,6 +266,26 @@ class Served:
         self.process.stdout.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_forked_site_answers_nothing(tmp_path):
+    """It would write over the answers, and begin a session that its parent begins."""
+    site = make_site(tmp_path, "a", TASK, budget=9.0)
+    first = site.respond(ask())
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            site.respond(ask(session=bytes([1]) * 16))
+        except MessageError as error:
+            code = 0 if "forked copy" in str(error) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(ledger_of(tmp_path)) == 1
+    assert site.respond(ask()) == first
+
+
 @pytest.mark.parametrize("mode", ["dies before", "dies after"])
 def test_a_site_that_is_killed_answers_as_before_or_refuses(mode, tmp_path):
     with Served(tmp_path, mode) as served:
@@ -279,6 +303,45 @@ def test_a_site_that_is_killed_answers_as_before_or_refuses(mode, tmp_path):
             assert file.execute("SELECT answer FROM answers").fetchall() == [(answer,)]
         file.close()
     assert len(ledger_of(tmp_path)) == 1
+
+
+def silent_connections(path, number):
+    """Connect without a word; not all of it waits for a place."""
+    found = []
+    for _ in range(number):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)
+        found.append(connection)
+        try:
+            connection.connect(str(path))
+        except BlockingIOError:
+            break
+    return found
+
+
+def test_no_number_of_connections_ends_a_site(tmp_path):
+    """Nor do they keep others waiting for long; few descriptors are enough."""
+    with Served(tmp_path, "has few descriptors") as served:
+        silent = silent_connections(tmp_path / "s", 60)
+        assert len(silent) > 16
+        time.sleep(0.5)
+        assert served.process.poll() is None
+        assert served.site.name == "a"  # the silent ones were let go
+        assert served.process.poll() is None
+        for connection in silent:
+            connection.close()
+        assert served.site.respond(ask()) == served.site.respond(ask())
+    assert len(ledger_of(tmp_path)) == 1
+
+
+def test_a_site_that_is_served_is_not_replaced(tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    site = make_site(other, "b", TASK)
+    with Served(tmp_path) as served:
+        with pytest.raises(ValueError, match="another process serves at"):
+            serve_site(site, tmp_path / "s", on_ready=pytest.fail)
+        assert served.site.name == "a"
 
 
 @pytest.fixture
