@@ -150,6 +150,8 @@ class GroupTask:
             return None
         if self.n_shares is None:
             raise ValueError('masked has no use without noise="distributed"')
+        if isinstance(masked, str):
+            raise ValueError("masked must be a sequence of names, got one string")
         names = tuple(sorted(check_name(name) for name in masked))
         if len(set(names)) < max(len(names), 2):
             raise ValueError("masked must hold two names or more, all different")

@@ -1192,6 +1192,12 @@ EXACT |= {
         "self._present = self._request",
         f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
     ),
+    "users on the grid of another budget": Mutant(
+        "federation/_group_client.py",
+        "self.task.next_sum(rows, self._released, self.plan)",
+        "self.task.next_sum(rows, self._released, self.task.plan)",
+        f"{_GROUPS}a_budget_of_its_own_has_its_own_grid",
+    ),
     "one mask for all sums": Mutant(
         "federation/_group_client.py",
         'step.to_bytes(4, "little")',

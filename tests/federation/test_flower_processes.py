@@ -242,7 +242,7 @@ def losses(made, folder):
     for name in NAMES:
         (folder / name / "ledger.db").unlink()
     made.start_sites(*NAMES)
-    made.give_job(SPARSE, REGISTERED, min_clients=1, timeout=20.0, **STEPS)
+    made.give_job(SPARSE, REGISTERED, min_clients=1, timeout=40.0, **STEPS)
     begun = time.monotonic()
     # So that the round cannot end before the node has.
     os.kill(made.running["north"].pid, signal.SIGSTOP)

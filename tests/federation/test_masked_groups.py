@@ -271,6 +271,7 @@ def test_who_masks_is_agreed_on():
         (("east", "east", "west"), "two names or more"),
         (("east", "west"), "n_shares=3 to"),
         (("east", "north", ""), "printable"),
+        ("east", "one string"),
     ):
         with pytest.raises(ValueError, match=said):
             make_task(masked=bad)
