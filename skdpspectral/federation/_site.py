@@ -101,7 +101,7 @@ class Site:
     name : str
         The client's name.
     latest : object or None
-        The client that was charged last, as ``open_client`` made it; of a
+        The client that has answered last, as ``open_client`` made it; of a
         :class:`GroupClient` it has the models of the site's users in the end.
 
     Raises
@@ -196,7 +196,7 @@ class Site:
 
     @property
     def latest(self):
-        """The client that was charged last, or None."""
+        """The client that has answered last, or None."""
         return next(reversed(self._clients.values()), None)
 
     def _hold(self, session: bytes, client) -> None:

@@ -117,6 +117,24 @@ def test_a_site_has_a_mask_for_each_session_and_uses_none_twice(tmp_path):
         site.respond(request)
 
 
+def test_tasks_have_masks_of_their_own():
+    """Of one session and one step, for a node that keeps its keys."""
+    masks = []
+    for sparsity in (1, 2):
+        model = LRSRegressor(sparsity=sparsity, n_rounds=1, epsilon=2.0)
+        hidden, plain = (
+            GroupTask(model, 4, noise="distributed", n_shares=3, masked=names)
+            for names in (NAMES, None)
+        )
+        parts = []
+        for task in (hidden, plain):
+            client = make_client(task, "north", 1, noise_seed=0)
+            request = Request(SESSION, task.digest, 0, Topic.SUM)
+            parts.append(client.respond(request).values)
+        masks.append(from_halves(parts[0]) - _words(parts[1]))
+    assert not np.any(masks[0] == masks[1])
+
+
 def _words(values):
     return values.astype(np.int64).astype(np.uint64)
 
