@@ -60,7 +60,7 @@ class UserNetworks(NamedTuple):
     prompts : ndarray of shape (n_users, prompt_size)
         Features of the users' own.
     support : ndarray of shape (n_users, sparsity)
-        Positions of b, different ones for each user, or (n_users, 0).
+        Positions of b, or (n_users, 0); those of numbers that are not zero differ.
     sparse : ndarray of shape (n_users, sparsity)
         b on the support.
     """
@@ -117,8 +117,19 @@ def whole_weights(U: np.ndarray, users: UserNetworks) -> np.ndarray:
     for weights, direction in zip(users.weights.T, U.T, strict=True):
         whole += weights[:, None] * direction
     if users.support.shape[1]:
-        whole[np.arange(len(whole))[:, None], users.support] += users.sparse
+        _add_sparse(whole, users.support, users.sparse)
     return whole
+
+
+def _add_sparse(whole: np.ndarray, support: np.ndarray, sparse: np.ndarray) -> None:
+    """Add b to the weights of each user, in place."""
+    # Zeros fill up where a user has fewer weights than others: at any places, one of
+    # which may have a weight too, and of terms at one place only the last is added.
+    own = sparse != 0.0
+    if support.shape == whole.shape and (support == np.arange(len(whole.T))).all():
+        np.add(whole, sparse, out=whole, where=own)
+    else:
+        whole[np.nonzero(own)[0], support[own]] += sparse[own]
 
 
 def _layers(layout: Layout, whole: np.ndarray) -> list[np.ndarray]:

@@ -10,6 +10,7 @@ from .._tables.targets import check_targets
 from .._tables.users import read_users
 from ._network_choices import Shape, rules_of, solver_of
 from ._network_models import NetworkModels, shared_predictions
+from ._shapes import target_box
 from ._user_fits import fit_users
 
 
@@ -70,6 +71,18 @@ class PersonalNetworks:
                 f"{n_features}: user_feature was changed since"
             )
         return table
+
+    def _units_of_fit(self) -> tuple[float, float]:
+        units = self.target_center_, self.target_scale_
+        if self.target_bounds is not None:
+            middles, halves = target_box(self.target_bounds, 1)
+            if (middles[0], halves[0]) != units:
+                raise ValueError(
+                    f"target_bounds={self.target_bounds!r} are not those of the fit, "
+                    "which the units of the shared weights are from: set them to "
+                    "those, or fit anew"
+                )
+        return units
 
     def _shared_network(self) -> np.ndarray:
         whole = np.zeros(self.components_.shape[1])
@@ -146,7 +159,8 @@ class PersonalNetworks:
         Raises
         ------
         ValueError
-            If X or y is invalid, or the rows are not those of `user`.
+            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
+            were changed since the fit.
 
         See Also
         --------
@@ -158,8 +172,7 @@ class PersonalNetworks:
         table = self._read_like_fit(X, users)
         y = check_targets(self, y, len(table.X))
         index = self._users_to_fit(table, user)
-        box = self.target_center_, self.target_scale_
-        rows = self._user_rows(table, y, index, box)
+        rows = self._user_rows(table, y, index, self._units_of_fit())
         shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
         rules = rules_of(self, shape, solver_of(self))
         U = np.ascontiguousarray(self.components_.T)

@@ -28,7 +28,7 @@ from . import _network_choices as choices
 from ._network_models import NetworkModels
 from ._network_predictions import PersonalNetworks
 from ._shapes import scaled_targets, target_box
-from ._shared_weights import TOO_LARGE
+from ._shared_weights import TOO_LARGE, GradientRounds
 from ._user_fits import fit_users
 
 
@@ -328,7 +328,8 @@ class LRSMLPRegressor(
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
             index = self._index(read)
-            box = self._units(targets)
+            private = isinstance(statistic, GradientRounds)
+            box = self._units(targets, private)
             rows = self._user_rows(read, targets, index, box)
             progress.begin(X, targets)
             found = statistic.run(release, rows, progress)
@@ -348,9 +349,13 @@ class LRSMLPRegressor(
         n_rounds = choices.solver_of(self)._counts(private)[0]
         return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
-    def _units(self, targets: np.ndarray) -> tuple[float, float]:
-        """Return what targets are measured from and by: of the data without privacy."""
-        if self.target_bounds is None and not self._is_private():
+    def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
+        """Return what targets are measured from and by: of the data without privacy.
+
+        What was charged says whether there is privacy, and not the parameters, which
+        another thread may have changed since.
+        """
+        if self.target_bounds is None and not private:
             center, scale = float(targets.mean()), float(targets.std())
             if not np.isfinite((center, scale)).all():
                 raise ValueError(TOO_LARGE)

@@ -1512,6 +1512,13 @@ EXACT |= {
         "    support = per_user.among_largest(size, k)",
         f"{_OWN_GRADIENT}[usual]",
     ),
+    "zeros that fill up put in place of a user's weights": Mutant(
+        "_linalg/user_networks.py",
+        "whole[np.nonzero(own)[0], support[own]] += sparse[own]",
+        "whole[np.arange(len(whole))[:, None], support] += sparse",
+        "neural_network/test_user_networks.py::"
+        "test_users_may_have_other_numbers_of_own_weights_than_others",
+    ),
     "gradients of rows that are summed": Mutant(
         "_linalg/user_networks.py",
         "y, own / counts[:, None], counts), levels",
@@ -1534,9 +1541,15 @@ EXACT |= {
     ),
     "targets standardized by the data with a budget": Mutant(
         "neural_network/_personal_networks.py",
-        "if self.target_bounds is None and not self._is_private():",
+        "if self.target_bounds is None and not private:",
         "if self.target_bounds is None:",
         f"{_OF_RELEASES}[usual]",
+    ),
+    "targets standardized by what parameters have become": Mutant(
+        "neural_network/_personal_networks.py",
+        "private = isinstance(statistic, GradientRounds)",
+        "private = self._is_private()",
+        f"{_NETWORKS}what_was_charged_says_whether_a_fit_is_private",
     ),
     "rounds that end where all are at rest": Mutant(
         "neural_network/_shared_weights.py",

@@ -134,16 +134,40 @@ def test_new_users_train_beside_a_published_model(tmp_path):
     published.save(tmp_path / "own.npz", user="new")
     own = LRSMLPRegressor.load(tmp_path / "own.npz")
     np.testing.assert_array_equal(own.predict(X[mine], users=["new"] * M), found)
-    # Of another number of own weights, beside those that there are.
-    model.set_params(sparsity=9).personalize(X[mine], Y[mine], user=1000)
-    assert model._personal.sparse.shape[1] == 9
-    np.testing.assert_array_equal(found, model.predict(X[mine], users=USERS[mine]))
     rows = np.column_stack([USERS, X])
     last = clone(model).set_params(user_feature=0)
     pipeline = make_pipeline(FunctionTransformer(), last).fit(rows, Y)
     personalize(pipeline, rows[mine] + [500, 0, 0, 0], Y[mine])
     one, two = (pipeline.predict(rows[mine] + [n, 0, 0, 0]) for n in (0, 500))
     np.testing.assert_array_equal(one, two)
+
+
+def test_users_may_have_other_numbers_of_own_weights_than_others():
+    """Whoever joins with more, or with fewer, changes nobody else's predictions."""
+    model = fitted(sparsity=4)
+    assert (model._personal.support[:, 0] == 0).any()
+    before, mine = model.predict(X, users=USERS), USERS == 3
+    for user, sparsity in ((1000, 9), (1001, 1), (1002, None)):
+        model.set_params(sparsity=sparsity)
+        model.personalize(X[mine], Y[mine], user=user)
+        np.testing.assert_array_equal(model.predict(X, users=USERS), before)
+        alone = model.publish().personalize(X[mine], Y[mine], user=user)
+        one, two = (m.predict(X[mine], users=[user] * M) for m in (model, alone))
+        np.testing.assert_array_equal(one, two)
+    assert model._personal.sparse.shape[1] == (D + 2) * 3 + 1
+
+
+def test_bounds_may_be_as_wide_as_float64_and_are_those_of_the_fit():
+    model = fitted(target_bounds=(-1.7e308, 1.7e308))
+    assert np.isfinite(model.predict(X, users=USERS)).all()
+    model = fitted(target_bounds=(-4, 4))
+    mine, accountant = USERS == 3, PrivacyAccountant()
+    for bounds in ((-4, 5), (0, 1)):
+        model.set_params(target_bounds=bounds, accountant=accountant)
+        with pytest.raises(ValueError, match="target_bounds.* of the fit"):
+            model.personalize(X[mine], Y[mine], user=1000)
+    model.set_params(target_bounds=[-4.0, 4.0]).personalize(X[mine], Y[mine], user=1)
+    assert len(accountant.ledger) == 0
 
 
 def test_a_column_of_users_works_under_scikit_learn_s_tools():
@@ -220,7 +244,7 @@ REFUSED = {
     "ridge_sparse": [-1.0, None],
     "shared_weights": ["free"],
     "prompt_size": [-1, 0.5],
-    "target_bounds": [(1, 0), (0, np.inf), (1,)],
+    "target_bounds": [(1, 0), (0, np.inf), (1,), (0, 10**400), (0, 5e-324)],
     "clip_norm": [0.0, np.nan],
     "neighbors": ["zero-out-one"],
     "solver": ["adam", 3],

@@ -157,6 +157,29 @@ def test_nothing_that_is_handed_on_holds_anything_of_a_user(name, tmp_path):
     assert all(secret in whole for secret in wanted[-5:])
 
 
+class ChangesItsMind:
+    """A number that another thread's change of parameters arrives with."""
+
+    def __init__(self, model, value):
+        self.model, self.value = model, value
+
+    def __float__(self):
+        self.model.set_params(epsilon=None)
+        return self.value
+
+
+def test_what_was_charged_says_whether_a_fit_is_private():
+    """And not what parameters have become since: nothing of the targets is public."""
+    X, y = table(USERS)
+    model = regressor("usual", verbose=0)
+    targets = y.astype(object)
+    targets[3] = ChangesItsMind(model, float(y[3]))
+    model.fit(X, targets)
+    assert model.epsilon is None
+    assert model.privacy_.private
+    assert (model.target_center_, model.target_scale_) == (0.0, 1.0)
+
+
 def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():
     X, y = table(USERS)
     model = regressor("usual", verbose=0).fit(X, y)
