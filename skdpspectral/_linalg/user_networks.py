@@ -19,7 +19,8 @@ import numpy as np
 from .linear_model import per_user
 from .neural_network import Layout, activated, slope
 
-# Weights of the users that are handled together: they stay in the cache.
+# Weights of users who are handled together, or values of their units: they stay in the
+# cache.
 _PART_NUMBERS = 1 << 18
 
 
@@ -75,10 +76,11 @@ class UserNetworks(NamedTuple):
         return UserNetworks(*(values[chosen] for values in self))
 
 
-def in_parts(n_users: int, n_parameters: int) -> list[slice]:
-    """Return slices of users whose weights are handled together."""
-    size = max(1, _PART_NUMBERS // max(n_parameters, 1))
-    return [slice(start, start + size) for start in range(0, n_users, size)]
+def in_parts(block, layout: Layout) -> list[slice]:
+    """Return slices of a block's users, who are handled together."""
+    numbers = max(layout.n_parameters, block.X.shape[1] * max(layout.sizes))
+    size = max(1, _PART_NUMBERS // numbers)
+    return [slice(start, start + size) for start in range(0, len(block), size)]
 
 
 def rows_of(block, part: slice, ridge_level: float | None) -> tuple[Rows, np.ndarray]:

@@ -124,7 +124,7 @@ class NetworkModels(UserModels):
         )
         starts = np.cumsum(rows.counts) - rows.counts
         for block in rows.blocks():
-            for place in networks.in_parts(len(block), layout.n_parameters):
+            for place in networks.in_parts(block, layout):
                 users, counts = block.users[place], block.counts[place]
                 own = self._networks(present[users])
                 found = networks.predictions(layout, U, own, block.X[place])

@@ -157,7 +157,7 @@ class UserFits:
     def parts(self, block) -> list[tuple[_Part, slice]]:
         """Return the users of a block, a few at a time, and where they stand."""
         found = []
-        for place in networks.in_parts(len(block), self.rules.layout.n_parameters):
+        for place in networks.in_parts(block, self.rules.layout):
             codes = block.users[place]
             key = int(codes[0])
             if key not in self._parts:

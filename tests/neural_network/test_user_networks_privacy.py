@@ -25,6 +25,7 @@ from user_privacy import (
 )
 
 from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
+from skdpspectral._linalg import user_networks as networks
 from skdpspectral._release.release import record_releases
 from skdpspectral.neural_network import AlternatingAdam
 
@@ -192,6 +193,23 @@ def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():
     expected = np.tanh(X[:, 1:] @ coefs[0] + intercepts[0]) @ coefs[1] + intercepts[1]
     np.testing.assert_allclose(found, expected[:, 0], rtol=1e-12, atol=1e-12)
     assert np.any(model.predict(X) != found)
+
+
+@pytest.mark.parametrize("name", ["usual", "rank 3, replaced", "prompts", "batches"])
+def test_who_is_handled_together_makes_no_difference(name, monkeypatch):
+    """Users are trained a few at a time, as many as stay in the cache."""
+    X, y = table({user: alike(1, 5, D, seed=user)[1] for user in range(9)})
+    seen = []
+    for numbers in (networks._PART_NUMBERS, 60, 1):
+        monkeypatch.setattr(networks, "_PART_NUMBERS", numbers)
+        model = regressor(name, verbose=0)
+        with scripted() as asked:
+            model.fit(X, y)
+        own = model._personal.arrays().values()
+        seen.append([*asked.values(), *own, model.predict(X)])
+    for other in seen[1:]:
+        for one, two in zip(seen[0], other, strict=True):
+            np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
