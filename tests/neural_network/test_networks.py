@@ -16,13 +16,14 @@ from skdpspectral import (
     DPPCA,
     DPAdamClassifier,
     DPAdamRegressor,
+    LRSMLPRegressor,
     PrivacyAccountant,
     PrivacyLeakWarning,
 )
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting._losses import composed_epsilon
 from skdpspectral.audit import privacy_report
-from skdpspectral.neural_network import _gradient_moments
+from skdpspectral.neural_network import AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 
 pytestmark = pytest.mark.filterwarnings(
@@ -172,11 +173,23 @@ class Counter:
 @pytest.mark.skipif(
     not hasattr(DPAdamClassifier, "set_callbacks"), reason="no callbacks"
 )
-def test_callbacks_count_steps_and_see_nothing():
+@pytest.mark.parametrize(
+    ("model", "n_iter", "given"),
+    [
+        (DPAdamRegressor(n_epochs=2), 24, {}),
+        (
+            LRSMLPRegressor(hidden_layer_sizes=2, solver=AlternatingAdam(4, 1, 1)),
+            4,
+            {"users": np.arange(3000) % 30},
+        ),
+    ],
+    ids=["rows", "users"],
+)
+def test_callbacks_count_steps_and_see_nothing(model, n_iter, given):
     counter = Counter()
-    model = DPAdamRegressor(n_epochs=2).set_callbacks(counter).fit(X, Y[:, 0])
-    assert model.n_iter_ == 24
-    assert counter.steps >= 24
+    model = clone(model).set_callbacks(counter).fit(X, Y[:, 0], **given)
+    assert model.n_iter_ == n_iter
+    assert counter.steps >= n_iter
     assert not any(isinstance(value, np.ndarray) for value in counter.given)
 
 

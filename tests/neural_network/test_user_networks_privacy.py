@@ -28,6 +28,7 @@ from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
 from skdpspectral._linalg import user_networks as networks
 from skdpspectral._release.release import record_releases
 from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import _network_choices as choices
 
 SETTINGS = {
     "usual": {},
@@ -72,8 +73,30 @@ def test_all_that_is_public_is_a_function_of_the_releases(name):
             assert value == alone[key], (what, key)
 
 
-def test_the_test_above_can_fail(tmp_path):
-    """Other releases, and nothing else, give other attributes."""
+def test_shared_weights_are_steps_of_adam_by_releases_and_their_noise_alone():
+    """Written down once more: what the noise adds to the squares is taken off."""
+    steps = {"n_rounds": 3, "learning_rate": 0.2, "weight_decay": 0.5}
+    model = regressor("rank 3, replaced", solver=steps, verbose=0)
+    with record_releases() as released:
+        model.fit(*data())
+    std = model.privacy_.mechanisms[0].noise_std
+    U = choices.statistic_of(model, D).rules.first_U.T
+    means, weights, variance = np.zeros((2, *U.shape)), np.zeros(2), 0.0
+    for number, release in enumerate(released.values()):
+        rate = 0.1 * (1.0 + np.cos(np.pi * number / 3))
+        gradient = release.reshape(U.shape)
+        rows = gradient, gradient**2 - std**2
+        for i, (beta, row) in enumerate(zip((0.9, 0.999), rows, strict=True)):
+            means[i], weights[i] = beta * means[i] + row, beta * weights[i] + 1.0
+        variance = 0.999**2 * variance + 1.0
+        floor = np.sqrt(2.0 * variance) / weights[1] * std**2
+        length = np.sqrt(np.maximum(means[1] / weights[1], floor)) + 1e-8
+        U = (1.0 - 0.5 * rate) * U - rate * means[0] / weights[0] / length
+    np.testing.assert_allclose(model.components_, U, rtol=1e-9)
+
+
+def test_other_releases_give_other_attributes(tmp_path):
+    """So that the test of what is public can fail."""
     with scripted(seed=0):
         one = observed(regressor("usual"), *data(), tmp_path)
     with scripted(seed=1):

@@ -6,6 +6,7 @@ from lrs_tools import alike, scripted, table
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import _network_choices as choices
 from skdpspectral.sensitivity import sum_sensitivity
 
 D = 3
@@ -75,6 +76,37 @@ def test_clips_below_all_norms_are_of_no_consequence():
         np.testing.assert_allclose(total, second[name], rtol=0.0, atol=1e-5)
     long = sums(users, clip_norm=1e3)
     assert max(np.linalg.norm(total) for total in long.values()) < 0.1
+
+
+def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step():
+    """By differences, of networks written down once more; the first step is of Adam."""
+    solver = AlternatingAdam(n_rounds=1, n_local_steps=2, user_learning_rate=0.1)
+    given = {
+        "n_components": 2,
+        "sparsity": 0,
+        "fit_intercept": False,
+        "clip_norm": 10.0,
+    }
+    given |= {"hidden_layer_sizes": 2, "solver": solver, "clip_norm": 10.0}
+    model, users = regressor(**given), alike(3, 5, D)
+    U = choices.rules_of(model, choices.shape_of(model, D), solver).first_U
+
+    def gradient(whole, X, y):
+        def loss(whole):
+            hidden = np.tanh(X @ whole[: 2 * D].reshape(D, 2) + whole[2 * D : -3])
+            return 0.5 * np.mean((hidden @ whole[-3:-1] + whole[-1] - y) ** 2)
+
+        each = 1e-6 * np.eye(len(whole))
+        return np.array([loss(whole + h) - loss(whole - h) for h in each]) / 2e-6
+
+    expected = np.zeros((2, len(U)))
+    for X, y in users.values():
+        w = np.array([1.0, 0.0])
+        w -= 0.1 * np.sign(U.T @ gradient(U @ w, X, y))
+        expected += w[:, None] * gradient(U @ w, X, y)
+    found = 10.0 * sums(users, **given)["gradients_1"].reshape(2, -1)
+    assert np.abs(expected).max(axis=1).min() > 0.01
+    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-4)
 
 
 def test_a_user_counts_no_more_for_rows_that_are_repeated():
