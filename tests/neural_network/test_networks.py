@@ -161,11 +161,16 @@ class Counter:
     def teardown(self, estimator, context):
         pass
 
-    def on_fit_task_begin(self, estimator, context, **given):
-        self.given += [value for value in given.values() if value is not None]
+    # What a callback does not name, it is not given.
+    def on_fit_task_begin(
+        self, estimator, context, *, X=None, y=None, fitted_estimator=None
+    ):
+        self.given += [estimator, X, y, fitted_estimator]
 
-    def on_fit_task_end(self, estimator, context, **given):
-        self.given += [value for value in given.values() if value is not None]
+    def on_fit_task_end(
+        self, estimator, context, *, X=None, y=None, fitted_estimator=None
+    ):
+        self.given += [estimator, X, y, fitted_estimator]
         self.steps += 1
         return True
 
@@ -185,12 +190,19 @@ class Counter:
     ],
     ids=["rows", "users"],
 )
+@pytest.mark.filterwarnings("ignore:epsilon=None")
 def test_callbacks_count_steps_and_see_nothing(model, n_iter, given):
     counter = Counter()
     model = clone(model).set_callbacks(counter).fit(X, Y[:, 0], **given)
     assert model.n_iter_ == n_iter
     assert counter.steps >= n_iter
     assert not any(isinstance(value, np.ndarray) for value in counter.given)
+    assert not any(
+        hasattr(value, "n_iter_") or value is model for value in counter.given
+    )
+    counter.given.clear()
+    model.set_params(epsilon=None).fit(X, Y[:, 0], **given)
+    assert any(isinstance(value, np.ndarray) for value in counter.given)
 
 
 def test_progress_has_nothing_of_the_data(capsys):
