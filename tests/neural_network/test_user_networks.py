@@ -212,7 +212,7 @@ def test_rounds_and_their_costs_are_planned():
     assert [m.name for m in plan.mechanisms][:2] == ["gradients_1", "gradients_2"]
     assert len(plan.mechanisms) == 30
     assert {m.shape for m in plan.mechanisms} == {(2 * (6 * 4 + 5),)}
-    assert str(plan.unit) == "user"
+    assert (str(plan.unit), str(plan.neighbors)) == ("user", "replace-one")
     one = clone(model).set_params(neighbors="add-remove-one").privacy_plan(5)
     stds = [p.mechanisms[0].noise_std for p in (plan, one)]
     assert stds[0] == pytest.approx(2.0 * stds[1], rel=1e-3)

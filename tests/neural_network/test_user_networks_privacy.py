@@ -239,7 +239,7 @@ def test_who_is_handled_together_makes_no_difference(name, monkeypatch):
 def test_what_stays_with_a_user_has_the_same_bits_in_any_company(name):
     """By the last bits of others' networks one could say who took part."""
     rng = np.random.default_rng(0)
-    rows, targets = alike(1, 7, D, seed=9)[1]
+    rows, targets = alike(1, 9, D, seed=9)[1]
     seen = []
     for t in (0, 1, 5, 30):
         heights = rng.integers(1, 30, t)

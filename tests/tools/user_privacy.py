@@ -46,6 +46,8 @@ STRANGERS = {
     "huge against tiny": signed(3, 1.7e308, 1e-200),
     "one number is huge": one_large(6, 1e300, 1.0),
     "square root of the largest": one_large(4, 1.3e154, 1.3e154),
+    # Padded to the height of users of one row less.
+    "one row more": alike(1, 10, D, seed=4)[1],
 }
 PLACES = ("front", "middle", "end", "between the rows of others")
 
