@@ -84,8 +84,9 @@ def map_in_threads(
 
 # A handler of signals that fits a model in the middle of this does not wait for itself.
 _lock = threading.RLock()
-# Threads within a part of a fit, and whether its matrices are large.
-_parts: list[tuple[int, bool]] = []
+# Threads within a part of a fit, and whether its matrices are large: lists, so that two
+# parts of a thread are two.
+_parts: list[list] = []
 # What the pools of the process were before they were limited; empty where they are not.
 _limits: list = []
 
@@ -107,15 +108,16 @@ def blas_threads(order: int) -> Iterator[None]:
     order : int
         Length of the shorter side of matrices, public.
     """
-    part = (threading.get_ident(), order >= _THREADED_ORDER)
-    with _lock:
-        _parts.append(part)
-        _limit()
+    part = [threading.get_ident(), order >= _THREADED_ORDER]
+    # All of it: an interrupt may come while the pools are being limited.
     try:
+        with _lock:
+            _parts.append(part)
+            _limit()
         yield
     finally:
         with _lock:
-            _parts.remove(part)
+            _parts[:] = [other for other in _parts if other is not part]
             _limit()
 
 
@@ -127,7 +129,8 @@ def _limit() -> None:
         _leave_to_others()
     elif _limits and not wanted:
         while _limits:  # the outermost last, if a handler came in between
-            _limits.pop(0).restore_original_limits()
+            _limits[0].restore_original_limits()
+            del _limits[:1]  # only now: an interrupt would leave nobody to lift it
         _leave_to_others()
 
 

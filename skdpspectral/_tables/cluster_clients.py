@@ -17,7 +17,7 @@ from .cluster_tables import (
     in_own_words,
     numbers_of,
 )
-from .ids import check_exact, codes_and_rows, encode_array, id_array
+from .ids import check_exact, codes_and_rows, encode_array, id_array, joined_ids
 
 
 class Member(NamedTuple):
@@ -63,9 +63,7 @@ class ClusterIds:
 
         count = delayed(in_own_words(partial(_counted, name=self.name)), pure=True)
         found = told_apart(lambda: compute(*map(count, self.parts)))
-        kinds = {labels.dtype for labels, _ in found}
-        labels = [part if len(kinds) == 1 else part.astype(object) for part, _ in found]
-        joined = id_array(np.concatenate(labels), self.name)
+        joined = joined_ids([labels for labels, _ in found], self.name)
         codes, n_ids = encode_array(joined, self.name)
         members: list[list[Member]] = [[] for _ in range(n_ids)]
         place = 0

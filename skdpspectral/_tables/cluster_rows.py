@@ -2,7 +2,8 @@
 
 Every part of the rows is summed where it lies, sums are added up in a tree, and one
 sum comes back. What travels to the cluster is a walk and a kernel: public functions
-and numbers, and what was released before. No noise is drawn there. Tasks are functions
+and numbers, and what was released before, or came from there (the exact mean of rows
+that are measured about it). No noise is drawn there. Tasks are functions
 of their arguments and write to none of them, so that one which is run again, after a
 worker was lost, gives the sum that it gave before; each part counts once.
 """
@@ -173,7 +174,8 @@ def _sums_of_part(job: _Job, part, n_rows: int):
 
 
 def _sums_of_pool(job: _Job, pool):
-    rows = pool if job.row_map is None else job.row_map(pool)
+    with np.errstate(all="ignore"):
+        rows = pool if job.row_map is None else job.row_map(pool)
     return job.sums(job.walk.blocks_of_a_pool(rows, scrambled(len(pool))))
 
 

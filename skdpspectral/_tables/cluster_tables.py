@@ -11,7 +11,7 @@ import numpy as np
 
 from .cluster_rows import ClusterRows, PartError, told_apart
 from .ids import as_array
-from .sliced_rows import KEPT_DTYPES, NO_DATES
+from .sliced_rows import KEPT_DTYPES, NO_COMPLEX, NO_DATES
 
 
 def cluster_rows(X) -> ClusterRows | None:
@@ -130,7 +130,7 @@ def _check_kind(dtype, of: str) -> None:
     if kind in "mM":
         raise ValueError(NO_DATES)
     if kind == "c":
-        raise ValueError("Complex data not supported: X must hold real numbers")
+        raise ValueError(NO_COMPLEX)
     if kind not in "fiub":
         raise ValueError(f"{of} has dtype {dtype}: X must hold real numbers")
 
@@ -165,10 +165,18 @@ def numbers_of(part, columns, dtype) -> np.ndarray:
     if isinstance(part, np.ndarray):
         return part if columns is None else part[:, columns]
     part = part if columns is None else part.iloc[:, columns]
-    if part.isna().to_numpy().any():
+    if _own_type(part) != dtype or part.isna().to_numpy().any():
         # As of a missing whole number: found with others that are not finite.
         return part.to_numpy(np.float64, na_value=np.nan)
     return part.to_numpy(dtype)
+
+
+def _own_type(part) -> np.dtype:
+    """Type that holds the columns of a part, which need not be the collection's."""
+    kinds = {getattr(dtype, "kind", "O") for dtype in part.dtypes}
+    if kinds & set("mMc"):
+        raise PartError(NO_DATES if kinds & set("mM") else NO_COMPLEX)
+    return np.dtype(np.float64) if "O" in kinds else common_type(list(part.dtypes))
 
 
 def column_of(part, place: int) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from functools import partial
-from itertools import starmap
 from numbers import Number
 from operator import getitem
 from typing import Any
@@ -16,7 +15,7 @@ from sklearn.utils import murmurhash3_32
 from .._linalg import add_sums, scrambled_keys
 from .cluster_rows import added_on_cluster, kept_on_cluster
 from .cluster_tables import in_own_words
-from .ids import check_exact, check_ids, codes_and_rows, id_array
+from .ids import check_exact, check_ids, codes_and_rows, id_array, joined_ids
 
 _NUMBERS: tuple = (Number, np.bool_)
 # Groups of users, at most: every part of a table is divided into so many pieces.
@@ -52,7 +51,7 @@ class ClusterUsers:
         divided = [divide(part) for part in parts]
         self._groups = kept_on_cluster(
             [
-                gather(make, [take(pieces, group) for pieces in divided])
+                gather(make, [take(pieces, group) for pieces in divided], name)
                 for group in range(n_groups)
             ]
         )
@@ -87,6 +86,11 @@ def _divided(columns, n_groups: int, name: str) -> list:
     check_exact(ids, name)
     ids = id_array(ids, name)
     check_ids(ids, name)
+    if any(len(column) != len(ids) for column in others):
+        raise ValueError(
+            f"X, {name} or y: a part has another number of rows than the same part of "
+            "the others"
+        )
     group = _hashes(ids, name) % np.uint64(n_groups)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
@@ -117,16 +121,11 @@ def _hashed(key: Any, name: str) -> int:
     return murmurhash3_32(text, positive=True)
 
 
-def _gathered(make: _Made, pieces: list):
-    columns = starmap(_joined, enumerate(zip(*pieces, strict=True)))
-    return in_own_words(make.function)(*columns)
-
-
-def _joined(place: int, arrays: tuple) -> np.ndarray:
-    kinds = {array.dtype for array in arrays}
-    if place == 0 and len(kinds) > 1:  # no type need hold ids of several exactly
-        arrays = tuple(array.astype(object) for array in arrays)
-    return np.concatenate(arrays)
+def _gathered(make: _Made, pieces: list, name: str):
+    ids, *others = zip(*pieces, strict=True)
+    columns = [np.concatenate(arrays) for arrays in others]
+    together = in_own_words(joined_ids)(ids, name)
+    return in_own_words(make.function)(together, *columns)
 
 
 def _applied(kernel: _Made, group):

@@ -66,6 +66,28 @@ def codes_and_rows(ids: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
     return codes, _first_rows(codes, n_ids)
 
 
+def joined_ids(parts, name: str) -> np.ndarray:
+    """Return ids of several parts of a table, as :func:`id_array` gave them, as one.
+
+    Raises
+    ------
+    ValueError
+        If some parts hold times, or durations, and others none: as numbers, both might
+        be one id.
+    """
+    some = [part for part in parts if len(part)] or list(parts)[:1]
+    kinds = {part.dtype for part in some}
+    if len(kinds) > 1:
+        if any(kind.kind in "mM" for kind in kinds):
+            raise ValueError(
+                f"{name} holds times in some parts of the table, and other ids in "
+                "others: convert them to one type"
+            )
+        # No type of numbers need hold all of them exactly.
+        some = [part.astype(object) for part in some]
+    return np.concatenate(some)
+
+
 def check_ids(ids: np.ndarray, name: str) -> None:
     """Refuse what :func:`encode_array` does, and number nothing."""
     if ids.dtype.kind in _SORTABLE:

@@ -24,6 +24,7 @@ NO_DATES = (
     "X must hold numbers, not dates or durations: turn them into numbers of a unit "
     "that you choose"
 )
+NO_COMPLEX = "Complex data not supported: X must hold real numbers"
 
 
 class SlicedRows:
@@ -251,7 +252,7 @@ def _description(X):
     if dtype.kind in "mM":
         raise ValueError(NO_DATES)
     if dtype.kind == "c":
-        raise ValueError("Complex data not supported: X must hold real numbers")
+        raise ValueError(NO_COMPLEX)
     if dtype.kind not in "fiub":
         raise ValueError(f"X has dtype {dtype}: X must hold real numbers")
     return (int(shape[0]), int(shape[1])), dtype

@@ -45,6 +45,19 @@ class ClusterUserRows:
         parts = list(map(together, table.ids.parts, rows, targets))
         make = partial(_rows_of_users, offset=offset, name=name, **how)
         self._users = ClusterUsers(parts, make, name)
+        self._part: tuple[int, int] | None = None
+
+    def dealt(self, part: int, n_parts: int) -> ClusterUserRows:
+        """Rows of one of several parts, which each user's rows are dealt to in turn.
+
+        Parameters
+        ----------
+        part, n_parts : int
+            Number of the part, from 0, and how many there are.
+        """
+        other = copy.copy(self)
+        other._part = part, n_parts
+        return other
 
     def sums(self, function: Callable, n_jobs=None) -> Iterator:
         """Yield the sum of what a function makes of all blocks of users.
@@ -57,7 +70,8 @@ class ClusterUserRows:
         n_jobs : int or None, default=None
             Unused: the cluster has its own threads.
         """
-        total = self._users.reduce(partial(_sum_of_blocks, function=function))
+        kernel = partial(_sum_of_blocks, function=function, dealt=self._part)
+        total = self._users.reduce(kernel)
         return iter(() if total is None else (total,))
 
 
@@ -97,11 +111,12 @@ def _rows_of_users(ids, X, y, *, offset, name: str, **how) -> lrs.UserRows | Non
     return lrs.UserRows(X, y, *encode_ids(ids, name), **how)
 
 
-def _sum_of_blocks(rows: lrs.UserRows | None, function: Callable):
+def _sum_of_blocks(rows: lrs.UserRows | None, function: Callable, dealt=None):
     if rows is None:
         return None
     # Blocks are kept by the copy alone: a task may be run again.
+    rows = copy.copy(rows) if dealt is None else rows.dealt(*dealt)
     total = None
-    for found in copy.copy(rows).sums(function):
+    for found in rows.sums(function):
         total = found if total is None else total + found
     return total

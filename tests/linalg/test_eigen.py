@@ -5,6 +5,7 @@ import pytest
 
 from skdpspectral._linalg import flip_signs, top_eigh
 from skdpspectral._linalg.decomposition import eigen
+from skdpspectral._statistics.components import spiked_projector
 from skdpspectral._statistics.second_moment import SecondMoment
 from skdpspectral.federation import make_task
 from skdpspectral.metrics import subspace_distance
@@ -138,3 +139,28 @@ def test_products_that_noise_allows_are_of_half_the_size(monkeypatch):
     matrix[0, 0] = 1e6  # its rounding is no longer small beside the noise
     top_eigh(matrix, 2, 1.0)
     assert kinds == [np.float32, np.float64, np.float64, np.float64]
+
+
+def test_of_unreleased_matrices_no_tolerance_is_left():
+    """What a projector of rows is charged for is the rounding of float64 alone."""
+    order = 600
+    values = np.r_[np.linspace(0.5, 1.0, order - 1), 1.03]
+    matrix, q = symmetric(values)
+    truth = np.outer(q[:, -1], q[:, -1])
+
+    def error(**how):
+        (vector,) = top_eigh(np.asfortranarray(matrix), 1, **how)[1]
+        return np.linalg.norm(np.outer(vector, vector) - truth)
+
+    assert error(exact=True) < 1e-12 < error()
+
+
+def test_the_projector_of_a_spiked_model_is_exact(monkeypatch):
+    told = []
+    found = eigen._leading
+    monkeypatch.setattr(
+        eigen, "_leading", lambda *given: told.append(given[-1]) or found(*given)
+    )
+    X = np.random.default_rng(0).standard_normal((700, 600)) * np.r_[5.0, np.ones(599)]
+    spiked_projector._exact_directions(X, 1)
+    assert told == [0.0]

@@ -90,7 +90,8 @@ def fits():
         frame = dd.from_pandas(RATINGS, npartitions=3)
         data, distant = ratings(kind), ratings(kind, frame)
         yield f"{kind.__name__} {parameters}", model, data, distant, {}
-    for parameters in ({}, {"fit_intercept": "user", "ridge_intercept": 2.0}):
+    levels = {"fit_intercept": "user", "ridge_intercept": 2.0}
+    for parameters in ({}, levels, {"fresh_rows": True}):
         model = LRSRegressor(1, 2, noise_seed=SEED, **parameters)
         targets = da.from_array(y, chunks=999)
         yield f"lrs {parameters}", model, (OWN, y), (OWN, targets), {"users": USERS}

@@ -44,7 +44,7 @@ def flip_signs(vectors: np.ndarray) -> np.ndarray:
 
 
 def top_eigh(
-    matrix: np.ndarray, rank: int, spread: float = 0.0
+    matrix: np.ndarray, rank: int, spread: float = 0.0, *, exact: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Eigenpairs of the largest eigenvalues, by value and not by modulus.
 
@@ -63,6 +63,9 @@ def top_eigh(
     spread : float, default=0.0
         Standard deviation of the noise off the diagonal, public; 0 for none, or where
         it is not known.
+    exact : bool, default=False
+        Whether the matrix is of rows, and was not released: what is released of its
+        eigenvectors is charged for the roundings of float64, and for no tolerance.
 
     Returns
     -------
@@ -74,7 +77,7 @@ def top_eigh(
     order = len(matrix)
     if order >= _LANCZOS_ORDER and rank * _LANCZOS_SHARE <= order:
         try:
-            values, vectors = _lanczos(matrix, rank, spread)
+            values, vectors = _lanczos(matrix, rank, spread, exact)
         except ArpackError:
             values, vectors = _dense(matrix, rank)
     else:
@@ -95,13 +98,15 @@ def _dense(matrix: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _lanczos(
-    matrix: np.ndarray, rank: int, spread: float
+    matrix: np.ndarray, rank: int, spread: float, exact: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Largest eigenpairs from products with the lower triangle."""
     matrix = np.asfortranarray(matrix)
     # These products wait for memory, and for each other.
     with blas_threads(0):
         start, length = _power_steps(matrix, _start(len(matrix)))
+        if exact:
+            return _leading(matrix, rank, start, 0.0)  # ARPACK's word for float64's
         wanted = _SHARE_OF_NOISE * math.sqrt(len(matrix)) * spread
         tolerance = max(wanted / length, _TOLERANCE) if length > 0.0 else _TOLERANCE
         largest = max(float(np.max(matrix)), -float(np.min(matrix)))

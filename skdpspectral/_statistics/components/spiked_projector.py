@@ -381,7 +381,7 @@ def _exact_directions(X, rank: int) -> np.ndarray:
     n_samples, n_features = X.shape
     if n_features <= min(n_samples, WHOLE_ORDER):
         moment = _linalg.blocked_second_moment(X, _finite)
-        return _linalg.top_eigh(moment, rank)[1]
+        return _linalg.top_eigh(moment, rank, exact=True)[1]
     if isinstance(X, np.ndarray) or sparse.issparse(X):
         # What is in memory anyway is cut once, and not in every product.
         return _linalg.top_right_vectors(_finite(X), rank)
