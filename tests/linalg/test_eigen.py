@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from skdpspectral import DPPCA
 from skdpspectral._linalg import flip_signs, top_eigh
 from skdpspectral._linalg.decomposition import eigen
 from skdpspectral._statistics.components import spiked_projector
 from skdpspectral._statistics.second_moment import SecondMoment
+from skdpspectral.decomposition import SpikedModel
 from skdpspectral.federation import make_task
 from skdpspectral.metrics import subspace_distance
 
@@ -164,3 +166,17 @@ def test_the_projector_of_a_spiked_model_is_exact(monkeypatch):
     X = np.random.default_rng(0).standard_normal((700, 600)) * np.r_[5.0, np.ones(599)]
     spiked_projector._exact_directions(X, 1)
     assert told == [0.0]
+
+
+def test_roundings_of_a_moment_of_projections_are_charged():
+    """Against sums in higher precision; before, nothing was charged for them."""
+    n, p = 20_000, 30
+    X = np.random.default_rng(1).standard_normal((n, p)) * np.r_[4.0, np.ones(p - 1)]
+    model = SpikedModel(signal_variance=15.0, noise_variance=1.0)
+    pca = DPPCA(1, mechanism=model, release="covariance")
+    charged = pca.privacy_plan(n, p)["model_moment"]
+    u = np.linalg.qr(np.random.default_rng(2).standard_normal((p, 1)))[0].T
+    found = spiked_projector._sum_of_projections([X[:9000], X[9000:]], u) / n
+    exact = np.square(X.astype(np.longdouble) @ u.T.astype(np.longdouble)).sum() / n
+    assert 0.0 < abs(float(found[0, 0] - exact)) <= charged.summation_error
+    assert charged.summation_error < 1e-6 * charged.sensitivity

@@ -22,6 +22,7 @@ from ...accounting._gaussian import MIN_DELTA
 from ...mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
 from ..combination import Statistic
 from ..row_bounds import RowBounds
+from ..terms import summation_error
 from .centered_rows import centered_rows
 from .released import Components
 
@@ -37,6 +38,8 @@ _FAILURE_SHARE = 0.1
 _USUAL_FAILURE = 1e-7
 # Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
 _ROUNDING = 2.0**-44
+# How many times their trace mean squares of rows are at most, for roundings of sums.
+_LONGER = 16.0
 # By how much its cost is rounded up, more than inverses of the curve are off.
 _ROUNDED_UP = 2.0**-40
 # What noise of the papers may cost; beyond, it hides nothing.
@@ -122,8 +125,11 @@ class SpikedProjector(Statistic):
             condition = (max(self.signal) + self.noise) / min(self.signal)
             error = _ROUNDING * self.n_features * condition
             return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
+        squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
+        error = summation_error(squares, self.n_samples, self.n_features, False)
+        error += 2.0**-51 * self.n_features * squares  # of the projections
         size = 2.0**10 * (max(self.signal) + self.noise)
-        return (len(self.signal),) * 2, {"magnitude": size}
+        return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
 
     def mechanisms(self, mu: float) -> tuple:
         """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
