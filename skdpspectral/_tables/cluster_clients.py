@@ -17,7 +17,8 @@ from .cluster_tables import (
     in_own_words,
     numbers_of,
 )
-from .ids import check_exact, codes_and_rows, encode_array, id_array, joined_ids
+from .exact_ids import check_exact
+from .ids import codes_and_rows, encode_array, id_array, joined_ids
 
 
 class Member(NamedTuple):

@@ -15,7 +15,8 @@ from sklearn.utils import murmurhash3_32
 from .._linalg import add_sums, scrambled_keys
 from .cluster_rows import added_on_cluster, kept_on_cluster
 from .cluster_tables import in_own_words
-from .ids import check_exact, check_ids, codes_and_rows, id_array, joined_ids
+from .exact_ids import check_exact
+from .ids import check_ids, codes_and_rows, id_array, joined_ids
 
 _NUMBERS: tuple = (Number, np.bool_)
 # Groups of users, at most: every part of a table is divided into so many pieces.

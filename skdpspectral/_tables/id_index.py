@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .ids import (
-    check_exact_array,
-    check_ids,
-    codes_and_rows,
-    id_array,
-    is_dense,
-    kinds_of,
-    places_from,
-)
+from .exact_ids import check_exact_array
+from .ids import check_ids, codes_and_rows, id_array, is_dense, kinds_of, places_from
 
 _SORTABLE = "biufmM"
 # Codes of users are held in so many bits.

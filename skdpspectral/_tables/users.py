@@ -11,9 +11,9 @@ from sklearn.utils.validation import validate_data
 
 from .cluster_clients import ClusterUserTable, cluster_ids
 from .cluster_tables import ClusterTable, cluster_table
+from .exact_ids import check_exact
 from .ids import (
     as_array,
-    check_exact,
     check_feature,
     column_names,
     position_of,

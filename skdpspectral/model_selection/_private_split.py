@@ -13,13 +13,8 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
-from .._tables.ids import (
-    check_exact,
-    check_feature,
-    encode_array,
-    id_array,
-    read_column,
-)
+from .._tables.exact_ids import check_exact
+from .._tables.ids import check_feature, encode_array, id_array, read_column
 from .._tables.rows import shape_of
 from ..mechanisms import Unit
 from ..mechanisms._numbers import check_real

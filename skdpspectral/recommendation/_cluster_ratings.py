@@ -21,8 +21,8 @@ from .._tables.cluster_tables import (
     in_own_words,
 )
 from .._tables.cluster_users import ClusterUsers
+from .._tables.exact_ids import check_exact
 from .._tables.id_index import IdIndex
-from .._tables.ids import check_exact
 from .._tables.targets import check_targets, unread_targets
 from ._catalog import item_codes
 from ._parameters import read_range, units

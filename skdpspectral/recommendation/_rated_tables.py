@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._tables.cluster_tables import ClusterTable, cluster_table
+from .._tables.exact_ids import check_exact
 from .._tables.id_index import IdIndex
-from .._tables.ids import check_exact, read_quietly
+from .._tables.ids import read_quietly
 from .._tables.masks import refuse_masked
 from .._tables.sliced_rows import SlicedRows, sliced_rows
 from .._tables.targets import check_targets, unread_targets

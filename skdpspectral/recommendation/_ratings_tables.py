@@ -16,13 +16,8 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from .._tables.ids import (
-    as_array,
-    check_exact,
-    check_feature,
-    column_names,
-    position_of,
-)
+from .._tables.exact_ids import check_exact
+from .._tables.ids import as_array, check_feature, column_names, position_of
 from .._tables.rows import Unread, check_features, form_of, shape_of
 from .._tables.targets import unread_targets
 from ._ratings_files import parquet_ratings

@@ -277,7 +277,7 @@ MISTAKES = {
     "accountant": [3, "ledger.db"],
     "noise_seed": ["x", OBJECT, 1.5],
     "aggregation": [3, None, "mean"],
-    "weights": [None, "x", [1.0]],
+    "weights": [None, "x"],
     "projection_norm": ["x", 0, 1.0],
     "eigengap": ["x", 0, float("nan")],
     "client_feature": [1.5, [1], OBJECT],
