@@ -352,9 +352,10 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         """
         with self._unchanged_on_error():
             self._check_parameters()
-            unread = unread_rows(
-                self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
-            )
+            # Halves of rows are cut from what is whole.
+            blocks = not getattr(self.mechanism, "is_private", False)
+            sparse = self._takes_sparse_rows()
+            unread = unread_rows(self, X, accept_sparse=sparse, in_blocks=blocks)
             statistic = self._statistic(*unread.shape, sparse=unread.sparse)
             plan = self._planned(statistic, in_fit=True)
             # It is charged here, and values are read from here on.

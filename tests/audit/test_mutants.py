@@ -870,7 +870,7 @@ EXACT |= {
     "components of the model without noise": Mutant(
         "_statistics/components/spiked_projector.py",
         "_linalg.top_eigh(self.noisy_projector(release, X), rank)[1]",
-        "(self.noisy_projector(release, X), _exact_directions(X, rank))[1]",
+        "(self.noisy_projector(release, X), exact_directions(X, rank))[1]",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(

@@ -164,7 +164,7 @@ def test_the_projector_of_a_spiked_model_is_exact(monkeypatch):
         eigen, "_leading", lambda *given: told.append(given[-1]) or found(*given)
     )
     X = np.random.default_rng(0).standard_normal((700, 600)) * np.r_[5.0, np.ones(599)]
-    spiked_projector._exact_directions(X, 1)
+    spiked_projector.exact_directions(X, 1)
     assert told == [0.0]
 
 

@@ -132,8 +132,17 @@ def _read_numbers(
     ValueError
         If a number is invalid or of no use.
     """
-    signal, noise = _public_variances(strategy, n_components, unit)
+    signal = noise = None
+    if not getattr(strategy, "is_private", False):
+        signal, noise = _public_variances(strategy, n_components, unit)
     numbers = {"signal": signal, "noise": noise}
+    if name == "spiked" and strategy.is_private:
+        if covariance:
+            raise ValueError(
+                'release="covariance" needs public variances of a SpikedModel: state '
+                "signal_variance and noise_variance"
+            )
+        return {"norm_range": _public_range(strategy.norm_range, unit)}
     if name == "spiked":  # whose model has no private lengths
         numbers["calibration"] = strategy.calibration
         numbers["centered"] = strategy.mean == "unknown"

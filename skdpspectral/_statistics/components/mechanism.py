@@ -17,6 +17,7 @@ from .principal_components import CenteredComponents, PrincipalComponents
 from .spiked_projector import SpikedProjector
 from .strategies import DEFAULT_RANGE, STRATEGIES
 from .two_stage import TwoStageComponents
+from .unknown_spikes import UnknownSpikes
 
 _NAMES = tuple(STRATEGIES)
 _WAYS = ("exact", "paper")
@@ -129,9 +130,11 @@ class ComponentMechanism:
 
         Returns
         -------
-        Searched, CenteredComponents or SpikedProjector
+        Searched, CenteredComponents, SpikedProjector or UnknownSpikes
             Whose ``run`` gives :class:`Components`.
         """
+        if self.spiked and self.signal is None:
+            return UnknownSpikes(bounds, n_samples, int(rank or 1), self.norm_range)
         if self.spiked:
             return SpikedProjector(
                 bounds,

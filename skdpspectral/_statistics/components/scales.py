@@ -16,7 +16,7 @@ from ...mechanisms import Neighbors
 from ..combination import Statistic
 
 # Steps of the bisections, on a logarithmic scale.
-_STEPS = 12
+STEPS = 12
 # Signal that is assumed at least, in units of the noise variance.
 LEAST_SIGNAL = 0.05
 
@@ -47,6 +47,22 @@ class Scales(NamedTuple):
     signal: float
     noise: float
     radius: float | None
+
+
+class Cell(NamedTuple):
+    """Where votes place a squared quantile.
+
+    Parameters
+    ----------
+    low, high : float
+        Ends of a cell of the bisection; zero and infinite where no vote has moved them.
+    middle : float
+        Between them, on the logarithmic scale.
+    """
+
+    low: float
+    high: float
+    middle: float
 
 
 @dataclass(frozen=True)
@@ -121,14 +137,14 @@ class PrivateScales(Statistic):
     def noise_std(self, mu: float) -> float:
         """Deviation of the noise of each vote, but for the grid's share."""
         moved = sensitivity.vote_sensitivity(len(self.wanted), Neighbors.REPLACE_ONE)
-        return moved * math.sqrt(_STEPS) / mu
+        return moved * math.sqrt(STEPS) / mu
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
         if not self.wanted:
             return ()
         shape = (len(self.wanted),)
-        names = [f"{self.name}_{step}" for step in range(1, _STEPS + 1)]
+        names = [f"{self.name}_{step}" for step in range(1, STEPS + 1)]
         moved = sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)
         return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
 
@@ -150,31 +166,60 @@ class PrivateScales(Statistic):
             Made from releases and public numbers alone.
         """
         (components,) = given
-        rank = len(components)
-        signal, noise, radius = self.signal, self.noise, None
+        cells = self.cells(release, rows, components)
+        scales = self.of(cells, len(components))
+        if not self.with_radius:
+            return scales
+        level = _upper_level(release.plan[f"{self.name}_1"], self._voters(rows))
+        half = 0.5 * len(components)
+        laws = [gammaincinv(half, q) for q in (1 - _CLIPPED_SHARE, level)]
+        radius = math.sqrt(cells[2].middle * laws[0] / laws[1])
+        return scales._replace(radius=radius)
+
+    def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
+        """Release the votes, and return where they place squared quantiles.
+
+        Parameters
+        ----------
+        release, rows
+            As in :meth:`run`.
+        components : ndarray of shape (r, p)
+            Orthonormal rows: public, or released.
+
+        Returns
+        -------
+        dict of int to Cell
+            By the wanted quantiles.
+        """
+        if not self.wanted:
+            return {}
         low, high = (2.0 * math.log(length) for length in self.norm_range)
-        if self.wanted:
-            span = {"components": components, "low": low, "high": high}
-            counts = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
-            votes = counts * (self.n_samples / rows.divisor)
-            voters = self.n_samples * rows.weight
-            level = _upper_level(release.plan[f"{self.name}_1"], voters)
-            levels = np.array((0.5, 0.5, level)) * voters
-            squares = _bisect(release, self, votes, levels, low, high)
-            if noise is None:
-                degrees = max(self.n_features - rank, 1)
-                noise = squares[1] / chi_square_median(degrees)
-            if signal is None:
-                signal = squares[0] / chi_square_median(rank) - noise
-            if self.with_radius:
-                laws = [gammaincinv(0.5 * rank, q) for q in (1 - _CLIPPED_SHARE, level)]
-                radius = math.sqrt(squares[2] * laws[0] / laws[1])
-        return Scales(max(signal, LEAST_SIGNAL * noise), noise, radius)
+        span = {"components": components, "low": low, "high": high}
+        counts = np.cumsum(rows.reduce(partial(_counts, **span)), axis=1)
+        votes = counts * (self.n_samples / rows.divisor)
+        voters = self._voters(rows)
+        level = _upper_level(release.plan[f"{self.name}_1"], voters)
+        levels = np.array((0.5, 0.5, level)) * voters
+        return _bisect(release, self, votes, levels, low, high)
+
+    def _voters(self, rows: Any) -> float:
+        """Votes of all rows together."""
+        return self.n_samples * rows.weight
+
+    def of(self, cells: dict[int, Cell], rank: int) -> Scales:
+        """Return the variances that released cells make, for so many directions."""
+        signal, noise = self.signal, self.noise
+        if noise is None:
+            degrees = max(self.n_features - rank, 1)
+            noise = cells[1].middle / chi_square_median(degrees)
+        if signal is None:
+            signal = cells[0].middle / chi_square_median(rank) - noise
+        return Scales(max(signal, LEAST_SIGNAL * noise), noise, None)
 
 
 def _counts(blocks, components, low: float, high: float) -> np.ndarray:
     """Rows whose logarithmic squares lie just below the k-th of all dyadic points."""
-    points = np.linspace(low, high, 2**_STEPS + 1)
+    points = np.linspace(low, high, 2**STEPS + 1)
     counts = np.zeros((2, len(points) + 1), dtype=np.int64)
     for rows in blocks:
         with np.errstate(all="ignore"):
@@ -199,12 +244,18 @@ def _bisect(release, scales: PrivateScales, counts, levels, low: float, high: fl
     wanted = np.array(scales.wanted)
     parts = np.array([0, 1, 0])[wanted]
     levels = levels[wanted]
-    first, last = np.zeros(3, dtype=int), np.full(3, 2**_STEPS)
-    for step in range(1, _STEPS + 1):
+    first, last = np.zeros(3, dtype=int), np.full(3, 2**STEPS)
+    for step in range(1, STEPS + 1):
         middle = (first + last)[wanted] // 2
         votes = counts[parts, middle] - levels
         below = release(f"{scales.name}_{step}", votes) > 0.0
         last[wanted] = np.where(below, middle, last[wanted])
         first[wanted] = np.where(below, first[wanted], middle)
-    share = 0.5 * (first + last) / 2**_STEPS
-    return np.exp(low + share * (high - low))
+    share = 0.5 * (first + last)[wanted] / 2**STEPS
+    middles = np.exp(low + share * (high - low))
+    ends = np.array((first, last))[:, wanted]
+    lows, highs = np.exp(low + ends / 2**STEPS * (high - low))
+    lows = np.where(ends[0] > 0, lows, 0.0)
+    highs = np.where(ends[1] < 2**STEPS, highs, np.inf)
+    found = zip(wanted.tolist(), lows, highs, middles, strict=True)
+    return {k: Cell(*map(float, cell)) for k, *cell in found}

@@ -33,11 +33,11 @@ _LONGEST = 1e60
 # Shares of mu**2 of projector and covariance under exact calibration.
 _SHARES = (0.5, 0.5)
 # Share of delta for rows and replacements that are further apart than the bounds.
-_FAILURE_SHARE = 0.1
+FAILURE_SHARE = 0.1
 # What it is taken to be where delta is not known: for the weights of clients.
 _USUAL_FAILURE = 1e-7
 # Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
-_ROUNDING = 2.0**-44
+ROUNDING = 2.0**-44
 # How many times their trace mean squares of rows are at most, for roundings of sums.
 _LONGER = 16.0
 # By how much its cost is rounded up, more than inverses of the curve are off.
@@ -123,7 +123,7 @@ class SpikedProjector(Statistic):
         """Shape of a release, and what float64 arithmetic needs to know of it."""
         if name == "projector":
             condition = (max(self.signal) + self.noise) / min(self.signal)
-            error = _ROUNDING * self.n_features * condition
+            error = ROUNDING * self.n_features * condition
             return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
         squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
         error = summation_error(squares, self.n_samples, self.n_features, False)
@@ -201,7 +201,7 @@ class SpikedProjector(Statistic):
 
     def failure(self, epsilon: float, delta: float) -> float:
         """Probability of rows and replacements beyond the bounds of a plan."""
-        return _FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
+        return FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
 
     def _check_bound(self, failure: float) -> None:
         """Refuse what the theorem says nothing of."""
@@ -345,7 +345,7 @@ class SpikedProjector(Statistic):
         rank, n_features = len(self.signal), self.n_features
         if n_features <= WHOLE_ORDER:
             return _linalg.top_eigh(self.noisy_projector(release, X), rank)[1]
-        exact = _exact_directions(self._measured(X), rank)
+        exact = exact_directions(self._measured(X), rank)
         normals, degrees = _linalg.band_shapes(n_features, rank)
         return release.sample(
             "projector",
@@ -356,7 +356,7 @@ class SpikedProjector(Statistic):
 
     def noisy_projector(self, release: Any, X: Any) -> np.ndarray:
         """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
-        exact = _exact_directions(self._measured(X), len(self.signal))
+        exact = exact_directions(self._measured(X), len(self.signal))
         return release("projector", exact.T @ exact, overwrite=True)
 
     def _measured(self, X: Any) -> Any:
@@ -382,7 +382,7 @@ def _sum_of_projections(blocks, components: np.ndarray) -> np.ndarray:
     return total
 
 
-def _exact_directions(X, rank: int) -> np.ndarray:
+def exact_directions(X, rank: int) -> np.ndarray:
     """Leading eigenvectors of the second moment, without noise."""
     n_samples, n_features = X.shape
     if n_features <= min(n_samples, WHOLE_ORDER):

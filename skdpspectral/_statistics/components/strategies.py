@@ -17,11 +17,12 @@ _ARRAY = [tuple, list, np.ndarray]
 _GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
 _STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
 _MODEL: dict = {
-    "signal_variance": [Real, *_ARRAY, None],
-    "noise_variance": [Real, None],
+    "signal_variance": [Real, *_ARRAY, str, None],
+    "noise_variance": [Real, str, None],
     "mean": [str],
     "calibration": [str],
     "sensitivity_constant": [Real, None],
+    "norm_range": _ARRAY,
 }
 _ARRAYS = ("signal_variance", "norm_range")
 
@@ -145,11 +146,14 @@ class SpikedModel(BaseEstimator):
 
     Parameters
     ----------
-    signal_variance : float or array-like of shape (n_components,)
+    signal_variance : float, array-like of shape (n_components,) or "private"
         Public variance along the components beyond `noise_variance`, in squared units
-        of the data.
-    noise_variance : float
-        Public variance across the components.
+        of the data. "private" takes one that is alike for all components, and that
+        nobody knows: half of the rows vote on a lower bound on it, by which the noise
+        is made, for a fifth of the budget and a larger sensitivity
+        (:ref:`theorem-private-variances`).
+    noise_variance : float or "private"
+        Public variance across the components; "private" for both or for neither.
     mean : {"zero", "unknown"}, default="zero"
         "zero": rows are measured from the origin, and what is not centered there is
         not of the model. "unknown": from their own mean, whatever it is, at the price
@@ -163,6 +167,9 @@ class SpikedModel(BaseEstimator):
     sensitivity_constant : float or None, default=None
         Constant of the papers' sensitivities, which they leave open, for
         ``calibration="paper"`` alone; None takes 1, as their figures do.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which lengths of rows along and across
+        directions are searched for, with private variances alone.
 
     References
     ----------
@@ -190,12 +197,19 @@ class SpikedModel(BaseEstimator):
         mean="zero",
         calibration="exact",
         sensitivity_constant=None,
+        norm_range=DEFAULT_RANGE,
     ):
         self.signal_variance = signal_variance
         self.noise_variance = noise_variance
         self.mean = mean
         self.calibration = calibration
         self.sensitivity_constant = sensitivity_constant
+        self.norm_range = norm_range
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the variances are private."""
+        return _is_private(self.signal_variance)
 
 
 # Choices that have a name, and that of the one which needs numbers.
@@ -209,8 +223,10 @@ def check_model(strategy) -> None:
         if getattr(strategy, name) is None:
             raise ValueError(
                 f"SpikedModel needs a public {name}: its noise is computed from the "
-                "model, which must be known without looking at the data"
+                "model, which must be known without looking at the data; or let the "
+                'data vote, with "private" for both variances'
             )
+    _check_private(strategy)
     if strategy.mean not in ("zero", "unknown"):
         raise ValueError(
             f'mean of a SpikedModel must be "zero" or "unknown", got {strategy.mean!r}'
@@ -220,6 +236,30 @@ def check_model(strategy) -> None:
         raise ValueError(
             'sensitivity_constant is for calibration="paper" alone: other noise needs '
             "no constant; leave it None"
+        )
+
+
+def _is_private(variance) -> bool:
+    return isinstance(variance, str) and variance == "private"
+
+
+def _check_private(strategy) -> None:
+    """Refuse what has no theorem with private variances, and a range for public ones."""
+    pair = strategy.signal_variance, strategy.noise_variance
+    if any(isinstance(value, str) for value in pair):
+        if not all(map(_is_private, pair)):
+            raise ValueError(
+                "signal_variance and noise_variance of a SpikedModel must be numbers, "
+                'or both "private"'
+            )
+        if strategy.mean != "zero" or strategy.calibration != "exact":
+            raise ValueError(
+                'private variances of a SpikedModel go with mean="zero" and '
+                'calibration="exact" alone: state signal_variance and noise_variance'
+            )
+    elif tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
+        raise ValueError(
+            "norm_range has no use with a SpikedModel of public variances; leave it out"
         )
 
 

@@ -1,0 +1,211 @@
+"""A spiked model with private variances: its bounds, its plan, and what it refuses."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from skdpspectral import DPPCA, FederatedDPPCA
+from skdpspectral._statistics.components.scales import (
+    STEPS,
+    PrivateScales,
+    chi_square_median,
+)
+from skdpspectral._statistics.components.unknown_spikes import (
+    SignalBound,
+    UnknownSpikes,
+)
+from skdpspectral._statistics.row_bounds import RowBounds
+from skdpspectral.accounting import gaussian_mu
+from skdpspectral.datasets import make_spiked_covariance
+from skdpspectral.decomposition import SpikedModel
+from skdpspectral.metrics import subspace_distance
+from skdpspectral.sensitivity import spiked_projector_sensitivity
+
+PRIVATE = SpikedModel("private", "private")
+SIGNAL, RANK, P = 3.0, 2, 7
+
+
+class Noisy:
+    """A release that adds noise, and keeps what it was given."""
+
+    def __init__(self, plan, rng, std=None):
+        self.plan, self.given = plan, {}
+        self._rng, self._std = rng, std
+
+    def __call__(self, name, value, overwrite=False):
+        self.given[name] = np.array(value, dtype=float)
+        std = self._std or self.plan[name].noise_std
+        noise = std * self._rng.standard_normal(self.given[name].shape)
+        symmetric = name in ("projector", "direction_moment")
+        return value + (np.tril(noise) + np.tril(noise, -1).T if symmetric else noise)
+
+
+def votes(n, std, directions, rng):
+    """Cells of lengths of rows of the model, by noisy votes."""
+    spread = np.sqrt(np.r_[np.full(RANK, SIGNAL + 1.0), np.ones(P - RANK)])
+    rows = RowBounds(P, center="none").blocks(rng.standard_normal((n, P)) * spread)
+    scales = PrivateScales(n, P, (1e-3, 1e3), None, None, False)
+    plan = {"quantile_1": SimpleNamespace(noise_std=std)}
+    return scales.cells(Noisy(plan, rng, std), rows, directions)
+
+
+def test_the_bound_is_above_the_signal_as_seldom_as_it_says():
+    # The directions are the model's, for which it is tightest. More than a tenth of 300
+    # draws and 4.5 deviations is a false alarm with a probability below 1e-5. What
+    # medians say without allowance is above the signal in about half of the draws.
+    rng, n, std, failure = np.random.default_rng(0), 400, 12.0, 0.1
+    bound = SignalBound(n, std, (RANK, P - RANK), failure)
+    medians = [chi_square_median(k) for k in (RANK, P - RANK)]
+    above, without = 0, 0
+    for _ in range(300):
+        cells = votes(n, std, np.eye(RANK, P), rng)
+        above += bound.signal(cells[0].low, cells[1].high) > SIGNAL
+        ratio = cells[0].middle / medians[0] / (cells[1].middle / medians[1])
+        without += ratio - 1.0 > SIGNAL
+    limit = 300 * failure + 4.5 * math.sqrt(300 * failure * (1.0 - failure))
+    assert above <= limit < without
+
+
+def test_other_directions_lower_the_bound():
+    rng, half = np.random.default_rng(1), math.sqrt(0.5)
+    bound = SignalBound(20_000, 20.0, (RANK, P - RANK), 1e-6)
+    turned = np.eye(RANK, P) * half + np.eye(RANK, P, RANK) * half
+    found = []
+    for directions in (np.eye(RANK, P), turned):
+        cells = votes(20_000, 20.0, directions, rng)
+        found.append(bound.signal(cells[0].low, cells[1].high))
+    assert SIGNAL > found[0] > 0.7 * SIGNAL
+    assert found[1] < 0.6 * found[0]
+
+
+def test_votes_that_say_nothing_bound_nothing():
+    bound = SignalBound(100, 1.0, (1, 5), 1e-6)
+    assert bound.signal(0.0, 1.0) == 0.0
+    assert bound.signal(1.0, math.inf) == 0.0
+    drowned = SignalBound(100, 100.0, (1, 5), 1e-6)
+    assert drowned.signal(50.0, 1.0) == 0.0
+    assert SignalBound(10**6, 1.0, (1, 5), 1e-6).signal(1e30, 1.0) == 1e4
+    assert STEPS == 12  # which the plan and the allowance for noise share
+
+
+@pytest.mark.parametrize(("n", "p", "rank"), [(300, 5, 1), (2000, 20, 3), (50, 8, 2)])
+def test_the_sensitivity_falls_with_the_signal(n, p, rank):
+    ratios = np.geomspace(0.05, 1e4, 60)
+    bounds = [
+        spiked_projector_sensitivity([ratio] * rank, 1.0, n, p, 1e-6)
+        for ratio in ratios
+    ]
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(bounds)
+    # Roots are found up to 1e-4.
+    assert np.all((steps <= 2e-4 * np.array(bounds[1:])) | np.isnan(steps))
+    assert bounds[-1] < 0.1
+
+
+def statement(s, level, z, w):
+    """The right-hand side of statement 1, for one level of statement 2."""
+    a0, b, nu, n = level
+    a = a0 * s**2
+    below = a - b - nu**2 / n
+    theta = min(1.0, nu * math.sqrt(a / n) / below) if below > 0.0 else 1.0
+    v, gap = w + theta * s * z, n * (a - b)
+    return math.sqrt(2) * (s * z + theta * w) * v / (gap - v**2) if gap > v**2 else 1e9
+
+
+def test_the_bound_of_each_pair_falls_with_the_signal():
+    rng = np.random.default_rng(2)
+    for _ in range(300):
+        level = rng.uniform(0.1, 1), rng.uniform(0.5, 3), rng.uniform(0.5, 9), 50
+        z, w = rng.chisquare([2, 9]) ** 0.5
+        values = [statement(s, level, z, w) for s in np.geomspace(1.0, 60.0, 200)]
+        assert np.all(np.diff(values) <= 1e-12 * np.abs(values[1:]))
+
+
+def test_the_projector_is_over_a_bound_for_the_true_signal():
+    X, _ = make_spiked_covariance(20_000, 10, random_state=0)
+    statistic = UnknownSpikes(RowBounds(10, center="none"), 20_000, 1, (1e-6, 1e6))
+    plan = statistic.plan(1.0, 1e-5, estimator="DPPCA")
+    release = Noisy(plan, np.random.default_rng(3))
+    statistic.run(release, X)
+    divisor = 1.0 / np.linalg.norm(release.given["projector"])
+    truth = spiked_projector_sensitivity([10.0], 1.0, 20_000, 10, 0.5 * plan.failure)
+    assert truth < divisor < 1.6 * truth
+    assert plan["projector"].sensitivity == 1.0
+    assert np.abs(release.given["projector"]).max() < plan["projector"].magnitude
+    # Directions are those of the first half, and voters the others.
+    half = X[:10_000] / np.linalg.norm(X[:10_000], axis=1, keepdims=True)
+    moment = np.tril(half.T @ half) / 10_000
+    np.testing.assert_allclose(np.tril(release.given["direction_moment"]), moment)
+    assert np.abs(release.given["quantile_1"]).max() <= 5_000
+
+
+def test_without_a_bound_noise_is_for_any_two_projectors():
+    rows = np.random.default_rng(0).standard_normal((3000, 6))
+    statistic = UnknownSpikes(RowBounds(6, center="none"), 3000, 1, (1e-6, 1e6))
+    release = Noisy(statistic.plan(1.0, 1e-5, estimator="DPPCA"), np.random.default_rng(4))
+    statistic.run(release, rows)
+    divisor = 1.0 / np.linalg.norm(release.given["projector"])
+    assert divisor == pytest.approx(math.sqrt(2))
+
+
+def test_the_plan_adds_up_and_says_what_it_rests_on():
+    plan = DPPCA(1, epsilon=1.0, delta=1e-5, mechanism=PRIVATE).privacy_plan(10_000, 20)
+    assert plan.failure == pytest.approx(1e-6)
+    assert plan.mu <= gaussian_mu(1.0, 9e-6) < 1.001 * plan.mu
+    names = [mechanism.name for mechanism in plan.mechanisms]
+    assert names[0] == "direction_moment"
+    assert names[-1] == "projector"
+    assert len(names) == STEPS + 2
+    assert plan.assumption == "spiked-gaussian"
+    assert "whatever its variances" in str(plan)
+
+
+def test_components_and_variances_are_found_and_errors_foretold():
+    X, truth = make_spiked_covariance(50_000, 10, n_components=2, random_state=0)
+    pca = DPPCA(2, epsilon=1.0, mechanism=PRIVATE, noise_seed=0).fit(X)
+    error = subspace_distance(pca.components_, truth)
+    told = pca.expected_error(50_000, 10, signal_variance=10.0)
+    assert 0.4 * told < error < 2.0 * told < 0.2
+    np.testing.assert_allclose(pca.explained_variance_, 11.0, rtol=0.15)
+    assert pca.noise_variance_ == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.filterwarnings("ignore:epsilon=None")
+def test_without_privacy_it_is_pca():
+    X, _ = make_spiked_covariance(500, 6, random_state=0)
+    pca = DPPCA(1, epsilon=None, mechanism=PRIVATE).fit(X)
+    wanted = np.linalg.eigh(X.T @ X)[1][:, -1:]
+    assert subspace_distance(pca.components_, wanted.T) < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("model", "parameters", "shape", "said"),
+    [
+        (SpikedModel("private", 1.0), {}, (100, 5), 'both "private"'),
+        (SpikedModel(1.0, "private"), {}, (100, 5), 'both "private"'),
+        (SpikedModel("secret", "secret"), {}, (100, 5), 'both "private"'),
+        (SpikedModel("private", "private", mean="unknown"), {}, (100, 5), "mean="),
+        (
+            SpikedModel("private", "private", calibration="paper"),
+            {},
+            (100, 5),
+            "calibration=",
+        ),
+        (SpikedModel(1.0, 1.0, norm_range=(1.0, 2.0)), {}, (100, 5), "norm_range"),
+        (PRIVATE, {"release": "covariance"}, (1000, 5), "needs public variances"),
+        (PRIVATE, {}, (8, 5), "more rows"),
+        (PRIVATE, {}, (9000, 2001), "at most 2000"),
+        (PRIVATE, {"delta": 1e-15}, (1000, 5), "too small"),
+    ],
+)
+def test_what_has_no_bound_is_refused(model, parameters, shape, said):
+    with pytest.raises(ValueError, match=said):
+        DPPCA(1, mechanism=model, **parameters).privacy_plan(*shape)
+
+
+def test_federations_need_public_variances():
+    X = np.zeros((40, 5))
+    with pytest.raises(ValueError, match="public signal_variance"):
+        FederatedDPPCA(1, mechanism=PRIVATE).fit(X, clients=np.arange(40) % 2)
