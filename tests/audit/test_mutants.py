@@ -456,6 +456,20 @@ EXACT = {
         "theory/test_spiked_bounds.py::"
         "test_delta_includes_the_probability_of_failure[1.0-1e-06-components]",
     ),
+    "medians of votes taken for those of the law": Mutant(
+        "_statistics/components/unknown_spikes.py",
+        "zip(self.degrees, (above, below), strict=True)",
+        "zip(self.degrees, (0.5, 0.5), strict=True)",
+        "theory/test_unknown_spikes.py::"
+        "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
+    ),
+    "directions of the rows that vote": Mutant(
+        "_statistics/components/unknown_spikes.py",
+        "self.directions.run(release, rows[:half], None)",
+        "self.directions.run(release, rows[half:], None)",
+        "theory/test_unknown_spikes.py::"
+        "test_the_projector_is_over_a_bound_for_the_true_signal",
+    ),
     "one row's part of a model's bound": Mutant(
         "sensitivity/_spiked.py",
         "half = (1.0 - angles**2) * along / _SQRT2",

@@ -276,7 +276,6 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     """
     from skdpspectral._release.release import Release
     from skdpspectral._statistics.components.projected_moment import ProjectedMoment
-    from skdpspectral._statistics.components.spiked_projector import SpikedProjector
 
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)
@@ -293,6 +292,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
         **settings,
     )
     plans.append(papers.privacy_plan(n, p))
+    printed = papers._statistic(n, p)
     errors = np.empty((n_repeats, 2))
     for k in range(n_repeats):
         X = np.sqrt(signal + 1.0) * rng.standard_normal((n, rank + 1))
@@ -302,7 +302,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
         radius = scales.run(ours, terms(X), components).radius
         within = [
             ProjectedMoment(n, p, rank).run(ours, terms(X), components, radius),
-            SpikedProjector.moment_within(theirs, X, components),
+            printed.moment_within(theirs, X, components),
         ]
         errors[k] = [np.linalg.norm(one - truth) for one in within]
     return errors / np.linalg.norm(truth)

@@ -144,7 +144,9 @@ def test_the_projector_is_over_a_bound_for_the_true_signal():
 def test_without_a_bound_noise_is_for_any_two_projectors():
     rows = np.random.default_rng(0).standard_normal((3000, 6))
     statistic = UnknownSpikes(RowBounds(6, center="none"), 3000, 1, (1e-6, 1e6))
-    release = Noisy(statistic.plan(1.0, 1e-5, estimator="DPPCA"), np.random.default_rng(4))
+    release = Noisy(
+        statistic.plan(1.0, 1e-5, estimator="DPPCA"), np.random.default_rng(4)
+    )
     statistic.run(release, rows)
     divisor = 1.0 / np.linalg.norm(release.given["projector"])
     assert divisor == pytest.approx(math.sqrt(2))

@@ -244,7 +244,7 @@ def _is_private(variance) -> bool:
 
 
 def _check_private(strategy) -> None:
-    """Refuse what has no theorem with private variances, and a range for public ones."""
+    """Refuse what no theorem has private variances for, and a range without them."""
     pair = strategy.signal_variance, strategy.noise_variance
     if any(isinstance(value, str) for value in pair):
         if not all(map(_is_private, pair)):
