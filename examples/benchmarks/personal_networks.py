@@ -122,7 +122,7 @@ _SHARES = (0.01, 0.05, 0.1, 0.15, 0.2)
 DATA = {
     "groups": (group_rows, (50, 50), 16, (1,), _SHARES, (False,)),
     "jester": (jester_rows, 50, None, (1,), _SHARES, (False, "user")),
-    "block": (block_rows, 50, 16, (1, 2, 3, 4, 5), (0.01,), (False,)),
+    "block": (block_rows, 50, 16, (1, 2, 3, 4, 5), _SHARES, (False,)),
 }
 
 
@@ -149,7 +149,8 @@ def networks(ranks, shares):
     }
     for rank in ranks:
         found[f"rep r={rank}"] = {"n_components": rank, "sparsity": 0}
-        for share in shares:
+        # The smallest share at all ranks, and the others at the first one.
+        for share in shares if rank == ranks[0] else shares[:1]:
             name = f"LRS r={rank} {100 * share:.0f} %"
             found[name] = {"n_components": rank, "sparsity": share}
     return found
