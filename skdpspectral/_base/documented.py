@@ -77,8 +77,7 @@ _TABLE = {
             of the data, along the components and across:
         """,
     "weights": """
-        weights : {"optimal", "equal"}, mapping of client to float, or array-like of \
-                shape (n_clients,), default="optimal"
+        weights : {"optimal", "equal"}, mapping or array, default="optimal"
             "optimal": by what each client's rows and noise are worth
             (:ref:`guide_federated_weights`). "equal" is for comparisons. Numbers are
             weights of your own, at least 0 and **public**: all averages are by them. An

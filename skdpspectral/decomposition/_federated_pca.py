@@ -55,8 +55,7 @@ class FederatedDPPCA(FederatedEstimator):
         Public gap between the r-th and the next eigenvalue of the bounded rows' second
         moment, for the weights of "gaussian". None takes it from the released
         eigenvalues.
-    init : "private" or array-like of shape (n_components, n_features), \
-            default="private"
+    init : "private" or array of shape (n_components, n_features), default="private"
         Public rows that span the components, as from another table: clients release
         nothing but the covariance within them, with all of the budget, and
         ``release="covariance"`` is needed. They must be linearly independent.

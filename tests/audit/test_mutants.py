@@ -632,7 +632,7 @@ EXACT |= {
     "features scaled by the data": Mutant(
         "_linalg/linear_model/user_rows.py",
         "        self._scale = scale\n        self._kept",
-        "        self._scale = 1.0 + np.abs(X[:, self._columns]).max(axis=0)\n"
+        "        self._scale = 1.0 + np.abs(self._X[:, self._columns]).max(axis=0)\n"
         "        self._kept",
         f"{_OWN_VECTOR}[usual]",
     ),
@@ -647,6 +647,7 @@ EXACT |= {
     "worst users fitted anew": Mutant(
         "_statistics/shared_directions/users.py",
         _ANSWER,
+        "        import numpy as np\n"
         "        worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
         "        anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
         "        fit = anew.where(worst, fit)\n" + _ANSWER,

@@ -78,7 +78,7 @@ PARAMETERS = [
     ("mechanism", "paper", ["mechanism"]),
     ("aggregation", "mean", ["aggregation"]),
     ("weights", "paper", ["weights"]),
-    ("weights", [0.1, 0.2, 0.7], ["weights"]),
+    ("weights", [[0.1, 0.2, 0.7]], ["weights"]),
     ("eigengap", 0.0, ["eigengap"]),
     ("release", "variance", ["release"]),
     ("release", "covariance", ["release", "projection_norm"]),

@@ -73,7 +73,7 @@ class _Recorded:
             name: Registration(len(rows), self.epsilon, self.delta)
             for name, _, rows, _ in clients
         }
-        rounds = self._rounds(self._server(registered, task))
+        rounds = self._rounds(self._server(registered, task, self.weights))
         session = InProcessSession(rounds.server, members)
         while not rounds.done:
             rounds.collect(session._answers(rounds.request()))
@@ -88,7 +88,7 @@ class _Recorded:
             for c in self._asked
         ]
 
-    def _server(self, names, task):
+    def _server(self, names, task, weights):
         self._recorder = self._recorder_class(names, task, min_clients=self.min_clients)
         return self._recorder
 
