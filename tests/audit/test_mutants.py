@@ -458,8 +458,8 @@ EXACT = {
     ),
     "medians of votes taken for those of the law": Mutant(
         "_statistics/components/unknown_spikes.py",
-        "zip(self.degrees, (above, below), strict=True)",
-        "zip(self.degrees, (0.5, 0.5), strict=True)",
+        "gammainccinv(halves[0], beyond)",
+        "gammainccinv(halves[0], 0.5)",
         "theory/test_unknown_spikes.py::"
         "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv, gammaincinv, ndtri
+from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
 
 from ... import _linalg, sensitivity
 from ...accounting import calibrate_gaussian, gaussian_mu, split_mu
@@ -73,12 +73,12 @@ class SignalBound:
         # As many rows as may lie below a length that the votes say half lie below,
         # and as few: by Clopper and Pearson.
         most, fewest = math.floor(0.5 * n + reach), math.ceil(0.5 * n - reach)
-        above = betaincinv(most + 1, n - most, 1.0 - each) if most < n else 1.0
+        # The share beyond: one less a share that small would lose what it is off by.
+        beyond = betaincinv(n - most, most + 1, each) if most < n else 0.0
         below = betaincinv(fewest, n - fewest + 1, each) if fewest > 0 else 0.0
-        laws = zip(self.degrees, (above, below), strict=True)
-        ends = [2.0 * float(gammaincinv(0.5 * k, level)) for k, level in laws]
-        object.__setattr__(self, "along", ends[0])
-        object.__setattr__(self, "across", ends[1])
+        halves = [0.5 * degrees for degrees in self.degrees]
+        object.__setattr__(self, "along", 2.0 * float(gammainccinv(halves[0], beyond)))
+        object.__setattr__(self, "across", 2.0 * float(gammaincinv(halves[1], below)))
 
     def signal(self, along: float, across: float) -> float:
         """Bound the signal over the noise variance from below.
