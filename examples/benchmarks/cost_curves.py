@@ -202,7 +202,11 @@ def draw(found, path):
             power = slope(sizes, values)
             ax.set_title("" if power is None else f"slope {power:.2f}", fontsize=9)
             ax.set_ylabel(label, fontsize=8)
-            ax.tick_params(labelsize=7)
+            ax.tick_params(labelsize=7, which="both")
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_minor_formatter("")
+            low, high = np.log10(min(values)), np.log10(max(values))
+            ax.set_ylim(10.0 ** np.floor(low), 10.0 ** np.ceil(high))
         column[1].set_xlabel(name, fontsize=9)
         column[1].set_ylim(100, 10_000)
     figure.tight_layout()
