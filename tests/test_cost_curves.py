@@ -65,3 +65,48 @@ def test_the_page_is_made_of_what_was_recorded(script, tmp_path, monkeypatch):
     for part in ("(n = 2,000)", "- 0.25\n", "left out here", "- 1.00\n"):
         assert part in text
     assert "<svg" in (tmp_path / "_static/cost_curves.svg").read_text()
+
+
+def test_points_of_the_record_are_not_measured_again(script, tmp_path, monkeypatch):
+    curves, record = script("cost_curves"), tmp_path / "curves.txt"
+    asked = []
+
+    def best_of(name, size, repeats):
+        asked.append(size)
+        return {"cpu_s": 1e-6 * size, "peak_mb": 250.0}
+
+    monkeypatch.setattr(curves, "best_of", best_of)
+    given = ["", "--quick", "--only", "steps", "--record", str(record)]
+    monkeypatch.setattr(sys, "argv", given)
+    curves.main()
+    assert asked == curves.sizes_of("steps", quick=True)
+    lines = record.read_text().splitlines()
+    record.write_text(lines[0] + "\n" + lines[1][:20])  # it was broken off
+    del asked[:]
+    curves.main()
+    assert asked == curves.sizes_of("steps", quick=True)[1:]
+
+
+def test_ways_of_the_record_are_not_measured_again(script, tmp_path):
+    peers, record = script("speed_peers"), tmp_path / "peers.txt"
+    options = type("Options", (), {"threads": 1})
+    ways = list(peers.SIDES["adam"])
+    lines = [
+        {"case": "adam", "size": {"n": 1}, "way": way, "threads": 1, "cpu_s": 1.0}
+        for way in ways
+    ]
+    record.write_text("\n".join(map(json.dumps, lines[:1])) + "\n")
+    assert peers.recorded(record, "adam", {"n": 1}, options) is None
+    record.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    assert peers.recorded(record, "adam", {"n": 1}, options) == lines
+    assert peers.recorded(record, "adam", {"n": 2}, options) is None
+
+
+def test_curves_are_drawn_in_bands(script, tmp_path):
+    curves = script("cost_curves")
+    points = [{"size": 2**k, "cpu_s": 2.0**k, "peak_mb": 200.0} for k in range(3)]
+    found = dict.fromkeys(list(curves.CURVES), points)
+    curves.draw(found, str(tmp_path / "curves.svg"))
+    drawn = (tmp_path / "curves.svg").read_text()
+    assert drawn.count("slope 1.00") == len(found)
+    assert all(f">{name}</text>" in drawn for name in found)

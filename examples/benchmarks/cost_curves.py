@@ -6,7 +6,9 @@
 Each point is a process of its own with one thread of the BLAS: the least CPU time of a
 call after one that does not count, and the largest memory of the process, data and
 imports included. Slopes are fitted to logarithms, by least squares, over the larger
-half of the points: 1 is linear, and a fit of no size costs something too.
+half of the points: 1 is linear, and a fit of no size costs something too. Points that
+the file of --record holds are not measured again: a run that was broken off goes on
+where it was.
 """
 
 import argparse
@@ -20,6 +22,7 @@ import warnings
 import numpy as np
 from speed_sides import peak_mb
 
+_DRAWN_IN_A_ROW = 5
 THREADS = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
 
@@ -31,12 +34,12 @@ def normal_rows(n, p):
     return X
 
 
-def pca(n=100_000, p=50, rank=2):
+def pca(n=100_000, p=50, rank=2, **parameters):
     """Return a fit of DPPCA."""
     from skdpspectral import DPPCA
 
     X = normal_rows(n, p)
-    return lambda: DPPCA(rank).fit(X)
+    return lambda: DPPCA(rank, **parameters).fit(X)
 
 
 def personal(users):
@@ -74,13 +77,13 @@ def federation(clients):
     return lambda: FederatedDPPCA(1).fit(X, clients=owners)
 
 
-def ratings(users):
-    """Return a fit of DPMatrixFactorization, fifty ratings a user of 1,000 items."""
+def ratings(users=4000, each=50):
+    """Return a fit of DPMatrixFactorization, of 1,000 items."""
     from skdpspectral import DPMatrixFactorization
 
     rng = np.random.default_rng(0)
-    items = (rng.integers(1000, size=(users, 1)) + 17 * np.arange(50)) % 1000
-    X = np.column_stack([np.repeat(np.arange(users), 50), items.ravel()])
+    items = (rng.integers(1000, size=(users, 1)) + 17 * np.arange(each)) % 1000
+    X = np.column_stack([np.repeat(np.arange(users), each), items.ravel()])
     y = rng.integers(1, 6, size=len(X)).astype(float)
     model = DPMatrixFactorization(items=np.arange(1000), rating_range=(1, 5))
     return lambda: model.fit(X, y)
@@ -88,11 +91,28 @@ def ratings(users):
 
 # What grows, of which task, and from which size to which.
 CURVES = {
-    "rows": (lambda n: pca(n=n), "DPPCA, 50 features", 20_000, 640_000),
+    "rows": (
+        lambda n: pca(n=n, center="none"),
+        "DPPCA, center='none', 50 features",
+        20_000,
+        640_000,
+    ),
+    "compared": (
+        lambda n: pca(n=n),
+        "rows of DPPCA, whose mean is not given, 50 features",
+        20_000,
+        640_000,
+    ),
     "features": (lambda p: pca(n=4000, p=p), "DPPCA, 4,000 rows", 50, 1600),
     "components": (lambda r: pca(n=4000, p=800, rank=r), "DPPCA, 4,000 x 800", 1, 32),
     "users": (personal, "LRSRegressor, 20 x 20 a user", 2000, 32_000),
     "raters": (ratings, "DPMatrixFactorization, 50 ratings a user", 2000, 64_000),
+    "ratings": (
+        lambda each: ratings(each=each),
+        "DPMatrixFactorization, so many a user, 4,000 users",
+        25,
+        800,
+    ),
     "steps": (stream, "JMECovariance, 20 features", 2000, 64_000),
     "clients": (federation, "FederatedDPPCA, 100 x 20 a client", 50, 800),
 }
@@ -144,6 +164,13 @@ def slope(sizes, values):
     return float(np.polyfit(np.log(sizes[half]), np.log(values[half]), 1)[0])
 
 
+def recorded(path):
+    """Return the points that a file holds, the last one of each curve and size."""
+    from tables import read_lines
+
+    return {(point["curve"], point["size"]): point for point in read_lines(path)}
+
+
 def draw(found, path):
     """Draw times and memory on logarithmic axes, with their slopes."""
     import matplotlib
@@ -152,9 +179,20 @@ def draw(found, path):
     matplotlib.rcParams |= {"svg.hashsalt": "cost curves", "svg.fonttype": "none"}
     from matplotlib import pyplot as plt
 
-    width = 2.6 * len(found)
-    figure, axes = plt.subplots(2, len(found), figsize=(width, 5.0), squeeze=False)
-    for column, (name, points) in zip(axes.T, found.items(), strict=True):
+    # Below a row of times are their memories.
+    n_bands = -(-len(found) // _DRAWN_IN_A_ROW)
+    n_columns = min(len(found), _DRAWN_IN_A_ROW)
+    size = 2.6 * n_columns, 5.0 * n_bands
+    figure, axes = plt.subplots(2 * n_bands, n_columns, figsize=size, squeeze=False)
+    columns = [
+        axes[2 * band : 2 * band + 2, j]
+        for band in range(n_bands)
+        for j in range(n_columns)
+    ]
+    for column in columns[len(found) :]:
+        for ax in column:
+            ax.remove()
+    for column, (name, points) in zip(columns, found.items(), strict=False):
         sizes = [point["size"] for point in points]
         for ax, key, label in zip(
             column, ("cpu_s", "peak_mb"), ("CPU s", "peak MB"), strict=True
@@ -164,7 +202,11 @@ def draw(found, path):
             power = slope(sizes, values)
             ax.set_title("" if power is None else f"slope {power:.2f}", fontsize=9)
             ax.set_ylabel(label, fontsize=8)
-            ax.tick_params(labelsize=7)
+            ax.tick_params(labelsize=7, which="both")
+            for axis in (ax.xaxis, ax.yaxis):
+                axis.set_minor_formatter("")
+            low, high = np.log10(min(values)), np.log10(max(values))
+            ax.set_ylim(10.0 ** np.floor(low), 10.0 ** np.ceil(high))
         column[1].set_xlabel(name, fontsize=9)
         column[1].set_ylim(100, 10_000)
     figure.tight_layout()
@@ -184,20 +226,22 @@ def main():
     if options.measure:
         print(json.dumps(measure(options.measure[0], int(options.measure[1]))))
         return
-    from tables import print_row
+    from tables import add_line, print_row
 
-    found = {}
+    found, known = {}, recorded(options.record)
     for name in options.only:
         print(f"\n{name}: {CURVES[name][1]}")
         print_row(name, "CPU s", "peak MB")
         points = []
         for size in sizes_of(name, options.quick):
-            point = {"curve": name, "size": size} | best_of(name, size, options.repeats)
+            point = known.get((name, size))
+            if point is None:
+                point = {"curve": name, "size": size}
+                point |= best_of(name, size, options.repeats)
+                if options.record:
+                    add_line(options.record, json.dumps(point))
             points.append(point)
             print_row(size, f"{point['cpu_s']:.4g}", f"{point['peak_mb']:.0f}")
-            if options.record:
-                with open(options.record, "a") as file:
-                    file.write(json.dumps(point) + "\n")
         sizes = [point["size"] for point in points]
         power = slope(sizes, [point["cpu_s"] for point in points])
         print(f"slope of time, larger half: {power:.3f}" if power else "too few points")

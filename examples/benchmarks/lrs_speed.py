@@ -2,8 +2,9 @@
 
 Run it alone on the machine. The first table counts users per second and iteration
 (local step and shared step, CPU shared by two threads) on data in memory; the second
-part fits a memory-mapped float32 file in a process of its own, whose peak resident
-memory includes the pages of the file that are in memory.
+part fits a memory-mapped float32 file in a process of its own, by one thread and with
+a budget in two rounds; its peak resident memory includes the pages of the file that are
+in memory.
 
     python lrs_speed.py [n_users of the second part, 0 to skip it]
 """
@@ -84,24 +85,26 @@ def write_file(path, n_users, chunk=10_000):
     np.save(path + ".U.npy", U)
 
 
-def fit_file(path, epsilon):
+def fit_file(path, epsilon, n_rounds):
     """Fit from the file; print time, peak memory, and the distance of U."""
     warnings.simplefilter("ignore", PrivacyLeakWarning)
     X = np.load(path, mmap_mode="r")
     y, U = np.load(path + ".y.npy"), np.load(path + ".U.npy")
     users = np.repeat(np.arange(len(X) // N_ROWS), N_ROWS)
-    model = LRSRegressor(
-        1, SPARSITY, epsilon=epsilon, ridge_shared=1.0, ridge_sparse=1.0, n_jobs=2
-    )
-    start = time.perf_counter()
+    if epsilon is None:
+        given = {"ridge_shared": 1.0, "ridge_sparse": 1.0}
+    else:
+        given = {"n_rounds": n_rounds}
+    model = LRSRegressor(1, SPARSITY, epsilon=epsilon, **given)
+    clock, start = time.perf_counter(), time.process_time()
     model.fit(X, y, users=users)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - clock, time.process_time() - start
     found = np.linalg.qr(model.components_.T)[0]
     distance = np.linalg.norm(U - found @ (found.T @ U))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(
-        f"epsilon={epsilon}: {seconds:.1f} s, {model.n_iter_} steps, peak {peak:.2f} "
-        f"GiB, distance of U {distance:.2g}",
+        f"epsilon={epsilon}: {seconds:.1f} s, CPU {cpu:.1f} s, {model.n_iter_} steps, "
+        f"peak {peak:.2f} GiB, distance of U {distance:.2g}",
         flush=True,
     )
 
@@ -113,14 +116,15 @@ def fit_from_disk(n_users):
         path = os.path.join(folder, "X.npy")
         subprocess.run([sys.executable, __file__, "write", path, str(n_users)])
         for epsilon in ("none", "1.0"):
-            subprocess.run([sys.executable, __file__, "fit", path, epsilon])
+            subprocess.run([sys.executable, __file__, "fit", path, epsilon, "2"])
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["write"]:
         write_file(sys.argv[2], int(sys.argv[3]))
     elif sys.argv[1:2] == ["fit"]:
-        fit_file(sys.argv[2], None if sys.argv[3] == "none" else float(sys.argv[3]))
+        given = None if sys.argv[3] == "none" else float(sys.argv[3])
+        fit_file(sys.argv[2], given, int(sys.argv[4]))
     else:
         iteration_speed()
         n_users = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000

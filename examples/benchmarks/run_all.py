@@ -4,10 +4,10 @@
         [--folder FOLDER] [--page]
 
 Runs speed_peers.py, and cost_curves.py with its drawing, and leaves what they measured
-in a folder, as lines of JSON, which a run that was broken off adds to. With ``--page``
-nothing is measured: the table of doc/benchmarks_table.rst and its drawing are made
-from the folder. Benchmarks of accuracy have commands of their own, named in the user
-guide beside their figures.
+in a folder, as lines of JSON; a run that was broken off goes on where it was. With
+``--page`` nothing is measured: the table of doc/benchmarks_table.rst and its drawing
+are made from the folder. Benchmarks of accuracy have commands of their own, named in
+the user guide beside their figures.
 """
 
 import argparse
@@ -67,9 +67,10 @@ def measure(options, folder):
 
 def read(path):
     """Return the lines of a file, the last ones of their kind."""
+    from tables import read_lines
+
     found = {}
-    for text in path.read_text().splitlines():
-        line = json.loads(text)
+    for line in read_lines(path):
         name = line.get("case") or line["curve"], str(line.get("way") or line["size"])
         found[name] = line
     return list(found.values())

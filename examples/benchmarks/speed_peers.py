@@ -7,7 +7,8 @@ Each way to do a task runs in a process of its own, by the first Python that has
 package: this one, or one of those that are given. What no Python has is left out, with
 a line. Ways take turns, `repeats` times; printed are the least CPU time of a call,
 after one that does not count, the largest memory of the process, imports and data
-included, and our CPU time over that of each way; ours is the first one.
+included, and our CPU time over that of each way; ours is the first one. Cases that the
+file of --record holds whole, of these sizes, are not measured again.
 """
 
 import argparse
@@ -94,6 +95,16 @@ def compare(case, size, options, pythons):
         yield line | least | {"ours_over_it": first / least["cpu_s"]}
 
 
+def recorded(path, case, size, options):
+    """Return a case's lines of a file, or None where a way is missing there."""
+    from tables import read_lines
+
+    asked = {"case": case, "size": size, "threads": options.threads}
+    lines = [line for line in read_lines(path) if asked.items() <= line.items()]
+    found = {line["way"]: line for line in lines if "cpu_s" in line}
+    return list(found.values()) if found.keys() == SIDES[case].keys() else None
+
+
 def main():
     """Print a table for each case."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -110,7 +121,8 @@ def main():
         case, label, size = options.measure
         print(json.dumps(measure(case, label, json.loads(size), options.seconds)))
         return
-    from tables import print_row  # peers' Pythons need not have all that it needs
+    # Peers' Pythons need not have all that this needs.
+    from tables import add_line, print_row
 
     options.repeats = options.repeats or (2 if options.quick else 5)
     pythons = [sys.executable, *options.python]
@@ -118,10 +130,11 @@ def main():
         size = CASES[case].quick if options.quick else CASES[case].full
         print(f"\n{case}: {CASES[case].what}; {size}, threads: {options.threads}")
         print_row("way", "CPU s", "peak MB", "ours / it", widths=32)
-        for line in compare(case, size, options, pythons):
-            if options.record:
-                with open(options.record, "a") as file:
-                    file.write(json.dumps(line | {"threads": options.threads}) + "\n")
+        known = recorded(options.record, case, size, options)
+        for line in known or compare(case, size, options, pythons):
+            if options.record and not known:
+                given = line | {"threads": options.threads}
+                add_line(options.record, json.dumps(given))
             if "left_out" in line:
                 print_row(line["way"], "left out: " + line["left_out"], widths=32)
                 continue

@@ -92,10 +92,20 @@ class Cells:
             self._keep(key, json.loads(text)["value"])
             print("#", text, flush=True)
             if self.path:
-                with self.path.open("a") as file:  # a line that was cut ends here
-                    file.write("\n" * (not _ends_line(self.path)) + text + "\n")
+                add_line(self.path, text)
         return self.found[name]
 
 
-def _ends_line(path):
-    return path.read_bytes()[-1:] in (b"", b"\n")
+def add_line(path, text):
+    """Add a line to a file, whose last one may have been cut off."""
+    with Path(path).open("a+b") as file:
+        file.seek(max(file.tell() - 1, 0))
+        is_cut = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * is_cut + text.encode() + b"\n")
+
+
+def read_lines(path):
+    """Return the JSON of a file's lines but those that were cut off, if it is there."""
+    path = Path(path) if path else None
+    texts = path.read_text().splitlines() if path and path.exists() else []
+    return [json.loads(text) for text in texts if text.endswith("}")]
