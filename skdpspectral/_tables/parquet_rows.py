@@ -15,6 +15,8 @@ from .sliced_rows import KEPT_DTYPES, NO_DATES, SlicedRows
 # Numbers of a batch: some megabytes. Files are decoded by pages, so that groups of rows
 # may be far larger.
 _BATCH_NUMBERS = 1 << 20
+# The first pyarrow whose datasets read columns in pieces.
+_FIRST_THAT_STREAMS = 19
 
 
 class _Group(NamedTuple):
@@ -197,9 +199,13 @@ def _groups_of_dataset(dataset) -> list[_Group]:
 
 def _group_of_fragment(part, schema, size: int) -> _Group:
     # Batches that are read ahead would be in memory together.
+    from pyarrow import __version__
     from pyarrow.dataset import ParquetFragmentScanOptions
 
-    options = ParquetFragmentScanOptions(use_buffered_stream=True, pre_buffer=False)
+    # Older ones fail to read several pages of a column by streams: a group of rows is
+    # in memory as a whole there.
+    streams = int(__version__.split(".")[0]) >= _FIRST_THAT_STREAMS
+    options = ParquetFragmentScanOptions(use_buffered_stream=streams, pre_buffer=False)
     how = {"schema": schema, "batch_size": size, "use_threads": False}
     how |= {"batch_readahead": 0, "fragment_scan_options": options}
     return _Group(part.row_groups[0].num_rows, lambda: part.to_batches(**how))
