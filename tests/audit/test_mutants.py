@@ -458,8 +458,9 @@ EXACT = {
     ),
     "medians of votes taken for those of the law": Mutant(
         "_statistics/components/unknown_spikes.py",
-        "gammainccinv(halves[0], beyond)",
-        "gammainccinv(halves[0], 0.5)",
+        "halves = [0.5 * degrees for degrees in self.degrees]",
+        "halves = [0.5 * degrees for degrees in self.degrees]\n"
+        "        beyond = below = 0.5",
         "theory/test_unknown_spikes.py::"
         "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
     ),
