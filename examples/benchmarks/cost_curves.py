@@ -14,10 +14,12 @@ where it was.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 from speed_sides import peak_mb
@@ -211,6 +213,16 @@ def draw(found, path):
         column[1].set_ylim(100, 10_000)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None} if path.endswith(".svg") else None)
+    if path.endswith(".svg"):
+        shorten(path)
+
+
+def shorten(path):
+    """Leave out of a drawing the indents, and digits that nobody sees."""
+    drawing = Path(path)
+    text = re.sub(r"\n\s+", "\n", drawing.read_text())
+    numbers = r"(?<![\w#-])-?\d+\.\d{3,}"
+    drawing.write_text(re.sub(numbers, lambda n: f"{float(n[0]):.2f}", text))
 
 
 def main():
