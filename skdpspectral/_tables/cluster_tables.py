@@ -38,6 +38,18 @@ def cluster_table(X) -> ClusterTable | None:
     return None
 
 
+def brought_here(X):
+    """Return a table or column of a cluster as one in memory; others as they are."""
+    return X.compute() if is_on_cluster(X) else X
+
+
+def is_on_cluster(X) -> bool:
+    """Whether X is an array, dataframe or series of dask."""
+    frame = sys.modules.get("dask.dataframe")
+    kinds = () if frame is None else (frame.DataFrame, frame.Series)
+    return is_cluster_array(X) or isinstance(X, kinds)
+
+
 def is_cluster_array(X) -> bool:
     """Whether X is a dask array; dask is not imported for the answer."""
     array = sys.modules.get("dask.array")

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from .cluster_clients import ClusterUserTable, cluster_ids
-from .cluster_tables import ClusterTable, cluster_table
+from .cluster_tables import ClusterTable, brought_here, cluster_table
 from .exact_ids import check_exact
 from .ids import (
     as_array,
@@ -178,6 +178,8 @@ def _refuse_twice(names: Names) -> None:
 def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     """Read a table with users, where nothing is to be charged beforehand.
 
+    What is made of it has a number a row, here: rows of a cluster are brought here too.
+
     Parameters
     ----------
     estimator, X, users, user_feature, **how
@@ -188,6 +190,7 @@ def read_users(estimator, X, users, user_feature, **how) -> UserTable:
     UserTable
         Features and ids.
     """
+    X, users = brought_here(X), brought_here(users)
     return unread_users(estimator, X, users, user_feature, **how).read()
 
 

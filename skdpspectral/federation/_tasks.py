@@ -163,9 +163,7 @@ class SpectralTask:
         if not whole or not 0 <= rounds <= _MOST_ROUNDS:
             raise ValueError(f"n_rounds must be a whole number in [0, {_MOST_ROUNDS}]")
         if not (self.start or self.n_rounds or self.projection_norm is not None):
-            raise ValueError(
-                "start=False needs n_rounds of at least 1, or a covariance"
-            )
+            raise ValueError("start=False needs n_rounds >= 1, or a covariance")
 
     def _check_mechanism(self) -> None:
         """Refuse what goes with a noisy second moment alone."""

@@ -321,6 +321,11 @@ class LRSMLPRegressor(
         self._check_parameters()
         with self._progress() as progress, self._unchanged_on_error():
             table = unread_users(self, X, users, self.user_feature, reset=True)
+            if table.distant is not None:
+                raise ValueError(
+                    "X is on a dask cluster, where no networks are trained: give "
+                    "LRSMLPRegressor X.compute() where it fits into memory"
+                )
             targets = unread_targets(self, y, table.n_rows)
             statistic = choices.statistic_of(self, table.n_features)
             self._warn_of_one_user(table)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._tables.cluster_tables import ClusterTable, cluster_table
+from .._tables.cluster_tables import ClusterTable, brought_here, cluster_table
 from .._tables.exact_ids import check_exact
 from .._tables.id_index import IdIndex
 from .._tables.ids import read_quietly
@@ -124,6 +124,8 @@ def unread_rated(estimator, X, y, *, reset: bool) -> UnreadRated:
     ValueError, TypeError
         Naming X, y, user_feature, item_feature or rating_feature.
     """
+    if not reset:  # what is made of them has a number a row, here
+        X, y = brought_here(X), brought_here(y)
     table = cluster_table(X)
     if table is not None:
         return _unread_cluster(estimator, table, y, reset)

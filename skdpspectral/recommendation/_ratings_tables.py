@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
+from .._tables.cluster_tables import brought_here
 from .._tables.exact_ids import check_exact
 from .._tables.ids import as_array, check_feature, column_names, position_of
 from .._tables.rows import Unread, check_features, form_of, shape_of
@@ -119,6 +120,8 @@ def unread_ratings(estimator, X, *, reset: bool) -> UnreadRatings:
         Naming X, user_feature or item_feature; from here of their form alone, from
         ``read()`` of values, of which none is quoted.
     """
+    if not reset:  # what is made of them has a number a row, here
+        X = brought_here(X)
     if sparse.issparse(X):
         return _unread_entries(estimator, X, reset)
     file = parquet_ratings(X)

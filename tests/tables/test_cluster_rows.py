@@ -12,6 +12,7 @@ from skdpspectral import (
     DPMatrixFactorization,
     DPStandardScaler,
     FederatedDPPCA,
+    LRSMLPRegressor,
     LRSRegressor,
     PrivacyAccountant,
 )
@@ -251,6 +252,51 @@ def test_users_of_frames_and_offsets():
         np.testing.assert_allclose(model.predict(own), predicted, rtol=1e-12)
         with pytest.raises(ValueError, match="epsilon=None"):
             LRSRegressor(epsilon=None, user_feature="user").fit(distant_frame, targets)
+
+
+def test_what_has_a_number_a_row_is_made_of_rows_that_are_brought_here():
+    """Predictions, scores and projections of rows on a cluster, and own models."""
+    rows = np.column_stack([USERS, OWN])
+    distant_rows = da.from_array(rows, chunks=(2000, P + 1))
+    distant_y, distant_users = (da.from_array(a, chunks=2000) for a in (y, USERS))
+    with quiet():
+        model = LRSRegressor(user_feature=0, noise_seed=1).fit(rows, y)
+        np.testing.assert_array_equal(model.predict(distant_rows), model.predict(rows))
+        assert model.score(distant_rows, distant_y) == model.score(rows, y)
+        beside = LRSRegressor(noise_seed=1).fit(OWN, y, users=USERS)
+        found = beside.predict(distant_rows[:, 1:], users=distant_users)
+        np.testing.assert_array_equal(found, beside.predict(OWN, users=USERS))
+        own = USERS == 3
+        model.personalize(distant_rows[own], distant_y[own])
+        rows[:, 0] %= 3
+        pca = FederatedDPPCA(client_feature=0, noise_seed=1).fit(rows)
+        found = pca.transform(da.from_array(rows, chunks=(2000, P + 1)))
+        np.testing.assert_array_equal(found, pca.transform(rows))
+
+
+def test_ratings_are_predicted_and_embedded_of_rows_that_are_brought_here():
+    items = DATA.item_ids
+    frame = dd.from_pandas(RATINGS, npartitions=3)
+    with quiet():
+        model = DPMatrixFactorization(items=items, noise_seed=1).fit(RATINGS)
+        embedding = DPItemEmbedding(2, items=items, noise_seed=1)
+        embedding.fit(RATINGS, RATINGS["rating"])
+        np.testing.assert_array_equal(model.predict(frame), model.predict(RATINGS))
+        assert model.score(frame) == model.score(RATINGS)
+        assert model.score(frame, frame["rating"]) == model.score(RATINGS)
+        found = embedding.transform(frame)
+    pd.testing.assert_frame_equal(
+        pd.DataFrame(found), pd.DataFrame(embedding.transform(RATINGS))
+    )
+
+
+def test_networks_of_users_are_refused_before_the_charge():
+    accountant = PrivacyAccountant()
+    model = LRSMLPRegressor(1, 0.1, user_feature=0, accountant=accountant)
+    rows = da.from_array(np.column_stack([USERS, OWN]), chunks=(2000, P + 1))
+    with pytest.raises(ValueError, match=r"X\.compute"):
+        model.fit(rows, y)
+    assert len(accountant.ledger) == 0
 
 
 def test_ratings_of_strings_and_repeated_items():
