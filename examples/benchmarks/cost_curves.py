@@ -96,14 +96,14 @@ CURVES = {
     "rows": (
         lambda n: pca(n=n, center="none"),
         "DPPCA, center='none', 50 features",
-        20_000,
-        640_000,
+        40_000,
+        2_560_000,
     ),
     "compared": (
         lambda n: pca(n=n),
         "rows of DPPCA, whose mean is not given, 50 features",
-        20_000,
-        640_000,
+        40_000,
+        2_560_000,
     ),
     "features": (lambda p: pca(n=4000, p=p), "DPPCA, 4,000 rows", 50, 1600),
     "components": (lambda r: pca(n=4000, p=800, rank=r), "DPPCA, 4,000 x 800", 1, 32),

@@ -1,9 +1,8 @@
-"""What estimators of one model a user share: ids, warnings, scores and files."""
+"""What regressors of one model a user share: ids, warnings and scores."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import r2_score
@@ -12,24 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 from .._tables.id_index import IdIndex
 from .._tables.masks import refuse_masked
 from .._tables.targets import check_targets
-from .._tables.user_models import UserModels
 from .._tables.users import UserTable
 from ..accounting import PrivacyLeakWarning
-from .user_files import read_user_entries, write_user_entries
+from .kept_users import KeepsUsers
 
 
-class PersonalEstimator:
+class PersonalEstimator(KeepsUsers):
     """Base of regressors with a model for each user, beside what is released.
 
     A subclass has the parameters `user_feature` and `unknown_user`, keeps the models of
     its users in ``_personal``, and whether a fit was given users in ``_users_given``.
     """
-
-    _models_class: ClassVar[Any] = UserModels
-
-    def _models(self) -> Any:
-        """Return the users' models; none of them in a published copy."""
-        raise NotImplementedError
 
     # -- users of rows ---------------------------------------------------------------
 
@@ -175,46 +167,9 @@ class PersonalEstimator:
             )
         return r2_score(y, predictions, sample_weight=sample_weight)
 
-    def __getstate__(self):
-        state = super().__getstate__()
-        if "_personal" in state and self._was_private():
-            warnings.warn(
-                f"this copy of {type(self).__name__} carries the parameters of its "
-                "users, which are not private; hand on publish() instead",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        return state
-
-    # -- files -----------------------------------------------------------------------
-
-    def save(self, path, *, user=None):
-        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
-
-        Parameters
-        ----------
-        path : str or path-like
-            File to write; an existing one is replaced.
-        user : str or int or None, default=None
-            A user whose own model is written beside it, for that user's device alone.
-
-        Raises
-        ------
-        ValueError
-            If there is no model of that user; no file is written.
-        TypeError
-            If the id is neither a string nor a number; no file is written.
-        """
-        check_is_fitted(self)
-        models = self._models()
-        code = -1 if user is None else int(models.codes([user], 1, "user")[0])
-        write_user_entries(super().save, path, user, models.arrays(code))
-
     @classmethod
     def _from_parts(cls, header: dict, arrays: dict):
-        index, own = read_user_entries(arrays, cls._models_class.entries)
-        estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
-        if index is not None:
-            estimator._personal = cls._models_class(index, **own)
+        estimator = super()._from_parts(header, arrays)
+        if hasattr(estimator, "_personal"):
             estimator._users_given = True
         return estimator

@@ -36,6 +36,15 @@ class UserModels:
             return np.full(n_rows, -1)
         return self.index.find(users, name)
 
+    def code_of(self, user) -> int:
+        """Code of one user, -1 for an unknown one."""
+        return int(self.codes([user], 1, "user")[0])
+
+    @classmethod
+    def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> UserModels:
+        """Make models of what :meth:`arrays` gave of one user."""
+        return cls(index, **arrays)
+
     def check_kind(self, index: IdIndex, name: str) -> None:
         """Refuse ids of another kind than those that there are; errors name them."""
         if self.index is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from .._base.user_files import read_user_entries, write_user_entries
+from .._base.kept_users import KeepsUsers
 from .._linalg.recommendation_gathering import Part
 from .._linalg.recommendation_models import ItemModel, click_weights, user_weights
 from .._linalg.recommendation_rows import UserRatings
@@ -22,7 +23,7 @@ from ._cluster_ratings import ClusterRated, ClusterRatings
 from ._parameters import read_range, units
 from ._rated_tables import RatedTable, unread_rated
 from ._ratings_tables import read_ratings
-from ._user_models import UserModels
+from ._user_models import RaterModels
 
 # Scores of users and items that are in memory together.
 _PART_NUMBERS = 1 << 18
@@ -33,8 +34,10 @@ def asks_for_clicks(estimator) -> bool:
     return isinstance(estimator.implicit, (bool, np.bool_)) and bool(estimator.implicit)
 
 
-class Recommendations:
+class Recommendations(KeepsUsers):
     """Methods of a fitted recommender; the fit is elsewhere."""
+
+    _models_class: ClassVar[type] = RaterModels
 
     # -- what users' models rest on --------------------------------------------------
 
@@ -93,24 +96,24 @@ class Recommendations:
         rows = UserRatings(parts(), counts, len(catalog), *self._units())
         return rows, index
 
-    def _fitted_users(self, rows: UserRatings, index: IdIndex) -> UserModels:
+    def _fitted_users(self, rows: UserRatings, index: IdIndex) -> RaterModels:
         """Fit every user beside the items' model, each from their rows alone."""
         if index is None:  # of users on a cluster
-            return UserModels.empty(len(self.ridge_))
+            return RaterModels.empty(len(self.ridge_))
         model = ItemModel(
             self._level(), self._offsets(), self.item_factors_, self.ridge_
         )
         fit = click_weights if self._of_clicks() else user_weights
         weights = list(rows.map(lambda block: fit(block, model), self.n_jobs))
         weights = np.vstack([np.zeros((0, len(model.ridge))), *weights])
-        return UserModels.fitted(index, weights, rows)
+        return RaterModels.fitted(index, weights, rows)
 
     def _fitted_catalog(self):
         return range(len(self.items_)) if self.hashed_ else index_of(self.items_)
 
-    def _models(self) -> UserModels:
+    def _models(self) -> RaterModels:
         """Return the users' models; none of them in a published copy."""
-        empty = UserModels.empty(len(self.ridge_))
+        empty = RaterModels.empty(len(self.ridge_))
         return getattr(self, "_personal", empty)
 
     # -- predictions -----------------------------------------------------------------
@@ -296,53 +299,6 @@ class Recommendations:
             models.index.find(index.ids, "user_feature")  # of one kind with the others
         self._personal = models.updated(self._fitted_users(rows, index))
         return self
-
-    # -- files -----------------------------------------------------------------------
-
-    def save(self, path, *, user=None):
-        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
-
-        Parameters
-        ----------
-        path : str or path-like
-            File to write; an existing one is replaced.
-        user : str or int or None, default=None
-            A user whose own model is written beside it, for that user's device alone.
-
-        Raises
-        ------
-        ValueError
-            If there is no model of that user; no file is written.
-        TypeError
-            If the id is neither a string nor a number; no file is written.
-        """
-        check_is_fitted(self)
-        models, own = self._models(), {}
-        code = -1 if user is None else int(models.codes([user], "user")[0])
-        if code >= 0:
-            found = models.of(code)
-            own = {"weights": found.weights, "items": found.items}
-        write_user_entries(super().save, path, user, own)
-
-    @classmethod
-    def _from_parts(cls, header: dict, arrays: dict):
-        index, own = read_user_entries(arrays, ("weights", "items"))
-        estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
-        if index is not None:
-            pointer = np.array([0, len(own["items"])])
-            estimator._personal = UserModels(index, pointer=pointer, **own)
-        return estimator
-
-    def __getstate__(self):
-        state = super().__getstate__()
-        if "_personal" in state and self._was_private():
-            warnings.warn(
-                f"this copy of {type(self).__name__} carries the models of its users, "
-                "which are not private; hand on publish() instead",
-                PrivacyLeakWarning,
-                stacklevel=2,
-            )
-        return state
 
 
 def _check_lists(n, exclude_seen, popularity) -> tuple[int, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from .._tables.id_index import IdIndex
 
 
 @dataclass(frozen=True)
-class UserModels:
+class RaterModels:
     """Weights of users, and the items that they rated.
 
     Parameters
@@ -26,19 +27,21 @@ class UserModels:
         Codes of items.
     """
 
+    entries: ClassVar[tuple[str, ...]] = ("weights", "items")
+
     index: IdIndex | None
     weights: np.ndarray
     pointer: np.ndarray
     items: np.ndarray
 
     @classmethod
-    def empty(cls, n_features: int) -> UserModels:
+    def empty(cls, n_features: int) -> RaterModels:
         """Return models of no user."""
         none = np.zeros(0, dtype=np.int32)
         return cls(None, np.zeros((0, n_features)), np.zeros(1, dtype=np.int64), none)
 
     @classmethod
-    def fitted(cls, index: IdIndex, weights, rows: UserRatings) -> UserModels:
+    def fitted(cls, index: IdIndex, weights, rows: UserRatings) -> RaterModels:
         """Make models of users who were fitted to their ratings."""
         return cls(index.without_codes(), weights, rows.pointer, rows.items)
 
@@ -60,18 +63,28 @@ class UserModels:
         within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return places, self.items[np.repeat(starts, counts) + within]
 
-    def of(self, code: int) -> UserModels:
-        """Return the model of one user alone, without the id."""
-        items = self.items[self.pointer[code] : self.pointer[code + 1]]
-        pointer = np.array([0, len(items)])
-        return UserModels(None, self.weights[code : code + 1], pointer, items)
+    def code_of(self, user) -> int:
+        """Code of one user, -1 for an unknown one."""
+        return int(self.codes([user], "user")[0])
 
-    def updated(self, new: UserModels) -> UserModels:
+    def arrays(self, code: int) -> dict[str, np.ndarray]:
+        """Arrays of one user, without the id; none of a negative code."""
+        if code < 0:
+            return {}
+        items = self.items[self.pointer[code] : self.pointer[code + 1]]
+        return {"weights": self.weights[code : code + 1], "items": items}
+
+    @classmethod
+    def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> RaterModels:
+        """Make models of what :meth:`arrays` gave of one user."""
+        return cls(index, pointer=np.array([0, len(arrays["items"])]), **arrays)
+
+    def updated(self, new: RaterModels) -> RaterModels:
         """Return models with those of some users replaced or added.
 
         Parameters
         ----------
-        new : UserModels
+        new : RaterModels
             Models of users, known or not.
         """
         if self.index is None:
@@ -81,7 +94,7 @@ class UserModels:
         kept[codes[codes >= 0]] = False
         _, items = self.seen(np.flatnonzero(kept))
         counts = np.concatenate([np.diff(self.pointer)[kept], np.diff(new.pointer)])
-        return UserModels(
+        return RaterModels(
             _joined(self.index.ids[kept], new.index.ids),
             np.concatenate([self.weights[kept], new.weights]),
             np.concatenate(([0], np.cumsum(counts))),

@@ -245,7 +245,7 @@ def test_nothing_that_is_handed_on_holds_anything_of_a_user(name, ids, tmp_path)
     for secret in wanted:
         assert not any(secret in public for public in handed_on), secret
     # The estimator itself does hold them, which it says when it is pickled.
-    with pytest.warns(PrivacyLeakWarning, match="parameters of its users"):
+    with pytest.warns(PrivacyLeakWarning, match="models of its users"):
         whole = pickle.dumps(model)
     assert sum(secret in whole for secret in wanted) >= len(wanted) / 8
 

@@ -131,7 +131,7 @@ def fitted(monkeypatch):
 @pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:all rows are taken for those of one user")
 @pytest.mark.filterwarnings("ignore:a score pooled over users")
-@pytest.mark.filterwarnings("ignore:.*carries the parameters of its users")
+@pytest.mark.filterwarnings("ignore:.*carries the models of its users")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", FITS)
 def test_noise_is_not_seeded_and_each_fit_is_counted(name, fitted):

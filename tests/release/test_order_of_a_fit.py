@@ -413,7 +413,7 @@ def test_warnings_and_refusals_follow_the_fit_and_not_the_parameters():
     exact.set_params(epsilon=1.0)
     with pytest.warns(PrivacyLeakWarning, match="pooled over users"):
         private.score(X, Y, users=IDS)
-    with pytest.warns(PrivacyLeakWarning, match="parameters of its users"):
+    with pytest.warns(PrivacyLeakWarning, match="models of its users"):
         private.__getstate__()
     # An unknown user may be an error where nothing is private, and nowhere else.
     private.set_params(unknown_user="raise")
