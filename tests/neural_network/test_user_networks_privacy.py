@@ -176,7 +176,7 @@ def test_nothing_that_is_handed_on_holds_anything_of_a_user(name, tmp_path):
     handed_on += [file.read_bytes(), pickle.dumps(published)]
     for secret in wanted:
         assert not any(secret in found for found in handed_on), secret
-    with pytest.warns(PrivacyLeakWarning, match="LRSMLPRegressor carries the param"):
+    with pytest.warns(PrivacyLeakWarning, match="LRSMLPRegressor carries the models"):
         whole = pickle.dumps(model)
     assert all(secret in whole for secret in wanted[-5:])
 
