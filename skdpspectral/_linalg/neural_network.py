@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .linear_model.per_user import combined_columns, totals
+from .linear_model.per_user import empty_stack, multiply_rows, products, stacked, totals
 
 # Examples that are handled together: their activations stay in the cache.
 BLOCK_EXAMPLES = 256
@@ -70,10 +70,26 @@ def slope(values: np.ndarray, activation: str) -> np.ndarray:
     return (values > 0.0).astype(np.float64)
 
 
-def _through(layer: np.ndarray, inputs: np.ndarray) -> np.ndarray:
-    """Return a layer's outputs, of shape (outputs, n), from inputs (features, n)."""
-    out = combined_columns(inputs.T, layer[:-1])
-    out += layer[-1][:, None]
+def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
+    """Return each row times a public matrix, beside ones up to a width.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, entries)
+        Laid out as by :func:`~.linear_model.per_user.empty_stack`.
+    matrix : ndarray of shape (entries, results)
+        What is public.
+    width : int
+        Entries of a row that is returned, at least `results`.
+
+    Returns
+    -------
+    ndarray of shape (n, width)
+        Laid out alike.
+    """
+    out, results = empty_stack(len(rows), width), matrix.shape[1]
+    multiply_rows(rows, matrix, out[:, :results])
+    out[:, results:] = 1.0
     return out
 
 
@@ -93,25 +109,27 @@ def activations(
 
     Returns
     -------
-    list of ndarray of shape (width, n)
-        One for each layer, and the outputs; examples are columns.
+    list of ndarray of shape (n, inputs + 1) or (n, outputs)
+        Inputs of each layer beside a 1, and the outputs; laid out as by
+        :func:`~.linear_model.per_user.empty_stack`.
     """
-    found = [np.ascontiguousarray(X.T, dtype=np.float64)]
-    for position, layer in enumerate(layers):
-        values = _through(layer, found[-1])
-        if position + 1 < len(layers):
-            values = activated(values, activation)
+    inputs = empty_stack(len(X), X.shape[1] + 1)
+    inputs[:, :-1], inputs[:, -1] = X, 1.0
+    found = [inputs]
+    for layer in layers[:-1]:
+        values = _through(found[-1], layer, layer.shape[1] + 1)
+        activated(values[:, :-1], activation)
         found.append(values)
-    return found
+    return [*found, _through(found[-1], layers[-1], layers[-1].shape[1])]
 
 
 def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
-    """Return probabilities of classes from outputs (width, n), in place for softmax."""
+    """Return probabilities of classes from outputs (n, width)."""
     if loss == "logistic":
         return 0.5 * (1.0 + np.tanh(0.5 * outputs))
-    outputs = outputs - outputs.max(axis=0)
+    outputs = outputs - outputs.max(axis=1, keepdims=True)
     np.exp(outputs, out=outputs)
-    outputs /= totals(outputs.T)
+    outputs /= totals(outputs)[:, None]
     return outputs
 
 
@@ -120,7 +138,7 @@ def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.nda
 
     Parameters
     ----------
-    outputs, targets : ndarray of shape (width, n)
+    outputs, targets : ndarray of shape (n, width)
         Of the last layer, and what they should be: values, 0 and 1, or one 1 an
         example.
     loss : {"squared", "logistic", "softmax"}
@@ -128,12 +146,12 @@ def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.nda
 
     Returns
     -------
-    ndarray of shape (width, n)
+    ndarray of shape (n, width)
         The derivative.
     """
-    if loss == "squared":
-        return outputs - targets
-    return probabilities(outputs, loss) - targets
+    if loss != "squared":
+        outputs = probabilities(outputs, loss)
+    return np.subtract(outputs, targets, out=empty_stack(*outputs.shape))
 
 
 class Factors(NamedTuple):
@@ -141,9 +159,12 @@ class Factors(NamedTuple):
 
     Attributes
     ----------
-    inputs, errors : list of ndarray of shape (width, n)
-        An example's gradient by a layer's weights is the outer product of its columns;
-        that by the intercepts is the error.
+    inputs : list of ndarray of shape (n, inputs + 1)
+        Of each layer, beside a 1.
+    errors : list of ndarray of shape (n, outputs)
+        An example's gradient by a layer's weights and intercepts is the outer product
+        of its rows. Both are laid out as by
+        :func:`~.linear_model.per_user.empty_stack`.
     """
 
     inputs: list[np.ndarray]
@@ -153,22 +174,32 @@ class Factors(NamedTuple):
         """Return the factors with zeros for some examples."""
         if not bad.any():
             return self
+        bad = bad[:, None]
         return Factors(*([np.where(bad, 0.0, p) for p in parts] for parts in self))
 
-    def beyond(self) -> np.ndarray:
-        """Return which examples have a factor that is too large, or not a number."""
-        found = np.zeros(self.inputs[0].shape[1], dtype=bool)
-        for part in (*self.inputs, *self.errors):
-            found |= ~(np.abs(part).max(axis=0) <= LARGEST)
-        return found
+    def squared_norms(self, power: int = 1) -> tuple[np.ndarray, np.ndarray]:
+        """Return each gradient's sum of squares, or that of a power of its entries.
 
-    def squared_norms(self, power: int = 1) -> np.ndarray:
-        """Return each gradient's sum of squares, or that of a power of its entries."""
-        found: np.ndarray = np.zeros(self.inputs[0].shape[1])
+        Parameters
+        ----------
+        power : int, default=1
+            Of the entries.
+
+        Returns
+        -------
+        squares : ndarray of shape (n,)
+            Sums of squares.
+        fit : ndarray of shape (n,)
+            Whether no factor is too large, or not a number.
+        """
+        squares: np.ndarray = np.zeros(len(self.inputs[0]))
+        fit = np.ones(len(squares), dtype=bool)
         for inputs, errors in zip(self.inputs, self.errors, strict=True):
-            rows = totals(np.square(inputs**power).T) + 1.0
-            found = found + rows * totals(np.square(errors**power).T)
-        return found
+            sides = _squares(inputs, power), _squares(errors, power)
+            squares += sides[0] * sides[1]
+            for side in sides:
+                fit &= side <= LARGEST ** (2 * power)
+        return squares, fit
 
     def weighted_sum(
         self, weights: np.ndarray, out: np.ndarray, power: int = 1
@@ -176,12 +207,20 @@ class Factors(NamedTuple):
         """Add the weighted sum of gradients, or of a power of their entries."""
         start = 0
         for inputs, errors in zip(self.inputs, self.errors, strict=True):
-            scaled = errors**power * weights
-            shape = (len(inputs) + 1, len(errors))
-            view = out[start : start + shape[0] * shape[1]].reshape(shape)
-            view[:-1] += inputs**power @ scaled.T
-            view[-1] += scaled.sum(axis=1)
-            start += view.size
+            scaled = _power(errors, power) * weights[:, None]
+            stop = start + inputs.shape[1] * errors.shape[1]
+            out[start:stop] += (_power(inputs, power).T @ scaled).ravel()
+            start = stop
+
+
+def _power(values: np.ndarray, power: int) -> np.ndarray:
+    return values if power == 1 else stacked(values**power)
+
+
+def _squares(rows: np.ndarray, power: int) -> np.ndarray:
+    """Return each row's sum of squares, or that of a power of its entries."""
+    rows = _power(rows, power)[:, :, None]
+    return products(rows, rows, transpose_left=True)[:, 0, 0]
 
 
 def gradient_factors(
@@ -208,8 +247,9 @@ def gradient_factors(
     found = activations(layers, X, activation)
     inputs, errors = found[:-1], [output_errors(found[-1], targets, loss)]
     for layer, outputs in zip(layers[:0:-1], inputs[:0:-1], strict=True):
-        back = combined_columns(errors[0].T, np.ascontiguousarray(layer[:-1].T))
-        errors.insert(0, back * slope(outputs, activation))
+        back = _through(errors[0], layer[:-1].T, len(layer) - 1)
+        back *= slope(outputs[:, :-1], activation)
+        errors.insert(0, back)
     return Factors(inputs, errors)
 
 
@@ -228,10 +268,8 @@ def gradients(factors: Factors) -> np.ndarray:
     """
     parts = []
     for inputs, errors in zip(factors.inputs, factors.errors, strict=True):
-        ones = np.ones((1, inputs.shape[1]))
-        whole = np.concatenate([inputs, ones])[:, None] * errors
-        parts.append(whole.reshape(-1, whole.shape[-1]))
-    return np.concatenate(parts).T
+        parts.append((inputs[:, :, None] * errors[:, None]).reshape(len(inputs), -1))
+    return np.hstack(parts)
 
 
 def in_blocks(n_examples: int) -> list[slice]:

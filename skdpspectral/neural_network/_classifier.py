@@ -283,15 +283,15 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             )
 
     def _targets(self, labels: np.ndarray) -> np.ndarray:
-        """Return what outputs should be, of shape (n_outputs, n_samples)."""
+        """Return what outputs should be, of shape (n_samples, n_outputs)."""
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
                 "y has labels that are not among classes; name all of them"
             )
         if self._loss == "logistic":
-            return codes[None].astype(np.float64)
-        return (codes == np.arange(len(self.classes_))[:, None]).astype(np.float64)
+            return codes[:, None].astype(np.float64)
+        return (codes[:, None] == np.arange(len(self.classes_))).astype(np.float64)
 
     # -- what is made of rows --------------------------------------------------------
 
@@ -324,7 +324,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        found = networks.probabilities(self._outputs(X).T, self._loss).T
+        found = networks.probabilities(self._outputs(X), self._loss)
         return np.hstack([1.0 - found, found]) if found.shape[1] == 1 else found
 
     def predict(self, X):

@@ -20,6 +20,7 @@ from .._base.sklearn_compat import (
     StrOptions,
 )
 from .._linalg import neural_network as networks
+from .._linalg.threads import blas_threads
 from .._release.public import public_start
 from .._tables.rows import check_rows
 from ..mechanisms import PrivacyPlan
@@ -129,7 +130,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             networks.gradient_factors(
                 layers,
                 np.asarray(X[batch[block]], dtype=np.float64),
-                targets[:, batch[block]],
+                targets[batch[block]],
                 self.activation,
                 self._loss,
             )
@@ -160,8 +161,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         X = check_rows(self, X, reset=False)
         layers = self._layers()
         found = np.empty((len(X), layers[-1].shape[1]))
-        with np.errstate(all="ignore"):
+        with blas_threads(0), np.errstate(all="ignore"):
             for block in networks.in_blocks(len(X)):
-                outputs = networks.activations(layers, X[block], self.activation)[-1]
-                found[block] = outputs.T
+                rows = np.asarray(X[block], dtype=np.float64)
+                found[block] = networks.activations(layers, rows, self.activation)[-1]
         return found

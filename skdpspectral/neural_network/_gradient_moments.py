@@ -163,12 +163,12 @@ class GradientMoments(Statistic):
 
     def _add(self, factors: Factors, sums: np.ndarray) -> None:
         """Add the clipped gradients of a block, and their squares."""
-        squares = factors.squared_norms()
+        # A large factor beside a tiny one does not fit: the square of that may have
+        # vanished, and the norm with it, but not the gradient.
+        squares, fit = factors.squared_norms()
         if self.moments == "clip":
-            squares = squares + self.weight**2 * factors.squared_norms(2)
-        # A large factor beside a tiny one: the square of that may have vanished, and
-        # the norm with it, but not the gradient.
-        good = np.isfinite(squares) & ~factors.beyond()
+            squares = squares + self.weight**2 * factors.squared_norms(2)[0]
+        good = np.isfinite(squares) & fit
         factors = factors.without(~good)
         factor = self._factors(np.where(good, squares, 0.0))
         factors.weighted_sum(factor, sums[0])

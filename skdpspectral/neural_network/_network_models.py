@@ -10,6 +10,7 @@ import numpy as np
 from .._linalg import linear_model as lrs
 from .._linalg import neural_network as public_networks
 from .._linalg import user_networks as networks
+from .._linalg.threads import blas_threads
 from .._tables.user_models import UserModels, finite_or_zero
 
 
@@ -155,9 +156,10 @@ def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.n
         Outputs.
     """
     layers, out = layout.layers(whole), np.empty(len(X))
-    for rows in public_networks.in_blocks(len(X)):
-        part = np.asarray(X[rows], dtype=np.float64)
-        beside = np.broadcast_to(prompt, (len(part), len(prompt)))
-        part = np.hstack([part, beside])
-        out[rows] = public_networks.activations(layers, part, "tanh")[-1][0]
+    with blas_threads(0):
+        for rows in public_networks.in_blocks(len(X)):
+            part = np.asarray(X[rows], dtype=np.float64)
+            beside = np.broadcast_to(prompt, (len(part), len(prompt)))
+            part = np.hstack([part, beside])
+            out[rows] = public_networks.activations(layers, part, "tanh")[-1][:, 0]
     return out

@@ -226,7 +226,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
                 targets = y.reshape(len(y), -1)
                 if self.target_bounds is not None:
                     targets = scaled_targets(targets, box)
-                self._train(optimization, release, layout, X, targets.T, progress)
+                self._train(optimization, release, layout, X, targets, progress)
                 progress.end()
             self.target_center_, self.target_scale_ = box
             self.multi_output_ = len(columns.shape) > 1

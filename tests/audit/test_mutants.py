@@ -1449,7 +1449,7 @@ EXACT |= {
         "neural_network/_gradient_moments.py",
         "            self._add(factors, sums)\n",
         "            self._add(factors, sums)\n"
-        "            sums *= self.schedule.batch_size / factors.inputs[0].shape[1]\n",
+        "            sums *= self.schedule.batch_size / len(factors.inputs[0])\n",
         f"{_ON_SAMPLES}[replaced]",
     ),
     "samples larger than was planned": Mutant(
@@ -1484,6 +1484,20 @@ EXACT |= {
         "np.abs(sums).max() <= LARGEST**2 * self.schedule.n_samples",
         "neural_network/test_clipped_sums.py::"
         "test_one_example_more_moves_sums_of_any_scale_by_what_it_adds[jme-1e+31]",
+    ),
+    "one product for the examples of a block": Mutant(
+        "_linalg/linear_model/per_user.py",
+        "np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])",
+        "np.matmul(rows, _aligned(matrix), out=out)",
+        "neural_network/test_gradient_kernels.py::"
+        "test_what_is_made_of_an_example_has_the_same_bits_in_any_company",
+    ),
+    "examples whose factors are too large for their squares": Mutant(
+        "_linalg/neural_network.py",
+        "                fit &= side <= LARGEST ** (2 * power)\n",
+        "                fit &= np.isfinite(side)\n",
+        "neural_network/test_gradient_kernels.py::"
+        "test_no_square_vanishes_beside_a_large_factor",
     ),
     "a batch of an epoch paid once for all epochs": Mutant(
         "neural_network/_schedule.py",

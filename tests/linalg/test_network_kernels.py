@@ -113,7 +113,7 @@ def test_networks_of_users_are_those_of_one_network():
     found = networks.activations(layout, whole, np.zeros((2, 0)), X)[-1][:, :, 0]
     for own, rows, outputs in zip(whole, X, found, strict=True):
         layers = layout.layers(own)
-        expected = public_networks.activations(layers, rows, "tanh")[-1][0]
+        expected = public_networks.activations(layers, rows, "tanh")[-1][:, 0]
         np.testing.assert_allclose(outputs, expected, rtol=1e-12, atol=1e-12)
 
 

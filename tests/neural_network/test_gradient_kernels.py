@@ -1,9 +1,14 @@
 """Gradients by their factors: against differences, PyTorch, and any company."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
 from skdpspectral._linalg import neural_network as networks
+from skdpspectral._linalg.threads import blas_threads
 from skdpspectral.neural_network._gradient_moments import MOMENTS, GradientMoments
 from skdpspectral.neural_network._schedule import Schedule
 
@@ -17,11 +22,11 @@ def problem(sizes, loss, n=40, seed=0):
     layout = networks.Layout(sizes)
     parameters = rng.standard_normal(layout.n_parameters)
     X = rng.standard_normal((n, sizes[0])) * 10.0 ** rng.uniform(-2, 1, (n, 1))
-    targets = rng.standard_normal((sizes[-1], n))
+    targets = rng.standard_normal((n, sizes[-1]))
     if loss == "logistic":
         targets = (targets > 0.0).astype(float)
     elif loss == "softmax":
-        targets = (targets == targets.max(axis=0)).astype(float)
+        targets = (targets == targets.max(axis=1, keepdims=True)).astype(float)
     return layout, parameters, X, targets
 
 
@@ -37,12 +42,12 @@ def loss_of(layout, parameters, X, targets, activation, loss):
     for layer in layers[:-1]:
         values = values @ layer[:-1] + layer[-1]
         values = np.tanh(values) if activation == "tanh" else np.maximum(values, 0.0)
-    out = (values @ layers[-1][:-1] + layers[-1][-1]).T
+    out = values @ layers[-1][:-1] + layers[-1][-1]
     if loss == "squared":
-        return 0.5 * np.square(out - targets).sum(axis=0)
+        return 0.5 * np.square(out - targets).sum(axis=1)
     if loss == "logistic":
-        return (np.logaddexp(0.0, out) - targets * out).sum(axis=0)
-    return np.logaddexp.reduce(out, axis=0) - (targets * out).sum(axis=0)
+        return (np.logaddexp(0.0, out) - targets * out).sum(axis=1)
+    return np.logaddexp.reduce(out, axis=1) - (targets * out).sum(axis=1)
 
 
 @pytest.mark.parametrize("moments", ["jme", "clip", "pp"])
@@ -98,7 +103,8 @@ def test_norms_and_sums_are_those_of_gradients_in_full(sizes, loss):
     full = networks.gradients(factors)
     weights = np.random.default_rng(1).random(len(full))
     for power in (1, 2):
-        squares = factors.squared_norms(power)
+        squares, fit = factors.squared_norms(power)
+        assert fit.all()
         np.testing.assert_allclose(squares, (full ** (2 * power)).sum(1), rtol=1e-10)
         total = np.zeros(full.shape[1])
         factors.weighted_sum(weights, total, power)
@@ -121,7 +127,14 @@ def test_rows_of_factors_are_those_of_gradients_in_full(kind):
 def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
     rng = np.random.default_rng(0)
     # With several layers and outputs, errors come back through sums too.
-    networks_of = {(5, 3): "softmax", (9, 7, 1): "logistic", (6, 9, 8, 7): "softmax"}
+    # The last one is of the size from which a BLAS would use several threads.
+    networks_of = {
+        (5, 3): "softmax",
+        (9, 7, 1): "logistic",
+        (6, 9, 8, 7): "softmax",
+        (1, 1): "squared",
+        (90, 120, 2): "logistic",
+    }
     for sizes, loss in networks_of.items():
         layout, parameters, X, targets = problem(sizes, loss, n=50)
         X[3], X[4] = 1e200, 0.0  # whom others must not notice
@@ -130,19 +143,37 @@ def test_what_is_made_of_an_example_has_the_same_bits_in_any_company():
             for _ in range(4):
                 chosen = rng.permutation(50)[:size]
                 rows = np.asfortranarray(X[chosen]) if size % 2 else X[chosen]
-                with np.errstate(all="ignore"):
+                # The weights lie elsewhere too, as they may in another fit.
+                memory = np.empty(len(parameters) + 8)[rng.integers(8) :]
+                weights = memory[: len(parameters)]
+                weights[:] = parameters
+                with blas_threads(0), np.errstate(all="ignore"):
                     part = factors_of(
-                        layout, parameters, rows, targets[:, chosen], "tanh", loss
+                        layout, weights, rows, targets[chosen], "tanh", loss
                     )
                     numbers = [
                         *part.inputs,
                         *part.errors,
-                        part.squared_norms()[None],
-                        part.squared_norms(2)[None],
+                        *part.squared_norms(),
+                        *part.squared_norms(2),
                     ]
                 for place, example in enumerate(chosen):
-                    bits = [np.array(n[:, place]).tobytes() for n in numbers]
+                    bits = [np.array(n[place]).tobytes() for n in numbers]
                     assert alone.setdefault(int(example), bits) == bits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernels", ["Prescott", "Nehalem", "Haswell"])
+def test_bits_do_not_depend_on_company_on_older_processors(kernels):
+    code = (
+        "import sys, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider', "
+        f"'--assert=plain', '-k', 'in_any_company', {__file__!r}]))"
+    )
+    environment = {**os.environ, "OPENBLAS_CORETYPE": kernels}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:]
 
 
 def test_an_example_whose_gradient_is_not_finite_counts_as_zero():
@@ -152,12 +183,12 @@ def test_an_example_whose_gradient_is_not_finite_counts_as_zero():
         layout.n_parameters, schedule, clip_norm=1.0, moments="jme", moment_weight=0.5
     )
     X[2], X[5] = 1e300, 1e-300
-    targets[0, 7] = 1e200
+    targets[7] = 1e200
     with np.errstate(all="ignore"):
         factors = factors_of(layout, parameters, X, targets, "relu", "squared")
         row = moments.row([factors])
         others = [0, 1, 3, 4, 5, 6, 8]
-        rest = (layout, parameters, X[others], targets[:, others])
+        rest = (layout, parameters, X[others], targets[others])
         expected = moments.row([factors_of(*rest, "relu", "squared")])
     assert np.isfinite(row).all()
     np.testing.assert_allclose(row, expected, rtol=1e-12, atol=1e-15)
@@ -180,7 +211,7 @@ def test_clipped_means_are_those_of_pytorch(activation):
         torch.tensor(layer, requires_grad=True) for layer in layout.layers(parameters)
     ]
     clipped = []
-    for x, target in zip(X, targets.T, strict=True):
+    for x, target in zip(X, targets, strict=True):
         values = torch.tensor(x)
         for layer in layers[:-1]:
             values = getattr(torch, activation)(values @ layer[:-1] + layer[-1])

@@ -102,7 +102,7 @@ def products(left, right, *, transpose_left=False, transpose_right=False):
     """
     same = left is right
     right = stacked(right)
-    left = right if same else _left(left)
+    left = right if same else _aligned(left)
     if transpose_left:
         left = left.swapaxes(-1, -2)
     if transpose_right:
@@ -111,7 +111,23 @@ def products(left, right, *, transpose_left=False, transpose_right=False):
     return np.matmul(left, right, out=out)
 
 
-def _left(left: np.ndarray) -> np.ndarray:
+def multiply_rows(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
+    """Multiply one row a user by a public matrix, into a place of one a user.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_users, p)
+        Laid out as :func:`empty_stack` does.
+    matrix : ndarray of shape (p, q)
+        What is public.
+    out : ndarray of shape (n_users, q)
+        The beginnings of rows that are laid out so.
+    """
+    np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])
+
+
+def _aligned(left: np.ndarray) -> np.ndarray:
+    """Return matrices of users, or one that is public, on boundaries of 64 bytes."""
     return stacked(left) if left.ndim == 3 else stacked(left[None])[0]
 
 
