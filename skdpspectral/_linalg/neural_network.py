@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .linear_model.per_user import empty_stack, multiply_rows, products, stacked, totals
+from .linear_model.per_user import empty_stack, multiply_rows, stacked
 
 # Examples that are handled together: their activations stay in the cache.
-BLOCK_EXAMPLES = 256
+BLOCK_EXAMPLES = 1024
+# Examples whose gradients are summed at once, in any order.
+SUMMED = 256
 
 # Factors beyond are not used: squares and fourth powers of their products, and of what
 # is left of others beside them, would be lost in float64.
@@ -66,7 +68,8 @@ def activated(values: np.ndarray, activation: str) -> np.ndarray:
 def slope(values: np.ndarray, activation: str) -> np.ndarray:
     """Return the derivative of the activation, from its values."""
     if activation == "tanh":
-        return 1.0 - np.square(values)
+        squares = np.square(values)
+        return np.subtract(1.0, squares, out=squares)
     return (values > 0.0).astype(np.float64)
 
 
@@ -127,10 +130,13 @@ def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
     """Return probabilities of classes from outputs (n, width)."""
     if loss == "logistic":
         return 0.5 * (1.0 + np.tanh(0.5 * outputs))
-    outputs = outputs - outputs.max(axis=1, keepdims=True)
-    np.exp(outputs, out=outputs)
-    outputs /= totals(outputs)[:, None]
-    return outputs
+    found = empty_stack(*outputs.shape)
+    np.subtract(outputs, outputs.max(axis=1, keepdims=True), out=found)
+    np.exp(found, out=found)
+    sums = empty_stack(len(found), 1)
+    multiply_rows(found, np.ones((found.shape[1], 1)), sums)
+    found /= sums
+    return found
 
 
 def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.ndarray:
@@ -204,12 +210,18 @@ class Factors(NamedTuple):
     def weighted_sum(
         self, weights: np.ndarray, out: np.ndarray, power: int = 1
     ) -> None:
-        """Add the weighted sum of gradients, or of a power of their entries."""
+        """Add the weighted sum of gradients, or of a power of their entries.
+
+        They are added `SUMMED` by `SUMMED`.
+        """
         start = 0
         for inputs, errors in zip(self.inputs, self.errors, strict=True):
-            scaled = _power(errors, power) * weights[:, None]
+            inputs, scaled = _power(inputs, power), _power(errors, power)
+            scaled = scaled * weights[:, None]
             stop = start + inputs.shape[1] * errors.shape[1]
-            out[start:stop] += (_power(inputs, power).T @ scaled).ravel()
+            for first in range(0, len(inputs), SUMMED):
+                part = slice(first, first + SUMMED)
+                out[start:stop] += (inputs[part].T @ scaled[part]).ravel()
             start = stop
 
 
@@ -219,8 +231,8 @@ def _power(values: np.ndarray, power: int) -> np.ndarray:
 
 def _squares(rows: np.ndarray, power: int) -> np.ndarray:
     """Return each row's sum of squares, or that of a power of its entries."""
-    rows = _power(rows, power)[:, :, None]
-    return products(rows, rows, transpose_left=True)[:, 0, 0]
+    rows = _power(rows, power)
+    return np.matmul(rows[:, None], rows[:, :, None])[:, 0, 0]
 
 
 def gradient_factors(

@@ -53,6 +53,11 @@ def generator_of_key(key: int) -> np.random.Generator:
     return np.random.Generator(_bit_generator(key))
 
 
+def rekey(generator: np.random.Generator, key: int) -> None:
+    """Make a generator what :func:`generator_of_key` returns, in less time."""
+    generator.bit_generator.seed(key=key)  # type: ignore[attr-defined]
+
+
 def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
     """Generator of noise over a cryptographic bit generator.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..accounting import PrivacyAccountant
 from ..mechanisms import Exact, PrivacyPlan
-from .release import NoiseSeed, generator_of_key, noise_generator
+from .release import NoiseSeed, generator_of_key, noise_generator, rekey
 from .streams import Factorization, StreamRelease
 
 _ELSEWHERE = (
@@ -56,6 +57,11 @@ class SampledRelease(StreamRelease):
         super().__init__(plan, accountant, noise_seed, factorization=factorization)
         self._rate = rate
         self._key = _key(noise_seed)
+        self._generator: np.random.Generator | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The state of the generator would be that of the last sample.
+        return super().__getstate__() | {"_generator": None}
 
     def sample(self, position: int, n_units: int) -> npt.NDArray[np.intp]:
         """Return who is in the sample of the next step, in increasing order.
@@ -81,18 +87,21 @@ class SampledRelease(StreamRelease):
             self._check_open()
             if position != self.position - self._claimed:
                 raise RuntimeError(_ELSEWHERE)
-            digest = _digest(self._key, position)
-        generator = generator_of_key(digest)
-        found = []
-        for start in range(0, n_units, _CHUNK):
-            chances = generator.random(min(_CHUNK, n_units - start))
-            found.append(start + np.flatnonzero(chances < self._rate))
+            digest, generator = _digest(self._key, position), self._generator
+            if generator is None:
+                generator = self._generator = generator_of_key(digest)
+            else:
+                rekey(generator, digest)
+            found = []
+            for start in range(0, n_units, _CHUNK):
+                chances = generator.random(min(_CHUNK, n_units - start))
+                found.append(start + np.flatnonzero(chances < self._rate))
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
     def _close(self) -> None:
         # What is left may be pickled, and without the key samples stay secret.
         super()._close()
-        self._key = b""
+        self._key, self._generator = b"", None
 
 
 def attainable_rate(rate: float) -> float:

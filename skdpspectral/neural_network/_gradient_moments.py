@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import sensitivity
-from .._linalg.neural_network import LARGEST, Factors
+from .._linalg.neural_network import LARGEST, SUMMED, Factors
 from .._statistics.combination import Statistic
 from ..accounting import calibrate_gaussian
 from ..accounting._sampled import sampled_gaussian
@@ -18,8 +18,6 @@ from ._schedule import Schedule
 
 _NAME = "gradients"
 MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
-# Terms that a product of matrices may add up at once, in any order.
-_SUMMED = 256
 
 
 class GradientMoments(Statistic):
@@ -70,7 +68,7 @@ class GradientMoments(Statistic):
         self.weight = math.sqrt(self.nu) / self.clip_norm
         self.width = n_parameters if alone else 2 * n_parameters
         self.n_sums = 2 if moments in ("jme", "clip") else 1
-        self._summed = schedule.largest_batch if of_sums else _SUMMED
+        self._summed = schedule.largest_batch if of_sums else SUMMED
         # Of norms: those that are computed are off by less, in whatever order the
         # squares of entries are summed.
         self._room = (n_parameters + 64) * 2.0**-51
@@ -179,8 +177,8 @@ class GradientMoments(Statistic):
     def row_of_gradients(self, gradients: np.ndarray) -> np.ndarray:
         """Return the exact row of a batch from its gradients in full."""
         sums = np.zeros((2 if self.weight else 1, self.n_parameters))
-        for start in range(0, len(gradients), _SUMMED):
-            self._add_gradients(gradients[start : start + _SUMMED], sums)
+        for start in range(0, len(gradients), SUMMED):
+            self._add_gradients(gradients[start : start + SUMMED], sums)
         return self._weighted(sums)
 
     def _add_gradients(self, gradients: np.ndarray, sums: np.ndarray) -> None:

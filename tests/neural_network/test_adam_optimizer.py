@@ -279,6 +279,9 @@ def test_a_pickle_goes_on_after_a_crash_with_noise_of_its_own(sampling):
     for _ in range(3):
         step(adam)
     stale = pickle.loads(pickle.dumps(adam))
+    assert not isinstance(
+        getattr(stale._run.release, "_generator", None), np.random.Generator
+    )
     for _ in range(2):
         step(adam)
     stale.resume()

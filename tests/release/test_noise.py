@@ -117,6 +117,23 @@ def test_fallback_generator_is_chacha20(monkeypatch):
     assert kstest(noise / mechanism.noise_std, norm.cdf).pvalue > 1e-6
 
 
+@pytest.mark.parametrize("hardware", [True, False])
+def test_a_generator_of_another_key_is_as_a_new_one(monkeypatch, hardware):
+    if hardware and not release_module._has_hardware_aes():
+        pytest.skip("no hardware for AES")
+    monkeypatch.setattr(release_module, "_has_hardware_aes", lambda: hardware)
+    used = release_module.generator_of_key(5)
+    used.random(1001)
+    used.integers(2**31, size=3, dtype=np.uint32)  # half of a word is left
+    for key in (2**127 + 12, 5):
+        release_module.rekey(used, key)
+        fresh = release_module.generator_of_key(key)
+        assert used.integers(2**31, dtype=np.uint32) == fresh.integers(
+            2**31, dtype=np.uint32
+        )
+        np.testing.assert_array_equal(used.random(3333), fresh.random(3333))
+
+
 def test_unseeded_streams_never_repeat():
     draws = {noise_generator().standard_normal() for _ in range(1000)}
     assert len(draws) == 1000
