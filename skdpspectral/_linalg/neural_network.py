@@ -3,7 +3,9 @@
 The gradient of one example is, layer by layer, an outer product: of the layer's input
 and of the error that comes back to it. Norms, clipping and sums are made of these
 factors, and no gradient is ever formed. What is made of an example has the same bits
-in any company: examples stand side by side, and no product mixes them but the sums.
+in any company: it goes through a layer by one call of BLAS of its own, on memory that
+lies alike for all, and no product mixes examples but the sums. Within
+:func:`~.threads.blas_threads`, that is: large layers are split among threads.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ import numpy as np
 
 from .linear_model.per_user import empty_stack, multiply_rows, stacked
 
-# Examples that are handled together: their activations stay in the cache.
-BLOCK_EXAMPLES = 1024
 # Examples whose gradients are summed at once, in any order.
 SUMMED = 256
+# Examples that are handled together, in whole sums.
+BLOCK_EXAMPLES = 4 * SUMMED
 
-# Factors beyond are not used: squares and fourth powers of their products, and of what
+# Factors that are longer are not used: squares and fourth powers of their products, and of what
 # is left of others beside them, would be lost in float64.
 LARGEST = 2.0**100
 
