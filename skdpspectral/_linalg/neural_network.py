@@ -22,8 +22,8 @@ SUMMED = 256
 # Examples that are handled together, in whole sums.
 BLOCK_EXAMPLES = 4 * SUMMED
 
-# Factors that are longer are not used: squares and fourth powers of their products, and of what
-# is left of others beside them, would be lost in float64.
+# Factors that are longer are not used: squares and fourth powers of their products, and
+# of what is left of others beside them, would be lost in float64.
 LARGEST = 2.0**100
 
 LOSSES = ("squared", "logistic", "softmax")
