@@ -18,7 +18,7 @@ from .cluster_tables import (
     numbers_of,
 )
 from .exact_ids import check_exact
-from .ids import codes_and_rows, encode_array, id_array, joined_ids
+from .ids import codes_and_rows, encode_array, id_array, joined_ids, kept_apart
 
 
 class Member(NamedTuple):
@@ -128,7 +128,7 @@ def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
         return None
     if place is not None:
         return ClusterIds(table.apply(column_of, place), name)
-    return ClusterIds(column_beside(beside, table, name), name)
+    return ClusterIds(column_beside(kept_apart(beside), table, name), name)
 
 
 def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,14 @@ from .._linalg import add_sums, scrambled_keys
 from .cluster_rows import added_on_cluster, kept_on_cluster
 from .cluster_tables import in_own_words
 from .exact_ids import check_exact
-from .ids import check_ids, codes_and_rows, id_array, joined_ids
+from .ids import (
+    check_ids,
+    check_kinds,
+    codes_and_rows,
+    id_array,
+    joined_ids,
+    kinds_of,
+)
 
 _NUMBERS: tuple = (Number, np.bool_)
 # Groups of users, at most: every part of a table is divided into so many pieces.
@@ -36,23 +43,27 @@ class ClusterUsers:
     make : callable
         ``make(ids, *columns)`` of all rows of some users: what kernels are given. Pure,
         public and picklable.
-    name : str
-        What errors call the ids.
+    *names : str
+        What errors call the ids of users, and of further columns that are ids. Those
+        of a column must be of one kind in all parts, as in a table in memory.
     """
 
-    def __init__(self, parts: list, make: Callable, name: str) -> None:
+    def __init__(self, parts: list, make: Callable, *names: str) -> None:
         from dask import delayed
 
         n_groups = min(len(parts), _MOST_GROUPS)
-        divide = partial(_divided, n_groups=n_groups, name=name)
+        divide = partial(_divided, n_groups=n_groups, names=names)
         divide = delayed(in_own_words(divide), pure=True)
+        agree = delayed(in_own_words(_checked_kinds), pure=True)
         make = delayed(_Made(make), name=f"skdpspectral-{uuid.uuid4()}")
         gather = delayed(_gathered, pure=True)
         take = delayed(getitem, pure=True)
         divided = [divide(part) for part in parts]
+        # No group is made before the kinds of all parts are known to agree.
+        agreed = agree([take(pieces, n_groups) for pieces in divided], names)
         self._groups = kept_on_cluster(
             [
-                gather(make, [take(pieces, group) for pieces in divided], name)
+                gather(make, [take(pieces, group) for pieces in divided], agreed)
                 for group in range(n_groups)
             ]
         )
@@ -81,22 +92,40 @@ class _Made:
         self.function = function
 
 
-def _divided(columns, n_groups: int, name: str) -> list:
-    """Divide rows among groups of users, by a hash of each user's id alone."""
-    ids, *others = columns
-    check_exact(ids, name)
-    ids = id_array(ids, name)
-    check_ids(ids, name)
-    if any(len(column) != len(ids) for column in others):
+def _divided(columns, n_groups: int, names: tuple[str, ...]) -> list:
+    """Divide rows among groups of users, by a hash of each user's id alone.
+
+    The last entry has the kinds of the ids in each column of them.
+    """
+    named, others = zip(columns, names, strict=False), columns[len(names) :]
+    ids = [_checked_ids(column, name) for column, name in named]
+    users, name = ids[0], names[0]
+    if any(len(column) != len(users) for column in (*ids, *others)):
         raise ValueError(
             f"X, {name} or y: a part has another number of rows than the same part of "
             "the others"
         )
-    group = _hashes(ids, name) % np.uint64(n_groups)
+    group = _hashes(users, name) % np.uint64(n_groups)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
-    pieces = [np.split(column[order], ends) for column in (ids, *others)]
-    return list(zip(*pieces, strict=True))
+    pieces = [np.split(column[order], ends) for column in (*ids, *others)]
+    # A part without rows has no say.
+    kinds = [kinds_of(column) if len(column) else frozenset() for column in ids]
+    return [*zip(*pieces, strict=True), kinds]
+
+
+def _checked_ids(ids, name: str) -> np.ndarray:
+    check_exact(ids, name)
+    ids = id_array(ids, name)
+    check_ids(ids, name)
+    return ids
+
+
+def _checked_kinds(parts: list, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse columns whose ids are of several kinds; return the names of the others."""
+    for name, *kinds in zip(names, *parts, strict=True):
+        check_kinds(frozenset().union(*kinds), name)
+    return names
 
 
 def _hashes(ids: np.ndarray, name: str) -> np.ndarray:
@@ -122,11 +151,12 @@ def _hashed(key: Any, name: str) -> int:
     return murmurhash3_32(text, positive=True)
 
 
-def _gathered(make: _Made, pieces: list, name: str):
-    ids, *others = zip(*pieces, strict=True)
-    columns = [np.concatenate(arrays) for arrays in others]
-    together = in_own_words(joined_ids)(ids, name)
-    return in_own_words(make.function)(together, *columns)
+def _gathered(make: _Made, pieces: list, names: tuple[str, ...]):
+    columns = list(zip(*pieces, strict=True))
+    join, n_ids = in_own_words(joined_ids), len(names)
+    ids = [join(*found) for found in zip(columns, names, strict=False)]
+    others = [np.concatenate(arrays) for arrays in columns[n_ids:]]
+    return in_own_words(make.function)(*ids, *others)
 
 
 def _applied(kernel: _Made, group):

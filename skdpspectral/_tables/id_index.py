@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from .exact_ids import check_exact_array
-from .ids import check_ids, codes_and_rows, id_array, is_dense, kinds_of, places_from
+from .ids import (
+    check_ids,
+    check_kinds,
+    codes_and_rows,
+    id_array,
+    is_dense,
+    kinds_of,
+    places_from,
+)
 
 _SORTABLE = "biufmM"
 # Codes of users are held in so many bits.
@@ -52,12 +60,7 @@ class IdIndex:
         self.codes, first = codes_and_rows(ids, name)
         check_exact_array(ids, name)
         self._kinds = kinds_of(ids)
-        if len(self._kinds) > 1:
-            raise ValueError(
-                f"{name} must hold ids of one kind, got "
-                f"{', '.join(sorted(self._kinds))}: 1 and '1' are different ids; "
-                "convert them to one type"
-            )
+        check_kinds(self._kinds, name)
         if len(first) > _MOST_IDS:
             raise ValueError(f"{name} must hold at most 2**32 different ids")
         self._keys = ids[first]

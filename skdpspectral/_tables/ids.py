@@ -190,10 +190,7 @@ def id_array(ids, name: str) -> np.ndarray:
         nanoseconds hold.
     """
     refuse_masked(ids, name)
-    if isinstance(ids, (list, tuple)):
-        # numpy would turn [1, "1"] into two equal strings, and tuples into columns.
-        ids = np.fromiter(ids, dtype=object, count=len(ids))
-    ids = _as_array(ids)
+    ids = _as_array(kept_apart(ids))
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     if ids.dtype == object:
@@ -201,6 +198,16 @@ def id_array(ids, name: str) -> np.ndarray:
     if ids.dtype.kind in "mM":
         return _in_nanoseconds(ids, name)
     return ids.astype(object) if ids.dtype.kind in "SUT" else ids
+
+
+def kept_apart(ids):
+    """Return a list of ids as an array of objects; others as they are.
+
+    numpy would turn [1, "1"] into two equal strings, and tuples into columns.
+    """
+    if not isinstance(ids, (list, tuple)):
+        return ids
+    return np.fromiter(ids, dtype=object, count=len(ids))
 
 
 def _times_of_objects(ids: np.ndarray) -> np.ndarray:
@@ -239,6 +246,15 @@ def kinds_of(ids: np.ndarray) -> frozenset:
     if ids.dtype.kind in "mM":
         return frozenset({"times" if ids.dtype.kind == "M" else "durations"})
     return frozenset(_kind(cls) for cls in set(map(type, ids.tolist())))
+
+
+def check_kinds(kinds: frozenset, name: str) -> None:
+    """Refuse ids of several kinds, as :func:`kinds_of` tells them."""
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{name} must hold ids of one kind, got {', '.join(sorted(kinds))}: 1 and "
+            "'1' are different ids; convert them to one type"
+        )
 
 
 def _kind(cls: type) -> str:

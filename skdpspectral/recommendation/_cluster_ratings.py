@@ -21,12 +21,13 @@ from .._tables.cluster_tables import (
     in_own_words,
 )
 from .._tables.cluster_users import ClusterUsers
-from .._tables.exact_ids import check_exact
 from .._tables.id_index import IdIndex
 from .._tables.targets import check_targets, unread_targets
 from ._catalog import item_codes
 from ._parameters import read_range, units
 from ._ratings_tables import check_finite, compared_columns, refuse_same_names
+
+_NAMES = ("user_feature", "item_feature")
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class ClusterCodes:
 
     def __init__(self, table: ClusterRated, catalog) -> None:
         make = partial(_codes_of_users, catalog=catalog)
-        self._users = ClusterUsers(table.parts, make, "user_feature")
+        self._users = ClusterUsers(table.parts, make, *_NAMES)
 
     def total(self, function: Callable) -> np.ndarray | None:
         """Return the sum of what a function makes of groups of users."""
@@ -162,7 +163,7 @@ class ClusterRatings:
         make = partial(
             _ratings_of_users, catalog=catalog, rating_range=rating_range, most=most
         )
-        self._users = ClusterUsers(table.parts, make, "user_feature")
+        self._users = ClusterUsers(table.parts, make, *_NAMES)
         counts = self._users.reduce(_count_users)
         self.n_users = 0 if counts is None else int(counts[0])
 
@@ -186,8 +187,6 @@ def _zeros(part) -> np.ndarray:
 
 def _checked(users, items, ratings) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     check_finite([users, items])
-    check_exact(users, "user_feature")
-    check_exact(items, "item_feature")
     return users, items, check_targets(None, ratings, len(users))
 
 

@@ -61,9 +61,9 @@ def budget_of_fits(count):
 
 
 @contextlib.contextmanager
-def charging(form, *budget):
+def charging(form, *budget, path=None):
     """Yield an accountant and a DPPCA that is charged to it, in either form."""
-    accountant = PrivacyAccountant(*budget)
+    accountant = PrivacyAccountant(*budget, path=path)
     if form == "parameter":
         yield accountant, DPPCA(1, accountant=accountant)
     else:
