@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from .cluster_rows import ClusterRows, told_apart
+from .cluster_rows import ClusterRows, kept_on_cluster, told_apart
 from .cluster_tables import (
     ClusterTable,
+    check_as_long,
     column_beside,
     column_of,
     common_type,
@@ -99,27 +101,29 @@ class ClusterUserTable:
         """All rows of features."""
         return self.table.rows(self.columns)
 
-    def features(self, rows: list[Member] | slice) -> ClusterRows:
-        """Features of the rows of a client; of a slice, which is all, of everybody."""
-        if isinstance(rows, slice):
-            return self.X
+    def features_of(self, clients: list[list[Member] | slice]) -> Iterator[ClusterRows]:
+        """Yield the features of the rows of each client; of a slice, of everybody.
+
+        Every part is read once, and divided among its clients where it lies: they
+        are asked one after another.
+        """
+        if any(isinstance(rows, slice) for rows in clients):
+            yield from (self.X for _ in clients)
+            return
         from dask import delayed
 
         dtype = common_type([self.table.dtypes[j] for j in self.columns])
-        chosen = delayed(_rows_of_client, pure=True)
-        parts = [
-            chosen(
-                self.table.parts[member.part],
-                self.ids.parts[member.part],
-                self.ids.name,
-                member.code,
-                self.columns,
-                dtype,
-            )
-            for member in rows
-        ]
-        sizes = [member.n_rows for member in rows]
-        return ClusterRows(parts, sizes, len(self.columns), dtype)
+        divide = partial(
+            _divided, name=self.ids.name, columns=self.columns, dtype=dtype
+        )
+        divide = delayed(in_own_words(divide), pure=True)
+        together = zip(self.table.parts, self.ids.parts, strict=True)
+        divided = kept_on_cluster([divide(part, ids) for part, ids in together])
+        piece = delayed(_rows_of_client, pure=True)
+        for rows in clients:
+            parts = [piece(divided[member.part], member.code) for member in rows]
+            sizes = [member.n_rows for member in rows]
+            yield ClusterRows(parts, sizes, len(self.columns), dtype)
 
 
 def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
@@ -139,6 +143,15 @@ def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
     return ids[first], np.bincount(codes, minlength=len(first))
 
 
-def _rows_of_client(part, ids, name: str, code: int, columns, dtype) -> np.ndarray:
-    codes, _ = codes_and_rows(id_array(ids, name), name)
-    return numbers_of(part, columns, dtype)[codes == code]
+def _divided(part, ids, name: str, columns, dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a part, those of each client together, and where each client's end."""
+    rows, ids = numbers_of(part, columns, dtype), id_array(ids, name)
+    check_as_long(name, ids, rows)
+    codes, first = codes_and_rows(ids, name)
+    ends = np.cumsum(np.bincount(codes, minlength=len(first)))
+    return rows[np.argsort(codes, kind="stable")], ends
+
+
+def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.ndarray:
+    rows, ends = divided
+    return rows[ends[code - 1] if code else 0 : ends[code]]

@@ -242,6 +242,15 @@ def column_beside(column, table: ClusterTable, name: str) -> list:
     ]
 
 
+def check_as_long(name: str, ids, *columns) -> None:
+    """Refuse columns of a part that have not one entry an id."""
+    if any(len(column) != len(ids) for column in columns):
+        raise ValueError(
+            f"X, {name} or y: a part has another number of rows than the same part of "
+            "the others"
+        )
+
+
 def in_own_words(function: Callable) -> Callable:
     """Return a check of a part whose errors, which quote no value, reach the client."""
     return _InOwnWords(function)

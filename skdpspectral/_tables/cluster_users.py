@@ -14,7 +14,7 @@ from sklearn.utils import murmurhash3_32
 
 from .._linalg import add_sums, scrambled_keys
 from .cluster_rows import added_on_cluster, kept_on_cluster
-from .cluster_tables import in_own_words
+from .cluster_tables import check_as_long, in_own_words
 from .exact_ids import check_exact
 from .ids import (
     check_ids,
@@ -100,11 +100,7 @@ def _divided(columns, n_groups: int, names: tuple[str, ...]) -> list:
     named, others = zip(columns, names, strict=False), columns[len(names) :]
     ids = [_checked_ids(column, name) for column, name in named]
     users, name = ids[0], names[0]
-    if any(len(column) != len(users) for column in (*ids, *others)):
-        raise ValueError(
-            f"X, {name} or y: a part has another number of rows than the same part of "
-            "the others"
-        )
+    check_as_long(name, users, *ids, *others)
     group = _hashes(users, name) % np.uint64(n_groups)
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]

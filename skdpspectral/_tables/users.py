@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +50,10 @@ class UserTable:
     def features(self, rows=slice(None)) -> np.ndarray:
         """Features of some rows."""
         return self.X[rows][:, self.columns]
+
+    def features_of(self, clients: list) -> Iterator[np.ndarray]:
+        """Yield the features of the rows of each client."""
+        return map(self.features, clients)
 
 
 class Names(NamedTuple):

@@ -235,16 +235,13 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         if self.noise_seed is not None:
             source = check_random_state(self.noise_seed)
             seeds = source.randint(2**62, size=len(groups), dtype=np.int64).tolist()
+        rows = table.features_of([group.rows for group in groups])
+        given = zip(groups, rows, budgets, seeds, strict=True)
         members = {
             group.name: LocalClient._charged(
-                group.name,
-                _contiguous(table.features(group.rows)),
-                task,
-                plans[group.name],
-                epsilon,
-                seed,
+                group.name, _contiguous(own), task, plans[group.name], epsilon, seed
             )
-            for group, (epsilon, _), seed in zip(groups, budgets, seeds, strict=True)
+            for group, own, (epsilon, _), seed in given
         }
         self.n_samples_ = len(table.X)
         self.privacy_ = plan

@@ -6,11 +6,13 @@ from cluster_tools import check_same, outcome, quiet
 
 from skdpspectral import (
     DPPCA,
+    DPItemEmbedding,
     DPMatrixFactorization,
     FederatedDPPCA,
     LRSRegressor,
     PrivacyAccountant,
 )
+from skdpspectral._release.release import record_releases
 from skdpspectral._tables import cluster_rows as rows_on_clusters
 from skdpspectral._tables.ids import joined_ids
 
@@ -52,27 +54,110 @@ def of_users(users):
     return change
 
 
-def fit_regression(second):
-    targets = in_parts([y[: N // 2], y[N // 2 :]], y)
-    return LRSRegressor(1, 1, user_feature="user").fit(halves(FRAME, second), targets)
+HOW = {"user_feature": "user", "item_feature": "item"}
 
 
-def fit_ratings(second):
-    model = DPMatrixFactorization(
-        items=range(7), user_feature="user", item_feature="item", rating_range=(0, 4)
-    )
-    return model.fit(halves(RATINGS, second))
+def fit_regression(frame, **how):
+    targets = in_parts([y[: N // 2], y[N // 2 :]], y) if on_cluster(frame) else y
+    return LRSRegressor(1, 1, user_feature="user", **how).fit(frame, targets)
 
 
-def fit_federation(second):
-    return FederatedDPPCA(1, client_feature="user").fit(halves(FRAME, second))
+def fit_ratings(frame, **how):
+    how = {"items": range(7), "rating_range": (0, 4), **HOW, **how}
+    return DPMatrixFactorization(**how).fit(frame)
 
 
-@pytest.mark.parametrize("fit", [fit_regression, fit_ratings, fit_federation])
-def test_times_and_numbers_are_not_one_id(fit):
-    """Of nanoseconds numpy's objects are numbers: two users would become one."""
-    with quiet(), pytest.raises(ValueError, match="holds times in some parts"):
-        fit(of_users(pd.to_datetime))
+def fit_items(frame, **how):
+    model = DPItemEmbedding(items=range(7), **HOW, **how)
+    return model.fit(frame[["user", "item"]], frame["rating"])
+
+
+def fit_moment(frame, **how):
+    return fit_items(frame, method="moment", **how)
+
+
+def fit_federation(frame, **how):
+    return FederatedDPPCA(1, client_feature="user", **how).fit(frame)
+
+
+def on_cluster(frame):
+    return isinstance(frame, dd.DataFrame)
+
+
+FITS = {
+    fit_regression: (FRAME, "of one kind, got numbers, "),
+    fit_ratings: (RATINGS, "of one kind, got numbers, "),
+    fit_items: (RATINGS, "of one kind, got numbers, "),
+    fit_moment: (RATINGS, "of one kind, got numbers, "),
+    fit_federation: (FRAME, "times in some parts|have the name '0'"),
+}
+
+
+@pytest.mark.parametrize("users", [pd.to_datetime, lambda users: users.astype(str)])
+@pytest.mark.parametrize("fit", FITS)
+def test_ids_of_other_kinds_in_other_parts_are_no_ids(fit, users):
+    """As in memory, whatever group a user is in; objects of times would be numbers."""
+    frame, message = FITS[fit]
+    accountant = PrivacyAccountant()
+    with quiet(), pytest.raises(ValueError, match=message):
+        fit(halves(frame, of_users(users)), accountant=accountant)
+    # Who the clients are is public, and read beforehand.
+    assert len(accountant.ledger) == (0 if fit is fit_federation else 1)
+
+
+@pytest.mark.parametrize("items", [range(7), None])
+def test_items_of_other_kinds_in_other_parts_are_no_items(items):
+    def renamed(part):
+        return part.assign(item=part["item"].astype(str))
+
+    whole = pd.concat([RATINGS[: N // 2], renamed(RATINGS[N // 2 :])])
+    for frame in (whole, halves(RATINGS, renamed)):
+        with quiet(), pytest.raises(ValueError, match="item_feature .* numbers"):
+            fit_ratings(frame, items=items)
+
+
+@pytest.mark.parametrize("fit", FITS)
+def test_numbers_of_other_types_in_other_parts_are_the_same_ids(fit):
+    frame, _ = FITS[fit]
+    found = []
+    for table in (frame, halves(frame, of_users(lambda users: users.astype(float)))):
+        with quiet(), record_releases() as transcript:
+            fit(table, noise_seed=1)
+        found.append((transcript, 1))
+    check_same(*found)
+
+
+def test_lists_of_ids_are_not_made_strings():
+    """numpy would make two users one: 1 and "1"."""
+    ids = [1 if k % 2 else "1" for k in range(N)]
+    rows = FRAME[["a", "b", "c"]].to_numpy()
+    for X in (rows, da.from_array(rows, chunks=(N // 2, 3))):
+        with (
+            quiet(),
+            pytest.raises(ValueError, match="users must hold ids of one kind"),
+        ):
+            LRSRegressor(1, 1).fit(X, y.to_numpy(), users=ids)
+        with quiet(), pytest.raises(ValueError, match="have the name '1'"):
+            FederatedDPPCA(1).fit(X, clients=ids)
+
+
+def test_parts_are_read_once_for_all_clients():
+    """Or a table of many clients would be read as many times."""
+    reads = []
+
+    def read(part):
+        reads.append(len(part))
+        return part
+
+    rows, clients = FRAME[["a", "b", "c"]].to_numpy(), np.arange(N) % 5
+    known = {"dtype": float, "meta": np.empty((0, 0))}
+    X = da.from_array(rows, chunks=(N // 4, 3)).map_blocks(read, **known)
+    pca = FederatedDPPCA(1, mechanism="two-stage", noise_seed=1)
+    with quiet():
+        check_same(
+            outcome(pca, rows, clients=clients), outcome(pca, X, clients=clients)
+        )
+    assert reads == [N // 4] * 8  # each is checked, and then divided
 
 
 def test_ids_of_several_parts_are_joined_exactly():
