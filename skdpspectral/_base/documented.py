@@ -136,7 +136,8 @@ _TABLE = {
             samples are drawn), and 0.1 elsewhere.
         factorization : {"trivial", "sqrt", "blt", "bisr"}, default="trivial"
             What shapes the noise of batches in turn, for the decays of both moments;
-            all but "trivial" need ``n_epochs=1``.
+            all but "trivial" need ``n_epochs=1``. "blt" has some four further rows of
+            noise in memory, "bisr" 128, and "sqrt" two for each batch.
         neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
             What is hidden: which example it is, or whether it counts at all.
         """,

@@ -101,14 +101,20 @@ class ClusterUserTable:
         """All rows of features."""
         return self.table.rows(self.columns)
 
-    def features_of(self, clients: list[list[Member] | slice]) -> Iterator[ClusterRows]:
-        """Yield the features of the rows of each client; of a slice, of everybody.
+    def features_of(self, clients: list) -> Iterator[ClusterRows]:
+        """Yield the features of the rows of each client.
 
         Every part is read once, and divided among its clients where it lies: they
         are asked one after another.
+
+        Parameters
+        ----------
+        clients : list of list of Member
+            Their rows, as :meth:`ClusterIds.members` tells them. Without ids, one whose
+            rows are all.
         """
-        if any(isinstance(rows, slice) for rows in clients):
-            yield from (self.X for _ in clients)
+        if self.ids is None:
+            yield self.X
             return
         from dask import delayed
 

@@ -64,9 +64,12 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         gives any weights, with zeros above the diagonal; those of a step must add up
         to more than 0, unless `second_workload` is given.
     factorization : str, BISR or array of shape (steps, steps), default="blt"
-        How noise is correlated (:ref:`stream_parameters`): "blt" in constant memory,
-        "trivial" independent, "sqrt", "optimal", "bisr" for
-        :class:`~skdpspectral.covariance.BISR`, or any lower-triangular C.
+        How noise is correlated (:ref:`stream_parameters`). In memory are rows of noise,
+        each as long as what a step releases: none for "trivial", which is independent,
+        about four for "blt", two for each of the band of
+        :class:`~skdpspectral.covariance.BISR` ("bisr" for its default), two for each
+        step for "sqrt", one for each step, and the matrix, for "optimal" and any
+        lower-triangular C.
     second_workload : as `workload` or None, default=None
         Weights of the second moment and of the covariance, about the mean by the same
         weights, if they are not those of the first moment (:ref:`two_workloads`).

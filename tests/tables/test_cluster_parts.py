@@ -112,7 +112,7 @@ def test_items_of_other_kinds_in_other_parts_are_no_items(items):
 
     whole = pd.concat([RATINGS[: N // 2], renamed(RATINGS[N // 2 :])])
     for frame in (whole, halves(RATINGS, renamed)):
-        with quiet(), pytest.raises(ValueError, match="item_feature .* numbers"):
+        with quiet(), pytest.raises(ValueError, match=r"item_feature .* numbers"):
             fit_ratings(frame, items=items)
 
 
