@@ -37,17 +37,19 @@ def tables(size):
     import dask.dataframe as dd
     import pandas as pd
 
-    n = int(4e5 * size)
+    n = int(1e6 * size)
     X = rows(n, 50)
     distant = da.from_array(X, chunks=(n // 8, 50)).persist()
     yield "DPPCA", DPPCA, {}, (X,), (distant,), {}
     yield "DPPCA, pairs", DPPCA, {"center": "pairs"}, (X,), (distant,), {}
     yield "DPStandardScaler", DPStandardScaler, {}, (X,), (distant,), {}
 
-    clients = np.repeat(np.arange(100), n // 100)
-    given = {"clients": clients}
-    federated = X[: len(clients)], distant[: len(clients)]
-    yield "FederatedDPPCA, 100", FederatedDPPCA, {}, *((t,) for t in federated), given
+    # Clients one after another, and each in all parts of the table.
+    n_clients = 100 if size == 1.0 else 10
+    mixed = np.arange(n) % n_clients
+    for order, clients in (("in order", np.sort(mixed)), ("mixed", mixed)):
+        named, given = f"FederatedDPPCA, {n_clients} {order}", {"clients": clients}
+        yield named, FederatedDPPCA, {}, (X,), (distant,), given
 
     n_users, n_features = int(1e5 * size), 10
     users = np.repeat(np.arange(n_users), 20)
