@@ -106,13 +106,44 @@ SHAPES = [
 ]
 
 
+def matrices_in_use(stream):
+    """Return the matrices of rows and of products, of which the noise is as of Z."""
+    first, second = (shape.matrix(N) for shape in stream.shapes)
+    return first, second / stream.stretch
+
+
+@pytest.mark.parametrize("parameters", SHAPES)
+def test_the_noise_is_that_of_both_matrices(parameters):
+    stream = JMECovariance(clip_norm=2.0, **parameters)._moment_stream(N, D)
+    Z = np.random.default_rng(0).standard_normal((N, stream.rows.width))
+    shaped = stream.factorization.filter(stream.rows.width).push(Z.copy())
+    for matrix, part in zip(
+        matrices_in_use(stream), (slice(D), slice(D, None)), strict=True
+    ):
+        np.testing.assert_allclose(matrix @ shaped[:, part], Z[:, part], atol=1e-9)
+
+
+@pytest.mark.parametrize("parameters", SHAPES)
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+def test_roundings_of_both_parts_are_charged(parameters, epsilon):
+    """Each entry may be rounded by a step more or less, before its matrix comes in."""
+    model = JMECovariance(epsilon=epsilon, clip_norm=2.0, **parameters)
+    stream = model._moment_stream(N, D)
+    (mechanism,) = model.privacy_plan(N, D).mechanisms
+    norms = [np.linalg.norm(m, axis=0).max() for m in matrices_in_use(stream)]
+    counts = D, stream.rows.width - D
+    rounded = mechanism.grid * np.hypot(*(norms * np.sqrt(counts)))
+    bound = norms[0] * stream.sensitivity + rounded
+    assert bound <= mechanism.charged_sensitivity
+
+
 @pytest.mark.parametrize("parameters", SHAPES)
 def test_no_row_moves_a_release_by_more_than_is_charged(parameters, X):
     """C_1 x and C_2 times the weighted products, by hand, for every place of a row."""
     model = JMECovariance(clip_norm=2.0, **parameters)
     stream = model._moment_stream(N, D)
     (mechanism,) = model.privacy_plan(N, D).mechanisms
-    first, second = (shape.matrix(N) for shape in stream.shapes)
+    first, second = matrices_in_use(stream)
     bound = stream.sensitivity * stream.factorization.column_norm
     # The noise is that of this sensitivity.
     mu = model.privacy_plan(N, D).mu
