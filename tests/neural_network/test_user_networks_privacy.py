@@ -204,6 +204,21 @@ def test_what_was_charged_says_whether_a_fit_is_private():
     assert (model.target_center_, model.target_scale_) == (0.0, 1.0)
 
 
+def test_a_guarantee_is_for_the_neighbors_that_the_noise_is_for(monkeypatch):
+    """Whatever another thread makes of the parameter between both."""
+    made = choices.statistic_of
+
+    def changed_then(model, n_features):
+        statistic = made(model, n_features)
+        model.set_params(neighbors="replace-one")
+        return statistic
+
+    monkeypatch.setattr(choices, "statistic_of", changed_then)
+    plan = regressor("usual", verbose=0).fit(*table(USERS)).privacy_
+    assert plan.mechanisms[0].sensitivity == 1.0
+    assert plan.neighbors == "add-remove-one"
+
+
 def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():
     X, y = table(USERS)
     model = regressor("usual", verbose=0).fit(X, y)
