@@ -471,6 +471,20 @@ EXACT = {
         "theory/test_unknown_spikes.py::"
         "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
     ),
+    "votes of all rows on directions that half of them made": Mutant(
+        "_statistics/components/unknown_spikes.py",
+        "voting = self.bounds.blocks(rows[half:])",
+        "voting = self.bounds.blocks(rows)",
+        "theory/test_unknown_spikes.py::"
+        "test_what_is_released_is_by_the_votes_of_the_second_half",
+    ),
+    "a signal from the middles of cells": Mutant(
+        "_statistics/components/unknown_spikes.py",
+        "signal(cells[0].low, cells[1].high)",
+        "signal(cells[0].middle, cells[1].middle)",
+        "theory/test_unknown_spikes.py::"
+        "test_what_is_released_is_by_the_votes_of_the_second_half",
+    ),
     "directions of the rows that vote": Mutant(
         "_statistics/components/unknown_spikes.py",
         "self.directions.run(release, rows[:half], None)",

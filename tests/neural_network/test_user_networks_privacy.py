@@ -126,6 +126,25 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
         assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
 
 
+def test_the_first_sum_is_of_gradients_of_mean_losses():
+    """Of linear models that begin alike, by hand, far below the norm of clipping."""
+    X, y = table(USERS)
+    steps = {"n_rounds": 1, "n_local_steps": 1}
+    model = regressor("usual", hidden_layer_sizes=[], solver=steps, clip_norm=1e3)
+    U = choices.statistic_of(model, D).rules.first_U[:, 0]
+    expected = np.zeros(D + 1)
+    for user in USERS:
+        own = X[:, 0] == user
+        rows = np.column_stack([X[own, 1:], np.ones(own.sum())])
+        errors = rows @ U - (y[own] - y[own].mean())
+        expected += rows.T @ errors / own.sum() / 1e3
+    with scripted() as asked:
+        model.fit(X, y)
+    grid = model.privacy_.mechanisms[0].grid
+    np.testing.assert_allclose(asked["gradients_1"], expected, atol=len(USERS) * grid)
+    assert np.abs(expected).max() > 100 * grid
+
+
 def test_the_number_of_rounds_is_as_planned_for_any_data():
     """Also of users whose networks are at rest at once."""
     X, y = table(USERS)
