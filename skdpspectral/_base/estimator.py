@@ -112,8 +112,11 @@ class PrivateEstimator(Publishable):
         return self.epsilon != math.inf if real else self.epsilon is not None
 
     def _was_private(self) -> bool:
-        """Whether the last fit had noise, whatever the parameters have become."""
-        return bool(self.privacy_.noisy)
+        """Whether the last fit had a budget, whatever the parameters have become.
+
+        One that releases nothing has no noise, and may have been asked for none.
+        """
+        return bool(self.privacy_.noisy) and self.privacy_.epsilon < math.inf
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
