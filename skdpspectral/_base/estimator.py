@@ -28,6 +28,11 @@ from .strategies import check_values
 _BROUGHT_ALONG = ("_sent_accountant", "_made_in")
 
 
+def has_budget(plan: PrivacyPlan) -> bool:
+    """Whether a plan has a budget, and noise wherever it releases something."""
+    return plan.noisy and plan.epsilon < math.inf
+
+
 class PrivateEstimator(Publishable):
     """Base of every estimator whose fit spends a privacy budget.
 
@@ -116,7 +121,7 @@ class PrivateEstimator(Publishable):
 
         One that releases nothing has no noise, and may have been asked for none.
         """
-        return bool(self.privacy_.noisy) and self.privacy_.epsilon < math.inf
+        return has_budget(self.privacy_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

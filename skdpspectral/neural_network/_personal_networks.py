@@ -334,7 +334,7 @@ class LRSMLPRegressor(
             private = isinstance(statistic, GradientRounds)
             box = self._units(targets, private)
             rows = self._user_rows(read, targets, index, box)
-            progress.begin(X, targets)
+            progress.begin(X, targets, plan)
             found = statistic.run(release, rows, progress)
             users_fit = found.users, found.levels
             if found.users is None:  # each by their own rows and U
