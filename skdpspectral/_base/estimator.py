@@ -28,6 +28,11 @@ from .strategies import check_values
 _BROUGHT_ALONG = ("_sent_accountant", "_made_in")
 
 
+def has_budget(plan: PrivacyPlan) -> bool:
+    """Whether a plan has a budget, and noise wherever it releases something."""
+    return plan.noisy and plan.epsilon < math.inf
+
+
 class PrivateEstimator(Publishable):
     """Base of every estimator whose fit spends a privacy budget.
 
@@ -112,8 +117,11 @@ class PrivateEstimator(Publishable):
         return self.epsilon != math.inf if real else self.epsilon is not None
 
     def _was_private(self) -> bool:
-        """Whether the last fit had noise, whatever the parameters have become."""
-        return bool(self.privacy_.noisy)
+        """Whether the last fit had a budget, whatever the parameters have become.
+
+        One that releases nothing has no noise, and may have been asked for none.
+        """
+        return has_budget(self.privacy_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

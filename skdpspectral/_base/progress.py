@@ -6,10 +6,15 @@ import contextlib
 
 from sklearn.base import clone
 
+from .estimator import has_budget
 from .sklearn_compat import callback_management_context
 
 # Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
 LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+_CHANGED = (
+    "epsilon was changed while the fit began, by a callback or by another thread: "
+    "callbacks of a private fit may not see the estimator; fit again"
+)
 
 
 class FitProgress:
@@ -42,6 +47,8 @@ class FitProgress:
         if private:
             self._shown = self._stand_in(estimator)
         self._context = self._shown._init_callback_context(max_subtasks=max_steps)
+        if estimator._is_private() and not private:  # before anything is charged
+            raise ValueError(_CHANGED)
 
     def _stand_in(self, estimator):
         """Return an unfitted estimator that callbacks may keep, without a ledger."""
@@ -59,8 +66,23 @@ class FitProgress:
     def __exit__(self, *error):
         return self._cleanup.__exit__(*error)
 
-    def begin(self, X, y) -> None:
-        """Tell callbacks that the fit begins."""
+    def begin(self, X, y, plan) -> None:
+        """Tell callbacks that the fit begins.
+
+        Parameters
+        ----------
+        X, y : array-like
+            Data, for callbacks of fits without a budget alone.
+        plan : PrivacyPlan
+            What was charged.
+
+        Raises
+        ------
+        ValueError
+            If there is a budget, and was none when callbacks were told who is fitted.
+        """
+        if self._context is not None and has_budget(plan) and not self._private:
+            raise ValueError(_CHANGED)
         self._data = {} if self._private else {"X": X, "y": y}
         if self._context is not None:
             self._context.call_on_fit_task_begin(estimator=self._shown, **self._data)

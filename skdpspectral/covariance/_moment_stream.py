@@ -48,6 +48,8 @@ class MomentStream(Statistic):
         Weights of the first moment, and those of the second and of the covariance.
     shapes : tuple of Factorization
         What shapes the noise of rows, and that of their products.
+    stretch : float
+        How much larger the noise of products is than its shape says.
     factorization : Factorization
         Both as one.
     n_steps, renewed
@@ -94,12 +96,14 @@ class MomentStream(Statistic):
     def _shape(self, noise: PlannedNoise, n_features: int) -> float:
         """Take what shapes the noise; return how products are weighed for it."""
         first, second = noise.factorization, noise.second_factorization
+        self.stretch = 1.0
         if second is first or self.method.startswith("pp"):
             self.shapes, self.factorization = (first, first), first
             return 1.0
         self.shapes = first, second
-        self.factorization = Pair(first, second, n_features)
-        return self.factorization.ratio
+        self.factorization = pair = Pair(first, second, n_features)
+        self.stretch = pair.stretch
+        return pair.ratio
 
     def _weights(self, weight, d) -> tuple[float | None, float | None, float]:
         """Return weights of the product and of its trace, and the squared sensitivity.

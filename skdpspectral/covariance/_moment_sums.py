@@ -341,7 +341,7 @@ class Moments:
         coordinate, product = (
             unit * self._gains[which][0][places] for which in (0, -1)
         )
-        variance = 0.5 * product / stream.rows.weight**2
+        variance = 0.5 * product * (stream.stretch / stream.rows.weight) ** 2
         if not stream.centered:
             # Of rank two, and as large as noise of this size in all entries.
             lengths = np.vecdot(first, first)

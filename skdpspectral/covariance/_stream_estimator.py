@@ -117,7 +117,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
                 run, X = self._begin(
                     moments, features, rows, levels=1 + CALLBACK_LEVELS
                 )
-                progress.begin(X, y)
+                progress.begin(X, y, run.plan)
                 with contextlib.closing(run):
                     for number, moments in enumerate(run.path(X), 1):
                         last = moments

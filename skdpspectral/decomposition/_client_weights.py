@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from .._tables.masks import refuse_masked
+
 
 def weights_by_name(weights, groups: Sequence):
     """Return weights as a server takes them: by names, or how they are found.
@@ -25,8 +27,9 @@ def weights_by_name(weights, groups: Sequence):
     Raises
     ------
     ValueError
-        If clients and weights are not the same ones.
+        If clients and weights are not the same ones, or some are masked.
     """
+    refuse_masked(weights, "weights")
     if isinstance(weights, str):
         return weights
     if not isinstance(weights, Mapping):

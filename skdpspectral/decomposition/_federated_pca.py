@@ -12,6 +12,7 @@ from .._base.sklearn_compat import Interval, StrOptions
 from .._base.unweighted import unweighted
 from .._statistics.components.design import name_of
 from .._statistics.components.strategies import SpikedModel
+from .._tables.masks import refuse_masked
 from ..federation import Rounds, SpectralTask, make_task
 from ._constraints import CLIP_RANGE, MECHANISMS
 from ._federated_estimator import FederatedEstimator
@@ -243,6 +244,7 @@ class FederatedDPPCA(FederatedEstimator):
                 'projection_norm is needed for release="covariance", and for nothing '
                 "else: give both or none"
             )
+        refuse_masked(self.init, "init")
         own = isinstance(self.init, str)
         if not own and (length is None or self.eigengap is not None):
             raise ValueError(

@@ -356,7 +356,7 @@ class LRSRegressor(
             release, read, targets = self._start_release(plan, table, targets)
             start = parameters.start_of(self, release, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
-            progress.begin(X, targets)
+            progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)
             self._keep(found)
             self._keep_users(found, rows, index, shared.users.rules)

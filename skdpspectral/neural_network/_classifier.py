@@ -239,7 +239,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
                 )
                 refuse_masked(y, "y")
                 targets = self._targets(labels)
-                progress.begin(X, labels)
+                progress.begin(X, labels, plan)
                 self._train(optimization, release, layout, X, targets, progress)
                 progress.end()
             self.privacy_ = plan

@@ -213,7 +213,7 @@ def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
         schedule=solver.schedule,
     )
     rules = rules_of(model, shape_of(model, n_features), solver)
+    neighbors = Neighbors(model.neighbors)
     if not private:
-        return ExactWeights(rules, steps, model.n_jobs)
-    given = float(model.clip_norm), Neighbors(model.neighbors)
-    return GradientRounds(rules, steps, *given, model.n_jobs)
+        return ExactWeights(rules, steps, neighbors, model.n_jobs)
+    return GradientRounds(rules, steps, float(model.clip_norm), neighbors, model.n_jobs)

@@ -22,7 +22,7 @@ from .._linalg.neural_network import Layout
 from .._tables.rows import table_shape
 from .._tables.targets import unread_targets
 from .._tables.users import unread_users
-from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._numbers import check_count
 from . import _network_choices as choices
 from ._network_models import NetworkModels
@@ -289,9 +289,7 @@ class LRSMLPRegressor(
         return self.privacy_plan(table_shape(X)[1] - (self.user_feature is not None))
 
     def _plan(self, statistic) -> PrivacyPlan:
-        return self._planned(
-            statistic, unit=Unit.USER, neighbors=Neighbors(self.neighbors)
-        )
+        return self._planned(statistic, unit=Unit.USER, neighbors=statistic.neighbors)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -336,7 +334,7 @@ class LRSMLPRegressor(
             private = isinstance(statistic, GradientRounds)
             box = self._units(targets, private)
             rows = self._user_rows(read, targets, index, box)
-            progress.begin(X, targets)
+            progress.begin(X, targets, plan)
             found = statistic.run(release, rows, progress)
             users_fit = found.users, found.levels
             if found.users is None:  # each by their own rows and U

@@ -222,7 +222,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
                     n_public=unread.shape[0],
                     kind=optimization.kind,
                 )
-                progress.begin(X, y)
+                progress.begin(X, y, plan)
                 targets = y.reshape(len(y), -1)
                 if self.target_bounds is not None:
                     targets = scaled_targets(targets, box)

@@ -180,12 +180,13 @@ class ExactWeights(Statistic):
 
     Parameters
     ----------
-    rules, steps, n_jobs
+    rules, steps, neighbors, n_jobs
         As of :class:`GradientRounds`.
     """
 
     rules: UserRules
     steps: SharedSteps
+    neighbors: Neighbors
     n_jobs: int | None = None
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:

@@ -251,7 +251,7 @@ class DPMatrixFactorization(
             # It is charged here, and values are read from here on.
             release, table = self._start_release(plan, unread)
             rows, index = self._grouped(table, catalog)
-            progress.begin(X, y)
+            progress.begin(X, y, plan)
             found = statistic.run(release, rows, progress)
             self._set_items(catalog, found)
             # What belongs to users, apart from all public attributes; of users on a

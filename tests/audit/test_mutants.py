@@ -203,10 +203,10 @@ AUDITED = {
         "1.0",
         "jme",
     ),
-    "products not weighed for a matrix of their own": Mutant(
-        "covariance/factorizations/_factorizations.py",
-        "self.ratio = first.column_norm / second.column_norm",
-        "self.ratio = 1.0",
+    "noise of products not as large as their matrix is long": Mutant(
+        "covariance/factorizations/_filters.py",
+        "self._stretch * shaped[1]",
+        "shaped[1]",
         "jme-two-shapes",
     ),
     "rows of a stream not clipped": Mutant(
@@ -303,6 +303,13 @@ AUDITED |= {
 
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
+    "products weighed too much for a matrix of their own": Mutant(
+        "covariance/factorizations/_factorizations.py",
+        "self.ratio = max(first.column_norm / second.column_norm, 1.0)",
+        "self.ratio = 2.0",
+        "covariance/test_two_workloads.py::"
+        "test_no_row_moves_a_release_by_more_than_is_charged",
+    ),
     "second moment taken as free beyond its threshold": Mutant(
         "sensitivity/_joint_moments.py",
         "return 2.0 + 2.0 * nu + 0.5 / nu",
@@ -463,6 +470,20 @@ EXACT = {
         "        beyond = below = 0.5",
         "theory/test_unknown_spikes.py::"
         "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
+    ),
+    "votes of all rows on directions that half of them made": Mutant(
+        "_statistics/components/unknown_spikes.py",
+        "voting = self.bounds.blocks(rows[half:])",
+        "voting = self.bounds.blocks(rows)",
+        "theory/test_unknown_spikes.py::"
+        "test_what_is_released_is_by_the_votes_of_the_second_half",
+    ),
+    "a signal from the middles of cells": Mutant(
+        "_statistics/components/unknown_spikes.py",
+        "signal(cells[0].low, cells[1].high)",
+        "signal(cells[0].middle, cells[1].middle)",
+        "theory/test_unknown_spikes.py::"
+        "test_what_is_released_is_by_the_votes_of_the_second_half",
     ),
     "directions of the rows that vote": Mutant(
         "_statistics/components/unknown_spikes.py",

@@ -87,6 +87,9 @@ def test_a_trace_may_be_as_large_as_weights_above_zero():
     assert np.trace(model.covariance_) == pytest.approx(
         4 - (2 * weights[2] @ np.sign(X[:, 0])) ** 2, rel=1e-9
     )
+    # About a mean of 0 it is as large as it can be.
+    model.fit(np.array([[0.0, 0.0], [2.0, 0.0], [-2.0, 0.0]]))
+    assert np.trace(model.covariance_) == pytest.approx(4 * 1.9)
     weights[2] = [0.0, 1.9, -0.9]
     X[2] = 0.0, 2.0
     model = JMECovariance(workload=weights, **EXACT).fit(X)
@@ -106,13 +109,44 @@ SHAPES = [
 ]
 
 
+def matrices_in_use(stream):
+    """Return the matrices of rows and of products, of which the noise is as of Z."""
+    first, second = (shape.matrix(N) for shape in stream.shapes)
+    return first, second / stream.stretch
+
+
+@pytest.mark.parametrize("parameters", SHAPES)
+def test_the_noise_is_that_of_both_matrices(parameters):
+    stream = JMECovariance(clip_norm=2.0, **parameters)._moment_stream(N, D)
+    Z = np.random.default_rng(0).standard_normal((N, stream.rows.width))
+    shaped = stream.factorization.filter(stream.rows.width).push(Z.copy())
+    for matrix, part in zip(
+        matrices_in_use(stream), (slice(D), slice(D, None)), strict=True
+    ):
+        np.testing.assert_allclose(matrix @ shaped[:, part], Z[:, part], atol=1e-9)
+
+
+@pytest.mark.parametrize("parameters", SHAPES)
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+def test_roundings_of_both_parts_are_charged(parameters, epsilon):
+    """Each entry may be rounded by a step more or less, before its matrix comes in."""
+    model = JMECovariance(epsilon=epsilon, clip_norm=2.0, **parameters)
+    stream = model._moment_stream(N, D)
+    (mechanism,) = model.privacy_plan(N, D).mechanisms
+    norms = [np.linalg.norm(m, axis=0).max() for m in matrices_in_use(stream)]
+    counts = D, stream.rows.width - D
+    rounded = mechanism.grid * np.hypot(*(norms * np.sqrt(counts)))
+    bound = norms[0] * stream.sensitivity + rounded
+    assert bound <= mechanism.charged_sensitivity
+
+
 @pytest.mark.parametrize("parameters", SHAPES)
 def test_no_row_moves_a_release_by_more_than_is_charged(parameters, X):
     """C_1 x and C_2 times the weighted products, by hand, for every place of a row."""
     model = JMECovariance(clip_norm=2.0, **parameters)
     stream = model._moment_stream(N, D)
     (mechanism,) = model.privacy_plan(N, D).mechanisms
-    first, second = (shape.matrix(N) for shape in stream.shapes)
+    first, second = matrices_in_use(stream)
     bound = stream.sensitivity * stream.factorization.column_norm
     # The noise is that of this sensitivity.
     mu = model.privacy_plan(N, D).mu
@@ -132,6 +166,37 @@ def test_no_row_moves_a_release_by_more_than_is_charged(parameters, X):
     assert moved <= bound * (1 + 1e-12)
     if parameters.get("method") is None and "moment_weight" not in parameters:
         assert moved >= bound * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("parameters", [*SHAPES[:3], SHAPES[3]])
+def test_the_noise_of_covariances_is_known(parameters):
+    """Of rows that are zero, and have no noise in this draw: what all draws have."""
+    model = JMECovariance(clip_norm=2.0, **parameters)
+    stream, plan = model._moment_stream(N, D), model.privacy_plan(N, D)
+    std = plan.mechanisms[0].noise_std
+    moments = stream.begin(plan).push(np.zeros((N, stream.rows.width)))
+    A, totals = stream.workload.core_matrix(N), stream.workload.totals(np.arange(N) + 1)
+    first, second = (
+        ((A @ np.linalg.inv(C)) ** 2).sum(axis=1) * (std / totals) ** 2
+        for C in matrices_in_use(stream)
+    )
+    expected = np.sqrt(0.5 * second / stream.rows.weight**2 + first**2)
+    np.testing.assert_allclose(moments.spread(np.arange(N)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("second", "said"),
+    [
+        (np.eye(32) + 9e7 * np.eye(32, k=-1) + 9e7 * np.eye(32, k=-2), "amplifies"),
+        (np.diag(np.r_[np.ones(31), 1e-7]), "than float64"),
+    ],
+)
+def test_products_with_noise_that_float64_cannot_hold_are_refused(second, said):
+    with PrivacyAccountant() as accountant:
+        model = JMECovariance(factorization="trivial", second_factorization=second)
+        with pytest.raises(ValueError, match=said):
+            model.partial_fit(np.ones((1, D)))
+        assert not accountant.ledger
 
 
 def test_a_pair_of_the_same_is_that(X):
@@ -178,8 +243,9 @@ def test_a_gap_is_left_out_of_both(X):
         ).partial_fit(ones[:20])
         older = pickle.dumps(stream)
         stream.partial_fit(ones[20:30])
-        stream = pickle.loads(older).resume().partial_fit(ones[30:])
-    assert (stream.n_samples_seen_, stream.n_samples_lost_) == (60, 10)
+        # So few rows after it that what was before still counts.
+        stream = pickle.loads(older).resume().partial_fit(ones[30:34])
+    assert (stream.n_samples_seen_, stream.n_samples_lost_) == (34, 10)
     np.testing.assert_allclose(stream.location_, [1.0], atol=1e-2)
     np.testing.assert_allclose(stream.second_moment_, [[1.0]], atol=1e-2)
 

@@ -81,6 +81,7 @@ def test_weights_of_large_numbers_are_shares(data):
         {"west": 1, "east": 1, "north": np.inf},
         {"west": 1, "east": 1, "north": "2"},
         {"west": 1, "east": 1, "north": np.nan},
+        np.ma.masked_array([1.0, 2.0, 3.0], [True, False, False]),
     ],
 )
 def test_bad_weights_are_named_before_the_charge(data, weights):
@@ -161,6 +162,7 @@ def test_all_of_the_budget_is_for_the_covariance(data):
         {"init": "public", **COVARIANCE},
         {"init": np.ones((1, 6)), "eigengap": 1.0, **COVARIANCE},
         {"init": np.ones((1, 6)), **COVARIANCE, "mechanism": "two-stage"},
+        {"init": np.ma.masked_less(np.eye(1, 6), 0.5), **COVARIANCE},
     ],
 )
 def test_bases_of_no_use_are_refused_before_the_charge(data, parameters):

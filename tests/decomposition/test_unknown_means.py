@@ -72,6 +72,18 @@ def test_noise_is_that_of_the_lemma():
         assert unknown[name].sensitivity > known[name].sensitivity
 
 
+@pytest.mark.parametrize(
+    ("n", "price"), [(200, 0.0193), (1_000, 0.0022), (10_000, 0.0002)]
+)
+def test_an_unknown_mean_costs_a_degree_of_freedom_and_a_share(n, price):
+    """As the lemma says: with either alone it is half as dear or less."""
+    model = ([10.0], 1.0, n, 20, 1e-6)
+    grown = spiked_projector_sensitivity(*model, centered=True)
+    # Roots are found up to 1e-4.
+    grown /= spiked_projector_sensitivity(*model)
+    assert grown - 1.0 == pytest.approx(price, rel=0.05, abs=5e-5)
+
+
 def test_rows_on_disk_are_those_in_memory(data, tmp_path):
     X = data[0] + OFFSET
     file = np.memmap(tmp_path / "rows", np.float64, "w+", shape=X.shape)

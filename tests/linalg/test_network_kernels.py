@@ -208,3 +208,23 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
         found = numbers_of(rows, code, U, users, layout, batch)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_the_support_is_by_the_own_number_of_rows():
+    """Penalties in rows weigh less with more of them, and not with those of others."""
+    rng = np.random.default_rng(11)
+    layout, counts = Layout((5, 3, 1)), [17, 20] * 200
+    (block,) = block_of(rng, counts, 5).blocks()
+    users = some_networks(rng, 400, layout)
+    U = rng.standard_normal((layout.n_parameters, 2))
+    rows, _ = networks.rows_of(block, slice(None), None)
+    whole = networks.whole_weights(U, users)
+    found = networks.chosen_support(layout, whole, users, rows, 6, 40.0)
+    own = np.zeros_like(whole)
+    np.put_along_axis(own, users.support, users.sparse, axis=1)
+    penalty = 40.0 / np.array(counts)[:, None]
+    slope = networks.gradients(layout, whole, users.prompts, rows).whole + penalty * own
+    curve = networks.curvatures(layout, whole, users.prompts, rows) + penalty
+    gains = np.sqrt(curve) * np.abs(own - slope / curve)
+    largest = np.sort(np.argsort(-gains, axis=1)[:, :6], axis=1)
+    np.testing.assert_array_equal(found.support, largest)

@@ -3,8 +3,15 @@
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
+from sklearn.base import clone
 
-from skdpspectral import LRSRegressor, PrivacyAccountant
+from skdpspectral import (
+    DPAdamRegressor,
+    JMECovariance,
+    LRSMLPRegressor,
+    LRSRegressor,
+    PrivacyAccountant,
+)
 from skdpspectral._linalg import linear_model as lrs
 from skdpspectral.linear_model import Alternation
 
@@ -79,6 +86,61 @@ def test_callbacks_of_a_private_fit_learn_that_a_step_was_made(fails, monkeypatc
         assert set(vars(estimator)) <= parameters
         assert estimator.accountant is None
     assert len(accountant.ledger) == 1
+
+
+class Switch(Spy):
+    """A callback that asks for privacy, once it was told who is fitted."""
+
+    def __init__(self, epsilon):
+        super().__init__()
+        self.epsilon = epsilon
+
+    def setup(self, estimator, context):
+        super().setup(estimator, context)
+        estimator.set_params(epsilon=self.epsilon)
+
+
+@needs_callbacks
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        LRSRegressor(epsilon=None),
+        LRSMLPRegressor(epsilon=None, hidden_layer_sizes=2),
+        JMECovariance(epsilon=None),
+        DPAdamRegressor(epsilon=None, target_bounds=(-1, 1)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_who_sees_the_data_cannot_make_the_fit_private(model):
+    """Nor the other way round: what was hidden at first stays hidden."""
+    spy, accountant = Switch(1.0), PrivacyAccountant()
+    model = clone(model).set_params(accountant=accountant).set_callbacks(spy)
+    with pytest.raises(ValueError, match="epsilon was changed"):
+        model.fit(X, Y)
+    assert not hasattr(model, "privacy_")
+    assert not accountant.ledger
+    assert all(value is None for value in spy.given)
+    spy = Switch(None)
+    model.set_params(epsilon=1.0, accountant=None).set_callbacks(spy).fit(X, Y)
+    assert model.privacy_.private
+    assert all(value is None for value in spy.given)
+
+
+@needs_callbacks
+def test_what_another_thread_makes_private_is_not_shown(monkeypatch):
+    start = LRSRegressor._unread
+
+    def switched(model, *data):
+        model.set_params(epsilon=1.0)
+        return start(model, *data)
+
+    monkeypatch.setattr(LRSRegressor, "_unread", switched)
+    spy = Spy()
+    model = LRSRegressor(user_feature=0, epsilon=None).set_callbacks(spy)
+    with pytest.raises(ValueError, match="epsilon was changed"):
+        model.fit(X, Y)
+    assert all(value is None for value in spy.given)
 
 
 @needs_callbacks

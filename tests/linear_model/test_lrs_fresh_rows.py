@@ -90,6 +90,22 @@ def test_releases_are_those_of_their_own_rows(clip):
     assert found.privacy_.mechanisms == wanted.privacy_.mechanisms
 
 
+@pytest.mark.parametrize("init", ["spectral", "random"])
+def test_each_release_has_a_part_of_its_own(init, monkeypatch):
+    (X, y, users), _ = tripled()
+    dealt, asked = UserRows.dealt, []
+
+    def recorded(rows, part, n_parts):
+        asked.append((part, n_parts))
+        return dealt(rows, part, n_parts)
+
+    monkeypatch.setattr(UserRows, "dealt", recorded)
+    LRSRegressor(n_rounds=3, init=init, fresh_rows=True).fit(X, y, users=users)
+    # Sizes of the clip are those of the first round's rows.
+    assert sorted(set(asked)) == [(0, 3), (1, 3), (2, 3)]
+    assert asked.count((2, 3)) == 1
+
+
 @pytest.mark.filterwarnings("ignore:epsilon=None")
 def test_without_rounds_there_is_nothing_to_deal():
     (X, y, users), _ = tripled()

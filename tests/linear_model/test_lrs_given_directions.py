@@ -105,3 +105,18 @@ def test_a_central_model_is_for_no_rounds_alone(tasks):
         LRSRegressor(shared_weights="fixed", init=np.ones((1, D))).fit(
             X, y, users=users
         )
+
+
+@NOT_PRIVATE
+def test_without_a_budget_unknown_users_may_be_refused(tasks):
+    """Nothing is released in either case: what was asked for tells."""
+    X, y, users, _ = tasks
+    given = {"init": np.eye(D)[:1], "unknown_user": "raise", **GIVEN}
+    model = LRSRegressor(epsilon=None, **given).fit(X, y, users=users)
+    assert np.isfinite(model.predict(X, users=users)).all()
+    with pytest.raises(ValueError, match="not in the fit"):
+        model.predict(X[:1], users=[T + 1])
+    model = LRSRegressor(epsilon=1.0, **given | {"unknown_user": "shared"})
+    model.fit(X, y, users=users).set_params(epsilon=None, unknown_user="raise")
+    with pytest.raises(ValueError, match="this one was private"):
+        model.predict(X, users=users)

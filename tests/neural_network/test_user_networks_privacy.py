@@ -126,6 +126,25 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
         assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
 
 
+def test_the_first_sum_is_of_gradients_of_mean_losses():
+    """Of linear models that begin alike, by hand, far below the norm of clipping."""
+    X, y = table(USERS)
+    steps = {"n_rounds": 1, "n_local_steps": 1}
+    model = regressor("usual", hidden_layer_sizes=[], solver=steps, clip_norm=1e3)
+    U = choices.statistic_of(model, D).rules.first_U[:, 0]
+    expected = np.zeros(D + 1)
+    for user in USERS:
+        own = X[:, 0] == user
+        rows = np.column_stack([X[own, 1:], np.ones(own.sum())])
+        errors = rows @ U - (y[own] - y[own].mean())
+        expected += rows.T @ errors / own.sum() / 1e3
+    with scripted() as asked:
+        model.fit(X, y)
+    grid = model.privacy_.mechanisms[0].grid
+    np.testing.assert_allclose(asked["gradients_1"], expected, atol=len(USERS) * grid)
+    assert np.abs(expected).max() > 100 * grid
+
+
 def test_the_number_of_rounds_is_as_planned_for_any_data():
     """Also of users whose networks are at rest at once."""
     X, y = table(USERS)
@@ -202,6 +221,21 @@ def test_what_was_charged_says_whether_a_fit_is_private():
     assert model.epsilon is None
     assert model.privacy_.private
     assert (model.target_center_, model.target_scale_) == (0.0, 1.0)
+
+
+def test_a_guarantee_is_for_the_neighbors_that_the_noise_is_for(monkeypatch):
+    """Whatever another thread makes of the parameter between both."""
+    made = choices.statistic_of
+
+    def changed_then(model, n_features):
+        statistic = made(model, n_features)
+        model.set_params(neighbors="replace-one")
+        return statistic
+
+    monkeypatch.setattr(choices, "statistic_of", changed_then)
+    plan = regressor("usual", verbose=0).fit(*table(USERS)).privacy_
+    assert plan.mechanisms[0].sensitivity == 1.0
+    assert plan.neighbors == "add-remove-one"
 
 
 def test_unknown_users_and_those_of_a_published_model_have_the_shared_network():

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.stats import beta, chi2, norm
 
 from skdpspectral import DPPCA, FederatedDPPCA
 from skdpspectral._statistics.components.scales import (
@@ -28,10 +29,10 @@ SIGNAL, RANK, P = 3.0, 2, 7
 
 
 class Noisy:
-    """A release that adds noise, and keeps what it was given."""
+    """A release that adds noise, and keeps what it was given and what it gave."""
 
     def __init__(self, plan, rng, std=None):
-        self.plan, self.given = plan, {}
+        self.plan, self.given, self.gave = plan, {}, {}
         self._rng, self._std = rng, std
 
     def __call__(self, name, value, overwrite=False):
@@ -39,14 +40,16 @@ class Noisy:
         std = self._std or self.plan[name].noise_std
         noise = std * self._rng.standard_normal(self.given[name].shape)
         symmetric = name in ("projector", "direction_moment")
-        return value + (np.tril(noise) + np.tril(noise, -1).T if symmetric else noise)
+        noise = np.tril(noise) + np.tril(noise, -1).T if symmetric else noise
+        self.gave[name] = value + noise
+        return self.gave[name].copy()
 
 
-def votes(n, std, directions, rng):
+def votes(n, std, directions, rng, norm_range=(1e-3, 1e3)):
     """Cells of lengths of rows of the model, by noisy votes."""
     spread = np.sqrt(np.r_[np.full(RANK, SIGNAL + 1.0), np.ones(P - RANK)])
     rows = RowBounds(P, center="none").blocks(rng.standard_normal((n, P)) * spread)
-    scales = PrivateScales(n, P, (1e-3, 1e3), None, None, False)
+    scales = PrivateScales(n, P, norm_range, None, None, False)
     plan = {"quantile_1": SimpleNamespace(noise_std=std)}
     return scales.cells(Noisy(plan, rng, std), rows, directions)
 
@@ -66,6 +69,78 @@ def test_the_bound_is_above_the_signal_as_seldom_as_it_says():
         without += ratio - 1.0 > SIGNAL
     limit = 300 * failure + 4.5 * math.sqrt(300 * failure * (1.0 - failure))
     assert above <= limit < without
+
+
+@pytest.mark.parametrize(
+    ("n", "std", "rank", "others", "failure"),
+    [(401, 12.3, 2, 5, 0.1), (5000, 30.1, 1, 19, 5e-7), (300, 20.7, 3, 3, 1e-4)],
+)
+def test_the_bound_is_that_of_the_statement(n, std, rank, others, failure):
+    """Written down once more, by the laws of scipy.stats."""
+    bound, e = SignalBound(n, std, (rank, others), failure), failure / 4
+    reach = -std * norm.ppf(e / 12)
+    k, least = math.floor(n / 2 + reach), math.ceil(n / 2 - reach)
+    along = chi2.ppf(beta.isf(e, k + 1, n - k), rank)
+    across = chi2.ppf(beta.ppf(e, least, n - least + 1), others)
+    assert (bound.along, bound.across) == pytest.approx((along, across), rel=1e-9)
+    ratio = (7.0 / along) / (0.3 / across) - 1.0
+    assert bound.signal(7.0, 0.3) == pytest.approx(max(ratio, 0.0), rel=1e-5)
+
+
+def test_ends_that_no_vote_moved_are_no_ends():
+    rng = np.random.default_rng(5)
+    for norm_range, (low, high) in (
+        ((1e-9, 1e-3), (True, False)),
+        ((1e3, 1e9), (False, True)),
+    ):
+        for cell in votes(1000, 1.0, np.eye(RANK, P), rng, norm_range).values():
+            assert (cell.low > 0.0, cell.high < math.inf) == (low, high)
+
+
+def ends_of(votes, norm_range):
+    """The ends of a bisection, by the signs of its votes; 0 and infinity at first."""
+    logs, moved = 2.0 * np.log(norm_range), [False, False]
+    for vote in votes:
+        upper = int(vote > 0.0)
+        logs[upper], moved[upper] = logs.mean(), True
+    return np.exp(logs[0]) * moved[0], np.exp(logs[1]) if moved[1] else math.inf
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_released_is_by_the_votes_of_the_second_half(seed):
+    n, p, rank, norm_range = 4001, 6, 2, (1e-2, 1e3)
+    X, _ = make_spiked_covariance(n, p, n_components=rank, random_state=seed)
+    statistic = UnknownSpikes(RowBounds(p, center="none"), n, rank, norm_range)
+    plan = statistic.plan(2.0, 1e-5, estimator="DPPCA")
+    release = Noisy(plan, np.random.default_rng(seed))
+    statistic.run(release, X)
+    U = np.linalg.eigh(release.gave["direction_moment"])[1][:, -rank:]
+    voters = X[n // 2 :]
+    along = ((voters @ U) ** 2).sum(axis=1)
+    middle = np.prod(norm_range)
+    for part, squares in enumerate((along, (voters**2).sum(axis=1) - along)):
+        exact = (squares <= middle).sum() - len(voters) / 2
+        assert release.given["quantile_1"][part] == exact
+    said = np.array([release.gave[f"quantile_{step}"] for step in range(1, 13)])
+    low, high = ends_of(said[:, 0], norm_range)[0], ends_of(said[:, 1], norm_range)[1]
+    failure, std = 0.5 * plan.failure, plan["quantile_1"].noise_std
+    bound = SignalBound(len(voters), std, (rank, p - rank), failure)
+    signal = bound.signal(low, high)
+    wanted = math.sqrt(2.0 * rank)
+    if signal >= 0.05:
+        model = [signal] * rank, 1.0, n, p, failure
+        wanted = min(spiked_projector_sensitivity(*model), wanted)
+    divisor = math.sqrt(rank) / np.linalg.norm(release.given["projector"])
+    assert divisor == pytest.approx(wanted, rel=1e-9)
+
+
+def test_roundings_count_as_what_the_bound_makes_of_them():
+    statistic = UnknownSpikes(RowBounds(9, center="none"), 5000, 1, (1e-6, 1e6))
+    plan = statistic.plan(1.0, 1e-5, estimator="DPPCA")
+    least = spiked_projector_sensitivity([1e4], 1.0, 5000, 9, 0.5 * plan.failure)
+    # Of a signal that is a twentieth of the noise, over the least bound.
+    assert plan["projector"].summation_error >= 2.0**-44 * 9 * 21.0 / least
+    assert plan["projector"].magnitude >= 1.0 / least
 
 
 def test_other_directions_lower_the_bound():

@@ -196,10 +196,12 @@ class Dense(Factorization):
 class Pair(Factorization):
     r"""One matrix for the first entries of a row, and another for the rest.
 
-    A row moves :math:`(C_1 x, C_2 y)` by at most :math:`|C_1|` times the change of
-    :math:`(x, y\, |C_2| / |C_1|)`, and so by at most :math:`|C_1|` times that of
-    :math:`(x, y')` if :math:`y = y' |C_1| / |C_2|`: `ratio` says how the rest is to be
-    weighed.
+    The second is made to have columns of norm :math:`|C_1|`. A row then moves
+    :math:`(C_1 x, C_2 y)` by at most :math:`|C_1|` times the change of :math:`(x, y)`,
+    and rounding errors of either part move it by no more than those of one matrix. If
+    its columns are longer, its noise is larger instead, by `stretch`; if they are
+    shorter, the rest is to be weighed by `ratio`, as noise of single steps is not to
+    be smaller than Z.
 
     Parameters
     ----------
@@ -210,8 +212,8 @@ class Pair(Factorization):
 
     Attributes
     ----------
-    ratio : float
-        :math:`|C_1| / |C_2|`.
+    ratio, stretch : float
+        :math:`|C_1| / |C_2|` and :math:`|C_2| / |C_1|`, or 1 if that is larger.
     """
 
     toeplitz = False
@@ -222,9 +224,10 @@ class Pair(Factorization):
         known = [part.max_steps for part in self._parts if part.max_steps is not None]
         self.max_steps = min(known, default=None)
         self.column_norm = first.column_norm
-        self.ratio = first.column_norm / second.column_norm
+        self.ratio = max(first.column_norm / second.column_norm, 1.0)
+        self.stretch = max(second.column_norm / first.column_norm, 1.0)
         self.amplification = max(first.amplification, second.amplification)
-        self.noise_gain = max(first.noise_gain, second.noise_gain)
+        self.noise_gain = max(first.noise_gain, self.stretch * second.noise_gain)
 
     def filter(self, width):
         """Return a filter that shapes both parts, each by its own."""
@@ -232,7 +235,7 @@ class Pair(Factorization):
         parts = [
             part.filter(size) for part, size in zip(self._parts, sizes, strict=True)
         ]
-        return Paired(*parts)
+        return Paired(*parts, stretch=self.stretch)
 
     def matrix(self, n):
         """Refuse: there are two."""

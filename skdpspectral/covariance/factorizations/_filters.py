@@ -209,10 +209,12 @@ class Paired(Filter):
     ----------
     first, second : Filter
         Of the first entries, and of the rest.
+    stretch : float, default=1.0
+        How much larger the noise of the rest is than its filter makes it.
     """
 
-    def __init__(self, first: Filter, second: Filter):
-        self._parts = (first, second)
+    def __init__(self, first: Filter, second: Filter, *, stretch: float = 1.0):
+        self._parts, self._stretch = (first, second), stretch
         self.width = first.width + second.width
         # Blocks are powers of two: the larger is whole blocks of the smaller.
         self.block = max(first.block, second.block)
@@ -226,4 +228,4 @@ class Paired(Filter):
         ends = self._parts[0].width
         sides = np.ascontiguousarray(rows[:, :ends]), rows[:, ends:].copy()
         shaped = [p.push(side) for p, side in zip(self._parts, sides, strict=True)]
-        return np.concatenate(shaped, axis=1)
+        return np.concatenate([shaped[0], self._stretch * shaped[1]], axis=1)
