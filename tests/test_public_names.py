@@ -4,6 +4,8 @@ import ast
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,20 +71,53 @@ def test_public_names_are_in_the_reference(name):
     assert set(pages.get(name, [])) == expected
 
 
+def statements(module):
+    """Statements of a module, and those that only type checkers see."""
+    body = ast.parse(Path(module.__file__).read_text()).body
+    typed = [n for n in body if isinstance(n, ast.If) and "TYPE_CHECK" in ast.dump(n)]
+    return body + [node for one in typed for node in one.body]
+
+
+@pytest.mark.parametrize("name", ["skdpspectral", "skdpspectral.federation"])
+def test_what_is_imported_on_demand_is_what_type_checkers_see(name):
+    module = importlib.import_module(name)
+    seen = {}
+    for node in statements(module):
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module:
+            home = importlib.import_module(f"{name}.{node.module}")
+            seen |= {alias.name: getattr(home, alias.name) for alias in node.names}
+    assert set(seen) == set(module.__all__)
+    for public, value in seen.items():
+        assert module.__getattr__(public) is value
+        assert getattr(module, public) is value
+    assert set(module.__all__) <= set(dir(module))
+    with pytest.raises(AttributeError, match="no attribute 'DPICA'"):
+        _ = module.DPICA
+
+
+def test_rooms_are_attributes_without_an_import():
+    rooms = set(public_modules()) - {"skdpspectral"}
+    rooms = {name.split(".")[1] for name in rooms if name.count(".") == 1}
+    assert set(skdpspectral._ROOMS) == rooms
+    code = "import skdpspectral; print(skdpspectral.federation.make_task.__name__)"
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert said.stdout.strip() == "make_task"
+
+
 @pytest.mark.parametrize("name", public_modules())
 def test_nothing_public_is_left_out(name):
     """What a module defines or takes from its rooms is private or in __all__."""
     module = importlib.import_module(name)
-    tree = ast.parse(Path(module.__file__).read_text())
+    nodes = statements(module)
     bound = {
         alias.asname or alias.name
-        for node in tree.body
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
     }
     bound |= {
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)
     }
     assert {n for n in bound if not n.startswith("_")} == set(module.__all__)

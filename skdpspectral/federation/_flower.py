@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from ._kept_session import KeptSession
 from ._messages import MessageError, check_name
-from ._outcomes import FAILURE, SiteError, as_bytes, heard, told
-from ._site import outcome_of
+from ._outcomes import FAILURE, SiteError, as_bytes, heard, outcome_of, told
 from ._site_socket import SiteConnection
 
 # What Flower calls our messages, and the record in them: to a node the clients that are

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from ..accounting import PrivacyAccountant, PrivacyBudgetError
+from ..accounting import PrivacyAccountant
 from ._kept_file import KeptFile, digest_of
 from ._messages import MessageError, Request, check_name
-from ._outcomes import SiteError, as_bytes, told
+from ._outcomes import as_bytes
 
-_LOG = logging.getLogger(__name__)
 _KIND = 0x534B4441
 _TABLES = [
     "CREATE TABLE answers (session BLOB, request BLOB, answer BLOB, "
@@ -207,27 +205,3 @@ class Site:
 
     def _is_charged(self, label: str) -> bool:
         return any(entry.label == label for entry in self._accountant.ledger)
-
-
-def outcome_of(client, request: bytes) -> tuple[str, bytes]:
-    """Return what somebody elsewhere may know of a client's answer to a request.
-
-    Parameters
-    ----------
-    client : object with ``respond``
-        A site, or a client.
-    request : bytes
-        Whatever came.
-
-    Returns
-    -------
-    kind, content
-        As of :func:`told`.
-    """
-    try:
-        return told(as_bytes(client.respond(request)))
-    except (MessageError, PrivacyBudgetError, SiteError) as error:
-        return told(error)
-    except Exception as error:
-        _LOG.exception("a request could not be answered")  # for the rows' holder
-        return told(error)

@@ -15,9 +15,12 @@ import threading
 import time
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ._outcomes import ANSWER, FAILURE, REFUSAL, SiteError, heard
-from ._site import Site, outcome_of
+from ._outcomes import ANSWER, FAILURE, REFUSAL, SiteError, heard, outcome_of
+
+if TYPE_CHECKING:  # whoever connects to a site has none
+    from ._site import Site
 
 # First byte of a question, and of what comes back.
 _NAME, _REQUEST = b"n", b"r"

@@ -1,8 +1,4 @@
-"""Both halves of the app: what the SuperLink runs, and what every SuperNode runs.
-
-The node's half has no rows and no ledger. It hands what comes to the site that the
-node's own configuration names, and the site's answer back.
-"""
+"""The server's half of the app: what the SuperLink runs, once for each job."""
 
 import json
 import time
@@ -20,9 +16,8 @@ from skdpspectral.federation import (
     Server,
     SpectralTask,
 )
-from skdpspectral.federation.flower import client_app, hold_session
+from skdpspectral.federation.flower import hold_session
 
-client = client_app()
 server = ServerApp()
 
 
