@@ -6,6 +6,8 @@ site makes its own key and hands the public half alone to whoever runs the serve
 
 import datetime
 import ipaddress
+import itertools
+import secrets
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -100,3 +102,14 @@ def make_node_key(folder, name):
     write_secret(folder / f"{name}.key", private_bytes(key, "OpenSSH"))
     public = key.public_key().public_bytes(OPENSSH, serialization.PublicFormat.OpenSSH)
     (folder / f"{name}.pub").write_bytes(public)
+
+
+def make_pair_keys(names):
+    """Return, for each of some sites, the keys that it shares with each other one.
+
+    In earnest two sites agree on theirs by ways of their own: the server has none.
+    """
+    keys = {name: {} for name in names}
+    for one, other in itertools.combinations(names, 2):
+        keys[one][other] = keys[other][one] = secrets.token_hex(32)
+    return keys

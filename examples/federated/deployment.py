@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from app.agreed import write_task
-from certificates import make_authority, make_node_key, make_server
+from certificates import make_authority, make_node_key, make_server, write_secret
 from processes import BIN, HERE, Processes, free_port
 
 START_SECONDS = 60.0
@@ -29,13 +29,27 @@ class Deployment(Processes):
     def __init__(self, folder, secure=False):
         super().__init__(folder)
         self.port, self.secure = free_port(), secure
-        self.job = self.folder / "job"
-        self.job.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     # -- what each party has before anything runs --------------------------------------
 
-    def give_site(self, name, rows, task, *, budget, noise_seed=None, **how):
+    def give_site(self, name, *, budget, noise_seed=None):
         """Make the folder of a site.
+
+        Parameters
+        ----------
+        budget : sequence of float
+            Epsilon and delta of its ledger, for all of its studies together.
+        noise_seed : int or None, default=None
+            For tests alone.
+        """
+        own = self.folder / name
+        own.mkdir(mode=0o700, exist_ok=True)  # rows are for the site alone
+        settings = {"name": name, "budget": budget, "noise_seed": noise_seed}
+        (own / "site.json").write_text(json.dumps(settings))
+
+    def give_study(self, name, study, rows, task, **how):
+        """Make a folder within a site's: something that it has agreed to release.
 
         Parameters
         ----------
@@ -43,32 +57,32 @@ class Deployment(Processes):
             What the client is made of: ``X``, and of users ``y`` and ``users``.
         task : SpectralTask or dict
             Of components, or of users: a model's class, parameters, and who adds noise.
-        budget : sequence of float
-            Epsilon and delta of the ledger.
-        **how : float
-            Epsilon and delta of a session, for components.
+        **how : float or dict
+            Epsilon and delta of a session; of nodes that mask their parts `pair_keys`.
         """
-        own = self.folder / name
-        own.mkdir(mode=0o700, exist_ok=True)  # rows are for the site alone
+        own = self.folder / name / study
+        own.mkdir(mode=0o700, exist_ok=True)
         np.savez(own / "rows.npz", **rows)
         for earlier in own.glob("task.*"):
             earlier.unlink()
         write_task(own, task)
-        settings = {"name": name, "budget": budget, "noise_seed": noise_seed, **how}
-        (own / "site.json").write_text(json.dumps(settings))
+        write_secret(own / "how.json", json.dumps(how).encode())
 
-    def give_job(self, task, clients, *, min_clients=1, timeout=120.0, **steps):
+    def give_job(
+        self, task, clients, *, job="job", min_clients=None, timeout=120.0, **steps
+    ):
         """Make the folder of a job; earlier ones of the same name are forgotten."""
-        shutil.rmtree(self.job)
-        self.job.mkdir()
-        write_task(self.job, task)
-        job = {
+        own = self.folder / job
+        shutil.rmtree(own, ignore_errors=True)
+        own.mkdir()
+        write_task(own, task)
+        settings = {
             "clients": {name: list(row) for name, row in clients.items()},
             "min_clients": min_clients,
             "timeout": timeout,
             "rounds": steps,
         }
-        (self.job / "job.json").write_text(json.dumps(job))
+        (own / "job.json").write_text(json.dumps(settings))
 
     # -- processes ---------------------------------------------------------------------
 
@@ -136,39 +150,55 @@ class Deployment(Processes):
                 raise RuntimeError(f"{name} did not start:\n{self.log(name)}")
             time.sleep(0.1)
 
-    def flwr(self, *arguments):
+    def flwr(self, *arguments, name="flwr"):
         """Start a command of ``flwr``."""
-        return self.start("flwr", [BIN / "flwr", *arguments])
+        home = self.environment("flwr")["FLWR_HOME"]  # it knows the server
+        return self.start(name, [BIN / "flwr", *arguments], FLWR_HOME=home)
 
-    def submit(self):
-        """Start the job; return at once."""
+    def submit(self, job="job"):
+        """Start a job; return at once."""
+        own = self.folder / job
         for file in ("outcome.json", "result.npz"):
-            (self.job / file).unlink(missing_ok=True)
-        config = f'job="{self.job}"'
+            (own / file).unlink(missing_ok=True)
+        config = f'job="{own}"'
         command = ["run", HERE / "app", "loop", "--run-config", config, "--stream"]
-        self.flwr(*command)
+        self.flwr(*command, name=job)
 
-    def outcome(self, seconds=180.0, show=None):
-        """Wait for the job's end; return what it says and the result's arrays."""
-        deadline, shown = time.monotonic() + seconds, 0
-        path, job = self.job / "outcome.json", self.running["flwr"]
-        # The stream of the job's output ends a little after it.
-        while not path.exists() or (show is not None and job.poll() is None):
-            shown = self.pass_on(shown, show)
-            failed = not path.exists() and job.poll()
-            if failed or time.monotonic() > deadline:
-                raise RuntimeError(f"the job did not end:\n{self.log('flwr')}")
-            time.sleep(0.2)
-        self.pass_on(shown, show)
+    def wait_until_begun(self, job="job"):
+        """Wait until the server's app runs a job, and so is installed for others."""
+        path = self.folder / job / "session.db"
+        self.wait_until(job, path.exists, START_SECONDS)
+
+    def outcome(self, job="job", seconds=180.0, show=None):
+        """Wait for a job's end; return what it says and the result's arrays."""
+        own, shown = self.folder / job, 0
+        path, run = own / "outcome.json", self.running[job]
+
+        def ended():
+            nonlocal shown
+            shown = self.pass_on(job, shown, show)
+            # The stream of the job's output ends a little after it.
+            return path.exists() and (show is None or run.poll() is not None)
+
+        self.wait_until(job, ended, seconds)
         said = json.loads(path.read_text())
         if "error" in said:
             return said, None
-        with np.load(self.job / "result.npz") as arrays:
+        with np.load(own / "result.npz") as arrays:
             return said, dict(arrays)
 
-    def pass_on(self, shown, show):
-        """Show new lines of the job's output; return how many lines there are."""
-        lines = [] if show is None else self.log("flwr").splitlines()
+    def wait_until(self, job, reached, seconds):
+        """Wait for something, as long as the job runs."""
+        deadline = time.monotonic() + seconds
+        while not reached():
+            failed = self.running[job].poll() and not reached()
+            if failed or time.monotonic() > deadline:
+                raise RuntimeError(f"{job} did not get there:\n{self.log(job)}")
+            time.sleep(0.1)
+
+    def pass_on(self, job, shown, show):
+        """Show new lines of a job's output; return how many lines there are."""
+        lines = [] if show is None else self.log(job).splitlines()
         for line in lines[shown:]:
             show(line)
         return len(lines)

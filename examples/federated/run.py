@@ -32,6 +32,7 @@ from skdpspectral.federation import Registration, make_task
 
 SITES = {"north": 0.2, "east": 0.3, "south": 0.5}  # shares of the rows
 DELTA, BUDGET = 1e-6, 4.0
+STUDY = "study"  # one of many that a site may have agreed to
 EPSILONS = {"north": 0.5, "east": 1.0, "south": 1.0}
 
 
@@ -90,9 +91,8 @@ def prepare(made, data):
     for name, own in rows.items():
         how = {"epsilon": EPSILONS[name], "delta": DELTA}
         registered[name] = Registration(len(own["X"]), *how.values())
-        made.give_site(
-            name, own, task, budget=[BUDGET, 2 * DELTA], **({} if of_users else how)
-        )
+        made.give_site(name, budget=[BUDGET, 2 * DELTA])
+        made.give_study(name, STUDY, own, task, **({} if of_users else how))
     # How many users a site has is told to nobody.
     clients = dict.fromkeys(rows, ()) if of_users else registered
     made.give_job(task, clients, min_clients=2)
@@ -131,7 +131,7 @@ def report(made, said, found, registered, picture):
         print(f"\nledger of {name}: {ledger}")
         for entry in ledger.ledger:
             print(f"  {entry.time:%Y-%m-%d %H:%M} {entry.label}: {entry.epsilon:g}")
-        if (made.folder / name / "models.pickle").exists():
+        if (made.folder / name / STUDY / "models.pickle").exists():
             print("  the models of its users are in its own folder")
 
 

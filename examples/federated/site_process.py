@@ -1,9 +1,11 @@
 """One site as a process: ``python site_process.py FOLDER``, until it is stopped.
 
-The folder is the site's own. ``site.json`` names its client and its budget,
-``rows.npz`` has its rows, and ``task.bin`` or ``task.json`` is what the site has agreed
-to release. The ledger and the answers that were given are made beside them, and, of
-users, their models.
+The folder is the site's own. ``site.json`` names its client and its budget, and the
+ledger of all studies is made beside it. Each study that the site has agreed to has a
+folder within: ``rows.npz`` has its rows, ``task.bin`` or ``task.json`` is what may be
+released, and ``how.json`` says what a session takes of the budget, or holds the keys
+that mask what is sent. The answers that were given are kept there, and, of users, their
+models.
 """
 
 import contextlib
@@ -22,6 +24,7 @@ from skdpspectral.federation import (
     GroupClient,
     LocalClient,
     MessageError,
+    Request,
     Site,
     SpectralTask,
     serve_site,
@@ -43,26 +46,49 @@ class OwnSite(Site):
         return answer
 
 
-def open_site(folder):
-    settings = json.loads((folder / "site.json").read_text())
-    task, seed = read_task(folder), settings.pop("noise_seed")
-    name, budget = settings.pop("name"), settings.pop("budget")
+class Studies:
+    """All studies of a site, by their tasks: a request names the task that it is of."""
+
+    def __init__(self, name, sites):
+        self.name, self.sites = name, sites
+
+    def respond(self, request):
+        task = Request.from_bytes(request).task
+        if task not in self.sites:
+            raise MessageError(f"this site has not agreed on the task {task.hex()}")
+        return self.sites[task].respond(request)
+
+
+def open_study(folder, name, ledger, noise_seed):
+    """Return the task of a study, and who answers requests of it."""
+    how = json.loads((folder / "how.json").read_text())
+    if "pair_keys" in how:
+        how["pair_keys"] = {n: bytes.fromhex(k) for n, k in how["pair_keys"].items()}
+    task = read_task(folder)
     with np.load(folder / "rows.npz") as arrays:
         rows = dict(arrays)
     kind = LocalClient if isinstance(task, SpectralTask) else GroupClient
-    ledger = PrivacyAccountant(
-        *budget,
-        path=folder / "ledger.db",
-        allow_seeded=seed is not None,  # for tests alone
-    )
 
     def open_client(accountant):
-        how = {"accountant": accountant, "noise_seed": seed, **settings}
-        return kind(name, task=task, **rows, **how)
+        given = {"accountant": accountant, "noise_seed": noise_seed, **how}
+        return kind(name, task=task, **rows, **given)
 
     site = OwnSite(open_client, ledger, folder / "answers.db")
     site.folder = folder
-    return site
+    return task.digest, site
+
+
+def open_site(folder):
+    settings = json.loads((folder / "site.json").read_text())
+    name, seed = settings["name"], settings["noise_seed"]
+    ledger = PrivacyAccountant(
+        *settings["budget"],
+        path=folder / "ledger.db",
+        allow_seeded=seed is not None,  # for tests alone
+    )
+    folders = sorted(path.parent for path in folder.glob("*/how.json"))
+    sites = dict(open_study(own, name, ledger, seed) for own in folders)
+    return Studies(name, sites)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -65,36 +66,37 @@ def ledger_of(folder, name):
 
 
 def wait_for(made, pattern, seconds=90.0):
-    """Wait until a job has said something."""
-    deadline = time.monotonic() + seconds
-    while not re.search(pattern, made.log("flwr")):
-        assert time.monotonic() < deadline, made.log("flwr")
-        time.sleep(0.05)
+    """Wait until the job has said something."""
+    made.wait_until("job", lambda: re.search(pattern, made.log("job")), seconds)
 
 
 @pytest.fixture(scope="module")
 def tools():
     sys.path.insert(0, str(EXAMPLE))
     try:
+        import certificates
         import deployment
         import processes
         from app import agreed
     finally:
         sys.path.remove(str(EXAMPLE))
-    return deployment, processes, agreed
+    found = {}
+    for module in (certificates, deployment, processes, agreed):
+        found |= vars(module)
+    return SimpleNamespace(**found)
 
 
-def give(made, task, **budgets):
-    for name in NAMES:
-        made.give_site(
-            name,
-            {"X": rows_of(name)},
-            task,
-            epsilon=2.0,
-            delta=1e-6,
-            budget=[budgets.get(name, 4.0), 1e-5],
-            noise_seed=NAMES.index(name),
-        )
+def give_sites(made, *names, **budgets):
+    for place, name in enumerate(NAMES):
+        if name in (names or NAMES):
+            budget = [budgets.get(name, 9.0), 1e-4]
+            made.give_site(name, budget=budget, noise_seed=place)
+
+
+def give_rows(made, task, *names, study="study"):
+    how = {"epsilon": 2.0, "delta": 1e-6}
+    for name in names or NAMES:
+        made.give_study(name, study, {"X": rows_of(name)}, task, **how)
 
 
 # Models of users: who has which, what is agreed on, and the same in this process.
@@ -104,7 +106,8 @@ REGRESSION = {
     "model": "LRSRegressor",
     "parameters": {"sparsity": 1, "n_rounds": 1, "epsilon": 2.0},
     "n_features": 4,
-    "noise": "node",
+    "noise": "distributed",
+    "n_shares": 3,
 }
 FACTORS = {
     "model": "DPMatrixFactorization",
@@ -126,12 +129,6 @@ def users_of(task, place):
     return {"X": RATINGS.data[own], "y": RATINGS.target[own]}
 
 
-def give_users(made, task):
-    for place, name in enumerate(NAMES):
-        rows = users_of(task, place)
-        made.give_site(name, rows, task, budget=[4.0, 1e-5], noise_seed=place)
-
-
 def users_in_process(agreed, given):
     task = agreed.group_task(**given)
     clients = {
@@ -142,121 +139,123 @@ def users_in_process(agreed, given):
     return InProcessSession(rounds, clients).run(rounds)
 
 
-def equal(found, expected):
+def give_users(made, keys):
+    """What is sent of the regression is masked; of the factors it need not be."""
+    masked = {**REGRESSION, "masked": NAMES}
+    for place, name in enumerate(NAMES):
+        how = {"pair_keys": keys[name]}
+        made.give_study(name, "lrs", users_of(REGRESSION, place), masked, **how)
+        made.give_study(name, "factors", users_of(FACTORS, place), FACTORS)
+    for job, task in (("lrs", masked), ("factors", FACTORS)):
+        made.give_job(task, dict.fromkeys(NAMES, ()), job=job)
+
+
+def equal(found, expected, most=1e-10):
     assert found
     for key, value in found.items():
         other = getattr(expected, key)
         assert np.shape(value) == np.shape(other), key
-        assert np.abs(np.subtract(value, other, dtype=float)).max() <= 1e-10, key
+        assert np.abs(np.subtract(value, other, dtype=float)).max() <= most, key
 
 
-def run_job(made, folder, clients):
-    """Start sites anew, run a job, and return its result; show what it took."""
-    made.stop(*NAMES)
-    for name in NAMES:
-        for file in ("ledger.db", "answers.db"):  # those of another study
-            (folder / name / file).unlink(missing_ok=True)
-    made.start_sites(*NAMES)
-    begun = time.monotonic()
-    made.submit()
-    said, found = made.outcome()
+def ended_well(made, job):
+    """A job's result, of all clients; show what it took."""
+    said, found = made.outcome(job)
     assert said["rejected"] == {}
-    assert said["clients"] == list(clients)
-    print(f"{time.monotonic() - begun:.1f} s")
-    print(*re.findall("round .*", made.log("flwr")), sep="\n")
-    for name in NAMES:
-        (entry,) = ledger_of(folder, name)
-        assert (entry.epsilon, entry.seeded) == (2.0, True)
+    assert said["clients"] == list(NAMES)
+    print(f"{job}: {said['seconds']:.1f} s")
+    print(*re.findall("round .*", made.log(job)), sep="\n")
     return found
 
 
-@pytest.mark.filterwarnings("ignore:client '(south|east)' was rejected")
+@pytest.mark.filterwarnings("ignore:answers of nodes were seen one by one")
 def test_three_processes(tools, tmp_path_factory):
     """The result is that of one process, number by number, for all four estimators.
 
-    In further jobs a site and the server are killed, then a node, and nobody is
-    charged twice; a site without a budget says so.
+    Their jobs run at a time, each with a session of its own. One masks what it sends:
+    its sums are those without masks, to the last bit.
     """
     folder = tmp_path_factory.mktemp("f")
-    with tools[0].Deployment(folder) as made:
-        give(made, DIRECTIONS)
-        made.give_job(DIRECTIONS, REGISTERED)
-        made.start_link()
-        for name in NAMES:
-            made.start_node(name)
-        equal(run_job(made, folder, NAMES), in_process(DIRECTIONS))
-        for task in (REGRESSION, FACTORS):
-            give_users(made, task)
-            made.give_job(task, dict.fromkeys(NAMES, ()))
-            equal(run_job(made, folder, NAMES), users_in_process(tools[2], task))
-            assert (folder / "north" / "models.pickle").exists()
-        crashes(made, folder)
-        losses(made, folder)
+    jobs = {"directions": (DIRECTIONS, {}), "sparse": (SPARSE, STEPS)}
+    with tools.Deployment(folder) as made:
+        give_sites(made)
+        for job, (task, steps) in jobs.items():
+            give_rows(made, task, study=job)
+            made.give_job(task, REGISTERED, job=job, **steps)
+        give_users(made, tools.make_pair_keys(NAMES))
+        start(made, *NAMES)
+        made.submit("factors")  # the longest
+        made.wait_until_begun("factors")
+        for job in ("lrs", "sparse", "directions"):
+            made.submit(job)
+        expected = {job: in_process(task, **how) for job, (task, how) in jobs.items()}
+        expected["factors"] = users_in_process(tools, FACTORS)
+        for job, result in expected.items():
+            equal(ended_well(made, job), result)
+            if job == "factors":
+                assert (folder / "north" / job / "models.pickle").exists()
+        equal(ended_well(made, "lrs"), users_in_process(tools, REGRESSION), most=0.0)
         family = {
-            pid: start
+            pid: begun
             for process in made.running.values()
-            for pid, start in tools[1].descendants(process.pid).items()
+            for pid, begun in tools.descendants(process.pid).items()
         }
         ids = [process.pid for process in made.running.values()]
     assert len(family) >= 4  # an executor for each node, and the server's
-    assert not any(tools[1].alive(pid, start) for pid, start in family.items())
+    assert not any(tools.alive(pid, begun) for pid, begun in family.items())
     assert not any(Path(f"/proc/{pid}").exists() for pid in ids)
-
-
-def crashes(made, folder):
-    """A second job, in whose first round a site and the server end as by kill -9."""
-    give(made, SPARSE)
-    made.stop(*NAMES)
     for name in NAMES:
-        (folder / name / "ledger.db").unlink()
-    made.start_sites(*NAMES)
-    made.give_job(SPARSE, REGISTERED, min_clients=2, timeout=60.0, **STEPS)
-    begun = time.monotonic()
-    made.stop("north-node")  # so that the round cannot end
-    made.submit()
-    wait_for(made, "round 1 of 2: south answered")
-    made.kill("link")
-    made.kill("south")
-    made.stop("flwr", *(f"{name}-node" for name in NAMES))
-    # Everything is started again. South answers with what it answered before, and
-    # refuses what comes next; the others go on.
+        entries = ledger_of(folder, name)
+        assert [(e.epsilon, e.seeded) for e in entries] == [(2.0, True)] * 4
+        assert len({e.label for e in entries}) == 4  # sessions
+
+
+def start(made, *nodes):
     made.start_link()
-    made.start_sites("south")
-    for name in NAMES:
+    for name in nodes:
         made.start_node(name)
-    made.submit()
-    said, found = made.outcome()
-    assert list(said["rejected"]) == ["south"]
+    made.start_sites(*NAMES)
+
+
+@pytest.mark.filterwarnings("ignore:client .(south|east). was rejected")
+def test_crashes(tools, tmp_path_factory):
+    """A site, a node and the server end as by kill -9: nobody is charged twice.
+
+    What remains completes. Of those that are gone the server says so.
+    """
+    folder = tmp_path_factory.mktemp("c")
+    with tools.Deployment(folder) as made:
+        give_sites(made)
+        give_rows(made, SPARSE)
+        made.give_job(SPARSE, REGISTERED, timeout=30.0, **STEPS)
+        start(made, "east", "south")  # so that the round cannot end
+        made.submit()
+        wait_for(made, "round 1 of 2: south answered")
+        wait_for(made, "round 1 of 2: east answered")
+        made.kill("link")
+        made.kill("south")
+        made.stop("job", "east-node", "south-node")
+        # All is started again. South answers with what it answered before, and refuses
+        # what comes next; so does east, which then hangs, and loses its node.
+        made.start_link()
+        made.start_node("east")
+        made.start_node("south")
+        made.start_sites("south")
+        made.submit()
+        made.start_node("north")
+        wait_for(made, "round 1 of 2: east answered")
+        os.kill(made.running["east"].pid, signal.SIGSTOP)
+        wait_for(made, "round 2 of 2: north answered")
+        made.kill("east-node")
+        os.kill(made.running["east"].pid, signal.SIGCONT)
+        said, found = made.outcome()
+    assert list(said["rejected"]) == ["east", "south"]
+    assert "did not answer in time" in said["rejected"]["east"]
     assert "what was not answered is spent" in said["rejected"]["south"]
-    assert said["clients"] == ["north", "east"]
-    equal(found, in_two_rounds(NAMES, NAMES[:2]))
-    print(f"with crashes: {time.monotonic() - begun:.1f} s")
+    assert said["clients"] == ["north"]
+    equal(found, in_two_rounds(NAMES, NAMES[:1]))
     for name in NAMES:
         assert len(ledger_of(folder, name)) == 1
-
-
-def losses(made, folder):
-    """A third job: a site has too little budget, a node is killed in mid-round."""
-    give(made, SPARSE, east=1.0)
-    made.stop(*NAMES)
-    for name in NAMES:
-        (folder / name / "ledger.db").unlink()
-    made.start_sites(*NAMES)
-    made.give_job(SPARSE, REGISTERED, min_clients=1, timeout=40.0, **STEPS)
-    begun = time.monotonic()
-    # So that the round cannot end before the node has.
-    os.kill(made.running["north"].pid, signal.SIGSTOP)
-    made.submit()
-    wait_for(made, "round 1 of 2: south answered")
-    made.kill("south-node")
-    os.kill(made.running["north"].pid, signal.SIGCONT)
-    said, found = made.outcome()
-    assert said["clients"] == ["north"]
-    assert "has not enough budget left" in said["rejected"]["east"]
-    assert "did not answer in time" in said["rejected"]["south"]
-    equal(found, in_two_rounds(("north", "south"), ("north",)))
-    print(f"with losses: {time.monotonic() - begun:.1f} s")
-    assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 0, 1]
 
 
 def in_two_rounds(*answering):
@@ -270,23 +269,25 @@ def in_two_rounds(*answering):
 
 
 def test_certificates_and_keys(tools, tmp_path_factory):
-    """Whom the server does not know, and who does not know the server, stays out."""
+    """Whom the server does not know, and who does not know the server, stays out.
+
+    Who is known and has no budget refuses, and the server says why.
+    """
     folder = tmp_path_factory.mktemp("k")
     task = make_task(1, P)
-    with tools[0].Deployment(folder, secure=True) as made:
-        give(made, task)
-        known = {name: REGISTERED[name] for name in NAMES[:2]}
-        made.give_job(task, known)
+    with tools.Deployment(folder, secure=True) as made:
+        give_sites(made, east=1.0)
+        give_rows(made, task)
+        made.give_job(task, {name: REGISTERED[name] for name in NAMES[:2]})
         made.start_link()
-        made.start_sites(*NAMES)
         for name in NAMES[:2]:
             made.register_node(name)
             made.start_node(name)
         # One has a key that nobody has registered, one trusts another authority.
         keys, other = made.keys(), folder / "other"
         other.mkdir()
-        tools[0].make_authority(other)
-        tools[0].make_node_key(keys, "south")
+        tools.make_authority(other)
+        tools.make_node_key(keys, "south")
         made.start_node("south")
         wrong = ["--root-certificates", other / "authority.pem"]
         wrong += ["--max-retries", "1"]
@@ -295,15 +296,17 @@ def test_certificates_and_keys(tools, tmp_path_factory):
         made.start_node(
             "south", *wrong, "--auth-supernode-private-key", keys / "south.key"
         )
+        made.start_sites(*NAMES)
         made.submit()
         said, _ = made.outcome()
-        assert said["rejected"] == {}
-        assert said["clients"] == ["north", "east"]
+        assert list(said["rejected"]) == ["east"]
+        assert "has not enough budget left" in said["rejected"]["east"]
+        assert said["clients"] == ["north"]
         assert made.running["unknown"].poll() not in (None, 0)
         assert "Failed to activate SuperNode" in made.log("unknown")
         assert made.running["south-node"].poll() not in (None, 0)
         assert "CERTIFICATE_VERIFY_FAILED" in made.log("south-node")
-    assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 1, 0]
+    assert [len(ledger_of(folder, name)) for name in NAMES] == [1, 0, 0]
 
 
 def left_of(tools, command, ready, number, least):
@@ -314,7 +317,7 @@ def left_of(tools, command, ready, number, least):
     with subprocess.Popen(command, **pipes, env=environment) as run:
         while ready not in (line := run.stdout.readline()):
             assert line, "the run has ended"
-        family = tools[1].descendants(run.pid)
+        family = tools.descendants(run.pid)
         assert len(family) >= least
         if number is None:
             run.stdin.close()
@@ -323,7 +326,7 @@ def left_of(tools, command, ready, number, least):
         run.wait(60)
         assert run.returncode != 0
     deadline = time.monotonic() + 30
-    while left := [pid for pid in family if tools[1].alive(pid, family[pid])]:
+    while left := [pid for pid in family if tools.alive(pid, family[pid])]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.2)

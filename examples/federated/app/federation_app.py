@@ -23,7 +23,9 @@ server = ServerApp()
 
 def open_rounds(job, task, session):
     """Return all steps of a job; whom to ask was agreed on before anything else."""
-    how = {"min_clients": job["min_clients"], "session": session}
+    how = {"session": session}
+    if job["min_clients"] is not None:  # else as few as the task can do with
+        how["min_clients"] = job["min_clients"]
     if not isinstance(task, SpectralTask):
         return GroupRounds(list(job["clients"]), task, **how, **job["rounds"])
     registered = {name: Registration(*row) for name, row in job["clients"].items()}
