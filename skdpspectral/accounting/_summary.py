@@ -77,9 +77,12 @@ def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
         names = sorted(name for divided, name in asserted if divided is unit)
         if names:
             sentences.append(f"This rests on {claim}: {', '.join(names)}.")
-    models = sorted({str(e.assumption) for e in entries} - {str(Assumption.NONE)})
+    found = {e.assumption for e in entries} - {Assumption.NONE}
+    models = sorted(map(str, found - {Assumption.SUMMED_PARTS}))
     if models:
         sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")
+    if Assumption.SUMMED_PARTS in found:
+        sentences.append(f"It holds only {Assumption.SUMMED_PARTS.condition}.")
     if any(entry.failure for entry in entries):
         sentences.append("Its delta includes that their bounds fail.")
     return sentences

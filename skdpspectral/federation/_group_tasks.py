@@ -14,9 +14,10 @@ from sklearn.base import clone
 
 from .._statistics.billboard import NO_USERS, Billboard, Sum
 from ..accounting import gaussian_epsilon
-from ..mechanisms import Gaussian, PrivacyPlan, SharedGaussian
+from ..mechanisms import Assumption, Gaussian, PrivacyPlan, SharedGaussian
 from ..mechanisms._numbers import check_count
 from ..mechanisms._shares import MOST_SHARES
+from ._group_trust import check_trust, trust_remarks
 from ._messages import (
     OVERHEAD,
     TASK_BYTES,
@@ -65,6 +66,12 @@ class GroupTask:
         With ``noise="distributed"``: names of all nodes, at least two, which then mask
         their parts by keys that any two of them share, so that the server sees the
         sum alone. All of them have to answer to the end.
+    trusted_sum : bool, default=False
+        With ``noise="distributed"``, and needed where nothing is masked: True says
+        that a transport adds up the answers before anybody sees them, or that whoever
+        receives them is trusted to look at nothing but their sum. The plan, and the
+        ledgers that it is entered in, then say that the guarantee assumes
+        "summed-parts".
 
     Attributes
     ----------
@@ -76,6 +83,8 @@ class GroupTask:
         Shares that are the noise together.
     masked : tuple of str or None
         Nodes that mask their parts.
+    trusted_sum : bool
+        Whether the guarantee assumes that nobody sees parts, without masks.
     digest : bytes
         16 bytes that differ wherever what is released, or sent, differs.
 
@@ -116,13 +125,22 @@ class GroupTask:
     --------
     >>> from skdpspectral import LRSRegressor
     >>> from skdpspectral.federation import GroupTask
-    >>> task = GroupTask(LRSRegressor(), 20, noise="distributed", n_shares=10)
+    >>> nodes = [f"node {i}" for i in range(10)]
+    >>> how = {"noise": "distributed", "n_shares": 10, "masked": nodes}
+    >>> task = GroupTask(LRSRegressor(), 20, **how)
     >>> round(task.cost(10)[0], 3), round(task.cost(8)[0], 3), round(task.cost(1)[0], 3)
     (1.0, 1.128, 3.525)
     """
 
     def __init__(
-        self, model, n_features=None, *, noise="server", n_shares=None, masked=None
+        self,
+        model,
+        n_features=None,
+        *,
+        noise="server",
+        n_shares=None,
+        masked=None,
+        trusted_sum=False,
     ):
         if not hasattr(model, "_billboard"):
             raise TypeError(
@@ -138,6 +156,8 @@ class GroupTask:
         self.noise = noise
         self.n_shares = None if n_shares is None else check_count("n_shares", n_shares)
         self.masked = self._checked_names(masked)
+        check_trust(noise, self.n_shares, self.masked, trusted_sum)
+        self.trusted_sum = trusted_sum
         self._model = clone(model).set_params(accountant=None, noise_seed=None)
         self._board: Billboard = self._model._billboard(n_features)
         self.plan = self._planned(self._model)
@@ -197,46 +217,14 @@ class GroupTask:
         if self.noise == "distributed":
             shared = tuple(self._share(mechanism) for mechanism in plan.mechanisms)
             plan = replace(plan, mechanisms=shared)
-        return replace(plan, remarks=(*plan.remarks, *self._remarks(plan)))
+        said = trust_remarks(plan, self.noise, self.n_shares, self.masked)
+        if self.trusted_sum:
+            plan = replace(plan, assumption=Assumption.SUMMED_PARTS)
+        return replace(plan, remarks=(*plan.remarks, *said))
 
     def _share(self, mechanism: Gaussian) -> SharedGaussian:
         given = {f.name: getattr(mechanism, f.name) for f in fields(Gaussian) if f.init}
         return SharedGaussian(**given, n_shares=self.n_shares)
-
-    def _remarks(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say who is trusted with what."""
-        once = "A user with rows at k nodes is protected by k times the cost mu alone."
-        if self.noise == "server":
-            return (
-                "Nodes send exact sums over their users to a server, which adds the "
-                "noise: the guarantee is against everybody but that server.",
-                once,
-            )
-        if self.noise == "node":
-            return (
-                "Every node adds all of the noise to its own sums: the guarantee is "
-                "against the server and all other nodes.",
-                once.replace("k times", "sqrt(k) times"),
-            )
-        n, single = self.n_shares, plan.mu * math.sqrt(self.n_shares or 1)
-        epsilon = gaussian_epsilon(single, plan.delta)
-        said = (
-            "What a node sends is masked by keys that it shares with each of the "
-            f"{len(self.masked or ())} nodes: to a server, and nodes that collude with "
-            "it, it tells the sum over all other nodes and nothing else, as long as "
-            "the stream cipher ChaCha20 is not broken."
-        )
-        masks = () if self.masked is None else (said,)
-        return (
-            f"Every node adds one share of the noise, of which {n} are all of it: the "
-            "guarantee is against whoever sees sums over nodes alone, as secure "
-            f"aggregation grants, and does not know {n} or more of the shares in them. "
-            f"Where h shares are unknown, mu is sqrt({n} / h) times as large; for who "
-            f"sees what a node sends by itself it is {single:.6g}, epsilon "
-            f"{epsilon:.4g}.",
-            *masks,
-            once,
-        )
 
     def cost(self, n_unknown: int) -> tuple[float, float]:
         """Return what holds against who does not know so many of the shares in sums.

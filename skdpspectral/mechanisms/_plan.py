@@ -46,7 +46,7 @@ class PrivacyPlan:
     neighbors : Neighbors, default=Neighbors.REPLACE_ONE
         The change that is hidden.
     assumption : Assumption, default=Assumption.NONE
-        What the guarantee asks of the data.
+        What the guarantee rests on beyond its noise.
     seeded : bool, default=False
         Whether the noise comes from a seed; such a release protects nothing
         against whoever knows or repeats the seed.
@@ -155,7 +155,7 @@ class PrivacyPlan:
             f"private{self._exception()} per {self.unit} under {self.neighbors}"
         )
         if self.assumption is not Assumption.NONE:
-            claim += f", only for data that satisfy the {self.assumption} assumption"
+            claim += f", only {self.assumption.condition}"
         if self.seeded:
             return (
                 f"{self.estimator} gives no privacy: its noise came from a seed. "

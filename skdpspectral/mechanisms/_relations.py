@@ -36,8 +36,23 @@ class Neighbors(_Word):
 
 
 class Assumption(_Word):
-    """What a guarantee asks of the data; ``none`` means the worst case."""
+    """What a guarantee rests on beyond its noise; ``none`` means the worst case.
+
+    ``spiked-gaussian``, ``clipped-gradients``
+        It holds for data that satisfy it alone.
+    ``summed-parts``
+        Several parties add a share of the noise each: it holds against those who see
+        sums over all of them, and no part, which nothing but trust ensures.
+    """
 
     NONE = "none"
     SPIKED_GAUSSIAN = "spiked-gaussian"
     CLIPPED_GRADIENTS = "clipped-gradients"
+    SUMMED_PARTS = "summed-parts"
+
+    @property
+    def condition(self) -> str:
+        """When a guarantee holds, to follow on "only"."""
+        if self is Assumption.SUMMED_PARTS:
+            return f"against those who see sums and none of their parts ({self})"
+        return f"for data that satisfy the {self} assumption"

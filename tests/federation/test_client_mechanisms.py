@@ -481,6 +481,7 @@ def test_a_client_of_few_rows_is_refused_by_name(n):
 
 def test_assumptions_are_words_of_the_plan():
     plans = [make_client(make_task(**t)).plan for t in TASKS.values()]
-    # Clients clip all that they release themselves.
-    possible = set(Assumption) - {Assumption.CLIPPED_GRADIENTS}
+    # Clients clip all that they release themselves, and add all of the noise.
+    others = {Assumption.CLIPPED_GRADIENTS, Assumption.SUMMED_PARTS}
+    possible = set(Assumption) - others
     assert {plan.assumption for plan in plans} == possible

@@ -589,6 +589,7 @@ def same(found, expected):
 def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):
     model, how = MODELS[name]
     shares = 3 if noise == "distributed" else None
+    how = {**how, "trusted_sum": shares is not None}
     task = GroupTask(model, **how, noise=noise, n_shares=shares)
     seeds = [None] * 3 if noise == "server" else range(3)
     seed = {"noise_seed": 5} if noise == "server" else {}

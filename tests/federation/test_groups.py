@@ -32,7 +32,7 @@ from skdpspectral.federation import (
     Topic,
 )
 from skdpspectral.linear_model import Clip
-from skdpspectral.mechanisms import SharedGaussian, Unit
+from skdpspectral.mechanisms import Assumption, SharedGaussian, Unit
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::skdpspectral.accounting.PrivacyLeakWarning"
@@ -42,6 +42,11 @@ NAMES = ("north", "south", "west")
 MODES = {"server": None, "distributed": 3, "node": None}
 X, Y, USERS = make_low_rank_sparse_tasks(150, 12, 4, sparsity=1, random_state=0)
 RATINGS = make_ratings(300, 20, n_ratings_per_user=8, random_state=0)
+
+
+def shared_task(*how, **named):
+    """A task in which shares of noise, if there are any, are seen as a sum alone."""
+    return GroupTask(*how, trusted_sum=(named.get("n_shares") or 1) > 1, **named)
 
 
 def lrs(**parameters):
@@ -209,7 +214,7 @@ def test_nodes_add_the_noise_that_the_task_says(mode, share):
     rows, users = rng.normal(size=(6, d)), np.repeat(np.arange(3), 2)
     targets = rng.normal(size=6)
     exact, noisy = (
-        GroupTask(lrs(n_rounds=1), d, noise=noise, n_shares=shares)
+        shared_task(lrs(n_rounds=1), d, noise=noise, n_shares=shares)
         for noise, shares in (("server", None), (mode, n_shares))
     )
     values = []
@@ -248,7 +253,7 @@ def test_models_know_how_much_noise_there_is():
         ("distributed", 2, np.sqrt(3 / 2)),
         ("node", None, np.sqrt(3)),
     ):
-        task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+        task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
         clients, rounds = lrs_clients(task), None
         rounds = make_rounds(task)
         rounds.collect(ask_all(rounds, clients))
@@ -264,7 +269,7 @@ def ask_all(rounds, clients):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_ends_with_a_model(mode):
-    task = GroupTask(lrs(epsilon=200.0), 4, noise=mode, n_shares=MODES[mode])
+    task = shared_task(lrs(epsilon=200.0), 4, noise=mode, n_shares=MODES[mode])
     clients = lrs_clients(task)
     found, rounds = held(task, clients)
     assert not rounds.rejected
@@ -278,7 +283,7 @@ def test_every_mode_ends_with_a_model(mode):
 
 def test_what_is_trusted_is_said():
     plans = {
-        mode: GroupTask(lrs(), 4, noise=mode, n_shares=n).plan
+        mode: shared_task(lrs(), 4, noise=mode, n_shares=n).plan
         for mode, n in MODES.items()
     }
     assert "everybody but that server" in str(plans["server"])
@@ -295,8 +300,32 @@ def test_what_is_trusted_is_said():
         assert "rows at k nodes" in str(plan)
 
 
+def test_a_ledger_says_that_parts_are_seen_by_nobody():
+    """Where trust alone ensures it: what is charged is the cost of the sum."""
+    task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
+    accountant = PrivacyAccountant()
+    clients, rounds = lrs_clients(task), make_rounds(task)
+    own = USERS % 3 == 0
+    given = {"users": USERS[own], "accountant": accountant}
+    clients["north"] = GroupClient("north", task, X[own], Y[own], **given)
+    with pytest.warns(PrivacyLeakWarning, match="one by one"):
+        found = InProcessSession(rounds, clients).run(rounds)
+    (entry,) = accountant.ledger
+    assert entry.assumption is Assumption.SUMMED_PARTS
+    said = "only against those who see sums and none of their parts (summed-parts)"
+    for text in (task.plan, found.privacy_, clients["north"].model.privacy_):
+        assert said in str(text)
+        assert "trusted to look at nothing but their sum" in str(text)
+    assert "holds " + said in str(accountant)
+    # Neither masks nor all of the noise in each share leave anything to trust.
+    for more in ({"n_shares": 3, "masked": NAMES}, {"n_shares": 1}):
+        task = GroupTask(lrs(), 4, noise="distributed", **more)
+        assert task.plan.assumption is Assumption.NONE
+        assert "trusted to look" not in str(task.plan)
+
+
 def test_the_cost_against_a_coalition():
-    task = GroupTask(lrs(), 4, noise="distributed", n_shares=6)
+    task = shared_task(lrs(), 4, noise="distributed", n_shares=6)
     assert task.cost(6)[0] == pytest.approx(2.0, rel=1e-6)
     assert task.cost(4) == (gaussian_epsilon(task.plan.mu * np.sqrt(1.5), 1e-6), 1e-6)
     assert task.cost(9)[0] < 2.0 < task.cost(5)[0] < task.cost(1)[0]
@@ -376,7 +405,7 @@ def first(task):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_repeated_request_gets_identical_bytes(mode):
-    task = GroupTask(lrs(), 4, noise=mode, n_shares=MODES[mode])
+    task = shared_task(lrs(), 4, noise=mode, n_shares=MODES[mode])
     ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
     clients = lrs_clients(task)
     for name, client in clients.items():
@@ -423,7 +452,7 @@ def test_the_ledger_is_charged_before_rows_are_read():
 @pytest.mark.parametrize("mode", MODES)
 def test_an_exhausted_node_refuses_and_the_rest_goes_on(mode):
     n_shares = None if MODES[mode] is None else 2
-    task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+    task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
     clients = lrs_clients(task)
     poor = PrivacyAccountant(1.0)
     clients["south"]._accountant = poor
@@ -439,7 +468,7 @@ def test_an_exhausted_node_refuses_and_the_rest_goes_on(mode):
 
 
 def test_a_node_that_dies_in_the_middle():
-    task = GroupTask(lrs(), 4, noise="distributed", n_shares=2)
+    task = shared_task(lrs(), 4, noise="distributed", n_shares=2)
     clients, rounds = lrs_clients(task), make_rounds(task)
     rounds.collect(ask_all(rounds, clients))
     answers = ask_all(rounds, clients)
@@ -565,7 +594,7 @@ def test_answers_that_no_node_could_send_are_rejected_by_name():
 def test_a_node_that_lies_stops_nobody():
     """Its part counts up to what all users can have, and others go on."""
     for mode, n_shares in MODES.items():
-        task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+        task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
         clients, rounds = lrs_clients(task), make_rounds(task)
         answers = ask_all(rounds, clients)
         size = task.shape(Topic.SUM, 0)[0]
@@ -599,7 +628,7 @@ def test_mutated_messages_are_never_accepted():
 def test_sums_of_a_transport_that_sees_no_part():
     """Masked parts, of which only the sum modulo 2**64 is known, are the same sum."""
     model = lrs(noise_seed=None)
-    task = GroupTask(model, 4, noise="distributed", n_shares=3)
+    task = shared_task(model, 4, noise="distributed", n_shares=3)
     plain, masked = make_rounds(task), make_rounds(task)
     clients, rng = lrs_clients(task), np.random.default_rng(0)
     while not plain.done:
@@ -622,7 +651,7 @@ def test_sums_of_a_transport_that_sees_no_part():
 
 
 def test_shares_that_are_seen_one_by_one_are_worth_less():
-    task = GroupTask(lrs(), 4, noise="distributed", n_shares=3)
+    task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
     clients, rounds = lrs_clients(task), make_rounds(task)
     said = re.escape(f"epsilon={task.cost(1)[0]:.4g}")
     with pytest.warns(PrivacyLeakWarning, match=f"one by one.*{said}"):
@@ -631,13 +660,13 @@ def test_shares_that_are_seen_one_by_one_are_worth_less():
         warnings.simplefilter("error")
         rounds.collect(ask_all(rounds, clients))
         for mode, n_shares in (("server", None), ("node", None), ("distributed", 1)):
-            task = GroupTask(lrs(), 4, noise=mode, n_shares=n_shares)
+            task = shared_task(lrs(), 4, noise=mode, n_shares=n_shares)
             rounds = make_rounds(task)
             rounds.collect(ask_all(rounds, lrs_clients(task)))
 
 
 def test_sums_of_too_few_shares_are_not_used():
-    task = GroupTask(lrs(), 4, noise="distributed", n_shares=3)
+    task = shared_task(lrs(), 4, noise="distributed", n_shares=3)
     rounds = make_rounds(task)
     with pytest.raises(MessageError, match="no sum was asked for"):
         rounds.collect_sum(np.zeros(1, dtype=np.int64), NAMES)
@@ -657,7 +686,7 @@ def test_sums_of_too_few_shares_are_not_used():
 @pytest.mark.parametrize("n_sent", [1, 15])
 def test_a_server_that_was_killed_goes_on(mode, n_sent):
     """It draws no noise again, and asks the very same."""
-    task = GroupTask(lrs(), 4, noise=mode, n_shares=MODES[mode])
+    task = shared_task(lrs(), 4, noise=mode, n_shares=MODES[mode])
     ledgers = {name: PrivacyAccountant(2.5) for name in NAMES}
     clients, rounds, sent = lrs_clients(task), make_rounds(task), []
     for name, client in clients.items():
@@ -735,8 +764,8 @@ def test_whatever_differs_has_another_digest():
         "usual": GroupTask(lrs(), 4),
         "features": GroupTask(lrs(), 5),
         "node": GroupTask(lrs(), 4, noise="node"),
-        "three": GroupTask(lrs(), 4, noise="distributed", n_shares=3),
-        "two": GroupTask(lrs(), 4, noise="distributed", n_shares=2),
+        "three": shared_task(lrs(), 4, noise="distributed", n_shares=3),
+        "two": shared_task(lrs(), 4, noise="distributed", n_shares=2),
         "ratings": GroupTask(factors()),
         "clicks": GroupTask(factors(implicit=True)),
         "range": GroupTask(factors(rating_range=(0, 5))),
@@ -772,6 +801,9 @@ def test_bad_arguments():
         (lrs(), 4, {"noise": "nobody"}, "noise must be"),
         (lrs(), 4, {"n_shares": 2}, "n_shares"),
         (lrs(), 4, {"noise": "distributed"}, "n_shares"),
+        (lrs(), 4, {"noise": "distributed", "n_shares": 2}, "trusted_sum=True"),
+        (lrs(), 4, {"trusted_sum": True}, "trusted_sum has no use"),
+        (lrs(), 4, {"trusted_sum": 1}, "True or False"),
         (factors(), 20, {}, "n_features has no use"),
         (DPMatrixFactorization(), None, {}, "items is needed"),
     ):
@@ -785,7 +817,7 @@ def test_bad_arguments():
         GroupClient("north", lrs(), X, Y, users=USERS)
     with pytest.raises(TypeError, match="GroupTask"):
         GroupRounds(NAMES, lrs())
-    shares = GroupTask(lrs(), 4, noise="distributed", n_shares=3)
+    shares = shared_task(lrs(), 4, noise="distributed", n_shares=3)
     with pytest.raises(ValueError, match="at least 3"):
         GroupRounds(NAMES, shares, min_clients=2)
     with pytest.raises(ValueError, match="noise_seed has no use"):

@@ -37,9 +37,8 @@ def make_task(mode):
         clip=Clip(1.0, 1.0),
         fit_intercept=False,
     )
-    return GroupTask(
-        model, 2, noise=mode, n_shares=N_SHARES if mode != "node" else None
-    )
+    shares = {} if mode == "node" else {"n_shares": N_SHARES, "trusted_sum": True}
+    return GroupTask(model, 2, noise=mode, **shares)
 
 
 def node(task, name, with_user):

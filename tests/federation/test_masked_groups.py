@@ -49,6 +49,7 @@ def keys_of(name):
 
 def make_task(**more):
     model = LRSRegressor(sparsity=1, n_rounds=3, epsilon=2.0)
+    more = {"trusted_sum": True} if "masked" not in more else more
     return GroupTask(model, 4, noise="distributed", n_shares=3, **more)
 
 
@@ -123,8 +124,8 @@ def test_tasks_have_masks_of_their_own():
     for sparsity in (1, 2):
         model = LRSRegressor(sparsity=sparsity, n_rounds=1, epsilon=2.0)
         hidden, plain = (
-            GroupTask(model, 4, noise="distributed", n_shares=3, masked=names)
-            for names in (NAMES, None)
+            GroupTask(model, 4, noise="distributed", n_shares=3, **how)
+            for how in ({"masked": NAMES}, {"trusted_sum": True})
         )
         parts = []
         for task in (hidden, plain):
@@ -283,7 +284,15 @@ def test_secrets_are_those_of_pairs():
 
 def test_who_masks_is_agreed_on():
     assert make_task(masked=NAMES) == make_task(masked=NAMES[::-1])
-    assert len({make_task(masked=m).digest for m in (None, NAMES, NAMES[:3])}) == 3
+    assert (
+        len(
+            {
+                make_task(**m).digest
+                for m in ({}, *({"masked": n} for n in (NAMES, NAMES[:3])))
+            }
+        )
+        == 3
+    )
     for bad, said in (
         (("east",), "two names or more"),
         (("east", "east", "west"), "two names or more"),
