@@ -39,7 +39,7 @@ class Deployment(Processes):
         Parameters
         ----------
         budget : sequence of float
-            Epsilon and delta of its ledger, for all of its studies together.
+            Epsilon and delta of a ledger, for all of its studies together.
         noise_seed : int or None, default=None
             For tests alone.
         """
@@ -57,8 +57,9 @@ class Deployment(Processes):
             What the client is made of: ``X``, and of users ``y`` and ``users``.
         task : SpectralTask or dict
             Of components, or of users: a model's class, parameters, and who adds noise.
-        **how : float or dict
-            Epsilon and delta of a session; of nodes that mask their parts `pair_keys`.
+        **how : float, str or dict
+            Epsilon and delta of a session; of nodes that mask their parts `pair_keys`;
+            `ledger`, the name of another one than the site's first.
         """
         own = self.folder / name / study
         own.mkdir(mode=0o700, exist_ok=True)

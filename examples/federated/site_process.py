@@ -1,11 +1,11 @@
 """One site as a process: ``python site_process.py FOLDER``, until it is stopped.
 
-The folder is the site's own. ``site.json`` names its client and its budget, and the
-ledger of all studies is made beside it. Each study that the site has agreed to has a
-folder within: ``rows.npz`` has its rows, ``task.bin`` or ``task.json`` is what may be
-released, and ``how.json`` says what a session takes of the budget, or holds the keys
-that mask what is sent. The answers that were given are kept there, and, of users, their
-models.
+The folder is the site's own. ``site.json`` names its client and its budget. Each study
+that the site has agreed to has a folder within: ``rows.npz`` has its rows, ``task.bin``
+or ``task.json`` is what may be released, and ``how.json`` says what a session takes of
+the budget, or holds the keys that mask what is sent. The answers that were given are
+kept there, and, of users, their models. All studies have one ledger, ``ledger.db``, but
+for those that name another: one ledger protects either rows or users.
 """
 
 import contextlib
@@ -59,9 +59,15 @@ class Studies:
         return self.sites[task].respond(request)
 
 
-def open_study(folder, name, ledger, noise_seed):
+def open_study(folder, settings):
     """Return the task of a study, and who answers requests of it."""
+    name, noise_seed = settings["name"], settings["noise_seed"]
     how = json.loads((folder / "how.json").read_text())
+    ledger = PrivacyAccountant(
+        *settings["budget"],
+        path=folder.parent / f"{how.pop('ledger', 'ledger')}.db",
+        allow_seeded=noise_seed is not None,  # for tests alone
+    )
     if "pair_keys" in how:
         how["pair_keys"] = {n: bytes.fromhex(k) for n, k in how["pair_keys"].items()}
     task = read_task(folder)
@@ -80,15 +86,9 @@ def open_study(folder, name, ledger, noise_seed):
 
 def open_site(folder):
     settings = json.loads((folder / "site.json").read_text())
-    name, seed = settings["name"], settings["noise_seed"]
-    ledger = PrivacyAccountant(
-        *settings["budget"],
-        path=folder / "ledger.db",
-        allow_seeded=seed is not None,  # for tests alone
-    )
     folders = sorted(path.parent for path in folder.glob("*/how.json"))
-    sites = dict(open_study(own, name, ledger, seed) for own in folders)
-    return Studies(name, sites)
+    sites = dict(open_study(study, settings) for study in folders)
+    return Studies(settings["name"], sites)
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ def in_process(task, **steps):
     return InProcessSession(server, clients_of(task)).run(Rounds(server, **steps))
 
 
-def ledger_of(folder, name):
-    return PrivacyAccountant(path=folder / name / "ledger.db").ledger
+def ledger_of(folder, name, ledger="ledger"):
+    return PrivacyAccountant(path=folder / name / f"{ledger}.db").ledger
 
 
 def wait_for(made, pattern, seconds=90.0):
@@ -143,9 +143,10 @@ def give_users(made, keys):
     """What is sent of the regression is masked; of the factors it need not be."""
     masked = {**REGRESSION, "masked": NAMES}
     for place, name in enumerate(NAMES):
-        how = {"pair_keys": keys[name]}
+        how = {"ledger": "users", "pair_keys": keys[name]}
         made.give_study(name, "lrs", users_of(REGRESSION, place), masked, **how)
-        made.give_study(name, "factors", users_of(FACTORS, place), FACTORS)
+        rows = users_of(FACTORS, place)
+        made.give_study(name, "factors", rows, FACTORS, ledger="users")
     for job, task in (("lrs", masked), ("factors", FACTORS)):
         made.give_job(task, dict.fromkeys(NAMES, ()), job=job)
 
@@ -161,6 +162,7 @@ def equal(found, expected, most=1e-10):
 def ended_well(made, job):
     """A job's result, of all clients; show what it took."""
     said, found = made.outcome(job)
+    assert "error" not in said, (said, made.log(job))
     assert said["rejected"] == {}
     assert said["clients"] == list(NAMES)
     print(f"{job}: {said['seconds']:.1f} s")
@@ -206,8 +208,9 @@ def test_three_processes(tools, tmp_path_factory):
     assert not any(tools.alive(pid, begun) for pid, begun in family.items())
     assert not any(Path(f"/proc/{pid}").exists() for pid in ids)
     for name in NAMES:
-        entries = ledger_of(folder, name)
+        entries = [*ledger_of(folder, name), *ledger_of(folder, name, "users")]
         assert [(e.epsilon, e.seeded) for e in entries] == [(2.0, True)] * 4
+        assert [e.unit for e in entries] == ["row", "row", "user", "user"]
         assert len({e.label for e in entries}) == 4  # sessions
 
 
