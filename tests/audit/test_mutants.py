@@ -1254,6 +1254,18 @@ EXACT |= {
         '"board": None,',
         f"{_GROUPS}whatever_differs_has_another_digest",
     ),
+    "shares that a server sees, charged as a sum without a word": Mutant(
+        "federation/_group_tasks.py",
+        "        if self.trusted_sum:\n",
+        "        if self.trusted_sum and self.masked:\n",
+        f"{_GROUPS}a_ledger_says_that_parts_are_seen_by_nobody",
+    ),
+    "shares that nobody need be trusted with": Mutant(
+        "federation/_group_trust.py",
+        "if needed and not trusted_sum:",
+        "if needed and n_shares is None:",
+        f"{_GROUPS}bad_arguments",
+    ),
 }
 
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
