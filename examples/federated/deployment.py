@@ -125,10 +125,13 @@ class Deployment(Processes):
             raise RuntimeError(self.log("flwr"))
 
     def start_sites(self, *names):
-        """Start the processes of sites, and wait until they can be asked."""
+        """Start the processes of sites."""
         for name in names:
             own = self.folder / name
             self.start(name, [sys.executable, HERE / "site_process.py", own])
+
+    def wait_for_sites(self, *names):
+        """Wait until sites can be asked."""
         for name in names:
             self.wait_for(name, "ready")
 

@@ -101,12 +101,13 @@ def prepare(made, data):
 
 def start(made):
     print("starting a SuperLink, three sites and three SuperNodes ...", flush=True)
-    made.start_link()
     made.start_sites(*SITES)
+    made.start_link()
     for name in SITES:
         if made.secure:
             made.register_node(name)
         made.start_node(name)
+    made.wait_for_sites(*SITES)
 
 
 def show(line):
