@@ -171,15 +171,14 @@ def ended_well(made, job):
 
 
 @pytest.mark.filterwarnings("ignore:answers of nodes were seen one by one")
-def test_three_processes(tools, tmp_path_factory):
+def test_three_processes(tools, tmp_path):
     """The result is that of one process, number by number, for all four estimators.
 
     Their jobs run at a time, each with a session of its own. One masks what it sends:
     its sums are those without masks, to the last bit.
     """
-    folder = tmp_path_factory.mktemp("f")
     jobs = {"directions": (DIRECTIONS, {}), "sparse": (SPARSE, STEPS)}
-    with tools.Deployment(folder) as made:
+    with tools.Deployment(tmp_path) as made:
         give_sites(made)
         for job, (task, steps) in jobs.items():
             give_rows(made, task, study=job)
@@ -195,7 +194,7 @@ def test_three_processes(tools, tmp_path_factory):
         for job, result in expected.items():
             equal(ended_well(made, job), result)
             if job == "factors":
-                assert (folder / "north" / job / "models.pickle").exists()
+                assert (tmp_path / "north" / job / "models.pickle").exists()
         plain = users_in_process(tools, {**REGRESSION, "trusted_sum": True})
         equal(ended_well(made, "lrs"), plain, most=0.0)
         family = {
@@ -208,7 +207,7 @@ def test_three_processes(tools, tmp_path_factory):
     assert not any(tools.alive(pid, begun) for pid, begun in family.items())
     assert not any(Path(f"/proc/{pid}").exists() for pid in ids)
     for name in NAMES:
-        entries = [*ledger_of(folder, name), *ledger_of(folder, name, "users")]
+        entries = [*ledger_of(tmp_path, name), *ledger_of(tmp_path, name, "users")]
         assert [(e.epsilon, e.seeded) for e in entries] == [(2.0, True)] * 4
         assert [e.unit for e in entries] == ["row", "row", "user", "user"]
         assert len({e.label for e in entries}) == 4  # sessions
@@ -223,13 +222,12 @@ def start(made, *nodes):
 
 
 @pytest.mark.filterwarnings("ignore:client .(south|east). was rejected")
-def test_crashes(tools, tmp_path_factory):
+def test_crashes(tools, tmp_path):
     """A site, a node and the server end as by kill -9: nobody is charged twice.
 
     What remains completes. Of those that are gone the server says so.
     """
-    folder = tmp_path_factory.mktemp("c")
-    with tools.Deployment(folder) as made:
+    with tools.Deployment(tmp_path) as made:
         give_sites(made)
         give_rows(made, SPARSE)
         made.give_job(SPARSE, REGISTERED, timeout=25.0, **STEPS)
@@ -261,7 +259,7 @@ def test_crashes(tools, tmp_path_factory):
     assert said["clients"] == ["north"]
     equal(found, in_two_rounds(NAMES, NAMES[:1]))
     for name in NAMES:
-        assert len(ledger_of(folder, name)) == 1
+        assert len(ledger_of(tmp_path, name)) == 1
 
 
 def in_two_rounds(*answering):
@@ -274,14 +272,13 @@ def in_two_rounds(*answering):
     return rounds.result()
 
 
-def test_certificates_and_keys(tools, tmp_path_factory):
+def test_certificates_and_keys(tools, tmp_path):
     """Whom the server does not know, and who does not know the server, stays out.
 
     Who is known and has no budget refuses, and the server says why.
     """
-    folder = tmp_path_factory.mktemp("k")
     task = make_task(1, P)
-    with tools.Deployment(folder, secure=True) as made:
+    with tools.Deployment(tmp_path, secure=True) as made:
         give_sites(made, east=1.0)
         give_rows(made, task)
         made.give_job(task, {name: REGISTERED[name] for name in NAMES[:2]})
@@ -291,7 +288,7 @@ def test_certificates_and_keys(tools, tmp_path_factory):
             made.register_node(name)
             made.start_node(name)
         # One has a key that nobody has registered, one trusts another authority.
-        keys, other = made.keys(), folder / "other"
+        keys, other = made.keys(), tmp_path / "other"
         other.mkdir()
         tools.make_authority(other)
         tools.make_node_key(keys, "south")
@@ -299,7 +296,7 @@ def test_certificates_and_keys(tools, tmp_path_factory):
         wrong = ["--root-certificates", other / "authority.pem"]
         wrong += ["--max-retries", "1"]
         made.running["unknown"] = made.running.pop("south-node")
-        os.rename(folder / "south-node.log", folder / "unknown.log")
+        os.rename(tmp_path / "south-node.log", tmp_path / "unknown.log")
         made.start_node(
             "south", *wrong, "--auth-supernode-private-key", keys / "south.key"
         )
@@ -313,7 +310,7 @@ def test_certificates_and_keys(tools, tmp_path_factory):
         assert "Failed to activate SuperNode" in made.log("unknown")
         assert made.running["south-node"].poll() not in (None, 0)
         assert "CERTIFICATE_VERIFY_FAILED" in made.log("south-node")
-    assert [len(ledger_of(folder, name)) for name in NAMES[:2]] == [1, 0]
+    assert [len(ledger_of(tmp_path, name)) for name in NAMES[:2]] == [1, 0]
 
 
 def left_of(tools, command, ready, number, least):
@@ -340,9 +337,8 @@ def left_of(tools, command, ready, number, least):
     return left
 
 
-def test_nothing_is_left_of_the_example_after_ctrl_c(tools, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("e")
-    command = [sys.executable, EXAMPLE / "run.py", "--folder", folder]
+def test_nothing_is_left_of_the_example_after_ctrl_c(tools, tmp_path):
+    command = [sys.executable, EXAMPLE / "run.py", "--folder", tmp_path]
     # A server, three sites, three nodes, a job, and what these have started.
     assert not left_of(tools, command, b"submitted", signal.SIGINT, least=8)
 
