@@ -1,7 +1,9 @@
 """The layers of the package, and what may import what."""
 
 import ast
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -228,6 +230,19 @@ def test_flower_is_known_in_one_file():
             assert path.relative_to(ROOT).as_posix() == "federation/_flower.py"
     found = internal_imports(ROOT / "federation" / "_flower.py")
     assert found == set()
+
+
+def test_a_courier_imports_nothing_that_computes():
+    """It starts anew for each message of a federation."""
+    code = "import sys, skdpspectral.federation.flower; print(*sys.modules)"
+    run = [sys.executable, "-c", code]
+    # As it is on its own, and not as pytest has found it.
+    paths = os.pathsep.join([str(ROOT.parent), *sys.path])
+    found = subprocess.run(
+        run, capture_output=True, text=True, check=True, env={"PYTHONPATH": paths}
+    ).stdout.split()
+    assert {"numpy", "skdpspectral.federation._flower"} <= set(found)
+    assert not {"scipy", "sklearn", "skdpspectral.accounting"} & set(found)
 
 
 def test_nothing_depends_on_an_unlisted_package():
