@@ -239,7 +239,11 @@ def test_a_courier_imports_nothing_that_computes():
     # As it is on its own, and not as pytest has found it.
     paths = os.pathsep.join([str(ROOT.parent), *sys.path])
     found = subprocess.run(
-        run, capture_output=True, text=True, check=True, env={"PYTHONPATH": paths}
+        run,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": paths},
     ).stdout.split()
     assert {"numpy", "skdpspectral.federation._flower"} <= set(found)
     assert not {"scipy", "sklearn", "skdpspectral.accounting"} & set(found)
