@@ -57,7 +57,8 @@ def released_sum(
     rows : UserRows, or of the same method
         The users' rows.
     contributions : callable
-        ``contributions(block, rows)``: yields one vector a user, a few at a time.
+        ``contributions(block, rows)``: yields one vector a user, a few at a time;
+        they may be overwritten.
     n_jobs : int or None, default=None
         Threads.
 
@@ -84,5 +85,9 @@ def _sum_of_answers(block, rows, contributions: Callable, grid: float):
 
 
 def clipped(vectors: np.ndarray) -> np.ndarray:
-    """Clip each user's vector to norm 1, with the same bits whoever else is there."""
-    return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))
+    """Clip each user's vector to norm 1, with the same bits whoever else is there.
+
+    It may overwrite them.
+    """
+    vectors = lrs.stacked(vectors)
+    return clip_rows(vectors, 1.0, out=vectors)

@@ -157,7 +157,7 @@ AUDITED = {
     ),
     "users' vectors not clipped": Mutant(
         "_statistics/user_sums.py",
-        "return clip_rows(vectors, 1.0, out=lrs.empty_stack(*vectors.shape))",
+        "return clip_rows(vectors, 1.0, out=vectors)",
         "return vectors",
         "lrs-replaced-fixed",
     ),
@@ -615,7 +615,7 @@ _OWN_VECTOR = (
     f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
 )
 _ITEMS = "recommendation/test_item_pipeline.py::test_"
-_ANSWER = "        yield from lrs.user_moments(block, scores, fit)"
+_ANSWER = "        yield from lrs.user_moments(block, scores, fit, units)"
 _SUM = "    return release(name, total * grid, overwrite=True)"
 
 # Of the regression of users.
@@ -730,14 +730,14 @@ EXACT |= {
     ),
     "users' vectors not on the grid": Mutant(
         "_linalg/linear_model/moments.py",
-        "np.rint(contributions / grid).sum(axis=0)",
-        "(contributions / grid).sum(axis=0)",
+        "np.rint(steps, out=steps).sum(axis=0)",
+        "steps.sum(axis=0)",
         f"{_OWN_VECTOR}[usual]",
     ),
     "sum rounded in place of users' vectors": Mutant(
         "_linalg/linear_model/moments.py",
-        "np.rint(contributions / grid).sum(axis=0)",
-        "np.rint((contributions / grid).sum(axis=0))",
+        "np.rint(steps, out=steps).sum(axis=0)",
+        "np.rint(steps.sum(axis=0))",
         f"{_OWN_VECTOR}[usual]",
     ),
     "number of users printed": Mutant(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdpspectral._linalg import linear_model as lrs
-from skdpspectral._linalg.linear_model import local, moments, per_user, shared
+from skdpspectral._linalg.linear_model import local, moments, per_user, pursuits, shared
 from skdpspectral._linalg.linear_model import user_rows as _user_rows
 
 COUNTS = np.tile(np.arange(1, 41), 2)
@@ -213,7 +213,7 @@ def test_local_steps(setting):
             states[i] = (used, *expected[:3], 3.0)
         for _ in range(5):
             before = fit.loss
-            fit, step, _ = local.local_step(
+            fit, step, _, gradient = pursuits.local_step(
                 block, scores, squares, fit, step, tasks.rules
             )
             assert np.all(fit.loss <= before)
@@ -237,7 +237,7 @@ def test_thresholding_pursuit_is_a_run_of_steps(setting):
     tasks = Tasks(**SETTINGS[setting])
     for block, scores, squares in tasks.blocks():
         rules = tasks.rules
-        found = local.thresholding_pursuit(block, scores, squares, rules, 15)
+        found = pursuits.thresholding_pursuit(block, scores, squares, rules, 15)
         allowed = rules.allowed(block.counts)
         for i, number in enumerate(block.users):
             X, y = tasks.user(number)
@@ -259,7 +259,7 @@ def test_pursuit_takes_up_the_features_that_it_starts_from(sparsity):
     tasks.y = np.vecdot(tasks.X, tasks.coef[tasks.codes])
     for block, scores, squares in tasks.blocks():
         squares[:] = squares.mean()
-        fit = local.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
+        fit = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
         np.testing.assert_allclose(fit.loss, 0.0, atol=1e-18)
 
 
@@ -269,11 +269,13 @@ def test_a_support_at_rest_keeps_its_step(order):
     tasks = Tasks(np.full(20, 40), noise=0.01, **NO_RIDGES)
     for block, scores, squares in tasks.blocks():
         rules = tasks.rules
-        best = local.cold_fit(block, scores, squares, rules, 15, 3).support[:, order]
+        best = pursuits.cold_fit(block, scores, squares, rules, 15, 3).support[:, order]
         allowed = rules.allowed(block.counts)
         fit = local.least_squares(block, scores, best, allowed, rules)
         step = np.ones(len(block))
-        new, step, tried = local.local_step(block, scores, squares, fit, step, rules)
+        new, step, tried, _ = pursuits.local_step(
+            block, scores, squares, fit, step, rules
+        )
         np.testing.assert_array_equal(step, 1.0)
         assert len(tried) == 0
         np.testing.assert_array_equal(np.sort(new.support), np.sort(best))
@@ -283,7 +285,7 @@ def test_a_support_at_rest_keeps_its_step(order):
 def test_matching_pursuit_takes_the_best_feature_each_time(setting):
     tasks = Tasks(**SETTINGS[setting])
     for block, scores, squares in tasks.blocks():
-        found = local.matching_pursuit(block, scores, squares, tasks.rules)
+        found = pursuits.matching_pursuit(block, scores, squares, tasks.rules)
         for i, number in enumerate(block.users):
             X, y = tasks.user(number)
             if len(y) < 12:
@@ -298,7 +300,7 @@ def test_matching_pursuit_starts_from_the_next_best_features():
     tasks = Tasks(np.full(10, 30), **NO_RIDGES)
     for block, scores, squares in tasks.blocks():
         firsts = [
-            local.matching_pursuit(block, scores, squares, tasks.rules, first).support
+            pursuits.matching_pursuit(block, scores, squares, tasks.rules, first).support
             for first in range(N_FEATURES)
         ]
         for i, number in enumerate(block.users):
@@ -318,7 +320,7 @@ def test_exchange_swaps_for_the_best_feature(setting):
         start = np.tile(np.arange(SPARSITY), (len(block), 1))
         allowed = tasks.rules.allowed(block.counts)
         fit = local.least_squares(block, scores, start, allowed, tasks.rules)
-        found = local.exchange(block, scores, squares, fit, tasks.rules)
+        found = pursuits.exchange(block, scores, squares, fit, tasks.rules)
         assert np.all(found.loss <= fit.loss)
         for i, number in enumerate(block.users):
             X, y = tasks.user(number)
@@ -345,8 +347,8 @@ def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
     tasks = Tasks(np.full(60, 14), noise, **NO_RIDGES)
     optimal, pursuit = 0, 0
     for block, scores, squares in tasks.blocks():
-        found = local.cold_fit(block, scores, squares, tasks.rules, 15, 3)
-        plain = local.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
+        found = pursuits.cold_fit(block, scores, squares, tasks.rules, 15, 3)
+        plain = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 15)
         assert np.all(found.loss <= plain.loss)
         for i, number in enumerate(block.users):
             bound = best_subset(*tasks.user(number), tasks.U, tasks.rules)
@@ -358,9 +360,9 @@ def test_a_cold_fit_is_nearly_always_the_best_subset(noise):
 
 
 KERNELS = {
-    "pursuit": lambda block, *a: local.thresholding_pursuit(block, *a, 15),
-    "matching": local.matching_pursuit,
-    "cold fit": lambda block, *a: local.cold_fit(block, *a, 15, 3),
+    "pursuit": lambda block, *a: pursuits.thresholding_pursuit(block, *a, 15),
+    "matching": pursuits.matching_pursuit,
+    "cold fit": lambda block, *a: pursuits.cold_fit(block, *a, 15, 3),
 }
 
 
@@ -373,7 +375,7 @@ def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
     for block, scores, squares in tasks.blocks():
         together = KERNELS[kernel](block, scores, squares, tasks.rules)
         found = moments.user_moments(block, scores, together)
-        vectors = [np.concatenate(v) for v in zip(*found, strict=True)]
+        vectors = np.concatenate(list(found))
         for i in range(len(block)):
             alone = block.take([i])
             own = local.shared_scores(alone, tasks.U)
@@ -381,8 +383,7 @@ def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
             for name, value in vars(fit).items():
                 assert value[0].tobytes() == getattr(together, name)[i].tobytes(), name
             (answer,) = moments.user_moments(alone, own, fit)
-            for vector, whole in zip(answer, vectors, strict=True):
-                assert vector[0].tobytes() == whole[i].tobytes()
+            assert answer[0].tobytes() == vectors[i].tobytes()
 
 
 @pytest.mark.parametrize("k", [1, 3, 8, 9, 12])
@@ -550,9 +551,11 @@ def test_user_moments(monkeypatch):
     monkeypatch.setattr(moments, "_PART_NUMBERS", 1000)
     tasks = Tasks()
     for block, scores, squares in tasks.blocks():
-        fit = local.thresholding_pursuit(block, scores, squares, tasks.rules, 5)
-        found = list(moments.user_moments(block, scores, fit))
-        curvatures, gradients = (np.concatenate(v) for v in zip(*found, strict=True))
+        fit = pursuits.thresholding_pursuit(block, scores, squares, tasks.rules, 5)
+        found = list(moments.user_moments(block, scores, fit, (2.0, 3.0)))
+        size = moments.n_curvature(RANK, N_FEATURES)
+        curvatures, gradients = np.split(np.concatenate(found), [size], axis=1)
+        curvatures, gradients = 2.0 * curvatures, 3.0 * gradients
         for i, number in enumerate(block.users):
             X, y = tasks.user(number)
             w, b = fit.weights[i], np.zeros(N_FEATURES)
@@ -781,7 +784,7 @@ def test_fit_users_is_the_cold_fit_of_everybody():
     tasks = Tasks()
     users = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules)
     for block, scores, squares in tasks.blocks():
-        fit = local.cold_fit(block, scores, squares, tasks.rules, 15, 3)
+        fit = pursuits.cold_fit(block, scores, squares, tasks.rules, 15, 3)
         assert users.sparse[block.users].tobytes() == fit.sparse.tobytes()
         assert users.weights[block.users].tobytes() == fit.weights.tobytes()
     threads = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules, 2)

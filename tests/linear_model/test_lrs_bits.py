@@ -79,14 +79,18 @@ def numbers_of(rows, code, rules, U):
     fit = lrs.thresholding_pursuit(block, scores, squares, rules, 10)
     cold = lrs.cold_fit(block, scores, squares, rules, 15, 3)
     parts = list(lrs.user_moments(block, scores, fit))
-    joined = [np.concatenate([a / 3.0, v / 7.0], axis=1) for a, v in parts]
+    size = lrs.n_curvature(len(U.T), len(U))
+    joined = list(lrs.user_moments(block, scores, fit, (3.0, 7.0)))
     arrays = {
         "start": start,
-        "clipped start": clipped(start),
-        "curvature": np.concatenate([a for a, _ in parts]),
-        "gradient": np.concatenate([v for _, v in parts]),
-        "norm of curvature": np.concatenate([lrs.row_norms(a) for a, _ in parts]),
-        "norm of gradient": np.concatenate([lrs.row_norms(v) for _, v in parts]),
+        "clipped start": clipped(start.copy()),
+        "moments": np.concatenate(parts),
+        "norm of curvature": np.concatenate(
+            [lrs.row_norms(part[:, :size]) for part in parts]
+        ),
+        "norm of gradient": np.concatenate(
+            [lrs.row_norms(part[:, size:]) for part in parts]
+        ),
         "clipped moments": np.concatenate([clipped(part) for part in joined]),
         "squares": squares,
         **{f"pursuit {name}": value for name, value in vars(fit).items()},

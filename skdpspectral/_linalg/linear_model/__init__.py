@@ -1,6 +1,6 @@
 """Kernels of low rank plus sparse regression over many users, by one name."""
 
-from .local import LocalRules, cold_fit, shared_scores, thresholding_pursuit
+from .local import LocalRules, shared_scores
 from .moments import (
     leading_directions,
     n_curvature,
@@ -11,7 +11,8 @@ from .moments import (
     sum_on_grid,
     user_moments,
 )
-from .per_user import empty_stack
+from .per_user import empty_stack, stacked
+from .pursuits import cold_fit, thresholding_pursuit
 from .shared import positive_qr
 from .solver import Alternation, UserParameters, fit_users
 from .user_rows import Block, Level, UserRows, column_scales
@@ -34,6 +35,7 @@ __all__ = [
     "row_norms",
     "shared_scores",
     "solve_moments",
+    "stacked",
     "start_moments",
     "sum_on_grid",
     "thresholding_pursuit",

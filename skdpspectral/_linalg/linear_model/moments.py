@@ -12,11 +12,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from . import local, per_user
-from .shared import curvature_matrix, packed_grams, packed_outer, unpack_symmetric
+from .shared import (
+    curvature_matrix,
+    packed_outer,
+    unpack_symmetric,
+    write_packed_grams,
+)
 from .user_rows import Block
 
 # Numbers of the contributions that are in memory together.
-_PART_NUMBERS = 1 << 18
+_PART_NUMBERS = 1 << 17
 
 
 def n_packed(size: int) -> int:
@@ -56,8 +61,8 @@ def leading_directions(total: np.ndarray, rank: int, n_features: int) -> np.ndar
 
 
 def user_moments(
-    block: Block, scores: np.ndarray, fit: local.LocalFit
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    block: Block, scores: np.ndarray, fit: local.LocalFit, units=(1.0, 1.0)
+) -> Iterator[np.ndarray]:
     r"""Packed (w w') (x) G/m and X'(y - X b) w'/m, a few users at a time.
 
     Parameters
@@ -68,32 +73,42 @@ def user_moments(
         (XU)'.
     fit : LocalFit
         Parameters of the users at U.
+    units : tuple of float, default=(1.0, 1.0)
+        What the two parts are divided by.
 
     Yields
     ------
-    curvature : ndarray of shape (n_some, n_curvature)
-        Elements of Sym(r) (x) Sym(d), flattened.
-    gradient : ndarray of shape (n_some, rank * n_features)
-        r stacked vectors of d numbers.
+    ndarray of shape (n_some, n_curvature + rank * n_features)
+        Elements of Sym(r) (x) Sym(d), flattened, and behind them r stacked vectors of
+        d numbers. It is laid out as ``per_user.empty_stack`` does.
     """
     rank, d = scores.shape[1], block.X.shape[2]
     size = max(1, _PART_NUMBERS // max(1, n_curvature(rank, d)))
-    for start in range(0, len(block), size):
-        part = slice(start, start + size)
-        yield _moments(block.take(part), scores[part], fit.take(part))
-
-
-def _moments(block: Block, scores: np.ndarray, fit: local.LocalFit):
-    n_users = len(block)
-    counts = np.maximum(block.counts, 1)[:, None]
-    grams = packed_grams(block) / counts
-    curvature = packed_outer(fit.weights)[:, :, None] * grams[:, None, :]
     # y - X b = residual + X U w
     shared = per_user.products(fit.weights[:, None, :], scores)[:, 0]
     target = fit.residual + shared
-    right = per_user.products(target[:, None], block.X)[:, 0] / counts
-    gradient = fit.weights[:, :, None] * right[:, None, :]
-    return curvature.reshape(n_users, -1), gradient.reshape(n_users, -1)
+    for start in range(0, len(block), size):
+        part = slice(start, start + size)
+        yield _moments(block.take(part), fit.weights[part], target[part], units)
+
+
+def _moments(block: Block, weights: np.ndarray, target: np.ndarray, units):
+    (n_users, rank), d = weights.shape, block.X.shape[2]
+    n_first = n_curvature(rank, d)
+    counts = np.maximum(block.counts, 1)[:, None]
+    right = per_user.products(target[:, None], block.X)
+    out = per_user.empty_stack(n_users, n_first + rank * d)
+    curvature = out[:, :n_first].reshape(n_users, n_packed(rank), n_packed(d))
+    outer = packed_outer(weights) / (counts * units[0])
+    if rank == 1:
+        write_packed_grams(block, outer, curvature[:, 0])
+    else:
+        grams = np.empty((n_users, n_packed(d)))
+        write_packed_grams(block, np.ones((n_users, 1)), grams)
+        np.multiply(outer[:, :, None], grams[:, None, :], out=curvature)
+    gradient = out[:, n_first:].reshape(n_users, rank, d)
+    np.multiply((weights / (counts * units[1]))[:, :, None], right, out=gradient)
+    return out
 
 
 def row_norms(vectors: np.ndarray) -> np.ndarray:
@@ -104,7 +119,8 @@ def row_norms(vectors: np.ndarray) -> np.ndarray:
 
 def sum_on_grid(contributions: np.ndarray, grid: float) -> np.ndarray:
     """Sum vectors rounded to a grid, in grid steps: exact, in any order."""
-    return np.rint(contributions / grid).sum(axis=0)
+    steps = contributions / grid
+    return np.rint(steps, out=steps).sum(axis=0)
 
 
 def solve_moments(total: np.ndarray, rank: int, n_features: int, floor: float):

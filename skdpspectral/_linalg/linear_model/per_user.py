@@ -26,6 +26,7 @@ _ALIGNMENT = 64
 _STEP = _ALIGNMENT // 8
 # Numbers of a part of rows whose columns are combined together.
 _PART_NUMBERS = 1 << 15
+_TINY = float(np.finfo(np.float64).tiny)
 # Relative ridge that keeps collinear columns from dividing by zero.
 _JITTER = 1e-13
 # Up to so many largest values, repeated maxima are faster than a sort.
@@ -221,39 +222,68 @@ def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
         Solutions; zero along columns without extent, and for users whose numbers
         are beyond float64.
     """
-    if gram.shape[1] == 0:
-        return np.zeros_like(right)
-    diagonal = np.diagonal(gram, axis1=1, axis2=2)
-    usable = np.isfinite(diagonal) & (diagonal > np.finfo(float).tiny)
-    inverse = np.where(usable, 1.0 / np.sqrt(np.where(usable, diagonal, 1.0)), 0.0)
-    scaled = gram * inverse[:, :, None] * inverse[:, None, :]
-    scaled = np.where(np.isfinite(scaled), scaled, 0.0)
-    q = np.arange(gram.shape[1])
-    scaled[:, q, q] = 1.0 + _JITTER
-    solved = _eliminate(scaled, inverse[:, :, None] * right)
-    return inverse[:, :, None] * solved
-
-
-def inverse_grams(columns: np.ndarray) -> np.ndarray:
-    """Inverses of H'H for columns H, transposed: (n_users, q, q)."""
-    gram = products(columns, columns, transpose_right=True)
-    if gram.shape[1] == 1:
-        usable = np.isfinite(gram) & (gram > np.finfo(float).tiny)
-        return np.where(usable, 1.0 / np.where(usable, gram, 1.0), 0.0)
-    return solve_each(gram, np.broadcast_to(np.eye(gram.shape[1]), gram.shape))
-
-
-def _eliminate(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve positive definite systems of unit diagonal, elementwise over users.
-
-    Gaussian elimination along the first axes. Pivots of positive definite matrices
-    need no exchange; one that rounding has made zero or negative marks a column that
-    the others explain, and is left out.
-    """
-    A = gram.transpose(1, 2, 0).copy()
-    b = right.transpose(1, 2, 0).copy()
-    eliminate(A, b)
+    A, b = users_last(gram), users_last(right)
+    solve_in_place(A, b)
     return b.transpose(2, 0, 1)
+
+
+def users_last(stack: np.ndarray) -> np.ndarray:
+    """Copy matrices of users to an array whose last axis is the user."""
+    return np.array(stack.transpose(1, 2, 0), dtype=np.float64, order="C")
+
+
+def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
+    """Solve as :func:`solve_each` does, one system a user along the last axis.
+
+    Parameters
+    ----------
+    A : ndarray of shape (q, q, n_users)
+        Matrices; overwritten.
+    b : ndarray of shape (q, p, n_users)
+        Right-hand sides; overwritten by the solutions.
+    """
+    units = _to_unit_diagonal(A)[:, None]
+    b *= units
+    eliminate(A, b)
+    b *= units
+
+
+def _to_unit_diagonal(A: np.ndarray) -> np.ndarray:
+    """Scale matrices to unit diagonal, in place; return what columns are scaled by."""
+    q = np.arange(len(A))
+    diagonal = A[q, q]
+    # NaN compares false.
+    usable = (diagonal > _TINY) & (diagonal < np.inf)
+    units = np.where(usable, 1.0 / np.sqrt(np.where(usable, diagonal, 1.0)), 0.0)
+    A *= units[:, None]
+    A *= units
+    np.copyto(A, 0.0, where=~np.isfinite(A))
+    A[q, q] = 1.0 + _JITTER
+    return units
+
+
+def orthonormal(rows: np.ndarray) -> np.ndarray:
+    """Orthonormal rows of the same span: (n_users, q, height) as given.
+
+    Rows without extent, and those that the rows above explain, become zero.
+    """
+    if not rows.shape[1]:
+        return rows
+    gram = products(rows, rows, transpose_right=True)
+    if gram.shape[1] == 1:
+        usable = (gram > _TINY) & (gram < np.inf)
+        return rows * np.where(usable, 1.0 / np.sqrt(np.where(usable, gram, 1.0)), 0.0)
+    A = users_last(gram)
+    # L^-1 of the LDL' decomposition, times what makes columns and pivots one.
+    inverse, q = np.zeros_like(A), np.arange(len(A))
+    inverse[q, q] = _to_unit_diagonal(A)
+    for j in range(len(A)):
+        pivot = np.where(A[j, j] > 0.0, 1.0 / A[j, j], 0.0)
+        factors = (A[j + 1 :, j] * pivot)[:, None]
+        A[j + 1 :, j + 1 :] -= factors * A[j, j + 1 :]
+        inverse[j + 1 :, : j + 1] -= factors * inverse[j, : j + 1]
+        inverse[j, : j + 1] *= np.sqrt(pivot)
+    return products(inverse.transpose(2, 0, 1), rows)
 
 
 def eliminate(A: np.ndarray, b: np.ndarray) -> None:
@@ -314,12 +344,13 @@ def among_largest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values of each row, largest first."""
+    """Indices of the k largest values of each row, largest first; it overwrites them."""
     if k > _FEW:
         return np.argsort(-values, axis=1, kind="stable")[:, :k]
-    values, rows = values.copy(), np.arange(len(values))
+    rows = np.arange(len(values))
     out = np.empty((len(values), k), dtype=np.intp)
     for j in range(k):
-        out[:, j] = np.argmax(values, axis=1)
-        values[rows, out[:, j]] = -np.inf
+        best = np.argmax(values, axis=1)
+        out[:, j] = best
+        values[rows, best] = -np.inf
     return out

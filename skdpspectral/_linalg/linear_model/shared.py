@@ -26,6 +26,8 @@ _MEAN_GRAM_ROWS = 1 << 17
 _MEAN_GRAM_FEATURES = 2048
 # Grams of all users are kept up to so many numbers.
 _KEPT_GRAM_NUMBERS = 1 << 27
+# Numbers that stay in the cache between two products.
+_CACHED_NUMBERS = 1 << 16
 # From so many features on, forming Grams costs more than a few products with X.
 _GRAM_FEATURES = 24
 
@@ -66,8 +68,35 @@ def packed_outer(weights: np.ndarray) -> np.ndarray:
 
 def packed_grams(block: Block) -> np.ndarray:
     """Packed X'X of each user, of shape (n_users, d (d + 1) / 2)."""
-    grams = per_user.products(block.X, block.X, transpose_left=True)
-    return pack_symmetric(grams)
+    d = block.X.shape[2]
+    out = np.empty((len(block), d * (d + 1) // 2))
+    write_packed_grams(block, np.ones((len(block), 1)), out)
+    return out
+
+
+def write_packed_grams(block: Block, factors: np.ndarray, out: np.ndarray) -> None:
+    """Write packed X'X of each user, times a factor.
+
+    Parameters
+    ----------
+    block : Block
+        Rows.
+    factors : ndarray of shape (n_users, 1)
+        Factors.
+    out : ndarray of shape (n_users, d (d + 1) / 2)
+        Where to write.
+    """
+    d = block.X.shape[2]
+    # A copy: numpy mirrors the triangle of a product of a matrix with itself, entry by
+    # entry, which takes longer than the other triangle.
+    again = per_user.joined([block.X])
+    grams = per_user.products(again, block.X, transpose_left=True)
+    beside = factors * np.sqrt(2.0)
+    starts = np.cumsum([0, *range(d, 0, -1)])
+    for row in range(d):
+        place = slice(starts[row], starts[row + 1])
+        np.multiply(grams[:, row, row:], beside, out=out[:, place])
+    out[:, starts[:-1]] = np.diagonal(grams, axis1=1, axis2=2) * factors
 
 
 def curvature_matrix(packed: np.ndarray, rank: int, n_features: int) -> np.ndarray:
@@ -120,6 +149,12 @@ def positive_qr(U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Q, R = np.linalg.qr(U)
     signs = np.where(np.diagonal(R) < 0.0, -1.0, 1.0)
     return Q * signs, R * signs[:, None]
+
+
+def _few_users(block: Block):
+    """Slices of users whose rows fit into a cache of one core."""
+    size = max(1, _CACHED_NUMBERS // max(1, block.X[0].size))
+    return (slice(i, i + size) for i in range(0, len(block), size))
 
 
 class SharedStep:
@@ -196,8 +231,13 @@ class SharedStep:
 
         def part(block):
             own = weights[block.own]
-            seen = block.X @ (own @ direction.T)[:, :, None]
-            return (block.Xt @ seen)[:, :, 0].T @ own
+            moved = (own @ direction.T)[:, :, None]
+            curved = np.empty((len(own), block.X.shape[2]))
+            # A few users at a time: their rows are still in the cache when read again.
+            for some in _few_users(block):
+                seen = block.X[some] @ moved[some]
+                np.matmul(block.Xt[some], seen, out=curved[some, :, None])
+            return curved.T @ own
 
         return sum(self._rows.map(part, self._n_jobs))
 

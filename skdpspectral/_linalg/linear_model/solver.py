@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import local
+from . import local, pursuits
 from .shared import SharedStep, positive_qr
 from .user_rows import Block, UserRows
 
@@ -116,7 +116,7 @@ class Alternation:
         def part(block):
             empty = np.zeros((len(block), 0, block.X.shape[1]))
             squares = self.rows.column_squares(block)
-            fit = local.thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
+            fit = pursuits.thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
             s = (fit.residual[:, None] @ block.X)[:, 0]
             s /= np.maximum(block.counts, 1)[:, None]
             return s.T @ s
@@ -213,11 +213,13 @@ class Alternation:
                 support = users.support[own]
                 fit = local.least_squares(block, scores, support, allowed, rules)
             if rules.sparsity:
-                fit, users.step[own], _ = local.local_step(
+                fit, users.step[own], _, gradient = pursuits.local_step(
                     block, scores, squares, fit, users.step[own], rules
                 )
+            else:
+                gradient = pursuits.gradients(block, fit.residual)
             users.write(own, fit)
-            return (fit.residual[:, None] @ block.X)[:, 0].T @ fit.weights
+            return gradient.T @ fit.weights
 
         return sum(self.rows.map(part, self._n_jobs))
 
@@ -261,12 +263,12 @@ class Alternation:
             scores = local.shared_scores(block, U)
             squares = self.rows.column_squares(block)
             if greedy:
-                fit = local.matching_pursuit(block, scores, squares, rules)
-                fit = local.thresholding_pursuit(
+                fit = pursuits.matching_pursuit(block, scores, squares, rules)
+                fit = pursuits.thresholding_pursuit(
                     block, scores, squares, rules, COLD_STEPS, fit
                 )
             else:
-                fit = local.cold_fit(
+                fit = pursuits.cold_fit(
                     block, scores, squares, rules, COLD_STEPS, COLD_STARTS
                 )
             carried = local.carried_fit(
@@ -310,7 +312,7 @@ def fit_users(rows: UserRows, U: np.ndarray, rules, n_jobs=None) -> UserParamete
         squares = rows.column_squares(block)
         users.write(
             block.own,
-            local.cold_fit(block, scores, squares, rules, COLD_STEPS, COLD_STARTS),
+            pursuits.cold_fit(block, scores, squares, rules, COLD_STEPS, COLD_STARTS),
         )
 
     rows.map(part, n_jobs)

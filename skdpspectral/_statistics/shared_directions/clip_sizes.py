@@ -90,8 +90,10 @@ class ClipSizes(Rounds):
         points = 10.0 ** _logarithm(np.arange((1 << _BISECTIONS) + 1))
         counts = np.zeros((2, len(points) + 1), dtype=np.int64)
         rules = self.users.first_rules
+        size = lrs.n_curvature(self.users.rank, self.users.n_features)
         for moments in self.users.answers(block, rows, rules, U):
-            for count, vectors in zip(counts, moments, strict=True):
+            parts = moments[:, :size], moments[:, size:]
+            for count, vectors in zip(counts, parts, strict=True):
                 # What is not a number lies beyond all of them.
                 places = np.searchsorted(points, lrs.row_norms(vectors))
                 count += np.bincount(places, minlength=len(count))

@@ -70,9 +70,7 @@ class MomentRounds(Rounds):
 
     def _contributions(self, block, rows, clips, rules, U):
         """Yield users' moments, in units of the clips."""
-        for curvature, gradient in self.users.answers(block, rows, rules, U):
-            both = [curvature / clips[0], gradient / clips[1]]
-            yield np.concatenate(both, axis=1)
+        yield from self.users.answers(block, rows, rules, U, clips)
 
     def _solved(self, total, noise_std: float, clip_curvature: float) -> np.ndarray:
         rank, d = self.users.rank, self.users.n_features

@@ -44,12 +44,12 @@ class Users:
         """Rules of the first answer: from no direction, that of one model for all."""
         return replace(self.rules, sparsity=0) if self.rules.fixed else self.rules
 
-    def answers(self, block, rows, rules, U) -> Iterator[tuple]:
-        """Yield the users' moments at U, a few users at a time."""
+    def answers(self, block, rows, rules, U, units=(1.0, 1.0)) -> Iterator:
+        """Yield the users' moments at U, in some units, a few users at a time."""
         scores = lrs.shared_scores(block, U)
         squares = rows.column_squares(block)
         fit = lrs.thresholding_pursuit(block, scores, squares, rules, _LOCAL_STEPS)
-        yield from lrs.user_moments(block, scores, fit)
+        yield from lrs.user_moments(block, scores, fit, units)
 
     def released_sum(self, release, name: str, rows, contributions: Callable):
         """Release the sum of the users' vectors, each clipped to norm 1 as a whole."""
