@@ -21,7 +21,7 @@ from .shared import (
 from .user_rows import Block
 
 # Numbers of the contributions that are in memory together.
-_PART_NUMBERS = 1 << 17
+_PART_NUMBERS = 1 << 18
 
 
 def n_packed(size: int) -> int:
@@ -32,6 +32,12 @@ def n_packed(size: int) -> int:
 def n_curvature(rank: int, n_features: int) -> int:
     """Numbers in a packed element of Sym(r) (x) Sym(d)."""
     return n_packed(rank) * n_packed(n_features)
+
+
+def parts_of(block: Block, width: int) -> Iterator[slice]:
+    """Users of a block whose vectors of some width are in memory together."""
+    size = max(1, _PART_NUMBERS // max(1, width))
+    return (slice(start, start + size) for start in range(0, len(block), size))
 
 
 def start_moments(block: Block) -> np.ndarray:
@@ -83,12 +89,10 @@ def user_moments(
         d numbers. It is laid out as ``per_user.empty_stack`` does.
     """
     rank, d = scores.shape[1], block.X.shape[2]
-    size = max(1, _PART_NUMBERS // max(1, n_curvature(rank, d)))
     # y - X b = residual + X U w
     shared = per_user.products(fit.weights[:, None, :], scores)[:, 0]
     target = fit.residual + shared
-    for start in range(0, len(block), size):
-        part = slice(start, start + size)
+    for part in parts_of(block, n_curvature(rank, d)):
         yield _moments(block.take(part), fit.weights[part], target[part], units)
 
 

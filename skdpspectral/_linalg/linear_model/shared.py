@@ -63,7 +63,21 @@ def unpack_symmetric(packed: np.ndarray, size: int) -> np.ndarray:
 
 def packed_outer(weights: np.ndarray) -> np.ndarray:
     """Packed w w' of each user, of shape (n_users, r (r + 1) / 2)."""
-    return pack_symmetric(weights[:, :, None] * weights[:, None, :])
+    n_users, size = weights.shape
+    out = per_user.empty_stack(n_users, size * (size + 1) // 2)
+    starts = _row_starts(size)
+    for row in range(size):
+        place = slice(starts[row], starts[row + 1])
+        np.multiply(weights[:, row:], weights[:, row, None], out=out[:, place])
+    factors = np.full(out.shape[1], np.sqrt(2.0))
+    factors[starts[:-1]] = 1.0
+    out *= factors
+    return out
+
+
+def _row_starts(size: int) -> np.ndarray:
+    """Where rows of an upper triangle begin, packed; last, where they end."""
+    return np.cumsum([0, *range(size, 0, -1)])
 
 
 def packed_grams(block: Block) -> np.ndarray:
@@ -92,7 +106,7 @@ def write_packed_grams(block: Block, factors: np.ndarray, out: np.ndarray) -> No
     again = per_user.joined([block.X])
     grams = per_user.products(again, block.X, transpose_left=True)
     beside = factors * np.sqrt(2.0)
-    starts = np.cumsum([0, *range(d, 0, -1)])
+    starts = _row_starts(d)
     for row in range(d):
         place = slice(starts[row], starts[row + 1])
         np.multiply(grams[:, row, row:], beside, out=out[:, place])

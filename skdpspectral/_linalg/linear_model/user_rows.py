@@ -13,7 +13,7 @@ from ..threads import map_in_threads, quietly
 from . import per_user
 
 # Numbers a block: small enough for the cache, large enough to drown the overhead.
-_BLOCK_NUMBERS = 1 << 19
+_BLOCK_NUMBERS = 1 << 21
 # Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
 _KEPT_NUMBERS = 1 << 27
 # Users of more rows than this are never padded.

@@ -51,5 +51,6 @@ class SpectralStart(Rounds):
 
 
 def _contributions(block, rows):
-    """Yield what users' correlations are, packed."""
-    yield lrs.start_moments(block)
+    """Yield what users' correlations are, packed, a few users at a time."""
+    for part in lrs.parts_of(block, lrs.n_packed(block.X.shape[2])):
+        yield lrs.start_moments(block.take(part))
