@@ -217,6 +217,8 @@ def test_local_steps(setting):
                 block, scores, squares, fit, step, tasks.rules
             )
             assert np.all(fit.loss <= before)
+            expected = (fit.residual[:, None] @ block.X)[:, 0]
+            np.testing.assert_allclose(gradient, expected, rtol=1e-9, atol=1e-9)
             for i, number in enumerate(block.users):
                 X, y = tasks.user(number)
                 if len(y) < 8:  # nothing allowed, or too few rows to be unique
@@ -299,8 +301,9 @@ def test_matching_pursuit_takes_the_best_feature_each_time(setting):
 def test_matching_pursuit_starts_from_the_next_best_features():
     tasks = Tasks(np.full(10, 30), **NO_RIDGES)
     for block, scores, squares in tasks.blocks():
+        given = (block, scores, squares, tasks.rules)
         firsts = [
-            pursuits.matching_pursuit(block, scores, squares, tasks.rules, first).support
+            pursuits.matching_pursuit(*given, first).support
             for first in range(N_FEATURES)
         ]
         for i, number in enumerate(block.users):
@@ -384,6 +387,39 @@ def test_a_user_has_the_same_bits_in_every_block(kernel, setting):
                 assert value[0].tobytes() == getattr(together, name)[i].tobytes(), name
             (answer,) = moments.user_moments(alone, own, fit)
             assert answer[0].tobytes() == vectors[i].tobytes()
+
+
+def test_least_squares_of_a_few_users_at_a_time(monkeypatch):
+    tasks = Tasks()
+    for block, scores, _ in tasks.blocks():
+        support = np.tile(np.arange(SPARSITY), (len(block), 1))
+        given = (block, scores, support, tasks.rules.allowed(block.counts))
+        together = local.least_squares(*given, tasks.rules)
+        for size in (1, 2):
+            numbers = size * (RANK + SPARSITY + 1) ** 2
+            with monkeypatch.context() as patch:
+                patch.setattr(local, "_GRAM_NUMBERS", numbers)
+                found = local.least_squares(*given, tasks.rules)
+            for name, value in vars(found).items():
+                assert value.tobytes() == getattr(together, name).tobytes(), name
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_orthonormal_rows(size):
+    """They span what the rows span, at any scale; rows that add nothing are zero."""
+    rng = np.random.default_rng(size)
+    rows = rng.standard_normal((20, size, 9)) * np.logspace(-60, 60, 20)[:, None, None]
+    found = per_user.orthonormal(rows)
+    inner = found @ found.transpose(0, 2, 1)
+    np.testing.assert_allclose(
+        inner, np.broadcast_to(np.eye(size), inner.shape), 0, 1e-9
+    )
+    rest = rows - (rows @ found.transpose(0, 2, 1)) @ found
+    assert np.all(np.abs(rest).max(axis=(1, 2)) <= 1e-9 * np.abs(rows).max(axis=(1, 2)))
+    nothing = per_user.orthonormal(np.concatenate([0 * rows, rows], axis=1))
+    np.testing.assert_array_equal(nothing[:, :size], 0.0)
+    np.testing.assert_allclose(nothing[:, size:], found, rtol=1e-9)
+    assert per_user.orthonormal(rows[:, :0]).shape == (20, 0, 9)
 
 
 @pytest.mark.parametrize("k", [1, 3, 8, 9, 12])

@@ -20,6 +20,9 @@ import numpy as np
 from . import per_user
 from .user_rows import Block
 
+# Numbers of the Gram matrices that are in memory together.
+_GRAM_NUMBERS = 1 << 21
+
 
 @dataclass(frozen=True)
 class LocalRules:
@@ -86,6 +89,14 @@ class LocalFit:
         """Features in use, in ascending order; -1 in the place of others."""
         return used_features(self.support, self.n_used)
 
+    @classmethod
+    def appended(cls, fits: list[LocalFit]) -> LocalFit:
+        """Return the parameters of several fits' users, one after another."""
+        names = vars(fits[0])
+        return cls(
+            **{name: np.concatenate([vars(f)[name] for f in fits]) for name in names}
+        )
+
     def take(self, chosen) -> LocalFit:
         """Return the parameters of some users."""
         return LocalFit(**{name: value[chosen] for name, value in vars(self).items()})
@@ -133,6 +144,20 @@ def least_squares(
     LocalFit
         The minimizers.
     """
+    # Gram matrices of many columns are larger than the rows: of a few users at a time.
+    size = max(1, _GRAM_NUMBERS // (scores.shape[1] + support.shape[1] + 1) ** 2)
+    if len(block) <= size:
+        return _least_squares(block, scores, support, allowed, rules)
+    parts = [slice(start, start + size) for start in range(0, len(block), size)]
+    return LocalFit.appended(
+        [
+            _least_squares(block.take(p), scores[p], support[p], allowed[p], rules)
+            for p in parts
+        ]
+    )
+
+
+def _least_squares(block, scores, support, allowed, rules: LocalRules) -> LocalFit:
     rank, sparsity = scores.shape[1], support.shape[1]
     used = np.arange(sparsity) < allowed[:, None]
     target, free = block.y, rank

@@ -344,7 +344,7 @@ def among_largest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest values of each row, largest first; it overwrites them."""
+    """Indices of the k largest values of each row, largest first; overwrites values."""
     if k > _FEW:
         return np.argsort(-values, axis=1, kind="stable")[:, :k]
     rows = np.arange(len(values))

@@ -116,7 +116,9 @@ class Alternation:
         def part(block):
             empty = np.zeros((len(block), 0, block.X.shape[1]))
             squares = self.rows.column_squares(block)
-            fit = pursuits.thresholding_pursuit(block, empty, squares, alone, COLD_STEPS)
+            fit = pursuits.thresholding_pursuit(
+                block, empty, squares, alone, COLD_STEPS
+            )
             s = (fit.residual[:, None] @ block.X)[:, 0]
             s /= np.maximum(block.counts, 1)[:, None]
             return s.T @ s

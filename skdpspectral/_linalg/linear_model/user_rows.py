@@ -12,7 +12,8 @@ import numpy as np
 from ..threads import map_in_threads, quietly
 from . import per_user
 
-# Numbers a block: small enough for the cache, large enough to drown the overhead.
+# Numbers a block: what several calls of numpy an operation cost, and the last steps of
+# pursuits of few users, are small beside the work on so many.
 _BLOCK_NUMBERS = 1 << 21
 # Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
 _KEPT_NUMBERS = 1 << 27
