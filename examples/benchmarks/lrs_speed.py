@@ -1,12 +1,12 @@
 """Speed and memory of LRSRegressor: iterations, and a fit of a million users.
 
 Run it alone on the machine. The first table counts users per second and iteration
-(local step and shared step, CPU shared by two threads) on data in memory; the second
-part fits a memory-mapped float32 file in a process of its own, by one thread and with
-a budget in two rounds; its peak resident memory includes the pages of the file that are
-in memory.
+(local step and shared step, shared by two threads) on data in memory, by the clock and
+by CPU time, which other processes disturb less. The second part fits a memory-mapped
+float32 file in a process of its own, by one thread: without privacy, and with a budget;
+its peak resident memory includes the pages of the file that are in memory.
 
-    python lrs_speed.py [n_users of the second part, 0 to skip it]
+    python lrs_speed.py [n_users of the second part, 0 to skip it [n_rounds]]
 """
 
 import os
@@ -38,7 +38,8 @@ def model_data(n_users, rank, rng):
 
 def iteration_speed(n_users=100_000, n_iterations=12):
     print(f"{n_users} users of {N_ROWS} rows, d={N_FEATURES}, k={SPARSITY}, float64")
-    print("rank  local step s  shared step s  users/s/iteration (best, median)")
+    print("rank  local step s  shared step s  users/s/iteration  users/CPU s/iteration")
+    print("                                   (each: best, median)")
     rng = np.random.default_rng(0)
     codes = np.repeat(np.arange(n_users), N_ROWS)
     for rank in (1, 5):
@@ -49,16 +50,17 @@ def iteration_speed(n_users=100_000, n_iterations=12):
         U = np.linalg.qr(rng.normal(size=(N_FEATURES, rank)))[0]
         times = []
         for _ in range(n_iterations):
-            start = time.perf_counter()
+            start, cpu = time.perf_counter(), time.process_time()
             gradient = fit._local_steps(U)
             middle = time.perf_counter()
             U, _ = fit._move(U, gradient)
-            times.append((middle - start, time.perf_counter() - middle))
-        local, shared = np.array(times[2:]).T
-        both = local + shared
+            end, cpu = time.perf_counter(), time.process_time() - cpu
+            times.append((middle - start, end - middle, end - start, cpu))
+        local, shared, both, cpu = np.array(times[2:]).T
         print(
             f"{rank:4}  {np.median(local):12.3f}  {np.median(shared):13.3f}  "
-            f"{n_users / both.min():.3g}, {n_users / np.median(both):.3g}"
+            f"{n_users / both.min():8.3g}, {n_users / np.median(both):7.3g}"
+            f"  {n_users / cpu.min():12.3g}, {n_users / np.median(cpu):7.3g}"
         )
 
 
@@ -109,14 +111,14 @@ def fit_file(path, epsilon, n_rounds):
     )
 
 
-def fit_from_disk(n_users):
+def fit_from_disk(n_users, n_rounds):
     size = n_users * N_ROWS * N_FEATURES * 4 / 2**30
     print(f"{n_users} users of {N_ROWS} rows in a float32 file of {size:.2f} GiB")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "X.npy")
         subprocess.run([sys.executable, __file__, "write", path, str(n_users)])
         for epsilon in ("none", "1.0"):
-            subprocess.run([sys.executable, __file__, "fit", path, epsilon, "2"])
+            subprocess.run([sys.executable, __file__, "fit", path, epsilon, n_rounds])
 
 
 if __name__ == "__main__":
@@ -129,4 +131,4 @@ if __name__ == "__main__":
         iteration_speed()
         n_users = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
         if n_users:
-            fit_from_disk(n_users)
+            fit_from_disk(n_users, sys.argv[2] if len(sys.argv) > 2 else "6")
