@@ -99,9 +99,11 @@ def blas_threads(order: int) -> Iterator[None]:
     they took ten times the CPU of one thread, and longer. A fit as a whole has small
     matrices (`order` 0); parts of it that have large ones say so.
 
-    The limit is one of the process: it holds while any thread is in such a part and
-    none in one of large matrices, and is lifted with the last of them. Where another
-    thread has set one of its own by threadpoolctl, that one may hold.
+    The bits of a product depend on its number of threads, and sums over users rest on
+    bits: the limit is one of the process, and holds while any thread is in a part of
+    small matrices and in none of large ones, whatever others are in. It is lifted with
+    the last such part. Where another thread has set one of its own by threadpoolctl,
+    that one may hold.
 
     Parameters
     ----------
@@ -123,7 +125,8 @@ def blas_threads(order: int) -> Iterator[None]:
 
 def _limit() -> None:
     """Limit the pools or let them go, by the parts that threads are in."""
-    wanted = bool(_parts) and not any(large for _, large in _parts)
+    threads, of_large = {part[0] for part in _parts}, {p[0] for p in _parts if p[1]}
+    wanted = threads > of_large
     if wanted and not _limits:
         _limits.append(_pools().limit(limits=1, user_api="blas"))
         _leave_to_others()

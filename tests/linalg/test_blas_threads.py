@@ -8,9 +8,10 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdpspectral import DPPCA, JMECovariance
-from skdpspectral._linalg import threads
+from skdpspectral._linalg import neural_network, threads
 from skdpspectral._linalg.threads import blas_threads, map_in_threads
 from skdpspectral.model_selection import PrivateSearchCV, _private_search
+from skdpspectral.neural_network import DPAdamRegressor
 
 
 def pools():
@@ -36,6 +37,50 @@ def test_small_matrices_have_one_and_large_ones_all():
                 assert pools() == {3}
         assert pools() == {1}
     assert pools() == {3}
+
+
+@pytest.mark.parametrize("first", ["own", "other"])
+def test_small_matrices_have_one_beside_large_ones_of_another_thread(first):
+    """The bits of users' products would depend on what else the process does."""
+    begun, over = threading.Event(), threading.Event()
+
+    def other():
+        with blas_threads(0), blas_threads(300):
+            begun.set()
+            over.wait(60)
+
+    thread = threading.Thread(target=other)
+    try:
+        if first == "other":
+            thread.start()
+            assert begun.wait(60)
+            assert pools() == {3}
+        with blas_threads(20):
+            if first == "own":
+                thread.start()
+                assert begun.wait(60)
+            assert pools() == {1}
+            # Its own large ones have all of them.
+            with blas_threads(300):
+                assert pools() == {3}
+            assert pools() == {1}
+        assert pools() == {3}
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_predictions_of_networks_have_one(monkeypatch):
+    seen, found = [], neural_network.activations
+    monkeypatch.setattr(
+        neural_network, "activations", lambda *a: seen.append(pools()) or found(*a)
+    )
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    model = DPAdamRegressor(target_bounds=(-1.0, 1.0)).fit(X, X[:, 0] > 0)
+    assert seen == [{1}] * len(seen)
+    seen.clear()
+    model.predict(X)
+    assert seen == [{1}]
 
 
 def test_an_error_lifts_the_limit():

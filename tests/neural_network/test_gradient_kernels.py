@@ -111,6 +111,31 @@ def test_norms_and_sums_are_those_of_gradients_in_full(sizes, loss):
         np.testing.assert_allclose(total, weights @ full**power, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("power", [1, 2])
+def test_no_more_examples_are_added_at_once_than_is_charged_for(power):
+    given = problem((4, 6, 3), "softmax", n=networks.BLOCK_EXAMPLES - 5)
+    factors = factors_of(*given, "tanh", "softmax")
+    weights = np.random.default_rng(2).random(len(given[2]))
+    found, expected = np.zeros((2, given[0].n_parameters))
+    factors.weighted_sum(weights, found, power)
+    for start in range(0, len(weights), networks.SUMMED):
+        some = slice(start, start + networks.SUMMED)
+        part = networks.Factors(*([side[some] for side in both] for both in factors))
+        part.weighted_sum(weights[some], expected, power)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("place", ["input", "error"])
+def test_an_example_of_a_factor_that_is_too_long_does_not_fit(place):
+    for size, fits in ((0.99, True), (1.01, False)):
+        long = np.array([[size * networks.LARGEST], [1.0]])
+        sides = (long, np.ones((2, 1)))
+        factors = networks.Factors(
+            *([s] for s in sides[:: 1 if place == "input" else -1])
+        )
+        np.testing.assert_array_equal(factors.squared_norms()[1], [fits, True])
+
+
 @pytest.mark.parametrize("kind", MOMENTS)
 def test_rows_of_factors_are_those_of_gradients_in_full(kind):
     given = problem((4, 6, 5, 3), "softmax", n=600)

@@ -14,6 +14,7 @@ from skdpspectral._release.grid import grid_noise
 from skdpspectral._release.release import Release, noise_generator
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.mechanisms import Exact, Gaussian, PrivacyPlan
+from skdpspectral.neural_network import JMEAdam
 
 COUNT = 1_000_000
 
@@ -132,6 +133,18 @@ def test_a_generator_of_another_key_is_as_a_new_one(monkeypatch, hardware):
             2**31, dtype=np.uint32
         )
         np.testing.assert_array_equal(used.random(3333), fresh.random(3333))
+
+
+def test_samples_can_not_be_made_anew_from_what_is_left_of_a_release():
+    adam = JMEAdam(3, 20, epsilon=8.0, batch_size=5, n_epochs=1, sampling="poisson")
+    release = None
+    for _ in range(adam.n_steps):
+        batch = next(adam.batches())
+        release = adam._run.release
+        assert release._key
+        adam.step(np.ones((len(batch), 3)), batch)
+    assert not release._key
+    assert not any(isinstance(v, np.random.Generator) for v in vars(release).values())
 
 
 def test_unseeded_streams_never_repeat():
