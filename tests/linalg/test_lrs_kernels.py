@@ -393,7 +393,9 @@ def test_least_squares_of_a_few_users_at_a_time(monkeypatch):
     tasks = Tasks()
     for block, scores, _ in tasks.blocks():
         support = np.tile(np.arange(SPARSITY), (len(block), 1))
-        given = (block, scores, support, tasks.rules.allowed(block.counts))
+        # Of each user another number, as in pursuits.
+        allowed = np.arange(len(block)) % (SPARSITY + 1)
+        given = (block, scores, support, allowed)
         together = local.least_squares(*given, tasks.rules)
         for size in (1, 2):
             numbers = size * (RANK + SPARSITY + 1) ** 2
@@ -402,6 +404,25 @@ def test_least_squares_of_a_few_users_at_a_time(monkeypatch):
                 found = local.least_squares(*given, tasks.rules)
             for name, value in vars(found).items():
                 assert value.tobytes() == getattr(together, name).tobytes(), name
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("large", [None, 1e200, 1.7e308])
+def test_features_that_are_worth_nothing_are_not_chosen(kernel, large):
+    """As XU explains them, or as their squares or products are beyond float64."""
+    # With ridges, residuals have something of what XU explains.
+    tasks = Tasks(np.full(20, 32), **(RIDGES if large is None else NO_RIDGES))
+    tasks.U[4] = 0.0
+    others = np.delete(np.arange(N_FEATURES), 4)
+    for block, _, _ in tasks.blocks():
+        scores = (block.X[:, :, others] @ tasks.U[others]).transpose(0, 2, 1).copy()
+        signs = np.where(np.arange(32) % 2, 1.0, -1.0)
+        block.X[:, :, 4] = scores[:, 0] if large is None else large * signs
+        squares = np.square(block.X).sum(axis=1)
+        fit = KERNELS[kernel](block, scores, squares, tasks.rules)
+        assert np.isfinite(fit.loss).all()
+        assert not np.any(fit.support == 4)
+        assert np.all(np.abs(fit.sparse) > 1e-12)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])

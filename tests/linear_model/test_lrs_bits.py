@@ -20,6 +20,7 @@ from skdpspectral._linalg import linear_model as lrs
 from skdpspectral._linalg.linear_model import moments as _lrs_moments
 from skdpspectral._linalg.linear_model import user_rows as _user_rows
 from skdpspectral._statistics.user_sums import clipped
+from skdpspectral.linear_model import Clip
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 32, 33, 50, 64)
@@ -147,6 +148,35 @@ def test_a_user_has_the_same_bits_in_any_company(seed, parts, monkeypatch):
 def test_a_user_has_the_same_bits_in_vectors_beyond_a_buffer(d, m, rank):
     assert lrs.n_curvature(rank, d) > 8192
     compare(np.random.default_rng(d + m), d, m, rank, 5)
+
+
+@pytest.mark.parametrize("width", [1, 3, 8, 13])
+def test_vectors_are_clipped_where_users_lie_alike(width):
+    """On boundaries of 64 bytes, by which kernels of a BLAS may begin otherwise."""
+    rows = np.random.default_rng(0).standard_normal((5, width + 1))[:, 1:]
+    found = clipped(rows.copy())
+    assert not found.ctypes.data % 64
+    assert not found.strides[0] % 64
+    for row, alone in zip(rows, found, strict=True):
+        np.testing.assert_array_equal(clipped(row[None].copy())[0], alone)
+
+
+@pytest.mark.parametrize("clip", ["private", Clip(1.0, 1.0)])
+def test_what_is_released_is_the_same_sum_in_any_parts(clip, monkeypatch):
+    """No user is left out, and none is summed twice."""
+    X, y = lrs_tools.table(alike(23, 7, 4))
+    model = LRSRegressor(2, user_feature=0, n_rounds=2, clip=clip)
+    with lrs_tools.scripted() as together:
+        model.fit(X, y)
+    assert all(np.any(sums) for sums in together.values())
+    for users in (1, 5, 22):
+        monkeypatch.setattr(_lrs_moments, "_PART_NUMBERS", users * 10)
+        monkeypatch.setattr(_user_rows, "_BLOCK_NUMBERS", 28 * (users + 2))
+        with lrs_tools.scripted() as in_parts:
+            model.fit(X, y)
+        assert list(in_parts) == list(together)
+        for name, sums in together.items():
+            np.testing.assert_array_equal(in_parts[name], sums, err_msg=name)
 
 
 @pytest.mark.parametrize("d", [1, 3, 20])
