@@ -6,10 +6,38 @@ wait longer for the others than for their own work.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
+
+# Threads that begin at once to import modules which need each other find them half done,
+# or in a deadlock: one of them imports at a time.
+_ONE_AT_A_TIME = threading.RLock()
+# Seconds for which others wait, on a busy machine. A thread that imports a module in
+# another way, and asks for one of these names meanwhile, may hold what the first needs.
+_PATIENCE = 60.0
+if hasattr(os, "register_at_fork"):
+    # A child without the thread that imports would have half a module for good.
+    os.register_at_fork(
+        before=_ONE_AT_A_TIME.acquire,
+        after_in_parent=_ONE_AT_A_TIME.release,
+        after_in_child=_ONE_AT_A_TIME.release,
+    )
+
+
+@contextlib.contextmanager
+def _in_turn() -> Iterator[None]:
+    """Import after other threads have."""
+    waited = _ONE_AT_A_TIME.acquire(timeout=_PATIENCE)
+    try:
+        yield
+    finally:
+        if waited:
+            _ONE_AT_A_TIME.release()
 
 
 def names_of(
@@ -30,13 +58,14 @@ def names_of(
     modules = frozenset(rooms)
 
     def find(name: str) -> Any:
-        if name in modules:
-            return importlib.import_module(f"{package}.{name}")
-        if name not in home_of:
+        if name not in modules and name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        with _in_turn():
+            if name in modules:
+                return importlib.import_module(f"{package}.{name}")
+            found = getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
+            setattr(sys.modules[package], name, found)
+            return found
 
     def list_names() -> list[str]:
         return sorted({*vars(sys.modules[package]), *home_of, *modules})

@@ -122,7 +122,7 @@ class ClusterUserTable:
         divide = partial(
             _divided, name=self.ids.name, columns=self.columns, dtype=dtype
         )
-        divide = delayed(in_own_words(divide), pure=True)
+        divide = delayed(divide, pure=True)
         together = zip(self.table.parts, self.ids.parts, strict=True)
         divided = kept_on_cluster([divide(part, ids) for part, ids in together])
         piece = delayed(_rows_of_client, pure=True)
@@ -151,9 +151,10 @@ def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _divided(part, ids, name: str, columns, dtype) -> tuple[np.ndarray, np.ndarray]:
     """Rows of a part, those of each client together, and where each client's end."""
-    rows, ids = numbers_of(part, columns, dtype), id_array(ids, name)
-    check_as_long(name, ids, rows)
-    codes, first = codes_and_rows(ids, name)
+    rows = numbers_of(part, columns, dtype)  # whose errors may quote values
+    ids = in_own_words(id_array)(ids, name)
+    in_own_words(check_as_long)(name, ids, rows)
+    codes, first = in_own_words(codes_and_rows)(ids, name)
     ends = np.cumsum(np.bincount(codes, minlength=len(first)))
     return rows[np.argsort(codes, kind="stable")], ends
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .cluster_rows import ClusterRows, PartError, told_apart
 from .ids import as_array
+from .masks import refuse_masked
 from .sliced_rows import KEPT_DTYPES, NO_COMPLEX, NO_DATES
 
 
@@ -40,7 +42,7 @@ def cluster_table(X) -> ClusterTable | None:
 
 def brought_here(X):
     """Return a table or column of a cluster as one in memory; others as they are."""
-    return X.compute() if is_on_cluster(X) else X
+    return told_apart(X.compute) if is_on_cluster(X) else X
 
 
 def is_on_cluster(X) -> bool:
@@ -155,11 +157,21 @@ def _table_of_frame(X) -> ClusterTable:
             "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
             "1 is required for X."
         )
-    parts = X.to_delayed()
+    names = list(X.columns)
+    check = delayed(in_own_words(partial(_check_names, names=names)), pure=True)
+    parts = list(map(check, X.to_delayed()))
     # Asked for of the very parts: files that are read anew might be cut otherwise.
     sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
-    names = list(X.columns)
-    return ClusterTable(list(parts), list(sizes), list(X.dtypes), names, X._meta)
+    return ClusterTable(parts, list(sizes), list(X.dtypes), names, X._meta)
+
+
+def _check_names(part, names: list):
+    """Return a part; columns in another order would be taken for each other."""
+    if not hasattr(part, "columns") or list(part.columns) != names:
+        raise ValueError(
+            "X: a part has other columns than its collection says, or in another order"
+        )
+    return part
 
 
 def _array_of_parts(parts, sizes, n_features: int, dtype):
@@ -218,11 +230,15 @@ def column_beside(column, table: ClusterTable, name: str) -> list:
     from dask import compute, delayed
 
     wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
+    array = delayed(in_own_words(partial(_plain_column, name=name)), pure=True)
     if is_cluster_array(column):
         if column.ndim != 1 or column.shape[0] != table.shape[0]:
             raise wrong
-        return column.rechunk((tuple(table.sizes),)).to_delayed().tolist()
+        parts = column.rechunk((tuple(table.sizes),)).to_delayed().tolist()
+        return list(map(array, parts))
     if hasattr(column, "to_delayed"):
+        if getattr(column, "ndim", 1) != 1:
+            raise ValueError(f"{name} must be one column, got a dataframe")
         parts = list(column.to_delayed())
         sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
         if list(sizes) != table.sizes:
@@ -230,8 +246,7 @@ def column_beside(column, table: ClusterTable, name: str) -> list:
                 f"{name} must have parts of as many rows as those of X: make both of "
                 "one dataframe"
             )
-        array = delayed(np.asarray, pure=True)
-        return [array(part) for part in parts]
+        return list(map(array, parts))
     values = as_array(column)
     if values.shape != (table.shape[0],):
         raise wrong
@@ -240,6 +255,12 @@ def column_beside(column, table: ClusterTable, name: str) -> list:
         delayed(values[stop - size : stop], traverse=False)
         for size, stop in zip(table.sizes, stops, strict=True)
     ]
+
+
+def _plain_column(part, name: str) -> np.ndarray:
+    """Return a part of a column; numpy would join what lies under masks unseen."""
+    refuse_masked(part, name)
+    return np.asarray(part)
 
 
 def check_as_long(name: str, ids, *columns) -> None:

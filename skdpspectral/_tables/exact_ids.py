@@ -42,7 +42,8 @@ def _check_float(ids: np.ndarray, name: str, owners: str) -> None:
     if ids.dtype.kind == "c":
         raise ValueError(f"{name}: complex numbers cannot be ids; use integers or text")
     # From here on, neighboring whole numbers are one and the same float.
-    largest = 2.0 ** (np.finfo(ids.dtype).nmant + 1)
+    # Of longer floats, Python hashes the nearest of 64 bits.
+    largest = 2.0 ** min(np.finfo(ids.dtype).nmant + 1, 53)
     if np.any(np.abs(ids) >= largest):
         raise ValueError(
             f"{name}: ids from {largest:g} on are not exact in {ids.dtype}, so that "

@@ -39,10 +39,36 @@ def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
     """
     if table.distant is None:
         return unread_targets(estimator, y, table.n_rows)
-    if y is None or not hasattr(y, "to_delayed"):
-        unread_targets(estimator, y, table.n_rows)
+    check_beside_cluster(estimator, y, table.n_rows)
     parts = column_beside(y, table.distant.table, "y")
     return Unread((table.n_rows,), lambda: parts)
+
+
+def check_beside_cluster(estimator, y, n_rows: int) -> None:
+    """Check the form of targets of a table on a cluster, where they may be as well.
+
+    Parameters
+    ----------
+    estimator, y, n_rows
+        As for :func:`unread_targets`.
+
+    Raises
+    ------
+    ValueError
+        Naming y; a column on the cluster is compared to the table elsewhere.
+    """
+    if y is None or not hasattr(y, "to_delayed"):
+        unread_targets(estimator, y, n_rows)
+    else:
+        _check_kinds(y)
+
+
+def _check_kinds(y) -> None:
+    kinds = {getattr(dtype, "kind", None) for dtype in dtypes_of(y)}
+    if "c" in kinds:
+        raise ValueError(_COMPLEX_TARGETS)
+    if kinds & {"m", "M"}:
+        raise ValueError(_NO_NUMBERS)
 
 
 def unread_targets(estimator, y, n_rows: int) -> Unread:
@@ -80,11 +106,7 @@ def unread_targets(estimator, y, n_rows: int) -> Unread:
             f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
             "several targets need a model each"
         )
-    kinds = {getattr(dtype, "kind", None) for dtype in dtypes_of(y)}
-    if "c" in kinds:
-        raise ValueError(_COMPLEX_TARGETS)
-    if kinds & {"m", "M"}:
-        raise ValueError(_NO_NUMBERS)
+    _check_kinds(y)
     column_or_1d(np.broadcast_to(0.0, shape), warn=True)
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")

@@ -160,6 +160,11 @@ def _unread_cluster(
         place = position_of(user_feature, labels, names.feature) % n_columns
     kept = [j for j in range(n_columns) if j != place]
     _need_features(kept, range(n_columns), names.feature)
+    if not n_rows:
+        raise ValueError(
+            f"X: Found array with 0 sample(s) (shape=(0, {len(kept)})) while a minimum "
+            "of 1 is required."
+        )
     validate_data(estimator, table.stand_in, reset=reset, skip_check_array=True)
     ids = cluster_ids(table, place, users, names.ids)
     found = ClusterUserTable(table, kept, ids)

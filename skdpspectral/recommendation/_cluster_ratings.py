@@ -22,7 +22,7 @@ from .._tables.cluster_tables import (
 )
 from .._tables.cluster_users import ClusterUsers
 from .._tables.id_index import IdIndex
-from .._tables.targets import check_targets, unread_targets
+from .._tables.targets import check_beside_cluster, check_targets
 from ._catalog import item_codes
 from ._parameters import read_range, units
 from ._ratings_tables import check_finite, compared_columns, refuse_same_names
@@ -118,8 +118,7 @@ def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
         refuse_same_names(table.names, "X")
     form = table.stand_in, table.names, table.shape
     columns = compared_columns(estimator, *form, reset=True)
-    if y is None or not hasattr(y, "to_delayed"):
-        unread_targets(estimator, y, table.shape[0])
+    check_beside_cluster(estimator, y, table.shape[0])
     rated = ClusterRated.of(table, columns, None, y)
     return UnreadOnCluster(lambda: rated, table.names)
 

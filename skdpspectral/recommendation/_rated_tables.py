@@ -14,7 +14,7 @@ from .._tables.id_index import IdIndex
 from .._tables.ids import read_quietly
 from .._tables.masks import refuse_masked
 from .._tables.sliced_rows import SlicedRows, sliced_rows
-from .._tables.targets import check_targets, unread_targets
+from .._tables.targets import check_beside_cluster, check_targets, unread_targets
 from ._cluster_ratings import ClusterRated
 from ._ratings_files import ParquetRatings, parquet_ratings
 from ._ratings_tables import (
@@ -157,6 +157,8 @@ def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadRat
     given = np.broadcast_to(0.0, table.shape[0]) if beside is not None else y
     targets = _Targets.of(estimator, given, names, table.shape[0])
     ratings = targets.y if beside is None or targets.y is None else beside
+    if ratings is not None:
+        check_beside_cluster(estimator, ratings, table.shape[0])
     rated = ClusterRated.of(table, found, targets.position, ratings)
     return UnreadRated(None, lambda: rated)
 

@@ -1,0 +1,174 @@
+"""What is refused on a cluster as it is in memory: before the charge, and unquoted."""
+
+import re
+
+import numpy as np
+import pytest
+from cluster_tools import quiet
+
+from skdpspectral import (
+    DPPCA,
+    DPItemEmbedding,
+    DPMatrixFactorization,
+    FederatedDPPCA,
+    LRSRegressor,
+    PrivacyAccountant,
+)
+from skdpspectral._tables.cluster_users import _divided
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+dd = pytest.importorskip("dask.dataframe")
+pd = pytest.importorskip("pandas")
+
+N = 40
+rng = np.random.default_rng(0)
+X, Y, USERS = rng.standard_normal((N, 3)), rng.standard_normal(N), np.arange(N) % 8
+RATINGS = pd.DataFrame({"user": USERS, "item": np.arange(N) % 5})
+FRAME = pd.DataFrame(X, columns=list("abc")).assign(user=USERS)
+ROWS, TARGETS = da.from_array(X, chunks=(N // 2, 3)), da.from_array(Y, chunks=N // 2)
+HOW = {"items": range(5), "user_feature": "user", "item_feature": "item"}
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+def column(values):
+    return dd.from_pandas(pd.Series(values), npartitions=2)
+
+
+def fit_regression(targets, users=USERS, rows=ROWS, **how):
+    return LRSRegressor(1, 1, **how).fit(rows, targets, users=users)
+
+
+def fit_items(targets, **how):
+    frame = dd.from_pandas(RATINGS, npartitions=2)
+    return DPItemEmbedding(**HOW, **how).fit(frame, targets)
+
+
+def fit_ratings(targets, **how):
+    frame = dd.from_pandas(RATINGS, npartitions=2)
+    return DPMatrixFactorization(**HOW, **how).fit(frame, targets)
+
+
+def refused(fit, *data, match, charged=0):
+    accountant = PrivacyAccountant()
+    with quiet(), pytest.raises(ValueError, match=match) as caught:
+        fit(*data, accountant=accountant)
+    assert len(accountant.ledger) == charged
+    return str(caught.value)
+
+
+TIMES = USERS.astype("M8[ns]")
+
+
+@pytest.mark.parametrize("fit", [fit_regression, fit_items, fit_ratings])
+@pytest.mark.parametrize(
+    ("targets", "match"),
+    [
+        (TARGETS.astype(complex), "y must hold real numbers"),
+        (column(Y.astype(complex)), "y must hold real numbers"),
+        (da.from_array(TIMES, chunks=N // 2), "y must hold numbers"),
+        (column(TIMES), "y must hold numbers"),
+        (dd.from_pandas(pd.DataFrame({"y": Y, "z": Y}), npartitions=2), "one column"),
+    ],
+)
+def test_targets_of_another_form_cost_nothing(fit, targets, match):
+    refused(fit, targets, match=match)
+
+
+def test_ids_of_another_form_and_tables_without_rows_cost_nothing():
+    users = dd.from_pandas(pd.DataFrame({"user": USERS}), npartitions=2)
+    refused(fit_regression, TARGETS, users, match="users must be one column")
+    frame = dd.from_pandas(FRAME, npartitions=2)
+    none, targets = frame[frame.user > N], column(Y)[frame.user > N]
+    for kind in (LRSRegressor(1, 1, user_feature="user"), FederatedDPPCA(1)):
+        given = {"y": targets} if isinstance(kind, LRSRegressor) else {}
+
+        def fit(X, *, accountant, kind=kind, given=given):
+            if isinstance(kind, FederatedDPPCA):
+                kind.set_params(client_feature="user")
+            kind.set_params(accountant=accountant).fit(X, **given)
+
+        refused(fit, none, match=r"0 sample\(s\)")
+
+
+@pytest.mark.parametrize("fit", [fit_regression, fit_items, fit_ratings])
+def test_what_lies_under_a_mask_is_no_target(fit):
+    """numpy joins parts of a masked array without their masks."""
+    mask = da.from_array(USERS == 3, chunks=N // 2)
+    match = "y has masked values"
+    refused(fit, da.ma.masked_array(TARGETS, mask), match=match, charged=1)
+
+
+def in_parts(*parts):
+    """A dask dataframe of tasks that nobody compares to its meta."""
+    return dd.from_delayed(list(parts), meta=FRAME[:0], verify_meta=False)
+
+
+def test_columns_in_another_order_are_not_taken_for_each_other():
+    swapped = FRAME[N // 2 :][["c", "b", "a", "user"]]
+    frame = in_parts(*map(dask.delayed, (FRAME[: N // 2], swapped)))
+    for model in (DPPCA(1), FederatedDPPCA(1, client_feature="user")):
+
+        def fit(X, *, accountant, model=model):
+            model.set_params(accountant=accountant).fit(X)
+
+        refused(fit, frame, match="a part has other columns")
+
+
+@pytest.mark.parametrize("n_reads", range(1, 4))
+def test_no_reading_of_a_part_quotes_what_it_finds(n_reads):
+    """Of a part that is something else when it is read again, too."""
+    text, reads = FRAME[N // 2 :].astype({"a": object}), []
+    text.iloc[0, 0] = "SECRET-17"
+
+    def read():
+        reads.append(1)
+        return FRAME[N // 2 :] if len(reads) <= n_reads else text
+
+    frame = in_parts(dask.delayed(FRAME[: N // 2]), dask.delayed(read, pure=False)())
+    with quiet(), pytest.raises(ValueError, match="workers' logs") as caught:
+        FederatedDPPCA(1, client_feature="user").fit(frame)
+    assert "SECRET" not in str(caught.value)
+
+
+def fail(part):
+    if len(part):
+        raise ValueError("could not convert string to float: 'SECRET-17'")
+    return part
+
+
+def test_predictions_of_rows_on_a_cluster_quote_nothing():
+    rows = ROWS.map_blocks(fail, dtype=float, meta=np.empty((0, 0)))
+    frame = dd.from_pandas(RATINGS, npartitions=2)
+    frame = frame.map_partitions(fail, meta=RATINGS[:0])
+    with quiet():
+        model = fit_regression(TARGETS)
+        rated = fit_ratings(column(np.arange(N) % 5.0), rating_range=(0, 4))
+        calls = [
+            lambda: model.predict(rows, users=USERS),
+            lambda: model.personalize(rows, Y, users=USERS),
+            lambda: rated.predict(frame),
+            lambda: DPPCA(1).fit(X).transform(rows),
+        ]
+    for call in calls:
+        with quiet(), pytest.raises(ValueError, match=re.escape("(ValueError)")) as e:
+            call()
+        assert "SECRET" not in str(e.value)
+
+
+def test_long_floats_and_whole_numbers_are_the_same_ids():
+    """Or a user would be two, in two groups of users, and count twice."""
+    if np.finfo(np.longdouble).nmant <= 52:
+        pytest.skip("no longer floats here")
+    users = np.array([2**40 + 5, 7], dtype=np.longdouble)
+    sorted_out = _divided((users,), 64, ("users",))[:-1]
+    whole = _divided((users.astype(np.uint64),), 64, ("users",))[:-1]
+    for (found,), (wanted,) in zip(sorted_out, whole, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(ValueError, match="not exact in"):
+        _divided((np.array([2**63 + 5], dtype=np.longdouble),), 64, ("users",))
