@@ -14,8 +14,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-# Threads that begin at once to import modules which need each other find them half done,
-# or in a deadlock: one of them imports at a time.
+# Threads that begin at once to import modules which need each other find them half
+# done, or in a deadlock: one of them imports at a time.
 _ONE_AT_A_TIME = threading.RLock()
 # Seconds for which others wait, on a busy machine. A thread that imports a module in
 # another way, and asks for one of these names meanwhile, may hold what the first needs.

@@ -87,7 +87,15 @@ def open_study(folder, settings):
 def open_site(folder):
     settings = json.loads((folder / "site.json").read_text())
     folders = sorted(path.parent for path in folder.glob("*/how.json"))
-    sites = dict(open_study(study, settings) for study in folders)
+    sites = {}
+    for study in folders:
+        task, site = open_study(study, settings)
+        if task in sites:
+            raise ValueError(
+                f"{study} has the task of another study here: requests name their "
+                "tasks, so that each study needs one of its own"
+            )
+        sites[task] = site
     return Studies(settings["name"], sites)
 
 

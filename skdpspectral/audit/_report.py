@@ -279,6 +279,8 @@ def _private_verdict(estimator, before: Before) -> tuple[str, str]:
         reason += f"; only for rows of the model that mechanism={kind}(...) assumes"
         if mechanism.calibration == "paper":
             reason += "; that is the papers' claim: the plan says what holds"
+    if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
+        reason += f"; what it holds is private only {fitted.assumption.condition}"
     return PRIVATE, reason
 
 

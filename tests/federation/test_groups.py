@@ -20,6 +20,7 @@ from skdpspectral._release.release import record_releases
 from skdpspectral._statistics.billboard import NO_USERS
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
+from skdpspectral.audit import privacy_report
 from skdpspectral.federation import (
     FederationError,
     GroupClient,
@@ -317,6 +318,9 @@ def test_a_ledger_says_that_parts_are_seen_by_nobody():
         assert said in str(text)
         assert "trusted to look at nothing but their sum" in str(text)
     assert "holds " + said in str(accountant)
+    report = str(privacy_report(found))
+    assert "private" in report
+    assert "who see sums and none of their parts" in report
     # Neither masks nor all of the noise in each share leave anything to trust.
     for more in ({"n_shares": 3, "masked": NAMES}, {"n_shares": 1}):
         task = GroupTask(lrs(), 4, noise="distributed", **more)

@@ -1,5 +1,6 @@
 """A site: what it answers again, and what it refuses, however it has ended before."""
 
+import json
 import os
 import socket
 import sqlite3
@@ -10,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from flower_tools import make_site, rows_of
 
@@ -381,3 +383,29 @@ def test_nobody_there(tmp_path):
     with pytest.raises(SiteError, match="no site answers"):
         SiteConnection(tmp_path / "s").respond(ask())
     assert time.monotonic() - begun < 5.0
+
+
+def test_an_example_site_has_no_two_studies_of_one_task(tmp_path):
+    """Requests name tasks alone: one of both would be answered by the other's rows."""
+    program = Path(__file__).parents[2] / "examples/federated/site_process.py"
+    if not program.exists():
+        pytest.skip("the examples are not here")
+    settings = {"name": "a", "budget": [4.0, 1e-5], "noise_seed": None}
+    (tmp_path / "site.json").write_text(json.dumps(settings))
+    for study in ("first", "second"):
+        own = tmp_path / study
+        own.mkdir()
+        np.savez(own / "rows.npz", X=rows_of(0, 40, 6))
+        (own / "task.bin").write_bytes(TASK.to_bytes())
+        (own / "how.json").write_text(json.dumps({"epsilon": 1.0, "delta": 1e-6}))
+    root = Path(skdpspectral.__file__).parents[1]
+    found = subprocess.run(
+        [sys.executable, program, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert found.returncode != 0
+    assert "needs one of its own" in found.stderr
