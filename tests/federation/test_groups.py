@@ -19,8 +19,8 @@ from skdpspectral import (
 from skdpspectral._release.release import record_releases
 from skdpspectral._statistics.billboard import NO_USERS
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.audit import privacy_report
+from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.federation import (
     FederationError,
     GroupClient,
