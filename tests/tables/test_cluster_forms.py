@@ -14,7 +14,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._tables.cluster_users import _divided
+from skdpspectral._tables.cluster_users import ClusterUsers, _divided, _hashes
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -172,3 +172,26 @@ def test_long_floats_and_whole_numbers_are_the_same_ids():
         np.testing.assert_array_equal(found, wanted)
     with pytest.raises(ValueError, match="not exact in"):
         _divided((np.array([2**63 + 5], dtype=np.longdouble),), 64, ("users",))
+
+
+def in_group(group, candidates):
+    """Return ids that one of two groups of users gets."""
+    keys = np.array(candidates)
+    keys = keys.astype(object) if keys.dtype.kind == "U" else keys
+    return keys[_hashes(keys, "users") % np.uint64(2) == group]
+
+
+@pytest.mark.parametrize("mixed", ["users", "items"])
+def test_kinds_are_compared_where_no_group_of_users_has_two(mixed):
+    numbers, texts = range(20), [str(i) for i in range(20)]
+    users = [in_group(0, numbers), in_group(1, texts if mixed == "users" else numbers)]
+    items = [np.zeros(len(ids), dtype=np.int64) for ids in users]
+    if mixed == "items":
+        items[1] = items[1].astype(str).astype(object)
+    parts = [dask.delayed(pair) for pair in zip(users, items, strict=True)]
+    with quiet(), pytest.raises(ValueError, match=f"{mixed} must hold ids of one kind"):
+        ClusterUsers(parts, _count, "users", "items")
+
+
+def _count(users, items):
+    return len(users)
