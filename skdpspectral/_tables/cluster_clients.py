@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .cluster_rows import ClusterRows, kept_on_cluster, told_apart
+from .cluster_rows import ClusterRows, PartError, kept_on_cluster, told_apart
 from .cluster_tables import (
     ClusterTable,
     check_as_long,
@@ -32,11 +33,14 @@ class Member(NamedTuple):
         The part, and the client's number in it.
     n_rows : int
         Number of rows.
+    client : object
+        Its id there.
     """
 
     part: int
     code: int
     n_rows: int
+    client: Any
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,10 @@ class ClusterIds:
         codes, n_ids = encode_array(joined, self.name)
         members: list[list[Member]] = [[] for _ in range(n_ids)]
         place = 0
-        for number, (_, counts) in enumerate(found):
+        for number, (labels, counts) in enumerate(found):
             for code, n_rows in enumerate(counts.tolist()):
-                members[codes[place]].append(Member(number, code, n_rows))
+                member = Member(number, code, n_rows, labels[code])
+                members[codes[place]].append(member)
                 place += 1
         first = np.unique(codes, return_index=True)[1]
         return joined[first], members
@@ -123,8 +128,9 @@ class ClusterUserTable:
             _divided, name=self.ids.name, columns=self.columns, dtype=dtype
         )
         divide = delayed(divide, pure=True)
-        together = zip(self.table.parts, self.ids.parts, strict=True)
-        divided = kept_on_cluster([divide(part, ids) for part, ids in together])
+        told = _told(clients, len(self.table.parts))
+        together = zip(self.table.parts, self.ids.parts, told, strict=True)
+        divided = kept_on_cluster([divide(*each) for each in together])
         piece = delayed(_rows_of_client, pure=True)
         for rows in clients:
             parts = [piece(divided[member.part], member.code) for member in rows]
@@ -149,14 +155,35 @@ def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
     return ids[first], np.bincount(codes, minlength=len(first))
 
 
-def _divided(part, ids, name: str, columns, dtype) -> tuple[np.ndarray, np.ndarray]:
+def _told(clients: list, n_parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the clients of each part in the order of their codes, and their rows."""
+    members: list[list[Member]] = [[] for _ in range(n_parts)]
+    for rows in clients:
+        for member in rows:
+            members[member.part].append(member)
+    found = []
+    for part in members:
+        part.sort(key=attrgetter("code"))
+        names = np.fromiter((m.client for m in part), dtype=object, count=len(part))
+        found.append((names, np.array([m.n_rows for m in part], dtype=np.intp)))
+    return found
+
+
+def _divided(part, ids, told, name: str, columns, dtype) -> tuple:
     """Rows of a part, those of each client together, and where each client's end."""
     rows = numbers_of(part, columns, dtype)  # whose errors may quote values
     ids = in_own_words(id_array)(ids, name)
     in_own_words(check_as_long)(name, ids, rows)
     codes, first = in_own_words(codes_and_rows)(ids, name)
-    ends = np.cumsum(np.bincount(codes, minlength=len(first)))
-    return rows[np.argsort(codes, kind="stable")], ends
+    counts = np.bincount(codes, minlength=len(first))
+    names = np.fromiter(ids[first], dtype=object, count=len(first))
+    # By these, and no others, each of its rows is charged to a client's budget.
+    if not (np.array_equal(names, told[0]) and np.array_equal(counts, told[1])):
+        raise PartError(
+            "X: a part has other clients, or in another order, when it is read again; "
+            "persist what is drawn or shuffled anew each time"
+        )
+    return rows[np.argsort(codes, kind="stable")], np.cumsum(counts)
 
 
 def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.ndarray:

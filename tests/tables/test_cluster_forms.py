@@ -136,6 +136,21 @@ def test_no_reading_of_a_part_quotes_what_it_finds(n_reads):
     assert "SECRET" not in str(caught.value)
 
 
+def test_rows_stay_with_the_clients_that_were_charged_for_them():
+    """Where a part is in another order when it is read again: with as many of each."""
+    reads = []
+
+    def read():
+        reads.append(1)  # rows, clients, faults, and then what is released
+        return FRAME[N // 2 :][:: 1 if len(reads) < 4 else -1]
+
+    frame = in_parts(dask.delayed(FRAME[: N // 2]), dask.delayed(read, pure=False)())
+    budgets = {i: 0.1 + i for i in range(8)}
+    with quiet(), pytest.raises(ValueError, match="a part has other clients"):
+        FederatedDPPCA(1, client_feature="user", epsilon=budgets).fit(frame)
+    assert len(reads) == 4
+
+
 def fail(part):
     if len(part):
         raise ValueError("could not convert string to float: 'SECRET-17'")
