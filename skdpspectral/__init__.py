@@ -77,7 +77,7 @@ _ROOMS = (
     "plotting",
     "preprocessing",
     "recommendation",
-    "sensitivity",
     "theory",
 )
-__getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES, _ROOMS)
+_INNER = ("sensitivity",)
+__getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES, _ROOMS, _INNER)

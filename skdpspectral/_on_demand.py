@@ -41,7 +41,10 @@ def _in_turn() -> Iterator[None]:
 
 
 def names_of(
-    package: str, homes: Mapping[str, Iterable[str]], rooms: Iterable[str] = ()
+    package: str,
+    homes: Mapping[str, Iterable[str]],
+    rooms: Iterable[str] = (),
+    inner: Iterable[str] = (),
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return what a package takes for its ``__getattr__`` and its ``__dir__``.
 
@@ -53,14 +56,18 @@ def names_of(
         By the path of a module below the package, names that it defines.
     rooms : iterable of str
         Modules below the package that are attributes of it too.
+    inner : iterable of str
+        Further ones, which modules of the package itself ask for while they are
+        imported. They wait for nobody: whose turn it is may wait for them.
     """
     home_of = {name: home for home, names in homes.items() for name in names}
-    modules = frozenset(rooms)
+    direct = frozenset(inner)
+    modules = direct.union(rooms)
 
     def find(name: str) -> Any:
         if name not in modules and name not in home_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        with _in_turn():
+        with contextlib.nullcontext() if name in direct else _in_turn():
             if name in modules:
                 return importlib.import_module(f"{package}.{name}")
             found = getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)

@@ -55,6 +55,22 @@ thread.join()
 sys.exit(os.waitpid(child, 0)[1])
 """
 
+# Modules that are imported ask for nothing that waits for whose turn it is.
+_WITHOUT_A_TURN = """
+import contextlib, importlib, pkgutil, sys
+import skdpspectral
+from skdpspectral import _on_demand
+
+def nobody():
+    raise SystemExit("a module has waited while it was imported")
+
+_on_demand._in_turn = nobody
+for module in pkgutil.walk_packages(skdpspectral.__path__, "skdpspectral."):
+    with contextlib.suppress(ImportError):  # of what only some have installed
+        importlib.import_module(module.name)
+sys.exit(0 if len(sys.modules) > 500 else "too few modules")
+"""
+
 
 def run(script):
     path = os.pathsep.join(filter(None, sys.path))
@@ -73,4 +89,10 @@ def test_threads_that_ask_first_at_once_all_get_what_they_ask_for():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
 def test_a_fork_has_no_half_of_what_a_thread_imports():
     found = run(_FORKED)
+    assert found.returncode == 0, found.stderr
+
+
+def test_no_module_waits_for_another_thread_while_it_is_imported():
+    """That thread might wait for the module, and no one would be told."""
+    found = run(_WITHOUT_A_TURN)
     assert found.returncode == 0, found.stderr

@@ -17,15 +17,12 @@ from .._statistics.row_bounds import RowBounds
 from .._tables.sliced_rows import SlicedRows
 from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA
-from ..federation import (
-    FederatedResult,
-    InProcessSession,
-    LocalClient,
-    MessageError,
-    Registration,
-    Rounds,
-    Server,
-)
+from ..federation._client import LocalClient
+from ..federation._in_process import InProcessSession
+from ..federation._messages import MessageError
+from ..federation._registration import Registration
+from ..federation._rounds import FederatedResult, Rounds
+from ..federation._server import Server
 from ..mechanisms import ParallelPlan
 from ..mechanisms._numbers import check_count, check_real
 from ._client_weights import weights_by_name

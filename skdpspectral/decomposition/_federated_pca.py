@@ -13,7 +13,9 @@ from .._base.unweighted import unweighted
 from .._statistics.components.design import name_of
 from .._statistics.components.strategies import SpikedModel
 from .._tables.masks import refuse_masked
-from ..federation import Rounds, SpectralTask, make_task
+from ..federation._make_task import make_task
+from ..federation._rounds import Rounds
+from ..federation._tasks import SpectralTask
 from ._constraints import CLIP_RANGE, MECHANISMS
 from ._federated_estimator import FederatedEstimator
 

@@ -9,8 +9,10 @@ from .._base.documented import documented
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.unweighted import unweighted
 from .._tables.masks import refuse_masked
-from ..federation import Rounds, Server, SpectralTask, make_task
-from ..federation._rounds import kept_features, public_start
+from ..federation._make_task import make_task
+from ..federation._rounds import Rounds, kept_features, public_start
+from ..federation._server import Server
+from ..federation._tasks import SpectralTask
 from ._federated_estimator import FederatedEstimator
 
 

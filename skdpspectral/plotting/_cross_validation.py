@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GridSearchCV, check_cv
 
-from .. import PrivacyBudgetError, PrivacyLeakWarning
+from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
 from ._search_results import fold_scores
 
 
