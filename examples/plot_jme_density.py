@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance.factorizations import Average, factorize
+from skdpspectral.factorizations import Average, factorize
 from skdpspectral.metrics import gaussian_kl
 
 FLOOR = 1e-2

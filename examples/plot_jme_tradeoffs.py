@@ -18,7 +18,7 @@ say.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral.covariance.factorizations import (
+from skdpspectral.factorizations import (
     Average,
     Exponential,
     NoiseGain,

@@ -35,7 +35,7 @@ from skdpspectral import (
 )
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.metrics import user_ndcg_score
-from skdpspectral.model_selection._per_user import PerUserKFold
+from skdpspectral.model_selection._splits import PerUserKFold
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 

@@ -24,7 +24,7 @@ they do to the digits.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpspectral.covariance.factorizations import Exponential, factorize
+from skdpspectral.factorizations import Exponential, factorize
 
 d, n, beta = 1e6, 1000, 0.999
 steps = np.arange(n)

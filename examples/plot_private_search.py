@@ -21,11 +21,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import DPPCA, PrivacyAccountant
-from skdpspectral.accounting import (
-    calibrate_selection,
-    compose_mu,
-    gaussian_epsilon,
-)
+from skdpspectral.accounting import calibrate_selection, compose_mu, gaussian_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.metrics import captured_variance, make_private_scorer

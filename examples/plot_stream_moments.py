@@ -51,7 +51,7 @@ print(accountant)
 # The band of the noise is public: it follows from the plan and the factorization, and
 # not from the rows.
 
-from skdpspectral.covariance.factorizations import Average, NoiseGain, factorize
+from skdpspectral.factorizations import Average, NoiseGain, factorize
 
 steps, *means = np.array(seen).T
 gain, _ = NoiseGain(Average(), factorize(Average(), "blt", horizon)).push(horizon)

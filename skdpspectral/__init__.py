@@ -4,13 +4,9 @@ from typing import TYPE_CHECKING
 
 from . import _on_demand
 
-if TYPE_CHECKING:  # what is imported on demand
-    from .accounting import (
-        LedgerError,
-        PrivacyAccountant,
-        PrivacyBudgetError,
-        PrivacyLeakWarning,
-    )
+if TYPE_CHECKING:
+    from .accounting._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
+    from .accounting._ledger.accountant import PrivacyAccountant
     from .covariance._jme import JMECovariance
     from .decomposition._federated_pca import FederatedDPPCA
     from .decomposition._pca import DPPCA
@@ -24,6 +20,7 @@ if TYPE_CHECKING:  # what is imported on demand
     from .recommendation._matrix_factorization import DPMatrixFactorization
 
 __version__ = "0.1.0"
+
 
 __all__ = [
     "DPPCA",
@@ -43,13 +40,10 @@ __all__ = [
     "SparseDPPCA",
 ]
 
+
 _HOMES = {
-    "accounting": (
-        "LedgerError",
-        "PrivacyAccountant",
-        "PrivacyBudgetError",
-        "PrivacyLeakWarning",
-    ),
+    "accounting._errors": ("LedgerError", "PrivacyBudgetError", "PrivacyLeakWarning"),
+    "accounting._ledger.accountant": ("PrivacyAccountant",),
     "covariance._jme": ("JMECovariance",),
     "decomposition._federated_pca": ("FederatedDPPCA",),
     "decomposition._pca": ("DPPCA",),
@@ -62,6 +56,8 @@ _HOMES = {
     "recommendation._item_embedding": ("DPItemEmbedding",),
     "recommendation._matrix_factorization": ("DPMatrixFactorization",),
 }
+
+
 _ROOMS = (
     "accounting",
     "audit",
@@ -79,5 +75,9 @@ _ROOMS = (
     "recommendation",
     "theory",
 )
+
+
 _INNER = ("sensitivity",)
+
+
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES, _ROOMS, _INNER)

@@ -17,9 +17,13 @@ from typing import Any
 # Threads that begin at once to import modules which need each other find them half
 # done, or in a deadlock: one of them imports at a time.
 _ONE_AT_A_TIME = threading.RLock()
+
+
 # Seconds for which others wait, on a busy machine. A thread that imports a module in
 # another way, and asks for one of these names meanwhile, may hold what the first needs.
 _PATIENCE = 60.0
+
+
 if hasattr(os, "register_at_fork"):
     # A child without the thread that imports would have half a module for good.
     os.register_at_fork(
@@ -53,7 +57,8 @@ def names_of(
     package : str
         The package's name.
     homes : mapping of str to iterable of str
-        By the path of a module below the package, names that it defines.
+        By the path of a module below the package, names that it defines. A path that
+        begins with a dot is one below the package's parent.
     rooms : iterable of str
         Modules below the package that are attributes of it too.
     inner : iterable of str
@@ -70,7 +75,8 @@ def names_of(
         with contextlib.nullcontext() if name in direct else _in_turn():
             if name in modules:
                 return importlib.import_module(f"{package}.{name}")
-            found = getattr(importlib.import_module(f"{package}.{home_of[name]}"), name)
+            home = importlib.import_module(f".{home_of[name]}", package)
+            found = getattr(home, name)
             setattr(sys.modules[package], name, found)
             return found
 

@@ -21,7 +21,7 @@ from skdpspectral import (
     LRSRegressor,
     SparseDPPCA,
 )
-from skdpspectral._linalg.threads import map_in_threads, quietly
+from skdpspectral._linalg.walks import map_in_threads, quietly
 
 ROOT = Path(skdpspectral.__file__).parent
 # Clipped, its square underflows; products of a block do too.
@@ -110,7 +110,7 @@ def test_threads_are_started_where_they_are_made_quiet():
     # asks joblib for threads, which the kernels of its fits make quiet.
     assert found <= {
         "model_selection/_runs.py",
-        "_linalg/threads.py",
-        "federation/_in_process.py",
+        "_linalg/walks.py",
+        "decomposition/_federated_rounds.py",
         "audit/_epsilon.py",
     }

@@ -20,7 +20,8 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSRegressor, PrivacyLeakWarning
-from skdpspectral._linalg import linear_model as lrs
+from skdpspectral._linalg import user_rows
+from skdpspectral.linear_model import _kernels_shared, _kernels_users
 
 N_ROWS, N_FEATURES, SPARSITY = 20, 50, 2
 
@@ -44,9 +45,9 @@ def iteration_speed(n_users=100_000, n_iterations=12):
     codes = np.repeat(np.arange(n_users), N_ROWS)
     for rank in (1, 5):
         X, y, _ = model_data(n_users, rank, rng)
-        rows = lrs.UserRows(X, y, codes, n_users)
-        rules = lrs.LocalRules(SPARSITY, 1.0, 1.0, np.zeros(rank))
-        fit = lrs.Alternation(rows, rules, shrink=True, n_jobs=2)
+        rows = user_rows.UserRows(X, y, codes, n_users)
+        rules = _kernels_users.LocalRules(SPARSITY, 1.0, 1.0, np.zeros(rank))
+        fit = _kernels_shared.AlternatingSolver(rows, rules, shrink=True, n_jobs=2)
         U = np.linalg.qr(rng.normal(size=(N_FEATURES, rank)))[0]
         times = []
         for _ in range(n_iterations):

@@ -25,8 +25,8 @@ from pca_real_data import kept
 from tables import ignore_leak_warnings, ignore_noise_warnings, print_row
 
 from skdpspectral import DPPCA
-from skdpspectral._statistics.second_moment import SecondMoment
 from skdpspectral.decomposition import PrivateMean
+from skdpspectral.decomposition._second_moment import SecondMoment
 
 # Name: center, whether bounds are given, and whether it depends on where rows lie.
 METHODS = {

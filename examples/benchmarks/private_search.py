@@ -45,7 +45,7 @@ from skdpspectral.datasets import fetch_movielens, load_adult, load_digits
 from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.model_selection._candidates import model_of, private_parts
+from skdpspectral.model_selection._candidates import candidate_model, private_parts
 
 DELTA = 1e-6
 # Splits on which the best candidate is looked for, by who may look.
@@ -177,12 +177,12 @@ def fitted(task, rows, epsilon, candidate):
     """Return a fit of one candidate for a budget, or None; None if it can't be made."""
     try:
         if epsilon is None:
-            model = model_of(task.estimator, candidate, 1.0, False)
+            model = candidate_model(task.estimator, candidate, 1.0, False)
             for part in private_parts(model).values():
                 part.set_params(epsilon=None)
         else:
             mu = gaussian_mu(epsilon, DELTA)
-            model = model_of(task.estimator, candidate, mu, True)
+            model = candidate_model(task.estimator, candidate, mu, True)
         X, y = task.rows(rows)
         return model.fit(X) if y is None else model.fit(X, y)
     except ValueError:

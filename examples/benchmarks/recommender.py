@@ -27,7 +27,7 @@ from tables import ignore_leak_warnings, print_row
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
 from skdpspectral.datasets import fetch_movielens
 from skdpspectral.metrics import user_ndcg_score
-from skdpspectral.model_selection._per_user import PerUserKFold
+from skdpspectral.model_selection._splits import PerUserKFold
 
 EPSILONS = (0.5, 1.0, 2.0, 8.0, None)
 COMPONENTS = (0, 1, 5, 20)

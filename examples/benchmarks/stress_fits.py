@@ -20,7 +20,7 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral.covariance.factorizations import Average, factorize
+from skdpspectral.factorizations import Average, factorize
 
 EPSILON = 0.5
 N_STEPS = 600  # of a stream: several blocks

@@ -1,4 +1,4 @@
-r"""What estimators say alike in their docstrings, said once.
+"""What estimators say alike in their docstrings, said once.
 
 A line of a docstring that holds ``{name}`` and nothing else stands for an entry of
 ``ENTRIES``, which :func:`documented` puts in its place when the class is made. What
@@ -17,10 +17,15 @@ from textwrap import indent
 from typing import TypeVar
 
 _Class = TypeVar("_Class", bound=type)
+
+
 _PLACE = re.compile(r"^([ \t]*)\{([A-Za-z]\w*)\}[ \t]*$", re.MULTILINE)
+
+
 # Where what wraps a function keeps it: decorators, class methods, properties, and
 # methods that are there under a condition.
 _WITHIN = ("__wrapped__", "__func__", "fget", "fn")
+
 
 _TABLE = {
     # -- parameters of constructors
@@ -270,6 +275,8 @@ _TABLE = {
         {no_budget}
         """,
 }
+
+
 ENTRIES: dict[str, str] = {}
 
 

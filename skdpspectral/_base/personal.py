@@ -1,19 +1,148 @@
-"""What regressors of one model a user share: ids, warnings and scores."""
+"""What regressors of one model a user share: ids, warnings and scores.
+
+Models of users beside what is released: copies of them, and files.
+
+Files of what is published, and of one user's own model beside it.
+
+Numbers that belong to users, found by their ids.
+"""
 
 from __future__ import annotations
 
+import json
 import warnings
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._tables.id_index import IdIndex
-from .._tables.masks import refuse_masked
-from .._tables.targets import check_targets
-from .._tables.users import UserTable
+from .._tables.ids import IdIndex, refuse_masked
+from .._tables.users import UserTable, check_targets
 from ..accounting import PrivacyLeakWarning
-from .kept_users import KeepsUsers
+
+# Names of a user's entries, beside those of `publish`, begin so.
+_OF_USER = "user_"
+
+
+def write_user_entries(save: Callable, path, user, own: Mapping) -> None:
+    """Write what is published, and then the entries of one user.
+
+    Parameters
+    ----------
+    save : callable
+        ``save(path)`` writes what is published.
+    path : str or path-like
+        File to write.
+    user : str or int or None
+        The user; None for nobody.
+    own : mapping of str to ndarray
+        That user's arrays; empty if there is no model of that user.
+
+    Raises
+    ------
+    ValueError
+        If there is no model; no file is written.
+    TypeError
+        If the id is neither a string nor a number; no file is written.
+    """
+    if user is None:
+        save(path)
+        return
+    if not own:
+        raise ValueError("user has no model: personalize it first")
+    plain = user.item() if isinstance(user, np.generic) else user
+    if not isinstance(plain, (str, int, float)):
+        raise TypeError("user must be a string or a number to be written")
+    save(path)
+    entries = {"id": np.array(json.dumps(plain)), **own}
+    with zipfile.ZipFile(path, "a") as archive:
+        for name, value in entries.items():
+            with archive.open(f"{_OF_USER}{name}.npy", "w") as file:
+                np.save(file, value, allow_pickle=False)
+
+
+def read_user_entries(arrays: dict, names: Sequence[str]) -> tuple:
+    """Take a user's entries out of those of a file.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray
+        Entries of a file; a user's are removed.
+    names : sequence of str
+        Names of a user's arrays.
+
+    Returns
+    -------
+    index : IdIndex or None
+        Of that user alone; None if there is none.
+    own : dict of str to ndarray
+        That user's arrays.
+    """
+    user = arrays.pop(f"{_OF_USER}id", None)
+    own = {name: arrays.pop(f"{_OF_USER}{name}", None) for name in names}
+    if user is None:
+        return None, {}
+    return IdIndex([json.loads(str(user))], "user").without_codes(), own
+
+
+class KeepsUsers:
+    """Base of estimators that keep a model for each user in ``_personal``.
+
+    Models are of a class with ``entries``, the names of a user's arrays,
+    ``code_of(user)``, ``arrays(code)`` and ``of_file(index, arrays)``.
+    """
+
+    _models_class: ClassVar[Any]
+
+    def _models(self) -> Any:
+        """Return the users' models; none of them in a published copy."""
+        raise NotImplementedError
+
+    def save(self, path, *, user=None):
+        """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
+
+        Parameters
+        ----------
+        path : str or path-like
+            File to write; an existing one is replaced.
+        user : str or int or None, default=None
+            A user whose own model is written beside it, for that user's device alone.
+
+        Raises
+        ------
+        ValueError
+            If there is no model of that user; no file is written.
+        TypeError
+            If the id is neither a string nor a number; no file is written.
+        """
+        check_is_fitted(self)
+        models = self._models()
+        code = -1 if user is None else models.code_of(user)
+        publish: Any = super()
+        write_user_entries(publish.save, path, user, models.arrays(code))
+
+    @classmethod
+    def _from_parts(cls, header: dict, arrays: dict) -> Any:
+        index, own = read_user_entries(arrays, cls._models_class.entries)
+        estimator = super()._from_parts(header, arrays)  # type: ignore[misc]
+        if index is not None:
+            estimator._personal = cls._models_class.of_file(index, own)
+        return estimator
+
+    def __getstate__(self):
+        state = super().__getstate__()
+        if "_personal" in state and self._was_private():
+            warnings.warn(
+                f"this copy of {type(self).__name__} carries the models of its users, "
+                "which are not private; hand on publish() instead",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        return state
 
 
 class PersonalEstimator(KeepsUsers):
@@ -173,3 +302,88 @@ class PersonalEstimator(KeepsUsers):
         if hasattr(estimator, "_personal"):
             estimator._users_given = True
         return estimator
+
+
+@dataclass(frozen=True)
+class UserModels:
+    """Parameters of users: arrays with one entry a user along the first axis.
+
+    A subclass names its arrays, and those that may grow wider to make room for the
+    models of further users.
+
+    Parameters
+    ----------
+    index : IdIndex or None
+        Ids; None for a single user without an id.
+    """
+
+    entries: ClassVar[tuple[str, ...]] = ()
+    widened: ClassVar[tuple[str, ...]] = ()
+
+    index: IdIndex | None
+
+    def codes(self, users, n_rows: int, name: str) -> np.ndarray:
+        """Codes of the rows' users, -1 for unknown ones; errors name the ids."""
+        if users is None:
+            return np.zeros(n_rows, dtype=np.intp)
+        if self.index is None:
+            return np.full(n_rows, -1)
+        return self.index.find(users, name)
+
+    def code_of(self, user) -> int:
+        """Code of one user, -1 for an unknown one."""
+        return int(self.codes([user], 1, "user")[0])
+
+    @classmethod
+    def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> UserModels:
+        """Make models of what :meth:`arrays` gave of one user."""
+        return cls(index, **arrays)
+
+    def check_kind(self, index: IdIndex, name: str) -> None:
+        """Refuse ids of another kind than those that there are; errors name them."""
+        if self.index is not None:
+            self.index.find(index.ids, name)
+
+    def arrays(self, code: int | None = None) -> dict[str, np.ndarray]:
+        """Parameters by name: of all users, or of one; none of a negative code."""
+        if code is None:
+            return {name: getattr(self, name) for name in self.entries}
+        if code < 0:
+            return {}
+        chosen = slice(code, code + 1)
+        return {name: getattr(self, name)[chosen].copy() for name in self.entries}
+
+    def updated(self, new: UserModels) -> UserModels:
+        """Return models with those of some users replaced or added.
+
+        Parameters
+        ----------
+        new : UserModels
+            Models of users, known or not; of a single one without an id, that alone.
+        """
+        if self.index is None or new.index is None:
+            return new
+        codes = self.index.find(new.index.ids, "users")
+        known, added = codes >= 0, np.flatnonzero(codes < 0)
+        index = self.index
+        if len(added):
+            index = index.joined(new.index.ids[added])
+        arrays = {}
+        for name, value in self.arrays().items():
+            own = getattr(new, name)
+            if name in self.widened:
+                value, own = _alike_wide(value, own)
+            arrays[name] = np.concatenate([value, own[added]])
+            arrays[name][codes[known]] = own[known]
+        return replace(self, index=index, **arrays)
+
+
+def _alike_wide(first: np.ndarray, second: np.ndarray) -> list[np.ndarray]:
+    """Pad rows with zeros to the width of the wider."""
+    width = max(first.shape[1], second.shape[1])
+    return [np.pad(a, ((0, 0), (0, width - a.shape[1]))) for a in (first, second)]
+
+
+def finite_or_zero(values: np.ndarray) -> np.ndarray:
+    """Take zero for what a user's extreme rows have put beyond float64."""
+    return np.where(np.isfinite(values), values, 0.0)

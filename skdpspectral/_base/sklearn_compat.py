@@ -1,9 +1,14 @@
-"""The only importer of scikit-learn's private names, and of names that are new."""
+"""The only importer of scikit-learn's private names, and of names that are new.
+
+Progress of long fits: scikit-learn's callbacks where there are any, and print.
+"""
+
+from __future__ import annotations
 
 import contextlib
 import functools
 
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import _safe_indexing
 from sklearn.utils._param_validation import (
@@ -13,6 +18,8 @@ from sklearn.utils._param_validation import (
 )
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in
+
+from ..mechanisms._plan import has_budget
 
 try:  # scikit-learn >= 1.9
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -74,3 +81,104 @@ __all__ = [
     "validate_parameter_constraints",
     "with_callbacks",
 ]
+
+
+# Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
+LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+
+
+_CHANGED = (
+    "epsilon was changed while the fit began, by a callback or by another thread: "
+    "callbacks of a private fit may not see the estimator; fit again"
+)
+
+
+class FitProgress:
+    """Report of the steps of a fit.
+
+    Under a privacy budget callbacks see that a step was made and nothing else: they
+    get neither data nor a fitted estimator, and their wish to stop is ignored.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is fitted.
+    max_steps : int
+        Largest number of steps, public.
+    private : bool
+        Whether the fit has a privacy budget.
+    verbose : bool or int
+        Whether to print a line a step.
+    """
+
+    def __init__(self, estimator, max_steps: int, *, private: bool, verbose):
+        self._private, self._verbose = private, verbose
+        self._name, self._max_steps = type(estimator).__name__, max_steps
+        self._data: dict[str, object] = {}
+        self._cleanup = contextlib.ExitStack()
+        self._shown, self._context = estimator, None
+        # Where nobody listens there is nothing to be told.
+        if not any(hasattr(estimator, name) for name in LISTENERS):
+            return
+        if private:
+            self._shown = self._stand_in(estimator)
+        self._context = self._shown._init_callback_context(max_subtasks=max_steps)
+        if estimator._is_private() and not private:  # before anything is charged
+            raise ValueError(_CHANGED)
+
+    def _stand_in(self, estimator):
+        """Return an unfitted estimator that callbacks may keep, without a ledger."""
+        shown = clone(estimator).set_params(accountant=None)
+        for name in LISTENERS:
+            if hasattr(estimator, name):
+                setattr(shown, name, getattr(estimator, name))
+        self._cleanup.callback(vars(shown).pop, "_parent_callback_ctx", None)
+        self._cleanup.enter_context(callback_management_context(shown))
+        return shown
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return self._cleanup.__exit__(*error)
+
+    def begin(self, X, y, plan) -> None:
+        """Tell callbacks that the fit begins.
+
+        Parameters
+        ----------
+        X, y : array-like
+            Data, for callbacks of fits without a budget alone.
+        plan : PrivacyPlan
+            What was charged.
+
+        Raises
+        ------
+        ValueError
+            If there is a budget, and was none when callbacks were told who is fitted.
+        """
+        if self._context is not None and has_budget(plan) and not self._private:
+            raise ValueError(_CHANGED)
+        self._data = {} if self._private else {"X": X, "y": y}
+        if self._context is not None:
+            self._context.call_on_fit_task_begin(estimator=self._shown, **self._data)
+
+    def step(self, number: int, note: str = "") -> bool:
+        """Report a step; return whether to stop, which a private fit never does."""
+        if self._verbose:
+            print(f"[{self._name}] step {number} of {self._max_steps}{note}")
+        if self._context is None:
+            return False
+        task = self._context.subcontext(task_name="step")
+        task.call_on_fit_task_begin(estimator=self._shown, **self._data)
+        stop = task.call_on_fit_task_end(estimator=self._shown, **self._data)
+        return bool(stop) and not self._private
+
+    def moved(self, number: int, distance: float) -> bool:
+        """Report a step of an exact fit, and how far it moved."""
+        return self.step(number, f": moved by {distance:.3g}")
+
+    def end(self) -> None:
+        """Tell callbacks that the fit is over."""
+        if self._context is not None:
+            self._context.call_on_fit_task_end(estimator=self._shown, **self._data)

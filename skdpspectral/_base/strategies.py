@@ -25,6 +25,8 @@ from sklearn.base import BaseEstimator, clone
 from .sklearn_compat import validate_parameter_constraints
 
 _CLASSES: dict[str, type[BaseEstimator]] = {}
+
+
 _KEYS = {"strategy", "parameters"}
 
 

@@ -1,21 +1,33 @@
-"""Noise on a grid: rounded values plus rounded normals, exact in float64."""
+"""Noise on a grid: rounded values plus rounded normals, exact in float64.
+
+Masks of a secret of two parties: what one adds the other takes off.
+
+Random numbers that are public: they owe nothing to data, and protect nothing.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import randomgen
 
 from ..mechanisms import Gaussian
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
+
 # Draws in chunks that stay in the cache.
 _CHUNK = 1 << 13
+
+
 # Columns of a symmetric matrix that are released together.
 _PANEL = 64
+
+
 # Integers up to here leave room for the noise below 2**52.
 _LARGEST_INTEGER = 2.0**51
 
@@ -102,3 +114,67 @@ def mirror_lower(matrix: Array) -> Array:
     for start in range(0, len(matrix), _PANEL):
         _mirror_panel(matrix.T, start, min(_PANEL, len(matrix) - start))
     return matrix
+
+
+# Bytes of a secret: at least as many as the key of a mask has.
+KEY_BYTES = 32
+
+
+def pair_mask(secret: bytes, label: bytes, size: int) -> npt.NDArray[np.uint64]:
+    """Return words that nobody can tell from uniform ones without the secret.
+
+    Parameters
+    ----------
+    secret : bytes
+        32 bytes that two parties share, and nobody else has.
+    label : bytes
+        What the mask is for: another one for each sum that it is used in.
+    size : int
+        Number of words.
+
+    Returns
+    -------
+    ndarray of uint64 of shape (size,)
+        The same on every machine, whatever its processor.
+    """
+    if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
+        raise ValueError(f"a secret must be {KEY_BYTES} bytes")
+    digest = hashlib.blake2b(label, key=secret, person=b"pair mask", digest_size=32)
+    # Not the generator of noise, which is another one where AES is slow.
+    bits = randomgen.ChaCha(key=int.from_bytes(digest.digest(), "little"), rounds=20)
+    generator = np.random.Generator(bits)
+    return generator.integers(0, 2**64 - 1, size=size, dtype=np.uint64, endpoint=True)
+
+
+def public_order(n_units: int) -> npt.NDArray[np.intp]:
+    """Return positions in a random order, the same for every table of so many rows.
+
+    Parameters
+    ----------
+    n_units : int
+        Number of positions.
+
+    Returns
+    -------
+    ndarray of shape (n_units,)
+        A permutation.
+    """
+    return np.random.default_rng(n_units).permutation(n_units)
+
+
+def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
+    """Return numbers that are uniform in [-1, 1), the same for every equal seed.
+
+    Parameters
+    ----------
+    seed : int
+        Public, at least 0.
+    shape : tuple of int
+        How many.
+
+    Returns
+    -------
+    ndarray
+        Of that shape.
+    """
+    return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)

@@ -5,7 +5,60 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from .._linalg import totals
+from .._linalg.per_user import totals
+from .ids import refuse_masked
+
+
+def _numbers(side) -> np.ndarray:
+    """Return one side of the bounds as float64 numbers."""
+    refuse_masked(side, "bounds")
+    try:
+        side = np.asarray(side)
+        if side.dtype.kind in "iufO":
+            return side.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
+
+
+_SMALLEST_EXTENT = 1e-100
+
+
+def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
+    """Return the public box, or an error that names bounds."""
+    if bounds is None:
+        if per_feature:
+            raise ValueError('scale="bounds" needs bounds=(low, high)')
+        return None
+    size = "one number" if getattr(bounds, "ndim", 1) == 0 else len(bounds)
+    if size != 2:
+        raise ValueError(
+            f"bounds must be a pair (low, high), got {size}; transpose pairs a feature"
+        )
+    low, high = map(_numbers, bounds)
+    for name, side in (("low", low), ("high", high)):
+        if side.shape not in ((), (n_features,)):
+            raise ValueError(
+                f"bounds: {name} has shape {side.shape}; give a number or one value "
+                f"for each of the {n_features} features"
+            )
+        if not np.isfinite(side).all():
+            raise ValueError(f"bounds: {name} must be finite; give public limits")
+    with np.errstate(over="ignore"):
+        extent = high - low
+    if np.any(extent < 0):
+        raise ValueError("bounds are reversed: low must be at most high everywhere")
+    if not np.isfinite(extent).all():
+        raise ValueError("bounds: high - low overflows; choose closer bounds")
+    if not np.any(extent > 0):
+        raise ValueError("bounds leave no feature any extent: low equals high")
+    if np.any((extent > 0) & (extent < _SMALLEST_EXTENT)):
+        raise ValueError(
+            "bounds must have an extent high - low of 0, or of "
+            f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
+        )
+    return Box(low, high, n_features, per_feature=per_feature)
+
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.
 _SAFE_LOW, _SAFE_HIGH = 1e-280, 1e280

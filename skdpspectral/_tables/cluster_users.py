@@ -1,31 +1,219 @@
-"""Users whose rows lie on a cluster, gathered there: every user's rows in one place."""
+"""Rows of clients on a cluster: who has which of them, and the rows of each.
+
+Users whose rows lie on a cluster, gathered there: every user's rows in one place.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from numbers import Number
-from operator import getitem
-from typing import Any
+from operator import attrgetter, getitem
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import murmurhash3_32
 
-from .._linalg import add_sums, scrambled_keys
-from .cluster_rows import added_on_cluster, kept_on_cluster
-from .cluster_tables import check_as_long, in_own_words
-from .exact_ids import check_exact
+from .._linalg.walks import add_sums, scrambled_keys
+from .clusters import (
+    ClusterRows,
+    ClusterTable,
+    PartError,
+    added_on_cluster,
+    check_as_long,
+    column_beside,
+    column_of,
+    common_type,
+    in_own_words,
+    kept_on_cluster,
+    numbers_of,
+    told_apart,
+)
 from .ids import (
+    check_exact,
     check_ids,
     check_kinds,
     codes_and_rows,
+    encode_array,
     id_array,
+    id_kinds,
     joined_ids,
-    kinds_of,
+    kept_apart,
 )
 
+
+class Member(NamedTuple):
+    """Rows of a client in one part of a table.
+
+    Parameters
+    ----------
+    part, code : int
+        The part, and the client's number in it.
+    n_rows : int
+        Number of rows.
+    client : object
+        Its id there.
+    """
+
+    part: int
+    code: int
+    n_rows: int
+    client: Any
+
+
+@dataclass(frozen=True)
+class ClusterIds:
+    """One id a row, on a cluster.
+
+    Parameters
+    ----------
+    parts : list of dask.delayed.Delayed
+        Ids of the rows of each part.
+    name : str
+        What errors call them.
+    """
+
+    parts: list
+    name: str
+
+    def members(self) -> tuple[np.ndarray, list[list[Member]]]:
+        """Return distinct ids by their first rows, and where the rows of each lie.
+
+        Raises
+        ------
+        ValueError
+            If ids are missing, or not exact; none is quoted.
+        """
+        from dask import compute, delayed
+
+        count = delayed(in_own_words(partial(_counted, name=self.name)), pure=True)
+        found = told_apart(lambda: compute(*map(count, self.parts)))
+        joined = joined_ids([labels for labels, _ in found], self.name)
+        codes, n_ids = encode_array(joined, self.name)
+        members: list[list[Member]] = [[] for _ in range(n_ids)]
+        place = 0
+        for number, (labels, counts) in enumerate(found):
+            for code, n_rows in enumerate(counts.tolist()):
+                member = Member(number, code, n_rows, labels[code])
+                members[codes[place]].append(member)
+                place += 1
+        first = np.unique(codes, return_index=True)[1]
+        return joined[first], members
+
+
+@dataclass(frozen=True)
+class ClusterUserTable:
+    """Rows of features on a cluster, and the ids that they belong to.
+
+    Parameters
+    ----------
+    table : ClusterTable
+        The whole table.
+    columns : list of int
+        Places of the features.
+    ids : ClusterIds or None
+        One id a row.
+    """
+
+    table: ClusterTable
+    columns: list[int]
+    ids: ClusterIds | None
+
+    @property
+    def X(self) -> ClusterRows:
+        """All rows of features."""
+        return self.table.rows(self.columns)
+
+    def features_of(self, clients: list) -> Iterator[ClusterRows]:
+        """Yield the features of the rows of each client.
+
+        Every part is read once, and divided among its clients where it lies: they
+        are asked one after another.
+
+        Parameters
+        ----------
+        clients : list of list of Member
+            Their rows, as :meth:`ClusterIds.members` tells them. Without ids, one whose
+            rows are all.
+        """
+        if self.ids is None:
+            yield self.X
+            return
+        from dask import delayed
+
+        dtype = common_type([self.table.dtypes[j] for j in self.columns])
+        divide = partial(
+            _divided_by_client, name=self.ids.name, columns=self.columns, dtype=dtype
+        )
+        divide = delayed(divide, pure=True)
+        told = _told(clients, len(self.table.parts))
+        together = zip(self.table.parts, self.ids.parts, told, strict=True)
+        divided = kept_on_cluster([divide(*each) for each in together])
+        piece = delayed(_rows_of_client, pure=True)
+        for rows in clients:
+            parts = [piece(divided[member.part], member.code) for member in rows]
+            sizes = [member.n_rows for member in rows]
+            yield ClusterRows(parts, sizes, len(self.columns), dtype)
+
+
+def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
+    """Return the ids of a table: a column of it, or what is given beside it."""
+    if place is None and beside is None:
+        return None
+    if place is not None:
+        return ClusterIds(table.apply(column_of, place), name)
+    return ClusterIds(column_beside(kept_apart(beside), table, name), name)
+
+
+def _counted(ids, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct ids of a part by their first rows, and how many rows each has."""
+    check_exact(ids, name)
+    ids = id_array(ids, name)
+    codes, first = codes_and_rows(ids, name)
+    return ids[first], np.bincount(codes, minlength=len(first))
+
+
+def _told(clients: list, n_parts: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return the clients of each part in the order of their codes, and their rows."""
+    members: list[list[Member]] = [[] for _ in range(n_parts)]
+    for rows in clients:
+        for member in rows:
+            members[member.part].append(member)
+    found = []
+    for part in members:
+        part.sort(key=attrgetter("code"))
+        names = np.fromiter((m.client for m in part), dtype=object, count=len(part))
+        found.append((names, np.array([m.n_rows for m in part], dtype=np.intp)))
+    return found
+
+
+def _divided_by_client(part, ids, told, name: str, columns, dtype) -> tuple:
+    """Rows of a part, those of each client together, and where each client's end."""
+    rows = numbers_of(part, columns, dtype)  # whose errors may quote values
+    ids = in_own_words(id_array)(ids, name)
+    in_own_words(check_as_long)(name, ids, rows)
+    codes, first = in_own_words(codes_and_rows)(ids, name)
+    counts = np.bincount(codes, minlength=len(first))
+    names = np.fromiter(ids[first], dtype=object, count=len(first))
+    # By these, and no others, each of its rows is charged to a client's budget.
+    if not (np.array_equal(names, told[0]) and np.array_equal(counts, told[1])):
+        raise PartError(
+            "X: a part has other clients, or in another order, when it is read again; "
+            "persist what is drawn or shuffled anew each time"
+        )
+    return rows[np.argsort(codes, kind="stable")], np.cumsum(counts)
+
+
+def _rows_of_client(divided: tuple[np.ndarray, np.ndarray], code: int) -> np.ndarray:
+    rows, ends = divided
+    return rows[ends[code - 1] if code else 0 : ends[code]]
+
+
 _NUMBERS: tuple = (Number, np.bool_)
+
+
 # Groups of users, at most: every part of a table is divided into so many pieces.
 _MOST_GROUPS = 64
 
@@ -52,7 +240,7 @@ class ClusterUsers:
         from dask import delayed
 
         n_groups = min(len(parts), _MOST_GROUPS)
-        divide = partial(_divided, n_groups=n_groups, names=names)
+        divide = partial(_divided_by_user, n_groups=n_groups, names=names)
         divide = delayed(in_own_words(divide), pure=True)
         agree = delayed(in_own_words(_checked_kinds), pure=True)
         make = delayed(_Made(make), name=f"skdpspectral-{uuid.uuid4()}")
@@ -92,7 +280,7 @@ class _Made:
         self.function = function
 
 
-def _divided(columns, n_groups: int, names: tuple[str, ...]) -> list:
+def _divided_by_user(columns, n_groups: int, names: tuple[str, ...]) -> list:
     """Divide rows among groups of users, by a hash of each user's id alone.
 
     The last entry has the kinds of the ids in each column of them.
@@ -106,7 +294,7 @@ def _divided(columns, n_groups: int, names: tuple[str, ...]) -> list:
     ends = np.cumsum(np.bincount(group.astype(np.intp), minlength=n_groups))[:-1]
     pieces = [np.split(column[order], ends) for column in (*ids, *others)]
     # A part without rows has no say.
-    kinds = [kinds_of(column) if len(column) else frozenset() for column in ids]
+    kinds = [id_kinds(column) if len(column) else frozenset() for column in ids]
     return [*zip(*pieces, strict=True), kinds]
 
 

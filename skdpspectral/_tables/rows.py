@@ -19,20 +19,25 @@ from scipy import sparse
 from sklearn.utils import assert_all_finite
 from sklearn.utils.validation import check_array, validate_data
 
-from .._linalg import DistantRows, RowWalk, row_blocks, rows_per_block
-from .cluster_tables import cluster_rows, cluster_table
-from .masks import refuse_masked
-from .parquet_rows import parquet_rows, parquet_shape
-from .sliced_rows import NO_DATES, SlicedRows, sliced_rows
+from .._linalg.walks import DistantRows, RowWalk, row_blocks, rows_per_block
+from .clusters import cluster_rows, cluster_table
+from .ids import refuse_masked
+from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
+
+
 # Where rows are read block by block, whole numbers are converted block by block too.
 _BLOCK_DTYPES = (*_DTYPES, *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8)))
+
+
 # First lines of scikit-learn's messages about the form of a table.
 _OF_FORM = re.compile(
     r"Found array with|Expected 2D array|Complex data not supported|"
     r"Sparse data was passed for X|X has \d+ features|(The )?[Ff]eature names"
 )
+
+
 # How messages about values begin, and what is said instead: values, or the code of
 # foreign objects, may have written the rest.
 _OF_VALUES = {
@@ -53,7 +58,11 @@ _OF_VALUES = {
     "int too large": "X: int too large to convert to float",
     "Complex data not supported": "Complex data not supported: X must be real",
 }
+
+
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
+
+
 _RESHAPE = (
     "Reshape your data with X.reshape(-1, 1) if it has a single feature or "
     "X.reshape(1, -1) if it has a single sample"

@@ -1,20 +1,428 @@
-"""Composition of what a ledger holds, and conversion between relations."""
+"""Composition of what a ledger holds, and conversion between relations.
+
+Composition of mechanisms of any kind, by distributions of their privacy loss.
+
+Google's ``dp_accounting`` composes them. What it is given here dominates each entry,
+and every rounding goes up, so that the result is an upper bound. A Renyi bound on the
+same is taken where it is smaller, or where a distribution would be too large.
+
+How much noise Poisson-sampled Gaussian mechanisms need for a budget.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from ..mechanisms import Neighbors, Unit
-from ._coarse import Counted
+import numpy as np
+import numpy.typing as npt
+
+from ..mechanisms import (
+    ApproximateDP,
+    Neighbors,
+    PrivateSelection,
+    SampledGaussian,
+    SubsampledGaussian,
+    Unit,
+)
+from ..mechanisms._curves import Curve
+from ..mechanisms._relations import check_real
+from ._curves import (
+    MOST_KINDS,
+    ORDERS,
+    Counted,
+    composed_divergences,
+    divergences,
+    few_kinds,
+    joined_deltas,
+    reach,
+    removed_deltas,
+    renyi_delta,
+    renyi_epsilon,
+    replaced_deltas,
+)
+from ._errors import dp_accounting
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
-from ._losses import certain_failure, composed_delta, composed_epsilon
+from ._selection import (
+    delta_factor,
+    selection_delta,
+    selection_epsilon,
+    selection_shift,
+)
+
+# Steps of the grid of losses to a standard deviation of what is composed.
+_FINENESS = 16.0
+
+
+_MOST_POINTS = 2.0**21
+
+
+# Losses beyond this many standard deviations have no mass that counts.
+_REACH = 12.0
+
+
+# Losses beyond are no privacy, and their exponentials overflow.
+_MOST_DEVIATION = 1000.0
+
+
+# Points at which the curve of a private selection is looked at.
+_CURVE_POINTS = 2**12
+
+
+# Probability that is counted as a loss without limit: what tails of one composition are
+# cut off, and what rounding errors of a Fourier transform may hide, for each power that
+# it is raised to: a relative error of 2**-53 of a transform is n times that of its n-th
+# power, and tails hold some 40 standard deviations of such errors.
+_CUT = 1e-15
+
+
+_TRANSFORM = 1e-15
+
+
+# Relative errors of masses on a fine grid, over many compositions, stay below this.
+_RELATIVE = 1e-5
+
+
+# Whole orders are finite sums for subsampled mechanisms, and few suffice beside a
+# distribution of losses.
+_WHOLE_ORDERS = np.array(
+    [*range(2, 17), *(round(16.0 * 2.0 ** (n / 4.0)) for n in range(1, 25))], float
+)
+
+
+def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
+    """Upper bound on the smallest epsilon of everything together at this delta.
+
+    Parameters
+    ----------
+    mu : float
+        Cost of all Gaussian mechanisms together.
+    curves : tuple of tuple (mechanism, int)
+        All others, and how often each of them ran.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    float
+        The bound, infinite if there is none.
+
+    Raises
+    ------
+    ImportError
+        If ``dp_accounting`` is not installed.
+    """
+    if mu == math.inf:
+        return math.inf
+    if _is_one_selection(curves):
+        return _by_formulas(mu, curves, delta)
+    dp_accounting()
+    if len(curves) > MOST_KINDS:
+        delta -= certain_failure(curves)
+        curves = few_kinds(curves)
+    return _composed_epsilon(mu, curves, delta) if delta > 0.0 else math.inf
+
+
+def at_most(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
+    """Whether everything together is known to be (epsilon, delta)-private.
+
+    Distributions of losses are asked for where nothing simpler says so.
+    """
+    if not mu < math.inf:
+        return False
+    if _by_formulas(mu, curves, delta) <= epsilon:
+        return True
+    if _is_one_selection(curves):
+        return False
+    return composed_epsilon(mu, curves, delta) <= epsilon
+
+
+def _is_one_selection(curves: Counted) -> bool:
+    """Whether what is known of a selection alone is all that there is to know."""
+    kinds = [curve for curve, times in curves if times == 1]
+    return len(curves) == 1 and len(kinds) == 1 and type(kinds[0]) is PrivateSelection
+
+
+def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
+    """Upper bound on epsilon by Renyi divergences, and by profiles of selections."""
+    left = delta - certain_failure(curves)
+    if not left > 0.0:
+        return math.inf
+    orders = _orders(curves)
+    total = composed_divergences(mu, curves, orders)
+    bound = renyi_epsilon(orders, total, left)
+    selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
+    if len(selections) < len(curves):
+        return bound
+    if _is_one_selection(curves) and delta >= MIN_DELTA:
+        bound = min(bound, selection_epsilon(selections[0][0], delta, mu))
+    cost, shift, log_factor = _profile(mu, selections)
+    share = math.exp(math.log(delta) - log_factor)
+    if share >= MIN_DELTA:
+        bound = min(bound, shift + gaussian_epsilon(cost, share))
+    return bound
+
+
+def _profile(
+    mu: float, selections: Sequence[tuple[PrivateSelection, int]]
+) -> tuple[float, float, float]:
+    """Return the Gaussian cost, the shift of epsilon and the log factor of delta.
+
+    Of selections one after another shifts add up, and factors multiply
+    (:ref:`lemma-selection-profile`).
+    """
+    cost = math.hypot(mu, *(s.run_mu * math.sqrt(n) for s, n in selections))
+    shift = math.fsum(n * selection_shift(s) for s, n in selections)
+    log_factor = math.fsum(n * math.log(delta_factor(s)) for s, n in selections)
+    return cost, shift, log_factor
+
+
+@functools.lru_cache(maxsize=256)
+def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
+    bound = _by_formulas(mu, curves, delta)
+    losses = _losses(mu, curves)
+    certain = delta * (1.0 - _RELATIVE) - _TRANSFORM * _count(curves)
+    if losses is not None and certain > 0.0:
+        bound = min(bound, float(losses.get_epsilon_for_delta(certain)))
+    return bound
+
+
+def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
+    """Upper bound on the smallest delta of everything together at this epsilon.
+
+    Parameters and errors are those of :func:`composed_epsilon`.
+    """
+    if mu == math.inf:
+        return 1.0
+    if not _is_one_selection(curves):
+        dp_accounting()
+    if len(curves) > MOST_KINDS:
+        failure, curves = certain_failure(curves), few_kinds(curves)
+        return min(_composed_delta(mu, curves, epsilon) + failure, 1.0)
+    return _composed_delta(mu, curves, epsilon)
+
+
+@functools.lru_cache(maxsize=1024)
+def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
+    orders = _orders(curves)
+    total = composed_divergences(mu, curves, orders)
+    bound = float(renyi_delta(orders, total, epsilon)) + certain_failure(curves)
+    selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
+    if len(selections) == len(curves):
+        cost, shift, log_factor = _profile(mu, selections)
+        if epsilon >= shift:
+            delta = gaussian_delta(cost, epsilon - shift)
+            bound = min(bound, math.exp(min(log_factor, 700.0)) * delta)
+    if _is_one_selection(curves):
+        return min(bound, selection_delta(selections[0][0], epsilon, mu), 1.0)
+    losses = _losses(mu, curves)
+    if losses is not None:
+        delta = float(losses.get_delta_for_epsilon(epsilon))
+        bound = min(bound, delta * (1.0 + _RELATIVE) + _TRANSFORM * _count(curves))
+    return min(bound, 1.0)
+
+
+def _orders(curves: Counted) -> npt.NDArray[np.float64]:
+    sampled = any(isinstance(curve, SubsampledGaussian) for curve, _ in curves)
+    return _WHOLE_ORDERS if sampled else ORDERS
+
+
+def certain_failure(curves: Counted) -> float:
+    """Return the sum of what (epsilon, delta) pairs leave to chance."""
+    pairs = ((c, times) for c, times in curves if isinstance(c, ApproximateDP))
+    return math.fsum(times * pair.delta for pair, times in pairs)
+
+
+# -- distributions of losses -----------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=8)
+def _losses(mu: float, curves: Counted) -> Any:
+    """Return the distribution of the loss of everything, None where it is too large."""
+    if len(curves) > MOST_KINDS:
+        return None
+    step = _grid(mu, curves)
+    if step is None:
+        return None
+    composed = None
+    # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
+    with np.errstate(all="ignore"):
+        for part in _parts(mu, curves, step):
+            composed = part if composed is None else composed.compose(part, _CUT)
+    return composed
+
+
+def _deviation(curve: Curve) -> float:
+    """Return about how far one loss of a mechanism, or of one step, is spread."""
+    if isinstance(curve, ApproximateDP):
+        return curve.epsilon
+    if isinstance(curve, PrivateSelection):
+        return curve.run_mu
+    one = 1.0 / curve.noise_multiplier
+    square = math.expm1(min(one * one, 50.0))
+    spread = min(one, curve.sampling_probability * math.sqrt(square))
+    return 2.0 * spread if curve.replaced else spread
+
+
+def _count(curves: Counted) -> float:
+    """Return how many distributions are composed, with one of all Gaussians."""
+    return 1.0 + sum(times * getattr(curve, "steps", 1) for curve, times in curves)
+
+
+def _grid(mu: float, curves: Counted) -> float | None:
+    """Return the spacing of losses: a power of two, from public numbers."""
+    variance, count = mu * mu, _count(curves)
+    for curve, times in curves:
+        steps = times * getattr(curve, "steps", 1)
+        variance += steps * min(_deviation(curve), _MOST_DEVIATION) ** 2
+    deviation = math.sqrt(variance)
+    if deviation >= _MOST_DEVIATION:
+        return None
+    span = 2.0 * (variance + _REACH * deviation) + 1.0
+    if deviation == 0.0:
+        return 2.0**-10
+    wanted = deviation / (_FINENESS * math.sqrt(count))
+    step = math.ldexp(0.5, math.frexp(max(wanted, span / _MOST_POINTS))[1])
+    return step if step <= deviation / 16.0 else None
+
+
+def _parts(mu: float, curves: Counted, step: float) -> Iterator[Any]:
+    """Yield the distribution of each group of entries."""
+    lib = dp_accounting().pld.privacy_loss_distribution
+    if mu > 0.0:
+        yield lib.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=step)
+    for curve, times in curves:
+        if isinstance(curve, ApproximateDP):
+            one = _pair_losses(curve, step)
+        elif isinstance(curve, PrivateSelection):
+            one = _selection_losses(curve, times, step)
+        else:
+            one = _sampled_step(curve, step)
+            times *= curve.steps
+        yield one if times == 1 else one.self_compose(times, _CUT)
+
+
+def _sampled_step(curve: SubsampledGaussian, step: float) -> Any:
+    """Return the losses of one step on a sample."""
+    q, sigma = curve.sampling_probability, curve.noise_multiplier
+    # Rare losses may be far beyond such a grid: they count as ones without limit.
+    far = reach(q, sigma, curve.replaced) / step
+    last = math.ceil(min(far, _MOST_POINTS / 2.0))
+    points = np.arange(-last, last + 1)
+    losses = step * points
+    if curve.replaced:  # the same in both directions
+        return _connected(points.tolist(), replaced_deltas(q, sigma, losses), step)
+    return _connected(
+        points.tolist(),
+        removed_deltas(q, sigma, losses),
+        step,
+        joined_deltas(q, sigma, losses),
+    )
+
+
+def _pair_losses(pair: ApproximateDP, step: float) -> Any:
+    r"""Return the losses of randomized response that fails with probability delta.
+
+    No pair of distributions that is :math:`(\epsilon, \delta)`-indistinguishable has
+    a larger curve. Between the points of the grid around its two losses that curve is
+    linear in :math:`e^\epsilon`, so that connecting them loses almost nothing.
+    """
+    around = [side * pair.epsilon / step for side in (-1.0, 1.0)]
+    points = sorted({f(x) for x in around for f in (math.floor, math.ceil)})
+    log_odds = step * np.array(points)
+    yes = 1.0 / (1.0 + math.exp(-pair.epsilon))
+    inside = -yes * np.expm1(np.minimum(log_odds - pair.epsilon, 0.0))
+    below = -np.expm1(np.minimum(log_odds, 0.0))
+    curve = np.maximum(np.maximum(inside, below), 0.0)
+    curve[-1] = 0.0  # at or above epsilon
+    return _connected(points, pair.delta + (1.0 - pair.delta) * curve, step)
+
+
+def _selection_losses(selection: PrivateSelection, times: int, step: float) -> Any:
+    """Return losses whose curve is above that of a private selection."""
+    curve = divergences(selection, ORDERS)
+    reach = renyi_epsilon(ORDERS, curve, _CUT / times)
+    every = max(1, math.ceil(2.0 * reach / step / _CURVE_POINTS))
+    last = math.ceil(reach / step / every)
+    points = every * np.arange(-last, last + 1)
+    deltas = np.minimum(
+        renyi_delta(ORDERS, curve, step * points),
+        _selection_deltas(selection, np.asarray(step * points, dtype=np.float64)),
+    )
+    kept = _lower_hull(np.exp(step * points), deltas)
+    return _connected(points[kept].tolist(), deltas[kept], step)
+
+
+def _selection_deltas(
+    selection: PrivateSelection, epsilons: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]:
+    """Return the profile of a selection, at losses that are symmetric around 0."""
+    shift, most = selection_shift(selection), delta_factor(selection)
+    above = np.array(
+        [
+            most * gaussian_delta(selection.run_mu, epsilon - shift)
+            if epsilon >= shift
+            else 1.0
+            for epsilon in epsilons[len(epsilons) // 2 :].tolist()
+        ]
+    )
+    # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
+    factor = np.exp(np.minimum(epsilons, 0.0))
+    found = np.concatenate([above[:0:-1], above])
+    curve: npt.NDArray[np.float64] = np.minimum(1.0 - factor + factor * found, 1.0)
+    return curve
+
+
+def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[int]:
+    r"""Return the vertices of the largest convex function below the points.
+
+    A curve is convex in :math:`e^\epsilon`, and below every bound: so it is below the
+    chords between vertices.
+    """
+    kept: list[int] = []
+    for last in range(len(x)):
+        while len(kept) > 1:
+            first, middle = kept[-2], kept[-1]
+            rise = (y[middle] - y[first]) * (x[last] - x[middle])
+            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):
+                break
+            kept.pop()
+        kept.append(last)
+    return kept
+
+
+def _connected(
+    points: list[int],
+    deltas: npt.ArrayLike,
+    step: float,
+    other_way: npt.ArrayLike | None = None,
+) -> Any:
+    """Connect the dots of a convex curve: the least distribution above it.
+
+    `other_way` has the curve of the neighbors in the other order, if it is another.
+    """
+    pld = dp_accounting().pld
+    pmfs = [
+        pld.pld_pmf.create_pmf_pessimistic_connect_dots(step, points, curve)
+        for curve in (deltas, other_way)
+        if curve is not None
+    ]
+    return pld.privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
+
 
 _ROW, _USER = Unit.ROW, Unit.USER
+
+
 _REPLACE = Neighbors.REPLACE_ONE
+
+
 _ADD = Neighbors.ADD_REMOVE_ONE
+
+
 _ZERO = Neighbors.ZERO_OUT_ONE
+
 
 # (from) -> (to): a change of the second kind is a chain of so many of the first.
 _CHAIN = {
@@ -155,3 +563,138 @@ def relation_factor(
         return 1.0
     key = Unit(unit), Neighbors(neighbors), Unit(to_unit), Neighbors(to_neighbors)
     return _CHAIN.get(key)
+
+
+# Relative width at which the search for a noise multiplier ends.
+_CLOSE = 2.0**-10
+
+
+def calibrate_sampled(
+    epsilon: float,
+    delta: float,
+    sampling_probability: float,
+    steps: int,
+    neighbors: Neighbors | str,
+) -> float:
+    """Least noise multiplier of steps on Poisson samples, within a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    sampling_probability : float
+        Probability q in (0, 1] with which each unit is in a step's sample.
+    steps : int
+        Number of steps.
+    neighbors : {"add-remove-one", "zero-out-one", "replace-one"}
+        The relation that the budget is for. The multiplier is that of the largest norm
+        of what one unit adds, also under ``"replace-one"``.
+
+    Returns
+    -------
+    float
+        At most .1 % above the least that the accounting can show to do.
+
+    Raises
+    ------
+    ImportError
+        If ``dp_accounting`` is not installed.
+
+    Examples
+    --------
+    >>> from skdpspectral.accounting import calibrate_sampled
+    >>> round(calibrate_sampled(1.0, 1e-6, 0.01, 1000, "zero-out-one"), 2)
+    1.56
+    """
+    replaced = Neighbors(neighbors) is Neighbors.REPLACE_ONE
+    epsilon, delta = check_real("epsilon", epsilon), check_real("delta", delta)
+    mu = gaussian_mu(epsilon, delta)  # refuses what is out of range
+    # Checks what else is given.
+    SubsampledGaussian("", sampling_probability, 1.0, steps, replaced)
+    high = (2.0 if replaced else 1.0) * math.sqrt(steps) / mu
+    if sampling_probability == 1.0:
+        return high
+    return _search(epsilon, delta, sampling_probability, steps, replaced, high)
+
+
+@functools.lru_cache(maxsize=256)
+def _search(
+    epsilon: float, delta: float, q: float, steps: int, replaced: bool, high: float
+) -> float:
+    """Return a multiplier that does, close above one that does not."""
+
+    def excess(sigma: float) -> float:
+        curve = SubsampledGaussian("", q, sigma, steps, replaced)
+        spent = composed_epsilon(0.0, ((curve, 1),), delta)
+        return math.log(spent / epsilon) if spent > 0.0 else -math.inf
+
+    # Without sampling, this would do: what is sampled costs less.
+    low, at_low = high, -math.inf
+    while at_low <= 0.0:
+        high, at_high = low, at_low
+        low /= 1.5 if at_low > -2.0 else 4.0
+        at_low = excess(low)
+    while high > low * (1.0 + _CLOSE):
+        middle = _between(low, at_low, high, at_high)
+        found = excess(middle)
+        if found > 0.0:
+            low, at_low = middle, found
+        else:
+            high, at_high = middle, found
+    return high
+
+
+def _between(low: float, at_low: float, high: float, at_high: float) -> float:
+    """Return where a line through both ends is just below 0, kept off the ends."""
+    width = math.log(high / low)
+    share = 0.5
+    if math.isfinite(at_high):
+        share = at_low / (at_low - at_high) + 0.25 * _CLOSE / width
+    edge = min(0.5, 0.3 * _CLOSE / width)
+    return low * math.exp(width * min(max(share, edge), 1.0 - edge))
+
+
+def sampled_gaussian(
+    name: str,
+    sensitivity: float,
+    noise_multiplier: float,
+    shape: tuple[int, ...],
+    **further: Any,
+) -> SampledGaussian:
+    """Mechanism of at least this noise multiplier, its grid and errors included.
+
+    Parameters
+    ----------
+    name, sensitivity, shape
+        As in :class:`~skdpspectral.mechanisms.SampledGaussian`.
+    noise_multiplier : float
+        Standard deviation of the noise over the charged sensitivity, at least.
+    **further : object
+        Further fields: `summation_error`, `magnitude`, `max_steps`,
+        `sampling_probability`.
+
+    Returns
+    -------
+    SampledGaussian
+        With ``mechanism.noise_multiplier >= noise_multiplier``.
+
+    Raises
+    ------
+    ValueError
+        If the grid of such noise is too coarse for the sensitivity.
+    """
+    summed = 2.0 * further.get("summation_error", 0.0)
+    noise_std = noise_multiplier * (sensitivity + summed)
+    for _ in range(200):
+        if not noise_std < math.inf:  # the grid's own share outgrows the noise
+            break
+        mechanism = SampledGaussian(name, sensitivity, noise_std, shape, **further)
+        if mechanism.noise_multiplier >= noise_multiplier:
+            return mechanism
+        needed = noise_multiplier * mechanism.charged_sensitivity
+        noise_std = max(needed, noise_std * (1.0 + 2.0**-50))
+    raise ValueError(
+        f"the budget of {name!r} (noise_multiplier = {noise_multiplier:g}) is too "
+        f"small for {shape} numbers in float64 arithmetic; raise epsilon or delta, or "
+        "lower the noise_multiplier"
+    )

@@ -1,7 +1,7 @@
 """Empirical lower bounds on privacy loss, and reports about pipelines."""
 
+from .._base.compositions import PrivacyReport, StepReport, privacy_report
 from ._epsilon import AuditResult, audit_epsilon, mu_lower_bound
-from ._report import PrivacyReport, StepReport, privacy_report
 
 __all__ = [
     "AuditResult",

@@ -4,8 +4,9 @@ The estimator lives here with its stream, and in ``factorizations`` the workload
 the matrices that shape noise, which are pure linear algebra.
 """
 
+from ..factorizations._choices import BISR
+from ..factorizations._workloads import Exponential, Window
 from ._jme import JMECovariance
 from ._stream_estimator import MomentRelease
-from .factorizations import BISR, Exponential, Window
 
 __all__ = ["BISR", "Exponential", "JMECovariance", "MomentRelease", "Window"]

@@ -10,15 +10,14 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._linalg import project_covariance
-from ..mechanisms._numbers import check_count
-from ._covariance_model import CovarianceModel
+from ..factorizations import BISR, Average, Exponential, Prefix, Window
+from ..factorizations._choices import NAMES, Choices, plan_noise
+from ..factorizations._workloads import MOST_STEPS
+from ..mechanisms._relations import check_count
+from ._kernels import project_covariance
 from ._moment_stream import MomentStream
-from ._moment_sums import Moments
+from ._moment_sums import CovarianceModel, StreamMoments
 from ._stream_estimator import StreamEstimator
-from .factorizations import BISR, Average, Exponential, Prefix, Window
-from .factorizations._choices import NAMES, Choices, plan_noise
-from .factorizations._workloads import MOST_STEPS
 
 # Least eigenvalue by default: in units of the noise of an entry off the diagonal, and
 # in squared clip norms where there is less noise.
@@ -33,6 +32,8 @@ _WORKLOADS = [
     Exponential,
     "array-like",
 ]
+
+
 _FACTORIZATIONS = [StrOptions(set(NAMES)), BISR, "array-like"]
 
 
@@ -339,7 +340,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
             center=self.center,
         )
 
-    def _released(self, moments: Moments, places) -> tuple[np.ndarray, ...]:
+    def _released(self, moments: StreamMoments, places) -> tuple[np.ndarray, ...]:
         """Return moments of chosen steps, with covariances that are covariances."""
         first, second, mean, covariance = moments.at(places)
         unit = float(self.clip_norm) ** 2

@@ -8,19 +8,21 @@ from collections.abc import Iterator
 import numpy as np
 
 from .. import sensitivity
-from .._linalg import MomentRows
-from .._linalg.threads import blas_threads
-from .._statistics.combination import Statistic
+from .._linalg.walks import blas_threads
+from .._statistics.statistic import Statistic
 from .._tables.clipping import clip_rows
 from ..accounting import calibrate_gaussian
+from ..factorizations._choices import PlannedNoise
+from ..factorizations._factorizations import Pair
 from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._gaussian import GRID_BITS
-from ._moment_sums import Moments, MomentSums
-from .factorizations._choices import PlannedNoise
-from .factorizations._factorizations import Pair
+from ._kernels import MomentRows
+from ._moment_sums import MomentSums, StreamMoments
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
+
+
 _NAME = "moments"
 
 
@@ -159,7 +161,7 @@ class MomentStream(Statistic):
         (mechanism,) = plan.mechanisms
         return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
 
-    def run(self, release, rows, *given) -> Iterator[Moments]:
+    def run(self, release, rows, *given) -> Iterator[StreamMoments]:
         """Release the next rows of the stream, block after block.
 
         Parameters

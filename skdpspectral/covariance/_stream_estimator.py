@@ -1,8 +1,12 @@
-"""How an estimator is fed the rows of a stream: at once, in batches, along a path."""
+"""How an estimator is fed the rows of a stream: at once, in batches, along a path.
+
+A stream of moments that is under way: its release and its sums, in step.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import types
 from collections.abc import Iterator
@@ -12,22 +16,104 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
-from .._base.progress import FitProgress
+from .._base.estimator import PrivateEstimator, unweighted
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
+    FitProgress,
     with_callbacks,
 )
 from .._base.strategies import same_value, snapshot
-from .._base.unweighted import unweighted
+from .._release.release import Turns
 from .._release.streams import StreamRelease
 from .._tables.rows import Unread, unread_rows
-from ..mechanisms._numbers import check_count
-from ._moment_run import MomentRun
+from ..factorizations._choices import HorizonError, check_batches, check_horizon
+from ..mechanisms._relations import check_count
 from ._moment_stream import BLOCK_STEPS, MomentStream
-from ._moment_sums import Moments
-from .factorizations._choices import HorizonError, check_batches, check_horizon
+from ._moment_sums import StreamMoments
+
+
+class MomentRun:
+    """One charged stream; it belongs to the call, or the estimator, that began it.
+
+    Threads take turns. A copy or a pickle is of a whole number of batches.
+
+    Parameters
+    ----------
+    moments : MomentStream
+        What is released.
+    release : StreamRelease
+        What lets rows out.
+    features : dict
+        What is known of the columns of its rows.
+    parameters : dict
+        What the stream was begun with, and must go on with.
+
+    Attributes
+    ----------
+    plan : PrivacyPlan
+        What was charged.
+    """
+
+    def __init__(
+        self, moments: MomentStream, release, features: dict, parameters: dict
+    ):
+        self._moments, self._release, self.plan = moments, release, release.plan
+        self._sums = moments.begin(release.plan)
+        self.features, self.parameters = features, parameters
+        self._turns = Turns()
+
+    def __getstate__(self):
+        self._release.check_process()
+        with self._turns.take():
+            state = self.__dict__.copy()
+            # The pickler comes later, when another batch may be under way.
+            for part in ("_release", "_sums"):
+                state[part] = copy.deepcopy(state[part])
+        del state["_turns"]
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._turns = Turns()
+
+    @property
+    def n_steps(self) -> int | None:
+        """Number of steps that noise is planned for; None for any number."""
+        return self._moments.n_steps
+
+    @property
+    def step(self) -> int:
+        """Number of steps so far, those of a gap included."""
+        return self._sums.step
+
+    @property
+    def n_lost(self) -> int:
+        """Number of steps that the sums do not have."""
+        return self._sums.n_lost
+
+    def path(self, X) -> Iterator[StreamMoments]:
+        """Claim a step for each row, and yield the moments of block after block."""
+        return self._moments.run(self._release, X, self._sums)
+
+    def push(self, X) -> tuple[StreamMoments, int]:
+        """Release rows; return the moments of the last of them, and what was lost."""
+        self._release.check_process()
+        with self._turns.take():
+            for moments in self.path(X):
+                last = moments
+            return last.of_last_step(), self.n_lost
+
+    def resume(self) -> None:
+        """Go to where the ledger has the stream, without the rows up to there."""
+        self._release.check_process()
+        with self._turns.take():
+            self._sums.skip(self._release.resume() - self._sums.step)
+
+    def close(self) -> None:
+        """Let nothing out any more."""
+        self._release.close()
+
 
 _FEATURES = ("n_features_in_", "feature_names_in_")
 
@@ -329,7 +415,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         run = MomentRun(moments, release, features, self._fixed_parameters())
         return run, *read
 
-    def _keep(self, run: MomentRun, moments: Moments, n_lost: int = 0) -> None:
+    def _keep(self, run: MomentRun, moments: StreamMoments, n_lost: int = 0) -> None:
         """Take over what a stream gave last, all of it at once."""
         first, second, mean, covariance = self._released(moments, [-1])
         if "feature_names_in_" not in run.features:

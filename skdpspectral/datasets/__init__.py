@@ -1,11 +1,15 @@
 """Generators of the papers' models, and real data sets with public bounds."""
 
-from ._generators import make_spiked_covariance
-from ._gordon import load_gordon2002
-from ._movielens import fetch_movielens
-from ._ratings import make_ratings
-from ._real import load_adult, load_coil2000, load_digits, load_jester, load_kddcup99
-from ._tasks import make_low_rank_sparse_tasks
+from ._generators import make_low_rank_sparse_tasks, make_spiked_covariance
+from ._ratings import fetch_movielens, make_ratings
+from ._real import (
+    load_adult,
+    load_coil2000,
+    load_digits,
+    load_gordon2002,
+    load_jester,
+    load_kddcup99,
+)
 
 __all__ = [
     "fetch_movielens",

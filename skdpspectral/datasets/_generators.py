@@ -1,9 +1,14 @@
-"""Samples from the models under which the papers state their rates."""
+"""Samples from the models under which the papers state their rates.
+
+Linear models of many users that share a subspace and differ in a few features.
+"""
+
+from __future__ import annotations
 
 import numbers
 
 import numpy as np
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state, gen_batches
 
 
 def make_spiked_covariance(
@@ -139,3 +144,391 @@ def _check_noise_variance(noise_variance):
             f"got {noise_variance!r}"
         )
     return float(noise)
+
+
+WEIGHTS = ("normal", "one")
+
+
+# A round of trades keeps 1/2 of what the indicators remember of the start (_trade).
+# The worst mode of all, by the exact kernels of eleven small cases (up to 2520
+# patterns), keeps 2/3: 4 users, 4 features, 2 each. There the law after 50 rounds is
+# uniform to 1.1e-9 in total variation from any start.
+TRADING_ROUNDS = 50
+
+
+# Entries of X whose coefficients are copied at a time to compute y: 8 MB.
+BLOCK_ENTRIES = 2**20
+
+
+def make_low_rank_sparse_tasks(
+    n_users=75,
+    n_samples_per_user=100,
+    n_features=150,
+    *,
+    rank=1,
+    sparsity=10,
+    row_sparsity=None,
+    weights="normal",
+    intercept_scale=0.0,
+    noise=0.0,
+    shuffle=False,
+    return_coef=False,
+    random_state=None,
+):
+    r"""Draw one regression task a user, of low rank plus sparse coefficients.
+
+    A row of user i is :math:`x \sim N(0, I_d)` with the target
+
+    .. math:: y = \langle x, U w_i + b_i \rangle + a_i + \sigma z,
+        \qquad z \sim N(0, 1),
+
+    where the d x r matrix U is common to all users, has orthonormal columns and is
+    uniform among such matrices (Haar); the weights :math:`w_i` and the sparse
+    :math:`b_i` are the user's own.
+
+    Parameters
+    ----------
+    n_users : int, default=75
+        Number of users t, at least 1.
+    n_samples_per_user : int, tuple or array-like of shape (n_users,), default=100
+        Number of rows of each user, at least 1: the same for all; or, with a tuple
+        (low, high), drawn uniformly from low to high, both included; or given for
+        each user. A tuple is always a range: pass a list or an array for numbers by
+        user.
+    n_features : int, default=150
+        Number of columns d, at least 1.
+    rank : int, default=1
+        Rank r of the shared part, between 0 (no shared part) and `n_features`.
+    sparsity : int, default=10
+        Number k of non-zeros of every :math:`b_i`, between 0 and `n_features`.
+        They are independent and N(0, 1).
+    row_sparsity : int or None, default=None
+        With None, the positions of the non-zeros are drawn for each user on their
+        own, uniformly. With a number :math:`\zeta` of at least 1, no feature is
+        among the positions of more than :math:`\zeta` users; this is possible if
+        and only if :math:`t k \le d \zeta`. See Notes for the law.
+    weights : {"normal", "one"}, default="normal"
+        Law of :math:`w_i`: independent N(0, 1), or 1 for all users. The latter
+        needs a rank of at most 1: weights that all users share would span a single
+        direction whatever the rank.
+    intercept_scale : float, default=0.0
+        Standard deviation of the users' intercepts :math:`a_i`, at least 0: they are
+        independent and normal of mean zero.
+    noise : float, default=0.0
+        Standard deviation :math:`\sigma` of the noise of y, at least 0.
+    shuffle : bool, default=False
+        Whether to put the rows in random order. By default they are grouped by
+        user, in the order of the ids.
+    return_coef : bool, default=False
+        Whether to return the parameters that the rows were drawn from, too.
+    random_state : int, RandomState instance or None, default=None
+        Source of the draws; an int makes them repeatable.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, n_features)
+        The rows, where n_samples is the number of rows of all users together.
+    y : ndarray of shape (n_samples,)
+        The targets.
+    users : ndarray of shape (n_samples,)
+        The user of each row, an integer from 0 to `n_users - 1`.
+    truth : sklearn.utils.Bunch
+        Only with `return_coef=True`. Row i of its arrays belongs to user i, but for
+        `components`:
+
+        coef : ndarray of shape (n_users, n_features)
+            :math:`U w_i + b_i`, or `weights @ components + sparse`.
+        components : ndarray of shape (rank, n_features)
+            U', with orthonormal rows.
+        weights : ndarray of shape (n_users, rank)
+            :math:`w_i`.
+        sparse : ndarray of shape (n_users, n_features)
+            :math:`b_i`, with its zeros.
+        intercept : ndarray of shape (n_users,)
+            :math:`a_i`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range or not of its kind, if `row_sparsity`
+        leaves too few places for the non-zeros, or if `weights="one"` comes with a
+        rank above 1.
+
+    Notes
+    -----
+    Without `row_sparsity` the users are independent given U.
+
+    With it, positions are drawn for each user on their own. If a feature has too
+    many users, some of them move to features with room, at random; then random
+    pairs of users trade the positions that only one of them has [2]_. Given the
+    number of users of each feature, all patterns are equally likely, up to what
+    50 rounds of trades remember of their start: 1.1e-9 in total variation in the
+    slowest of the cases that were small enough to enumerate. With
+    :math:`t k = d \zeta` every feature has exactly :math:`\zeta` users.
+
+    References
+    ----------
+    .. [1] S. Pal, P. Varshney, P. Jain, A. G. Thakurta, G. Madan, G. Aggarwal,
+       P. Shenoy and G. Srivastava (2023), Sample-efficient personalization: modeling
+       user parameters as low rank plus sparse components, appendices A.1.4 and B.1.
+    .. [2] C. J. Carstens (2015), Proof of uniform sampling of binary matrices with
+       fixed row sums and column sums for the fast Curveball algorithm, Physical
+       Review E 91, 042812.
+
+    Examples
+    --------
+    The setting of [1]_, B.1. It leaves the number of users open: 75 is the largest
+    that its sparsities allow.
+
+    >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
+    >>> X, y, users, truth = make_low_rank_sparse_tasks(
+    ...     75, 100, 150, rank=1, sparsity=10, row_sparsity=5,
+    ...     return_coef=True, random_state=0,
+    ... )
+    >>> X.shape, y.shape, truth.coef.shape
+    ((7500, 150), (7500,), (75, 150))
+    >>> set((truth.sparse != 0).sum(axis=1).tolist())  # non-zeros of a user
+    {10}
+    >>> set((truth.sparse != 0).sum(axis=0).tolist())  # users of a feature
+    {5}
+
+    The setting of A.1.4, but for its row sparsity of 2: the 10,000 non-zeros of 5000
+    users have no place in 10 features of 2 users each.
+
+    >>> X, y, users = make_low_rank_sparse_tasks(
+    ...     5000, 100, 10, rank=1, sparsity=2, weights="one", random_state=0
+    ... )
+    >>> X.shape
+    (500000, 10)
+    """
+    n_users = _check_integer("n_users", n_users, 1)
+    n_features = _check_integer("n_features", n_features, 1)
+    rank = _check_integer("rank", rank, 0, n_features)
+    sparsity = _check_integer("sparsity", sparsity, 0, n_features)
+    _check_row_sparsity(row_sparsity, n_users, n_features, sparsity)
+    _check_weights(weights, rank)
+    intercept_scale = _check_scale("intercept_scale", intercept_scale)
+    noise = _check_scale("noise", noise)
+    _check_bool("shuffle", shuffle)
+    _check_bool("return_coef", return_coef)
+    rng = check_random_state(random_state)
+
+    counts = _draw_counts(n_samples_per_user, n_users, rng)
+    truth = Bunch(
+        components=_haar_rows(rank, n_features, rng),
+        weights=_draw_weights(weights, n_users, rank, rng),
+        intercept=intercept_scale * rng.standard_normal(n_users),
+        sparse=_draw_sparse(n_users, n_features, sparsity, row_sparsity, rng),
+    )
+    truth.coef = truth.weights @ truth.components + truth.sparse
+
+    users = np.repeat(np.arange(n_users), counts)
+    X = rng.standard_normal((len(users), n_features))
+    y = _linear_targets(X, users, truth) + noise * rng.standard_normal(len(users))
+    if shuffle:
+        order = rng.permutation(len(users))
+        X, y, users = X[order], y[order], users[order]
+    return (X, y, users, truth) if return_coef else (X, y, users)
+
+
+def _linear_targets(X, users, truth):
+    """Targets without noise, without a copy of `coef` for all rows at once."""
+    y = truth.intercept[users]
+    for rows in gen_batches(len(X), max(1, BLOCK_ENTRIES // X.shape[1])):
+        y[rows] += np.einsum("ij,ij->i", X[rows], truth.coef[users[rows]])
+    return y
+
+
+def _draw_weights(weights, n_users, rank, rng):
+    if weights == "one":
+        return np.ones((n_users, rank))
+    return rng.standard_normal((n_users, rank))
+
+
+def _draw_sparse(n_users, n_features, sparsity, row_sparsity, rng):
+    supports = _independent_supports(n_users, n_features, sparsity, rng)
+    if row_sparsity is not None:
+        supports = _cap_users(supports, n_features, row_sparsity, rng)
+    sparse = np.zeros((n_users, n_features))
+    values = rng.standard_normal(supports.shape)
+    np.put_along_axis(sparse, supports, values, axis=1)
+    return sparse
+
+
+# --- positions of the non-zeros: an integer array of shape (n_users, sparsity)
+
+
+def _independent_supports(n_users, n_features, sparsity, rng):
+    """Draw `sparsity` distinct features for each user, uniformly."""
+    keys = rng.random_sample((n_users, n_features))
+    smallest = keys.argpartition(min(sparsity, n_features - 1), axis=1)
+    return smallest[:, :sparsity]
+
+
+def _cap_users(supports, n_features, max_users, rng):
+    """Redraw part of the supports such that no feature has above `max_users` users.
+
+    Needs `supports.size <= n_features * max_users`. Supports that meet the bound
+    stay: they follow the law already.
+    """
+    n_users, sparsity = supports.shape
+    # One row a feature, as the moves scan the users of two features.
+    is_chosen = np.zeros((n_features, n_users), dtype=bool)
+    np.put_along_axis(is_chosen, supports.T, True, axis=0)
+    excess = is_chosen.sum(axis=1) - max_users
+    if (excess <= 0).all():
+        return supports
+    _move_excess(is_chosen, excess, rng)
+    supports = np.nonzero(is_chosen.T)[1].reshape(n_users, sparsity)
+    for _ in range(TRADING_ROUNDS):
+        _trade(supports, rng)
+    return supports
+
+
+def _move_excess(is_chosen, excess, rng):
+    """Move random users from features above the bound to others, in place.
+
+    No move is ever blocked: a feature above the bound has more users than one below
+    it, by the surplus of the one plus the room of the other, so that at least as
+    many users as are to be moved have the first and not the second.
+    """
+    surplus = np.repeat(np.arange(len(excess)), np.maximum(excess, 0))
+    room = np.repeat(np.arange(len(excess)), np.maximum(-excess, 0))
+    pairs = np.column_stack([surplus, rng.permutation(room)[: len(surplus)]])
+    pairs, n_moves = np.unique(pairs, axis=0, return_counts=True)
+    for (source, target), n in zip(pairs, n_moves, strict=True):
+        movable = np.flatnonzero(is_chosen[source] & ~is_chosen[target])
+        moved = rng.choice(movable, n, replace=False)
+        is_chosen[source, moved] = False
+        is_chosen[target, moved] = True
+
+
+def _trade(supports, rng):
+    """Let users, paired at random, redistribute what only one of a pair has, in place.
+
+    The numbers of features a user and of users a feature stay. A step is as likely
+    as its reverse, so that the uniform law is stationary; it may be any single
+    switch of two users' features, and these reach every pattern, so that no other
+    law is. A user has a feature afterwards with the mean of the pair's indicators as
+    probability: the expected indicators come nearer to their mean over all users by
+    a factor of 1/2 (odd number t of users) or 1/2 - 1/(2 (t - 1)) (even).
+    """
+    n_users, sparsity = supports.shape
+    order = rng.permutation(n_users)
+    first, second = order[: n_users // 2], order[n_users // 2 : n_users // 2 * 2]
+    pool = np.sort(np.hstack([supports[first], supports[second]]), axis=1)
+    is_common = pool[:, 1:] == pool[:, :-1]
+    # The first half of the pool by key goes to the first user. Keys outside [0, 1)
+    # give a common feature to both.
+    keys = rng.random_sample(pool.shape)
+    keys[:, :-1][is_common] = -1.0
+    keys[:, 1:][is_common] = 2.0
+    pool = np.take_along_axis(pool, keys.argsort(axis=1), axis=1)
+    supports[first], supports[second] = pool[:, :sparsity], pool[:, sparsity:]
+
+
+# --- numbers of rows
+
+
+def _draw_counts(n_samples_per_user, n_users, rng):
+    """Number of rows of each user, shape (n_users,)."""
+    if isinstance(n_samples_per_user, tuple):
+        low, high = _check_range(n_samples_per_user)
+        return rng.randint(low, high + 1, size=n_users)
+    if hasattr(n_samples_per_user, "__len__"):
+        return _check_counts(n_samples_per_user, n_users)
+    count = _check_integer("n_samples_per_user", n_samples_per_user, 1)
+    return np.full(n_users, count)
+
+
+def _check_range(bounds):
+    if not (len(bounds) == 2 and all(map(_is_integer, bounds))):
+        raise ValueError(
+            "n_samples_per_user, if a tuple, must be a range (low, high) of integers, "
+            f"got {bounds!r}: pass a list or an array for numbers by user"
+        )
+    low, high = bounds
+    if not 1 <= low <= high:
+        raise ValueError(
+            "n_samples_per_user must be a range (low, high) with 1 <= low <= high, "
+            f"got {bounds!r}"
+        )
+    return bounds
+
+
+def _check_counts(counts, n_users):
+    try:
+        counts = np.asarray(counts)
+    except ValueError as error:
+        raise ValueError("n_samples_per_user must not be ragged") from error
+    if counts.shape != (n_users,):
+        raise ValueError(
+            f"n_samples_per_user must hold one number a user, shape ({n_users},), "
+            f"got shape {counts.shape}"
+        )
+    if counts.dtype.kind not in "iu":
+        raise ValueError(
+            f"n_samples_per_user must hold integers, got the dtype {counts.dtype}"
+        )
+    if counts.min() < 1:
+        raise ValueError(
+            "n_samples_per_user must hold integers of at least 1, "
+            f"got {counts.min()} for user {counts.argmin()}"
+        )
+    return counts.astype(np.int64)
+
+
+# --- checks
+
+
+def _is_integer(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _check_integer(name, value, low, n_features=None):
+    if not _is_integer(value) or value < low:
+        raise ValueError(f"{name} must be an integer of at least {low}, got {value!r}")
+    if n_features is not None and value > n_features:
+        raise ValueError(
+            f"{name} must be at most n_features={n_features}, got {value}: "
+            f"lower {name} or raise n_features"
+        )
+    return int(value)  # a Python integer: products cannot overflow
+
+
+def _check_row_sparsity(row_sparsity, n_users, n_features, sparsity):
+    if row_sparsity is None:
+        return
+    places = n_features * _check_integer("row_sparsity", row_sparsity, 1)
+    needed = n_users * sparsity
+    if needed > places:
+        raise ValueError(
+            f"row_sparsity={row_sparsity} leaves {places} places in "
+            f"n_features={n_features} features for the {needed} non-zeros of "
+            f"n_users={n_users} users of sparsity={sparsity}: raise row_sparsity to "
+            f"{-(-needed // n_features)} at least, or lower n_users or sparsity"
+        )
+
+
+def _check_weights(weights, rank):
+    if not (isinstance(weights, str) and weights in WEIGHTS):
+        raise ValueError(f"weights must be one of {WEIGHTS}, got {weights!r}")
+    if weights == "one" and rank > 1:
+        raise ValueError(
+            f"weights='one' needs a rank of at most 1, got rank={rank}: users of the "
+            "same weights share one direction, whatever the rank"
+        )
+
+
+def _check_scale(name, value):
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_real or not 0 <= value < np.inf:
+        raise ValueError(
+            f"{name} must be one finite number of at least 0, got {value!r}"
+        )
+    return float(value)
+
+
+def _check_bool(name, value):
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}")

@@ -1,12 +1,30 @@
-"""Ratings of items by users: the common form of such tables, and a generator."""
+"""Ratings of items by users: the common form of such tables, and a generator.
 
+MovieLens: ratings of movies, from the zip of GroupLens or a prepared archive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
 import inspect
 import numbers
+import os
+import re
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
 
 import numpy as np
+from sklearn.datasets import get_data_home
 from sklearn.utils import Bunch, check_random_state, gen_batches
 
 from ._generators import _check_size, _haar_rows
+from ._real import DATA_HOME_VARIABLE, expect, read_archive
 
 BLOCK_ENTRIES = 2**20  # pairs of user and item that are drawn at a time: 8 MB
 
@@ -327,3 +345,358 @@ def _check_range(rating_range):
             f"got {rating_range!r}"
         )
     return int(low), int(high)
+
+
+URL = "https://files.grouplens.org/datasets/movielens/{variant}.zip"
+
+
+# SHA-256 of the zips. GroupLens publishes their MD5 beside them: of ml-100k.zip
+# 0e33842e24a9c977be4e0107933c0723, of ml-1m.zip c4d9eecfca2ab87c1945afe126590906.
+CHECKSUMS = {
+    "ml-100k": "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
+    "ml-1m": "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
+}
+
+
+TIMEOUT = 60  # seconds without an answer
+
+
+# The genres that the README files list, in the order of their columns.
+_NAMES = """Action Adventure Animation Children's Comedy Crime Documentary Drama
+Fantasy Film-Noir Horror Musical Mystery Romance Sci-Fi Thriller War Western"""
+
+
+GENRES_1M = _NAMES.split()
+
+
+GENRES = {"ml-100k": ["unknown", *GENRES_1M], "ml-1m": GENRES_1M}
+
+
+# A century maps to [0, 1]: fixed beforehand, not taken from the titles.
+FIRST_YEAR, YEARS = 1900, 100
+
+
+UNKNOWN_YEAR = 0  # no title has it
+
+
+# What a damaged zip raises, or one of other contents.
+_WRONG_CONTENT = (EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
+
+
+NOT_THE_ZIP = (*_WRONG_CONTENT, zipfile.BadZipFile, zlib.error)
+
+
+def fetch_movielens(
+    variant="ml-100k",
+    *,
+    data_home=None,
+    download_if_missing=False,
+    as_frame=False,
+    return_X_y=False,
+):
+    """Load MovieLens: ratings of movies, 1 to 5, by users of a web site.
+
+    =======  =========  =====  ======  ============
+    variant    ratings  users  movies  movies rated
+    =======  =========  =====  ======  ============
+    ml-100k    100,000    943   1,682         1,682
+    ml-1m    1,000,209  6,040   3,883         3,706
+    =======  =========  =====  ======  ============
+
+    Each user has at least 20 ratings, and rates a movie once. ml-100k was collected
+    from September 1997 to April 1998; the users of ml-1m joined in 2000.
+
+    **Public**, and no release of anyone's data: the scale 1 to 5, and the catalog
+    of movies with titles, years and genres. **Private**: who is a user and how many
+    they are, the users' age, gender and occupation, who rated which movie when and
+    how; and whatever is computed from these, such as the most rated movies or the
+    mean rating. One caveat: the catalog of ml-100k holds the rated movies and no
+    others, so that it was itself taken from the ratings; that of ml-1m has 177
+    movies without a rating.
+
+    Terms: for research; no redistribution and no commercial use without permission
+    of GroupLens. The full terms are in the README of the zip. Nothing is downloaded
+    unless `download_if_missing` is set.
+
+    Parameters
+    ----------
+    variant : {"ml-100k", "ml-1m"}, default="ml-100k"
+        Which of the data sets.
+    data_home : str or path-like, default=None
+        Folder that holds the official zip as `<variant>.zip`, or a prepared archive
+        `<variant>/<variant>.npz` with the arrays listed in the notes, which goes
+        first. None looks in the folder of the environment variable
+        SKDPSPECTRAL_DATA, then in that of `sklearn.datasets.get_data_home`.
+    download_if_missing : bool, default=False
+        Whether to download the zip from files.grouplens.org, about 5 or 6 MB, into
+        `data_home` (None: scikit-learn's) if there is no file.
+    as_frame : bool, default=False
+        Return tables as pandas objects.
+    return_X_y : bool, default=False
+        Return `(data, target)` alone.
+
+    Returns
+    -------
+    sklearn.utils.Bunch or tuple of (data, target)
+        - `data` (n_ratings, 2), the columns user_id and item_id, and `target`
+          (n_ratings,), the ratings, in the order of the original file and all int64;
+          `frame`, both in one table with `as_frame`, None without; `feature_names`,
+          `target_names`.
+        - Public: `rating_range` = (1, 5); `item_ids` (n_items,), the
+          catalog; `item_features` (n_items, 19 or 20) in that order, in [0, 1],
+          with `as_frame` indexed by item; `item_feature_names`; `movies`, the
+          columns item_id, title and year (0 if unknown).
+          The features are 0 or 1 for each genre (ml-1m has 18; ml-100k has "unknown"
+          besides), and the year in the title as (year - 1900)/100, an unknown one
+          (one movie of ml-100k) as 0.5.
+        - Private: `users`, the columns user_id, gender, age and occupation (ml-1m
+          has codes for ages and occupations, listed in its README); `timestamp`
+          (n_ratings,) in seconds since 1970, or None where the archive has none.
+        - `DESCR`.
+
+        `movies` and `users` are tables with `as_frame`, otherwise a Bunch of
+        columns. ZIP codes are left out.
+
+    Raises
+    ------
+    ValueError
+        If there is no such variant.
+    OSError
+        If there is no file and `download_if_missing` is not set (FileNotFoundError),
+        the download fails, or the file is not the one that GroupLens published: the
+        zip is read only if its SHA-256 is as expected.
+    ImportError
+        If `as_frame` is set and pandas is not installed.
+
+    See Also
+    --------
+    make_ratings : Simulated ratings, of the same form.
+    skdpspectral.model_selection.PerUserKFold : Folds with rows of every user.
+
+    Notes
+    -----
+    Arrays of a prepared archive: `user_id`, `item_id` (ml-1m: `movie_id`), `rating`,
+    for ml-100k `timestamp`; `users_id`, `users_gender`, `users_age`,
+    `users_occupation`, for ml-100k an index into `occupation_names`; `items_id`,
+    `items_title`, `items_genre` (ml-1m: `movies_id` and so on), 0 or 1 in columns
+    `genre_names`.
+
+    References
+    ----------
+    F. M. Harper and J. A. Konstan (2015), The MovieLens datasets: history and
+    context, ACM Transactions on Interactive Intelligent Systems 5(4), 19,
+    doi:10.1145/2827872. GroupLens asks every publication to cite it.
+    """
+    if variant not in list(CHECKSUMS):
+        raise ValueError(f"variant must be one of {list(CHECKSUMS)}, got {variant!r}")
+    path = _find(variant, data_home)
+    if path is None and download_if_missing:
+        path = _download(variant, data_home)
+    if path is None:
+        raise FileNotFoundError(
+            f"There is no {variant}.zip, nor a prepared {variant}/{variant}.npz: set "
+            f"download_if_missing=True to fetch {URL.format(variant=variant)}, or name "
+            f"the folder that holds it by data_home or by the environment variable "
+            f"{DATA_HOME_VARIABLE}"
+        )
+    tables = PREPARED[variant](path) if path.suffix == ".npz" else _zip(variant, path)
+    bunch = _bunch(variant, tables)
+    bunch = ratings_to_pandas(bunch) if as_frame else bunch
+    return (bunch.data, bunch.target) if return_X_y else bunch
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What both sources hold."""
+
+    user_id: np.ndarray
+    item_id: np.ndarray
+    rating: np.ndarray
+    timestamp: np.ndarray | None
+    users: dict
+    items: np.ndarray
+    titles: list
+    genres: np.ndarray
+
+
+def _bunch(variant, tables):
+    years = np.array([_year(title) for title in tables.titles], dtype=np.int64)
+    scaled = np.clip((years - FIRST_YEAR) / YEARS, 0.0, 1.0)
+    scaled[years == UNKNOWN_YEAR] = 0.5
+    items = np.asarray(tables.items).astype(np.int64)
+    bunch = ratings_bunch(
+        fetch_movielens,
+        user_id=tables.user_id,
+        item_id=tables.item_id,
+        rating=tables.rating,
+        item_ids=items,
+        item_features=np.column_stack([tables.genres, scaled]).astype(np.float64),
+        item_feature_names=[*GENRES[variant], "year"],
+        rating_range=(1, 5),
+    )
+    titles = np.array(tables.titles, dtype=object)
+    bunch.movies = Bunch(item_id=items, title=titles, year=years)
+    bunch.users = Bunch(**tables.users)
+    time = tables.timestamp
+    bunch.timestamp = None if time is None else np.asarray(time).astype(np.int64)
+    return bunch
+
+
+def _year(title):
+    """Year of the title's last "(1995)"; a few have a remark behind it."""
+    years = re.findall(r"\((\d{4})\)", title)
+    return int(years[-1]) if years else UNKNOWN_YEAR
+
+
+def _find(variant, data_home):
+    """Return the file to read, or None."""
+    for folder in _folders(data_home):
+        for name in (f"{variant}/{variant}.npz", f"{variant}.zip"):
+            if (folder / name).is_file():
+                return folder / name
+    return None
+
+
+def _folders(data_home):
+    if data_home is not None:
+        yield Path(data_home).expanduser()
+        return
+    if os.environ.get(DATA_HOME_VARIABLE):
+        yield Path(os.environ[DATA_HOME_VARIABLE]).expanduser()
+    yield Path(get_data_home())
+
+
+def _download(variant, data_home):
+    url = URL.format(variant=variant)
+    home = None if data_home is None else os.fspath(data_home)
+    path = Path(get_data_home(home)) / f"{variant}.zip"
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
+            content = answer.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise OSError(f"{url} could not be downloaded ({error})") from error
+    _check_sum(variant, content, url)
+    # Under another name until it is whole: a fetch at the same time sees no half.
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)
+    return path
+
+
+def _check_sum(variant, content, source):
+    found = hashlib.sha256(content).hexdigest()
+    if found != CHECKSUMS[variant]:
+        raise OSError(
+            f"{source} is not the zip that GroupLens published: its SHA-256 is "
+            f"{found}, and should be {CHECKSUMS[variant]}; remove the file and fetch "
+            "it again"
+        )
+
+
+def _zip(variant, path):
+    _check_sum(variant, path.read_bytes(), path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return PARSERS[variant](lambda name: _text(archive, variant, name))
+    except NOT_THE_ZIP as error:
+        raise OSError(f"{path} is not in the format of {variant} ({error})") from error
+
+
+def _text(archive, variant, name):
+    # The titles have accents, and both README files precede UTF-8.
+    return archive.read(f"{variant}/{name}").decode("latin-1")
+
+
+def _integers(text, n_columns):
+    """Read lines of integers between tabs."""
+    table = np.loadtxt(StringIO(text), dtype=np.int64, delimiter="\t", ndmin=2)
+    if table.shape[1] != n_columns:
+        raise ValueError(f"{table.shape[1]} columns instead of {n_columns}")
+    return table.T
+
+
+def _fields(text, separator, n_fields):
+    """Return the columns of lines of text."""
+    # Not splitlines: a letter of latin-1 may be a line break elsewhere.
+    lines = [line.rstrip("\r").split(separator) for line in text.split("\n") if line]
+    if any(len(line) != n_fields for line in lines):
+        raise ValueError(f"a line has not {n_fields} fields")
+    return list(zip(*lines, strict=True))
+
+
+def _parse_100k(read):
+    user_id, item_id, rating, timestamp = _integers(read("u.data"), 4)
+    users, age, gender, occupation, _ = _fields(read("u.user"), "|", 5)
+    items, titles, _, _, _, *genres = _fields(read("u.item"), "|", 24)
+    table = _users(users, gender, age, np.array(occupation, dtype=object))
+    genres = np.array(genres, dtype=np.int64).T
+    items = np.array(items, dtype=np.int64)
+    return Tables(
+        user_id, item_id, rating, timestamp, table, items, list(titles), genres
+    )
+
+
+def _parse_1m(read):
+    ratings = read("ratings.dat").replace("::", "\t")
+    user_id, item_id, rating, timestamp = _integers(ratings, 4)
+    users, gender, age, occupation, _ = _fields(read("users.dat"), "::", 5)
+    items, titles, named = _fields(read("movies.dat"), "::", 3)
+    genres = np.zeros((len(items), len(GENRES_1M)), dtype=np.int64)
+    for row, names in enumerate(named):
+        genres[row, [GENRES_1M.index(name) for name in names.split("|")]] = 1
+    table = _users(users, gender, age, np.array(occupation, dtype=np.int64))
+    items = np.array(items, dtype=np.int64)
+    return Tables(
+        user_id, item_id, rating, timestamp, table, items, list(titles), genres
+    )
+
+
+def _users(user_id, gender, age, occupation):
+    return {
+        "user_id": np.array(user_id, dtype=np.int64),
+        "gender": np.array(gender, dtype=object),
+        "age": np.array(age, dtype=np.int64),
+        "occupation": occupation,
+    }
+
+
+def _prepared_100k(path):
+    names = "user_id item_id rating timestamp occupation_names"
+    raw = _prepared(path, names, "items", "ml-100k")
+    occupation = raw["occupation_names"].astype(object)[raw["users_occupation"]]
+    return _prepared_tables(raw, "item", raw["timestamp"], occupation)
+
+
+def _prepared_1m(path):
+    raw = _prepared(path, "user_id movie_id rating", "movies", "ml-1m")
+    occupation = raw["users_occupation"].astype(np.int64)
+    return _prepared_tables(raw, "movie", None, occupation)
+
+
+def _prepared(path, names, items, variant):
+    columns = ["id", "gender", "age", "occupation"]
+    names = [*names.split(), *(f"users_{column}" for column in columns)]
+    names += [*(f"{items}_{column}" for column in ("id", "title", "genre"))]
+    raw = read_archive(variant, [*names, "genre_names"], path.parent.parent)
+    expect("genre_names", raw["genre_names"].tolist(), GENRES[variant])
+    return raw
+
+
+def _prepared_tables(raw, item, timestamp, occupation):
+    users = _users(raw["users_id"], raw["users_gender"], raw["users_age"], occupation)
+    return Tables(
+        raw["user_id"],
+        raw[f"{item}_id"],
+        raw["rating"],
+        timestamp,
+        users,
+        raw[f"{item}s_id"],
+        raw[f"{item}s_title"].tolist(),
+        raw[f"{item}s_genre"],
+    )
+
+
+PARSERS = {"ml-100k": _parse_100k, "ml-1m": _parse_1m}
+
+
+PREPARED = {"ml-100k": _prepared_100k, "ml-1m": _prepared_1m}

@@ -1,19 +1,14 @@
-"""Private principal components: of one table, of clients' tables, and sparse ones.
+"""Private principal components: of one table, of clients' tables, and sparse ones."""
 
-Estimators live here, and the objects that choose how they release and what rows are
-measured from; what is released is in ``_statistics.components``, and other rooms
-import the public classes only.
-"""
+from typing import TYPE_CHECKING
 
-from .._base.strategies import register as _register
-from .._statistics.centers import PrivateMean
-from .._statistics.components.strategies import Auto, Gaussian, SpikedModel, TwoStage
-from ._federated_pca import FederatedDPPCA
-from ._pca import DPPCA
-from ._sparse_pca import SparseDPPCA
+from .. import _on_demand
 
-for _strategy in (Auto, Gaussian, PrivateMean, SpikedModel, TwoStage):
-    _register(_strategy)
+if TYPE_CHECKING:  # what is imported on demand
+    from ._federated_pca import FederatedDPPCA
+    from ._pca import DPPCA
+    from ._sparse_pca import SparseDPPCA
+    from ._strategies import Auto, Gaussian, PrivateMean, SpikedModel, TwoStage
 
 __all__ = [
     "DPPCA",
@@ -25,3 +20,11 @@ __all__ = [
     "SpikedModel",
     "TwoStage",
 ]
+
+_HOMES = {
+    "_federated_pca": ("FederatedDPPCA",),
+    "_pca": ("DPPCA",),
+    "_sparse_pca": ("SparseDPPCA",),
+    "_strategies": ("Auto", "Gaussian", "PrivateMean", "SpikedModel", "TwoStage"),
+}
+__getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

@@ -1,11 +1,16 @@
-"""What estimators over clients share: who has which rows, budgets, and the session."""
+"""What estimators over clients share: who has which rows, budgets, and the session.
+
+Which rows of a table belong to which client.
+
+Weights of clients, as parameters have them, by the names that a server knows.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -13,23 +18,143 @@ from sklearn.utils import check_random_state
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._statistics.row_bounds import RowBounds
-from .._tables.sliced_rows import SlicedRows
+from .._messages.messages import MessageError
+from .._tables.cluster_users import ClusterIds
+from .._tables.ids import encode_ids, refuse_masked
+from .._tables.readers import SlicedRows
 from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA
-from ..federation._client import LocalClient
-from ..federation._in_process import InProcessSession
-from ..federation._messages import MessageError
-from ..federation._registration import Registration
-from ..federation._rounds import FederatedResult, Rounds
-from ..federation._server import Server
 from ..mechanisms import ParallelPlan
-from ..mechanisms._numbers import check_count, check_real
-from ._client_weights import weights_by_name
-from ._clients import ALL_ROWS, Group, group_rows
-from ._constraints import CENTERS, CLIP_RANGE
-from ._projection import ProjectionMixin
-from ._spiked_covariance import SpikedCovarianceMixin
+from ..mechanisms._relations import check_count, check_real
+from ._bounds import RowBounds
+from ._federated_client import LocalClient
+from ._federated_rounds import FederatedResult, InProcessSession, Rounds
+from ._federated_server import Server
+from ._federated_task import Registration
+from ._projection import ProjectionMixin, SpikedCovarianceMixin
+from ._strategies import CENTER_CONSTRAINT, CLIP_RANGE
+
+# The client of all rows, where no clients are told apart.
+ALL_ROWS = "all rows"
+
+
+class Group(NamedTuple):
+    """The rows of one client."""
+
+    client: object
+    name: str
+    rows: slice | np.ndarray | list
+    n_rows: int
+
+
+def group_rows(ids, n_rows: int) -> list[Group]:
+    """Divide rows among clients, in the order of the clients' first rows.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_rows,) or None
+        One hashable id a row; None puts all rows into one client.
+    n_rows : int
+        Number of rows.
+
+    Returns
+    -------
+    list of Group
+        Every row is in exactly one of them, which is checked.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the ids are no ids, or two clients have one name.
+    """
+    if ids is None:
+        return [Group(ALL_ROWS, ALL_ROWS, slice(0, n_rows), n_rows)]
+    if isinstance(ids, ClusterIds):
+        # Each row of a part has one id: rows of two clients are disjoint.
+        labels, members = ids.members()
+        return _named(
+            (label, rows, sum(member.n_rows for member in rows))
+            for label, rows in zip(labels, members, strict=True)
+        )
+    codes, n_clients = encode_ids(ids, CLIENTS.ids)
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=n_clients)
+    blocks = np.split(order, np.cumsum(counts)[:-1])
+    _check_disjoint(blocks, n_rows)
+    labels = ids if isinstance(ids, (list, tuple)) else np.asarray(ids)
+
+    def found():
+        for block in blocks:
+            first, last = int(block[0]), int(block[-1])
+            whole = last - first + 1 == len(block)
+            rows = slice(first, last + 1) if whole else block
+            yield labels[block[0]], rows, len(block)
+
+    return _named(found())
+
+
+def _named(clients) -> list[Group]:
+    """Name clients by their ids, each of which must have a name of its own."""
+    groups, seen = [], set()
+    for label, rows, n_rows in clients:
+        name = str(label)
+        if name in seen:
+            raise ValueError(
+                f"clients: two different ids have the name {name!r}; use ids of one "
+                "kind"
+            )
+        seen.add(name)
+        groups.append(Group(label, name, rows, n_rows))
+    return groups
+
+
+def _check_disjoint(blocks, n_rows: int) -> None:
+    """Make sure of what parallel composition rests on: every row is in one block."""
+    times = np.zeros(n_rows, dtype=np.intp)
+    for block in blocks:
+        np.add.at(times, block, 1)
+    if not (times == 1).all():
+        raise RuntimeError("rows of clients are not disjoint")
+
+
+def weights_by_name(weights, groups: Sequence):
+    """Return weights as a server takes them: by names, or how they are found.
+
+    Parameters
+    ----------
+    weights : str, mapping of client to float, or array-like of shape (n_clients,)
+        As the estimators have it.
+    groups : sequence of Group
+        The clients, in the order of their first rows.
+
+    Returns
+    -------
+    str or dict of str to float
+        What is no mapping is one now, unless it is a word.
+
+    Raises
+    ------
+    ValueError
+        If clients and weights are not the same ones, or some are masked.
+    """
+    refuse_masked(weights, "weights")
+    if isinstance(weights, str):
+        return weights
+    if not isinstance(weights, Mapping):
+        values = np.asarray(weights)
+        if values.shape != (len(groups),) or values.dtype.kind not in "iuf":
+            raise ValueError(
+                "weights must have a number for each client, in their order in "
+                f"clients_: shape ({len(groups)},), got {values.shape}"
+            )
+        weights = {g.client: w for g, w in zip(groups, values.tolist(), strict=True)}
+    names = {group.client: group.name for group in groups}
+    unknown = [client for client in weights if client not in names]
+    if unknown:
+        raise ValueError(
+            f"weights names the client {unknown[0]!r}, which has no rows here"
+        )
+    return {names[client]: value for client, value in weights.items()}
 
 
 @documented
@@ -53,7 +178,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds"}), None],
-        "center": CENTERS,
+        "center": CENTER_CONSTRAINT,
         "whiten": ["boolean"],
         "n_jobs": [Integral, None],
     }

@@ -8,16 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
+from .._base.estimator import unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.unweighted import unweighted
-from .._statistics.components.design import name_of
-from .._statistics.components.strategies import SpikedModel
-from .._tables.masks import refuse_masked
-from ..federation._make_task import make_task
-from ..federation._rounds import Rounds
-from ..federation._tasks import SpectralTask
-from ._constraints import CLIP_RANGE, MECHANISMS
+from .._tables.ids import refuse_masked
 from ._federated_estimator import FederatedEstimator
+from ._federated_rounds import Rounds
+from ._federated_task import SpectralTask, make_task
+from ._mechanism import name_of
+from ._strategies import CLIP_RANGE, MECHANISMS, SpikedModel
 
 
 @documented

@@ -1,7 +1,11 @@
-"""Differentially private principal component analysis."""
+"""Differentially private principal component analysis.
+
+Released components as attributes in units of the data, and what to know of them.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import ClassVar
@@ -9,19 +13,77 @@ from typing import ClassVar
 import numpy as np
 
 from .._base.documented import documented
+from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.table_estimator import TableEstimator
-from .._base.unweighted import unweighted
-from .._statistics.centers import PrivateMean
-from .._statistics.components.design import design_components, public_guesses
-from .._statistics.components.scaled import Scaled, ScaledComponents
-from .._statistics.components.strategies import SpikedModel
-from .._statistics.row_bounds import make_box
+from .._tables.clipping import make_box
 from .._tables.rows import unread_rows
-from ..mechanisms._numbers import check_count
-from ._constraints import CENTERS, CLIP_RANGE, MECHANISMS
-from ._projection import ProjectionMixin
-from ._released_attributes import ReleasedAttributesMixin
+from ..mechanisms._relations import check_count
+from ._components import Scaled, ScaledComponents
+from ._mechanism import design_components, public_guesses
+from ._projection import ProjectionMixin, SpikedCovarianceMixin
+from ._strategies import (
+    CENTER_CONSTRAINT,
+    CLIP_RANGE,
+    MECHANISMS,
+    PrivateMean,
+    SpikedModel,
+)
+
+
+class ReleasedAttributesMixin(SpikedCovarianceMixin):
+    """Turns what a fit has released into public attributes, and warns by them."""
+
+    def _set_components(self, bounds, found) -> None:
+        """Turn released components into public attributes, in units of the data."""
+        self.components_ = found.vectors
+        self.explained_variance_ = found.values * found.unit**2
+        self.explained_variance_ratio_ = found.values / found.total
+        self.mean_ = bounds.to_data_units(found.mean)
+        self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
+        self.n_components_ = len(found.vectors)
+        self.components_above_noise_ = found.above_noise
+        for name in ("noise_variance_", "covariance_"):
+            vars(self).pop(name, None)
+        if found.noise is not None:
+            self.noise_variance_ = float(found.noise * found.unit**2)
+        if found.covariance is not None:
+            units = self._feature_units() * found.unit
+            self.covariance_ = found.covariance * np.outer(units, units)
+
+    def _set_units(self, law) -> None:
+        """Turn values of scaled rows into those of the data."""
+        vars(self).pop("unseen_features_", None)
+        if law is not None:
+            mean = law.center if law.mean is None else law.mean
+            self.mean_ = mean + law.scale * np.where(law.seen, self.mean_, 0.0)
+            self.scale_, self.unseen_features_ = law.scale, ~law.seen
+
+    def _warn_of_noise(self) -> None:
+        """Say of released eigenvalues that noise alone might have made them."""
+        if self.components_above_noise_ < self.n_components_:
+            unseen = np.sum(getattr(self, "unseen_features_", False))
+            because = ""
+            if unseen:
+                because = f", which hides {unseen} of {self.n_features_in_} features"
+            warnings.warn(
+                f"{self.components_above_noise_} of {self.n_components_} components "
+                f"stand out of the noise of this fit{because}: the others may be noise "
+                "alone. Ask for fewer components, or give more rows or a larger "
+                "epsilon",
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
+
+    def _warn_of_no_mean(self, found) -> None:
+        """Say of pairs whose covariance is known that no mean is, to measure from."""
+        if found.mean is None and found.noise is not None:
+            warnings.warn(
+                "no mean was released, as rows were compared in pairs: mean_ is the "
+                "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
+                'inverse_transform measure from there; center="private" releases one',
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
 
 
 @documented
@@ -164,7 +226,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         "bounds": [tuple, list, np.ndarray, None],
         "clip_norm": [CLIP_RANGE, None],
         "scale": [StrOptions({"bounds", "private"}), None],
-        "center": CENTERS,
+        "center": CENTER_CONSTRAINT,
         "whiten": ["boolean"],
     }
 

@@ -1,14 +1,239 @@
-"""Scores of rows on released components, and the way back."""
+"""Scores of rows on released components, and the way back.
+
+The covariance of rows with principal components, and what follows from it.
+"""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._tables.rows import check_rows, check_scores, map_rows
-from ._spiked_covariance import why_without_variances
+
+# What a model of the rows is made of, all of it in squared units of the data.
+_VARIANCES = {"explained_variance_", "noise_variance_"}
+
+
+def why_without_variances(estimator) -> str | None:
+    """Say why variances of the data are not known; None where they are.
+
+    Of a fitted estimator by what it holds, whatever its parameters have become.
+    """
+    reason = estimator._why_no_variances()
+    if not hasattr(estimator, "components_"):
+        return reason
+    if vars(estimator).keys() >= _VARIANCES:
+        return None
+    return reason or "the last fit had other parameters and did not; fit again"
+
+
+def _has_variances(estimator) -> bool:
+    """Whether a fit releases variances of the data, and not of unit rows."""
+    reason = why_without_variances(estimator)
+    if reason is None:
+        return True
+    raise AttributeError(
+        f"{type(estimator).__name__} releases no variances of the data: {reason}"
+    )
+
+
+@documented
+class SpikedCovarianceMixin:
+    """Methods of estimators with a released covariance, or a model of one.
+
+    Without a `covariance_` it is that of the components, their variances and one noise
+    variance across them. An estimator says by ``_why_no_variances`` if its parameters
+    leave variances out, and how rows are read by ``_read_rows``.
+    """
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """Singular values of the rows about their center, of shape (n_components,).
+
+        ``sqrt(n_samples_ * explained_variance_)``, where variances are those of the
+        data: these are means over n_samples, and not over n_samples - 1.
+        """
+        check_is_fitted(self)
+        _has_variances(self)
+        return np.sqrt(self.n_samples_ * np.maximum(self.explained_variance_, 0.0))
+
+    def _model_variances(self) -> tuple[np.ndarray, float]:
+        """Return positive variances along and across components, for densities."""
+        check_is_fitted(self)
+        noise = self.noise_variance_
+        largest = max(noise, float(self.explained_variance_.max()))
+        noise = max(noise, np.finfo(float).eps * largest, np.finfo(float).tiny)
+        return np.maximum(self.explained_variance_, noise), noise
+
+    def _feature_units(self) -> np.ndarray:
+        ones = np.ones(self.components_.shape[1])
+        return ones if self.scale_ is None else self.scale_
+
+    def _unseen(self) -> np.ndarray:
+        """Features of no known scale: they have no variance, and count for nothing."""
+        none = np.zeros(self.components_.shape[1], dtype=np.bool_)
+        return getattr(self, "unseen_features_", none)
+
+    def _is_whole(self) -> bool:
+        check_is_fitted(self)
+        return hasattr(self, "covariance_")
+
+    @available_if(_has_variances)
+    def get_covariance(self):
+        r"""Covariance of the data.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            `covariance_`, where it was released; otherwise
+            :math:`U \Lambda U' + \sigma^2 I` with the released variances, in units of
+            the data.
+        """
+        if self._is_whole():
+            return self.covariance_.copy()
+        values, noise = self._model_variances()
+        components = self.components_ * self._feature_units()
+        out = (components.T * (values - noise)) @ components
+        across = noise * self._feature_units() ** 2
+        out[np.diag_indices_from(out)] += np.where(self._unseen(), 0.0, across)
+        return out
+
+    @available_if(_has_variances)
+    def get_correlation(self):
+        """Correlation of the features.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            :meth:`get_covariance` over the standard deviations of both features; its
+            diagonal is 1.
+        """
+        covariance = self.get_covariance()
+        deviations = np.sqrt(np.diag(covariance))
+        deviations[deviations == 0.0] = 1.0  # of features that are not seen
+        out = covariance / deviations / deviations[:, None]
+        out[np.diag_indices_from(out)] = 1.0
+        return np.clip(out, -1.0, 1.0, out=out)
+
+    @available_if(_has_variances)
+    def get_precision(self):
+        """Inverse of the covariance.
+
+        Returns
+        -------
+        ndarray of shape (n_features, n_features)
+            Inverse of :meth:`get_covariance`.
+        """
+        if self._is_whole():
+            root = self._root_of_precision()
+            return root @ root.T
+        values, noise = self._model_variances()
+        components = self.components_ / self._feature_units()
+        out = (components.T * (1.0 / values - 1.0 / noise)) @ components
+        across = 1.0 / (noise * self._feature_units() ** 2)
+        out[np.diag_indices_from(out)] += np.where(self._unseen(), 0.0, across)
+        return out
+
+    def _root_of_precision(self) -> np.ndarray:
+        """Return a matrix R with R R' the precision, of a whole covariance."""
+        # Features may have units of very different size.
+        units = np.sqrt(np.diag(self.covariance_))
+        values, vectors = np.linalg.eigh(self.covariance_ / np.outer(units, units))
+        values = np.maximum(values, len(values) * np.finfo(float).eps)
+        return vectors / np.sqrt(values) / units[:, None]
+
+    def _log_volume(self) -> float:
+        """Logarithm of the determinant of 2 pi times the covariance."""
+        seen = ~self._unseen()
+        n_features = int(seen.sum())
+        if self._is_whole():
+            deviations = np.sqrt(np.diag(self.covariance_))
+            scaled = self.covariance_ / np.outer(deviations, deviations)
+            log_det = float(np.linalg.slogdet(scaled)[1])
+            units = float(np.sum(np.log(deviations)))
+        else:
+            values, noise = self._model_variances()
+            values = values[:n_features]
+            log_det = float(np.sum(np.log(values)))
+            log_det += (n_features - len(values)) * math.log(noise)
+            units = float(np.sum(np.log(self._feature_units()[seen])))
+        return log_det + 2.0 * units + n_features * math.log(2.0 * math.pi)
+
+    def _squares(self):
+        """Return a function: centered rows -> squared Mahalanobis lengths."""
+        if self._is_whole():
+            root = self._root_of_precision()
+
+            def squares(rows):
+                whitened = rows @ root
+                return np.vecdot(whitened, whitened)
+
+            return squares
+        (values, noise), units = self._model_variances(), self._feature_units()
+        unseen = self._unseen()
+
+        def squares_of_model(rows):
+            rows = np.where(unseen, 0.0, rows / units)
+            scores = rows @ self.components_.T
+            return np.vecdot(rows, rows) / noise + scores**2 @ (1 / values - 1 / noise)
+
+        return squares_of_model
+
+    @available_if(_has_variances)
+    def mahalanobis(self, X):
+        """Squared Mahalanobis distances of rows to the mean.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows. **What is returned is as private as they are**.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Squared, as in :class:`sklearn.covariance.EmpiricalCovariance`.
+        """
+        squares = self._squares()
+        X = self._read_rows(X)
+        return map_rows(lambda block: squares(block - self.mean_), X)
+
+    @available_if(_has_variances)
+    def score_samples(self, X):
+        """Log-likelihood of each row under the released Gaussian model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows. **What is returned is as private as they are**.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Log-densities.
+        """
+        return -0.5 * (self.mahalanobis(X) + self._log_volume())
+
+    @available_if(_has_variances)
+    def score(self, X, y=None):
+        """Mean log-likelihood of rows under the released Gaussian model.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows; a score of private rows is a release that nothing accounts for.
+        {y_ignored}
+
+        Returns
+        -------
+        float
+            Mean of :meth:`score_samples`.
+        """
+        return float(np.mean(self.score_samples(X)))
 
 
 def _refuse_to_whiten(reason: str | None) -> None:

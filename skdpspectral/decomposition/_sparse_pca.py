@@ -6,14 +6,13 @@ from numbers import Integral
 from typing import ClassVar
 
 from .._base.documented import documented
+from .._base.estimator import unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.unweighted import unweighted
-from .._tables.masks import refuse_masked
-from ..federation._make_task import make_task
-from ..federation._rounds import Rounds, kept_features, public_start
-from ..federation._server import Server
-from ..federation._tasks import SpectralTask
+from .._tables.ids import refuse_masked
 from ._federated_estimator import FederatedEstimator
+from ._federated_rounds import Rounds, kept_features, start_basis
+from ._federated_server import Server
+from ._federated_task import SpectralTask, make_task
 
 
 @documented
@@ -206,7 +205,7 @@ class SparseDPPCA(FederatedEstimator):
         )
         kept_features(task, self.n_nonzero_features)
         if not task.start:
-            public_start(task, self.init)
+            start_basis(task, self.init)
         return task
 
     def _given_start(self):

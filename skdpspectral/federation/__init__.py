@@ -4,23 +4,27 @@ from typing import TYPE_CHECKING
 
 from .. import _on_demand
 
-if TYPE_CHECKING:  # what is imported on demand
-    from ._client import LocalClient
-    from ._conversation import FederationError
-    from ._group_client import GroupClient
-    from ._group_rounds import GroupRounds
+if TYPE_CHECKING:
+    from .._messages.messages import (
+        FederationError,
+        MessageError,
+        Reply,
+        Request,
+        Topic,
+    )
+    from ..decomposition._federated_client import LocalClient
+    from ..decomposition._federated_rounds import (
+        FederatedResult,
+        InProcessSession,
+        Rounds,
+    )
+    from ..decomposition._federated_server import Server
+    from ..decomposition._federated_task import Registration, SpectralTask, make_task
     from ._group_tasks import GroupTask
-    from ._in_process import InProcessSession
-    from ._kept_session import KeptSession
-    from ._make_task import make_task
-    from ._messages import MessageError, Reply, Request, Topic
-    from ._outcomes import SiteError
-    from ._registration import Registration
-    from ._rounds import FederatedResult, Rounds
-    from ._server import Server
+    from ._groups import GroupClient, GroupRounds
+    from ._kept import KeptSession
     from ._site import Site
-    from ._site_socket import SiteConnection, serve_site
-    from ._tasks import SpectralTask
+    from ._site_socket import SiteConnection, SiteError, serve_site
 
 __all__ = [
     "FederatedResult",
@@ -46,33 +50,29 @@ __all__ = [
     "serve_site",
 ]
 
+
 _HOMES = {
-    "_client": ("LocalClient",),
-    "_conversation": ("FederationError",),
-    "_group_client": ("GroupClient",),
-    "_group_rounds": ("GroupRounds",),
-    "_group_tasks": ("GroupTask",),
-    "_in_process": ("InProcessSession",),
-    "_kept_session": ("KeptSession",),
-    "_make_task": ("make_task",),
-    "_messages": (
+    "._messages.messages": (
+        "FederationError",
         "MessageError",
         "Reply",
         "Request",
         "Topic",
     ),
-    "_outcomes": ("SiteError",),
-    "_registration": ("Registration",),
-    "_rounds": (
+    ".decomposition._federated_client": ("LocalClient",),
+    ".decomposition._federated_rounds": (
+        "InProcessSession",
         "FederatedResult",
         "Rounds",
     ),
-    "_server": ("Server",),
+    ".decomposition._federated_server": ("Server",),
+    ".decomposition._federated_task": ("make_task", "Registration", "SpectralTask"),
+    "_group_tasks": ("GroupTask",),
+    "_groups": ("GroupClient", "GroupRounds"),
+    "_kept": ("KeptSession",),
     "_site": ("Site",),
-    "_site_socket": (
-        "SiteConnection",
-        "serve_site",
-    ),
-    "_tasks": ("SpectralTask",),
+    "_site_socket": ("SiteError", "SiteConnection", "serve_site"),
 }
+
+
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

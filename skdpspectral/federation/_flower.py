@@ -12,17 +12,32 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ._kept_session import KeptSession
-from ._messages import MessageError, check_name
-from ._outcomes import FAILURE, SiteError, as_bytes, heard, outcome_of, told
-from ._site_socket import SiteConnection
+from .._messages.messages import MessageError, check_name
+from ._kept import KeptSession
+from ._site_socket import (
+    FAILURE,
+    SiteConnection,
+    SiteError,
+    as_bytes,
+    heard,
+    outcome_of,
+    told,
+)
 
 # What Flower calls our messages, and the record in them: to a node the clients that are
 # asked and the request, from it who answers and what.
 _ASK, _RECORD = "query.respond", "skdpspectral"
+
+
 _CLIENTS, _REQUEST = "clients", "request"
+
+
 _CLIENT, _KIND, _CONTENT = "client", "kind", "content"
+
+
 _POLL_SECONDS = 0.5
+
+
 # An answer that was lost is asked for again; a site answers with the same bytes.
 _MOST_ATTEMPTS = 3
 

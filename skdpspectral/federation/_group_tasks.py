@@ -1,10 +1,16 @@
-"""What groups of users release together, agreed on before it begins."""
+"""What groups of users release together, agreed on before it begins.
+
+Whom a task of groups trusts: what must be said of it, and in which words.
+
+Sums modulo 2**64: whole numbers as words, and words as what a message holds.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from typing import Any
@@ -12,13 +18,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from .._statistics.billboard import NO_USERS, Billboard, Sum
-from ..accounting import gaussian_epsilon
-from ..mechanisms import Assumption, Gaussian, PrivacyPlan, SharedGaussian
-from ..mechanisms._numbers import check_count
-from ..mechanisms._shares import MOST_SHARES
-from ._group_trust import check_trust, trust_remarks
-from ._messages import (
+from .._messages.messages import (
     OVERHEAD,
     TASK_BYTES,
     MessageError,
@@ -26,16 +26,122 @@ from ._messages import (
     Topic,
     check_name,
 )
+from .._release.grid import pair_mask
+from .._statistics.user_sums import NO_USERS, Billboard, Sum
+from ..accounting import gaussian_epsilon
+from ..mechanisms import Assumption, Gaussian, PrivacyPlan, SharedGaussian
+from ..mechanisms._gaussian import MOST_SHARES
+from ..mechanisms._relations import check_count
+
+_ONCE = "A user with rows at k nodes is protected by k times the cost mu alone."
+
+
+def check_trust(
+    noise: str, n_shares: int | None, masked: Sequence[str] | None, trusted_sum: bool
+) -> None:
+    """Refuse shares of noise that nobody adds up before they are seen, unless allowed.
+
+    Raises
+    ------
+    ValueError
+        If a sum must be trusted and is not, or the other way round.
+    """
+    if not isinstance(trusted_sum, bool):
+        raise ValueError(f"trusted_sum must be True or False, got {trusted_sum!r}")
+    # One share that is all of the noise needs no trust: so does noise="node".
+    needed = noise == "distributed" and masked is None and n_shares != 1
+    if needed and not trusted_sum:
+        raise ValueError(
+            f'noise="distributed" with n_shares={n_shares} protects users against '
+            "those who see sums over nodes alone: name all nodes in masked, so that "
+            "nobody sees more; or set trusted_sum=True, where a transport adds up the "
+            "answers unseen, or whoever receives them is trusted to look at no other "
+            'sum, which ledgers then say; or take noise="node"'
+        )
+    if trusted_sum and not needed:
+        raise ValueError(
+            'trusted_sum has no use but with noise="distributed", n_shares of 2 or '
+            "more, and no masked nodes"
+        )
+
+
+def trust_remarks(
+    plan: PrivacyPlan, noise: str, n_shares: int | None, masked: Sequence[str] | None
+) -> tuple[str, ...]:
+    """Say who is trusted with what.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        What sums over all nodes cost.
+    noise, n_shares, masked
+        As of a :class:`GroupTask`.
+
+    Returns
+    -------
+    tuple of str
+        Sentences, for the plan.
+    """
+    if noise == "server":
+        return (
+            "Nodes send exact sums over their users to a server, which adds the "
+            "noise: the guarantee is against everybody but that server.",
+            _ONCE,
+        )
+    if noise == "node":
+        return (
+            "Every node adds all of the noise to its own sums: the guarantee is "
+            "against the server and all other nodes.",
+            _ONCE.replace("k times", "sqrt(k) times"),
+        )
+    single = plan.mu * math.sqrt(n_shares or 1)
+    epsilon = gaussian_epsilon(single, plan.delta)
+    if masked is not None:
+        seen = (
+            "What a node sends is masked by keys that it shares with each of the "
+            f"{len(masked)} nodes: to a server, and nodes that collude with "
+            "it, it tells the sum over all other nodes and nothing else, as long as "
+            "the stream cipher ChaCha20 is not broken."
+        )
+    elif n_shares == 1:
+        seen = "One share is all of the noise: what a node sends may be seen by itself."
+    else:
+        seen = (
+            "Answers are not masked: whoever receives them one by one is trusted to "
+            "look at nothing but their sum. Against one who is not, no more holds than "
+            f"mu {single:.6g}, epsilon {epsilon:.4g}."
+        )
+    return (
+        f"Every node adds one share of the noise, of which {n_shares} are all of it: "
+        "the guarantee is against whoever sees sums over nodes alone, as secure "
+        f"aggregation grants, and does not know {n_shares} or more of the shares in "
+        f"them. Where h shares are unknown, mu is sqrt({n_shares} / h) times as large; "
+        f"for who sees what a node sends by itself it is {single:.6g}, epsilon "
+        f"{epsilon:.4g}.",
+        seen,
+        _ONCE,
+    )
+
 
 # Raised whenever equal parameters would mean other releases, or other messages.
 _FORM = 1
+
+
 NOISE = ("server", "distributed", "node")
+
+
 # Answers come in steps of this or of the grid, whichever are finer: exact in both.
 _FINEST = 2.0**-21
+
+
 # What is believed of noise, by the plan's; and of a sum, beyond what users can have.
 _MOST_NOISE, _DEVIATIONS = 1e9, 40.0
+
+
 # Groups that sums of whole numbers below 2**52 are exact for in 64 bits.
 MOST_GROUPS = MOST_SHARES
+
+
 # Parameters that change what nobody else sees.
 _OWN = frozenset({"n_jobs"})
 
@@ -376,3 +482,52 @@ def _bytes_of(array: np.ndarray) -> str:
     wide = wide.astype("<i8") if wide.dtype.kind in "bi" else wide
     wide = wide.astype("<u8") if wide.dtype.kind == "u" else wide
     return hashlib.sha256(np.ascontiguousarray(wide).tobytes()).hexdigest()
+
+
+_HALF = np.uint64(32)
+
+
+_LOW = np.uint64(2**32 - 1)
+
+
+def masked(
+    values: np.ndarray, name: str, pair_keys: Mapping[str, bytes], label: bytes
+) -> np.ndarray:
+    """Return words of a part, which only in a sum with all others' tell anything.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k,)
+        Whole numbers of modulus at most 2**52.
+    name : str
+        Whose part it is.
+    pair_keys : mapping of str to bytes
+        What it shares with each of the others, by their names.
+    label : bytes
+        Names the sum, once and for all.
+
+    Returns
+    -------
+    ndarray of uint64 of shape (k,)
+    """
+    words = values.astype(np.int64).astype(np.uint64)
+    for other, key in pair_keys.items():
+        mask = pair_mask(key, label, len(words))
+        words = words + mask if name < other else words - mask
+    return words
+
+
+def to_halves(words: np.ndarray) -> np.ndarray:
+    """Return words as numbers that float64 holds: low halves, then high ones."""
+    return np.concatenate([words & _LOW, words >> _HALF]).astype(np.float64)
+
+
+def from_halves(halves: np.ndarray) -> np.ndarray:
+    """Return the words of :func:`to_halves`."""
+    low, high = np.split(halves.astype(np.uint64), 2)
+    return low | (high << _HALF)
+
+
+def are_halves(halves: np.ndarray) -> bool:
+    """Whether numbers are those of words."""
+    return bool(np.all((halves >= 0) & (halves < 2.0**32) & (halves % 1 == 0)))

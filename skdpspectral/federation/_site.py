@@ -8,16 +8,20 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from .._messages.messages import MessageError, Request, check_name
 from ..accounting import PrivacyAccountant
-from ._kept_file import KeptFile, digest_of
-from ._messages import MessageError, Request, check_name
-from ._outcomes import as_bytes
+from ._kept import KeptFile, digest_of
+from ._site_socket import as_bytes
 
 _KIND = 0x534B4441
+
+
 _TABLES = [
     "CREATE TABLE answers (session BLOB, request BLOB, answer BLOB, "
     "PRIMARY KEY (session, request))"
 ]
+
+
 _SPENT = (
     "the session was begun here, and the client that held it is gone: what was not "
     "answered is spent, and is not drawn again"

@@ -2,12 +2,18 @@
 
 Whoever carries messages to and from the network, code of others among it, needs no
 access to rows and ledger: the socket's file is all that it opens.
+
+What becomes of a request: an answer, a refusal with its reason, or a failure.
+
+What carries requests starts anew for each of them, so that nothing here imports more
+than messages: ledgers alone would take longer than all of its work.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import socket
 import stat
@@ -17,18 +23,126 @@ from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ._outcomes import ANSWER, FAILURE, REFUSAL, SiteError, heard, outcome_of
+from .._messages.messages import MessageError
 
-if TYPE_CHECKING:  # whoever connects to a site has none
+if TYPE_CHECKING:
     from ._site import Site
+
+
+_LOG = logging.getLogger(__name__)
+
+
+ANSWER, REFUSAL, FAILURE = "answer", "refusal", "failure"
+
+
+# What somebody elsewhere is told of a refusal, in characters.
+_LONGEST_REASON = 500
+
+
+class SiteError(RuntimeError):
+    """A site could not be reached, or failed; the reason stays there."""
+
+
+def as_bytes(message) -> bytes:
+    """Return a message's byte form; it may be bytes already."""
+    if isinstance(message, (bytes, bytearray, memoryview)):
+        return bytes(message)
+    return message.to_bytes()
+
+
+def told(answer) -> tuple[str, bytes]:
+    """Return what somebody elsewhere may know of an answer, or of an error.
+
+    Parameters
+    ----------
+    answer : bytes or exception
+        What became of a request.
+
+    Returns
+    -------
+    kind : {"answer", "refusal", "failure"}
+        What the content is.
+    content : bytes
+        An answer, a reason in UTF-8 that speaks of messages and public numbers alone,
+        or nothing: the error itself may speak of rows.
+    """
+    if isinstance(answer, bytes):
+        return ANSWER, answer
+    if isinstance(answer, MessageError):
+        return REFUSAL, str(answer)[:_LONGEST_REASON].encode()
+    if isinstance(answer, SiteError):
+        return FAILURE, b""
+    # Imported long since, wherever there is a ledger that can refuse.
+    from ..accounting import PrivacyBudgetError
+
+    if isinstance(answer, PrivacyBudgetError):
+        # What else a ledger was spent on is its holder's own business.
+        return REFUSAL, b"its ledger has not enough budget left for this session"
+    return FAILURE, b""
+
+
+def outcome_of(client, request: bytes) -> tuple[str, bytes]:
+    """Return what somebody elsewhere may know of a client's answer to a request.
+
+    Parameters
+    ----------
+    client : object with ``respond``
+        A site, or a client.
+    request : bytes
+        Whatever came.
+
+    Returns
+    -------
+    kind, content
+        As of :func:`told`.
+    """
+    try:
+        return told(as_bytes(client.respond(request)))
+    except Exception as error:
+        outcome = told(error)
+        if outcome[0] == FAILURE and not isinstance(error, SiteError):
+            _LOG.exception("a request could not be answered")  # for the rows' holder
+        return outcome
+
+
+def heard(kind, content):
+    """Return bytes, or the error that a kind and a content stand for.
+
+    Parameters
+    ----------
+    kind, content : object
+        Whatever came.
+
+    Returns
+    -------
+    bytes or exception
+        As for :meth:`Server.collect`.
+    """
+    if kind == ANSWER and isinstance(content, bytes):
+        return content
+    if kind == REFUSAL and isinstance(content, bytes):
+        text = content[: 4 * _LONGEST_REASON].decode(errors="replace")
+        return MessageError("".join(c if c.isprintable() else "?" for c in text))
+    return SiteError()
+
 
 # First byte of a question, and of what comes back.
 _NAME, _REQUEST = b"n", b"r"
+
+
 _KINDS = {ANSWER: b"a", REFUSAL: b"r", FAILURE: b"f"}
+
+
 _LONGEST_REQUEST = 2**28
+
+
 _BACKLOG = 16
+
+
 # Connections at a time, and seconds that one may be silent: more of them wait.
 _MOST_CONNECTIONS, _PATIENCE = 16, 10.0
+
+
 # What a system lacks for the moment when a connection comes, or the connection is gone.
 _PASSING = {
     errno.EMFILE,
@@ -37,6 +151,8 @@ _PASSING = {
     errno.ENOMEM,
     errno.ECONNABORTED,
 }
+
+
 # Bytes that the path of a socket may have, on any system.
 _LONGEST_PATH = 100
 

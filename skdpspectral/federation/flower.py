@@ -4,6 +4,8 @@ It needs ``pip install "skdpspectral[federated]"`` (Python 3.11 or later) where 
 runs, and nothing of it where rows are.
 """
 
+from __future__ import annotations
+
 from ._flower import Progress, client_app, connect_to_site, hold_session
 
 __all__ = ["Progress", "client_app", "connect_to_site", "hold_session"]

@@ -5,7 +5,7 @@ all users release together is in ``_statistics.shared_directions``.
 """
 
 from ._lrs import LRSRegressor
-from ._personalization import personalize
-from ._strategies import Alternation, Clip
+from ._parameters import Alternation, Clip
+from ._users import personalize
 
 __all__ = ["Alternation", "Clip", "LRSRegressor", "personalize"]

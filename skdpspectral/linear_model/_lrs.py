@@ -10,29 +10,26 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
+from .._base.estimator import PrivateEstimator, unweighted
 from .._base.personal import PersonalEstimator
-from .._base.sklearn_compat import (
-    CALLBACK_LEVELS,
-    CallbackSupportMixin,
-    with_callbacks,
-)
-from .._base.unweighted import unweighted
-from .._statistics.combination import Statistic
-from .._statistics.shared_directions import SharedModel
+from .._base.sklearn_compat import CALLBACK_LEVELS, CallbackSupportMixin, with_callbacks
+from .._statistics.statistic import Statistic
 from .._tables.rows import table_shape
 from ..mechanisms import PrivacyPlan, Unit
-from ..mechanisms._numbers import check_count
-from . import _parameters as parameters
-from ._groups import GroupsOfUsers
-from ._personal_models import PersonalModels
-from ._personalization import Personalization
-from ._predictions import PersonalPredictions
+from ..mechanisms._relations import check_count
+from . import _parameters
+from ._shared_directions import SharedModel
+from ._users import (
+    Personalization,
+    PersonalModels,
+    PersonalPredictions,
+    RegressionGroupsMixin,
+)
 
 
 @documented
 class LRSRegressor(
-    GroupsOfUsers,
+    RegressionGroupsMixin,
     Personalization,
     PersonalPredictions,
     PersonalEstimator,
@@ -211,7 +208,7 @@ class LRSRegressor(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        **parameters.CONSTRAINTS,
+        **_parameters.CONSTRAINTS,
     }
 
     def __init__(
@@ -229,9 +226,9 @@ class LRSRegressor(
         ridge_intercept=0.0,
         shared_weights="user",
         init="spectral",
-        ridge_shared=parameters.RIDGE_SHARED,
+        ridge_shared=_parameters.RIDGE_SHARED,
         ridge_sparse=100.0,
-        n_rounds=parameters.N_ROUNDS,
+        n_rounds=_parameters.N_ROUNDS,
         fresh_rows=False,
         clip="private",
         neighbors="add-remove-one",
@@ -289,7 +286,7 @@ class LRSRegressor(
         """
         self._check_parameters()
         return self._plan(
-            parameters.shared_statistic(self, check_count("n_features", n_features))
+            _parameters.shared_statistic(self, check_count("n_features", n_features))
         )
 
     def plan_for(self, X) -> PrivacyPlan:
@@ -319,7 +316,7 @@ class LRSRegressor(
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        parameters.check_together(self)
+        _parameters.check_lrs_parameters(self)
 
     # -- the estimator ---------------------------------------------------------------
 
@@ -345,16 +342,16 @@ class LRSRegressor(
         {outcome_of_fit}
         """
         self._check_parameters()
-        with parameters.progress_of(self) as progress, self._unchanged_on_error():
+        with _parameters.progress_of(self) as progress, self._unchanged_on_error():
             table, targets, offset, d = self._unread(X, y, users)
-            scale = parameters.public_scale(self, d)
-            given = parameters.given_start(self, d)
+            scale = _parameters.public_scale(self, d)
+            given = _parameters.given_start(self, d)
             self._warn_of_one_user(table)
-            shared = parameters.shared_statistic(self, d)
+            shared = _parameters.shared_statistic(self, d)
             plan = self._plan(shared)
             # It is charged here; values, ids among them, are read from here on.
             release, read, targets = self._start_release(plan, table, targets)
-            start = parameters.start_of(self, release, given, d)
+            start = _parameters.start_of(self, release, given, d)
             rows, index = self._grouped(read, targets, offset, scale)
             progress.begin(X, targets, plan)
             found = shared.run(release, rows, start, scale, progress)

@@ -2,28 +2,146 @@
 
 What the chosen way does not use is refused, and not ignored: whoever sets it believes
 that it does something.
+
+How LRSRegressor clips users with a budget, and how it iterates without one.
+
+Columns that are added to predictions: no features, and taken off the targets.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral, Real
+from typing import ClassVar
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from .._base.progress import FitProgress
-from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import snapshot
-from .._linalg import linear_model as lrs
-from .._statistics.shared_directions import ExactDirections, SharedDirections, Users
-from .._tables.masks import refuse_masked
+from .._base.sklearn_compat import FitProgress, Interval, StrOptions
+from .._base.strategies import register, snapshot
+from .._tables.ids import check_feature, column_names, position_of, refuse_masked
+from .._tables.rows import table_shape
+from .._tables.users import UserTable, read_users
 from ..mechanisms import Neighbors
-from ._strategies import Alternation, Clip
+from . import _kernels_shared
+from ._shared_directions import ExactDirections, SharedDirections, Users
+
+_NORMS = Interval(Real, 1e-60, 1e60, closed="both")
+
+
+_DEFAULT_SHARE = 0.1
+
+
+@register
+class Clip(BaseEstimator):
+    r"""Norms above which a user's contribution is scaled down, with a budget.
+
+    Parameters
+    ----------
+    curvature, gradient : float or None, default=None
+        Public norms, in [1e-60, 1e60], of the curvature
+        :math:`w_iw_i' \otimes X_i'X_i/m_i` and of the gradient part
+        :math:`X_i'(y_i - X_ib_i)w_i'/m_i` of an ordinary user. None takes a private
+        median over the users.
+    share : float, default=0.1
+        Share of the budget's :math:`\mu^2` for the medians, in (0, 1); refused where
+        both norms are given, which leave no median to pay for.
+
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Its parameter `clip`.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.linear_model import Clip
+    >>> model = LRSRegressor(clip=Clip(curvature=3.3, gradient=1.0), n_rounds=2)
+    >>> [mechanism.name for mechanism in model.privacy_plan(10).mechanisms]
+    ['start', 'moments_1']
+    >>> model.set_params(clip__gradient=None).clip
+    Clip(curvature=3.3)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "curvature": [_NORMS, None],
+        "gradient": [_NORMS, None],
+        "share": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    def __init__(self, curvature=None, gradient=None, share=_DEFAULT_SHARE):
+        self.curvature = curvature
+        self.gradient = gradient
+        self.share = share
+
+    def _check_share(self) -> None:
+        """Refuse a share of the budget that nothing would be released for."""
+        given = self.curvature is not None and self.gradient is not None
+        if given and self.share != _DEFAULT_SHARE:
+            raise ValueError(
+                f"clip: share={self.share!r} pays for private medians, and there are "
+                "none to find where curvature and gradient are given: leave share="
+                f"{_DEFAULT_SHARE}, or one of them None"
+            )
+
+
+@register
+class Alternation(BaseEstimator):
+    """Alternation of users and shared directions until rest, without privacy.
+
+    Parameters
+    ----------
+    max_iter : int, default=50
+        Largest number of iterations, at least 1.
+    tol : float, default=1e-6
+        Iterations end when U moves by at most this distance, at least 0.
+    shrink_to_mean : bool, default=True
+        Whether weights are shrunk to their mean over users, in place of zero.
+    update : {"auto", "direct", "cached", "cg"}, default="auto"
+        How U is improved: from the curvature, made anew or of Grams that are kept in
+        memory, or by conjugate gradients, whose cost does not depend on
+        `n_components`. With ``ridge_shared=0`` all lead to the same U; with a penalty,
+        which is on w and not on U, they may rest at slightly different U.
+
+    See Also
+    --------
+    skdpspectral.LRSRegressor : Its parameter `solver`, for ``epsilon=None`` alone.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.linear_model import Alternation
+    >>> model = LRSRegressor(epsilon=None, solver=Alternation(max_iter=100))
+    >>> model.set_params(solver__tol=1e-3).solver
+    Alternation(max_iter=100, tol=0.001)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "shrink_to_mean": ["boolean"],
+        "update": [StrOptions({"auto", "direct", "cached", "cg"})],
+    }
+
+    def __init__(self, max_iter=50, tol=1e-6, shrink_to_mean=True, update="auto"):
+        self.max_iter = max_iter
+        self.tol = tol
+        self.shrink_to_mean = shrink_to_mean
+        self.update = update
+
 
 STARTS = {"spectral", "random", "moments"}
+
+
 # Defaults that a fit without use for them knows them by.
 N_ROUNDS = 6
+
+
 RIDGE_SHARED = 10.0
+
+
 _PENALTIES = Interval(Real, 0, 1e60, closed="both")
+
+
 # Constructor parameters, each on its own; those of budgets are every estimator's.
 CONSTRAINTS = {
     "n_components": [Interval(Integral, 0, None, closed="left")],
@@ -47,10 +165,12 @@ CONSTRAINTS = {
     "n_jobs": [Integral, None],
     "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
 }
+
+
 _IN_A_GRID = " (a search gives epsilon=None a grid of its own)"
 
 
-def check_together(model) -> None:
+def check_lrs_parameters(model) -> None:
     """Refuse parameters that do not go together.
 
     Parameters
@@ -277,7 +397,7 @@ def given_start(model, n_features: int) -> np.ndarray | None:
         )
     if model._fixed():  # a central model, of any length
         return start.T.copy()
-    return lrs.positive_qr(start.T)[0]
+    return _kernels_shared.positive_qr(start.T)[0]
 
 
 def start_of(model, release, given, n_features: int):
@@ -289,7 +409,7 @@ def start_of(model, release, given, n_features: int):
         return np.zeros((n_features, 1))
     if isinstance(model.init, str) and model.init == "random":
         shape = (n_features, min(int(model.n_components), n_features))
-        return lrs.positive_qr(release.public_normals(shape))[0]
+        return _kernels_shared.positive_qr(release.public_normals(shape))[0]
     if given is None and not model._is_private():
         return model.init
     return given
@@ -306,3 +426,115 @@ def _numbers(values, name: str) -> np.ndarray | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return values if np.isfinite(values).all() else None
+
+
+_LARGEST = np.finfo(float).max
+
+
+def find_offset(model, X, n_features: int) -> int | None:
+    """Return the place of the offsets among columns that hold no users, or None.
+
+    Parameters
+    ----------
+    model : LRSRegressor
+        With parameters `user_feature` and `offset_feature`.
+    X : array-like or dataframe of shape (n_rows, n_columns)
+        Of which the names of columns are read, and their number.
+    n_features : int
+        Columns that hold no users.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming `offset_feature`.
+    """
+    feature = model.offset_feature
+    if feature is None:
+        return None
+    check_feature(feature, "offset_feature")
+    names = column_names(X)
+    if names is None:
+        if isinstance(feature, str):
+            raise ValueError(
+                f"offset_feature={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe, in a pipeline by "
+                'set_output(transform="pandas")'
+            )
+        names = range(table_shape(X)[1])
+    n_columns = len(names)
+    place = position_of(feature, list(names), "offset_feature") % n_columns
+    if n_features < 2:
+        raise ValueError(
+            "X must have features beside offset_feature, but has n_features = "
+            f"{n_columns}: Found array with 0 feature(s) apart from offsets and ids, "
+            "while a minimum of 1 is required"
+        )
+    if model.user_feature is None:
+        return place
+    user = position_of(model.user_feature, list(names), "user_feature") % n_columns
+    if user == place:
+        raise ValueError("offset_feature and user_feature name the same column")
+    return place - (place > user)
+
+
+def without_offset(table: UserTable, place: int | None) -> tuple[UserTable, np.ndarray]:
+    """Take the offsets out of a table.
+
+    Parameters
+    ----------
+    table : UserTable
+        Rows.
+    place : int or None
+        Of the offsets among the features; None for no offsets.
+
+    Returns
+    -------
+    table : UserTable
+        Without the offsets.
+    offsets : ndarray of shape (n_rows,)
+        The offsets; zeros where there are none.
+    """
+    if place is None:
+        return table, np.zeros(len(table.X))
+    columns = np.arange(table.X.shape[1])[table.columns]
+    offsets = np.asarray(table.X[:, columns[place]], dtype=np.float64)
+    return replace(table, columns=np.delete(columns, place)), offsets
+
+
+def rest_of(y: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """What offsets leave of the targets, row by row; finite."""
+    with np.errstate(all="ignore"):  # an overflow would tell of somebody's target
+        return np.clip(y - offsets, -_LARGEST, _LARGEST)
+
+
+def read_like_fit(model, X, users) -> tuple[UserTable, np.ndarray]:
+    """Read rows for a fitted model.
+
+    Parameters
+    ----------
+    model : LRSRegressor
+        Fitted.
+    X, users
+        As for its methods.
+
+    Returns
+    -------
+    table : UserTable
+        With the features of fit.
+    offsets : ndarray of shape (n_rows,)
+        The offsets.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming what is wrong.
+    """
+    table = read_users(model, X, users, model.user_feature, reset=False)
+    place = find_offset(model, X, table.n_features)
+    table, offsets = without_offset(table, place)
+    if table.n_features != len(model.scale_):
+        raise ValueError(
+            f"X has {table.n_features} features beside users and offsets, and fit had "
+            f"{len(model.scale_)}: user_feature or offset_feature were changed since"
+        )
+    return table, offsets

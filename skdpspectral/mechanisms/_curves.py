@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._numbers import check_count, check_real
-from ._relations import Neighbors
+from ._relations import Neighbors, check_count, check_real
 
 # Laws of the number of runs of a private selection.
 TRUNCATED_NEGATIVE_BINOMIAL = "truncated-negative-binomial"
+
+
 POISSON = "poisson"
 
 
@@ -233,4 +234,6 @@ class ApproximateDP(_Curve):
 
 
 CURVES = (SubsampledGaussian, PrivateSelection, ApproximateDP)
+
+
 Curve = SubsampledGaussian | PrivateSelection | ApproximateDP

@@ -1,4 +1,9 @@
-"""Gaussian mechanisms on a grid, of arrays and streams, and what has no noise."""
+"""Gaussian mechanisms on a grid, of arrays and streams, and what has no noise.
+
+Gaussian mechanisms on sums over Poisson samples, step by step.
+
+Noise that several parties add, each a share.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +12,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, runtime_checkable
 
-from ._numbers import check_real
+from ._curves import SubsampledGaussian
+from ._relations import Neighbors, check_count, check_real
 
 # The grid is this much finer than the noise: fine enough to cost nothing, coarse
 # enough that integers of noise and value stay exact in float64.
 GRID_BITS = 26
+
+
 # Below this, float64 normals have too few digits left to fill the grid.
 MAX_GRID_BITS = 40
+
+
 # |value| / grid is kept at or below 2**MAX_INTEGER_BITS, so that value + noise
 # stays below 2**52, where every integer and its rounding are exact.
 MAX_INTEGER_BITS = 51
+
+
 # The grid may add this share of the sensitivity before a finer one is taken.
 GRID_SHARE = 2.0**-8
+
+
 # Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
 # unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
 # at most 2**-6 of a step.
@@ -302,3 +316,190 @@ class Exact:
     def describe(self) -> str:
         """Phrase for a report."""
         return f"{self.name!r} (shape {self.shape}, without noise)"
+
+
+@dataclass(frozen=True)
+class SampledGaussian(CorrelatedGaussian):
+    r"""Rows that are sums over Poisson samples of the units, each with fresh noise.
+
+    Parameters
+    ----------
+    name, noise_std, shape, symmetric, summation_error, magnitude
+        As in :class:`CorrelatedGaussian`.
+    sensitivity : float
+        Largest norm of what one unit adds to the row of a step that it is sampled in.
+    max_steps : int
+        Number of steps.
+    column_norm, factorization, amplification, renewed
+        At their defaults: noise of different steps is independent.
+    sampling_probability : float
+        Probability q in (0, 1] with which each unit is in a step's sample, by itself.
+
+    Notes
+    -----
+    **Formal guarantee.** That of the :class:`SubsampledGaussian` which :meth:`curve`
+    gives, also where a step's row is chosen after seeing earlier releases; samples are
+    secret. Rounding to the grid is part of the rows and is charged.
+    """
+
+    kind: ClassVar[str] = "sampled-gaussian"
+
+    sampling_probability: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Its cost is a curve, which no finite mu states.
+        object.__setattr__(self, "mu", math.inf)
+        fixed = (self.column_norm, self.factorization, self.renewed, self.amplification)
+        if fixed != (1.0, "trivial", False, 0.0) or self.max_steps is None:
+            raise ValueError(
+                f"noise of {self.name!r} must be independent between a known number of "
+                "steps: samples have no guarantee otherwise"
+            )
+        self.curve(Neighbors.ZERO_OUT_ONE)  # refuses what is out of range
+
+    def _charged(self) -> float:
+        """Return the largest norm of what a unit adds to what is computed of a row."""
+        return Gaussian._charged(self)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """Standard deviation of the noise over the charged sensitivity."""
+        return self.noise_std / self.charged_sensitivity
+
+    def curve(self, neighbors: Neighbors | str) -> SubsampledGaussian:
+        """Return its cost under a relation of neighbors."""
+        assert self.max_steps is not None
+        return SubsampledGaussian(
+            self.name,
+            self.sampling_probability,
+            self.noise_multiplier,
+            self.max_steps,
+            Neighbors(neighbors) is Neighbors.REPLACE_ONE,
+        )
+
+    def describe(self) -> str:
+        """Phrase for a report."""
+        return (
+            f"{self.name!r} (a row of {self.shape[0]} numbers a step, {self.max_steps} "
+            f"steps on Poisson samples of rate {self.sampling_probability:g}, Gaussian "
+            f"noise of standard deviation {self.noise_std:.6g} for sensitivity "
+            f"{self.charged_sensitivity:.6g}, {self.noise_multiplier:.6g} times it)"
+        )
+
+
+# Sums of rounded shares differ from a function of one Gaussian by less than this, in
+# logarithm: no delta of float64 is as small.
+_LOG_DISTANCE = -1000.0 * math.log(10.0)
+
+
+# Shares that sums of whole numbers are exact for.
+MOST_SHARES = 1024
+
+
+def log_share_distance(n_shares: int, steps: float) -> float:
+    r"""Bound how far sums of rounded Gaussians are from a function of one Gaussian.
+
+    Parameters
+    ----------
+    n_shares : int
+        Number m of rounded Gaussians.
+    steps : float
+        Standard deviation :math:`\sigma` of each, in steps of the grid; at least 1.
+
+    Returns
+    -------
+    float
+        Logarithm of a bound on the total variation of one number
+        (:ref:`lemma-noise-shares`).
+    """
+    m, square = n_shares, steps * steps
+    exponent = -0.5 * math.pi**2 * square
+    # Terms of a theta series beyond the first, which is the largest.
+    ratio = 2.0 / -math.expm1(8.0 * exponent)
+    rest = ratio * math.exp(exponent)
+    values = 0.5 * (2.0 * math.pi * square * math.sqrt(m) + m + 1.0)
+    values *= ratio * (m * (1.0 + rest) ** (m - 1) + 1.0)
+    return exponent + math.log(values + 2.0)
+
+
+@dataclass(frozen=True)
+class SharedGaussian(Gaussian):
+    r"""A Gaussian mechanism on sums, whose noise is added by parties, a share each.
+
+    Every party rounds its own part of the sum to the grid, and adds a rounded Gaussian
+    of variance ``noise_std**2 / n_shares``. Whole numbers of grid steps add up without
+    any rounding, in any order.
+
+    Parameters
+    ----------
+    name, sensitivity, shape, summation_error, magnitude
+        As in :class:`Gaussian`.
+    noise_std : float
+        Standard deviation of `n_shares` shares together.
+    symmetric : bool, default=False
+        Always False: parts are vectors.
+    n_shares : int, default=1
+        Shares that are the noise together, at most 1024. More of them may be added.
+
+    Attributes
+    ----------
+    mu : float
+        Cost against whoever sees the sum alone and knows all shares but `n_shares`.
+
+    Raises
+    ------
+    ValueError
+        If a share would be too small for its grid.
+
+    Notes
+    -----
+    **Formal guarantee.** A unit is in the part of one party. If only the sum is seen,
+    and `h` shares of it are unknown to who sees it, that of the unit's party among
+    them, then the sum is :math:`\mu \sqrt{n/h}`-Gaussian differentially private for
+    `n` = `n_shares`, but for a total variation below :math:`10^{-1000}`
+    (:ref:`lemma-noise-shares`). A part that is seen alone is :math:`h = 1`.
+    """
+
+    kind: ClassVar[str] = "shared-gaussian"
+
+    n_shares: int = 1
+
+    def _check(self) -> None:
+        super()._check()
+        count = check_count("n_shares", self.n_shares)
+        object.__setattr__(self, "n_shares", count)
+        if count > MOST_SHARES:
+            raise ValueError(f"n_shares must be at most {MOST_SHARES}, got {count}")
+        if self.symmetric:
+            raise ValueError(f"parts of {self.name!r} must be vectors")
+
+    def _spacing(self) -> float:
+        spacing = super()._spacing()
+        steps = self.drawn_std / spacing
+        size = math.log(math.prod(self.shape))
+        far = log_share_distance(self.n_shares, max(steps, 1.0)) + size
+        if far > _LOG_DISTANCE:
+            raise ValueError(
+                f"a share of the noise of {self.name!r} would be too small for its "
+                "grid: lower epsilon or n_shares"
+            )
+        return spacing
+
+    @property
+    def drawn_std(self) -> float:
+        """Deviation of one share."""
+        return self.noise_std / math.sqrt(self.n_shares)
+
+    def mu_of(self, n_unknown: int) -> float:
+        """Cost against who does not know so many of the shares in a sum."""
+        return self.mu * math.sqrt(self.n_shares / check_count("n_unknown", n_unknown))
+
+    def describe(self) -> str:
+        """Phrase for a report."""
+        return (
+            f"{self.name!r} (shape {self.shape}, a sum over parties of whom each adds "
+            f"Gaussian noise of standard deviation {self.drawn_std:.6g}, together of "
+            f"{self.noise_std:.6g} for {self.n_shares} of them, for sensitivity "
+            f"{self.charged_sensitivity:.6g}, mu = {self.mu:.6g})"
+        )

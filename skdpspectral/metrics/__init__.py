@@ -5,9 +5,15 @@ computed on private rows, or against a quantity estimated from them without nois
 itself a release.
 """
 
-from ._lists import catalog_coverage_score, list_ndcg_score, list_recall_score
 from ._private_scorer import make_private_scorer
-from ._ranking import make_user_scorer, user_ndcg_score, user_recall_score
+from ._ranking import (
+    catalog_coverage_score,
+    list_ndcg_score,
+    list_recall_score,
+    make_user_scorer,
+    user_ndcg_score,
+    user_recall_score,
+)
 from ._subspace import captured_variance, gaussian_kl, subspace_distance
 
 __all__ = [

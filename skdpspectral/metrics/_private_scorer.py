@@ -1,27 +1,213 @@
-"""Scorers whose scores are releases: planned, charged, and with noise."""
+"""Scorers whose scores are releases: planned, charged, and with noise.
+
+What held-out rows contribute, user by user, and the budget of a score.
+
+Means of what rows, or users, contribute to a score of predictions.
+"""
 
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from dataclasses import fields
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import sensitivity
+from .._linalg import walks
 from .._release import Release
-from .._statistics.scores import RowScore, UserScore
+from .._statistics.statistic import Statistic
+from .._statistics.user_sums import MOST_EXACT_USERS
 from .._tables.ids import check_feature, encode_array, id_array, read_column
 from .._tables.rows import shape_of
-from ..accounting import PrivacyAccountant, PrivacyLeakWarning
-from ..accounting._ambient import accountant_to_send, ambient_accountant, block_at_hand
-from ..mechanisms import Neighbors, PrivacyPlan, Unit
-from ..mechanisms._numbers import shown
-from ._kinds import make_kind
-from ._measured import SEARCH, Measured, by_user, checked_budget
-from ._score_kinds import Kind
+from ..accounting import (
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    calibrate_gaussian,
+    gaussian_mu,
+)
+from ..accounting._ledger.context import (
+    accountant_to_send,
+    ambient_accountant,
+    block_at_hand,
+)
+from ..mechanisms import Exact, Mechanism, Neighbors, PrivacyPlan, Unit
+from ..mechanisms._relations import check_real, shown
+from ._score_kinds import Kind, make_kind
+
+# Instead of a number: the budget is that of the search that uses the score.
+SEARCH = "search"
+
+
+class Measured(NamedTuple):
+    """What held-out rows contribute to a score; private.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, width)
+        A row a contribution.
+    owners : ndarray of shape (n_rows,) or None
+        Ids of users whose contributions they are; None where rows count.
+    """
+
+    values: np.ndarray
+    owners: np.ndarray | None = None
+
+
+def checked_budget(epsilon: object, delta: object) -> tuple[float, float] | None:
+    """Return a valid budget; None where it is a search's."""
+    if isinstance(epsilon, str):
+        if epsilon == SEARCH:
+            return None
+        raise ValueError(
+            f"epsilon must be a number, None or {SEARCH!r}, got {epsilon!r}"
+        )
+    number = math.inf if epsilon is None else check_real("epsilon", epsilon)
+    if not number > 0.0:
+        raise ValueError(f"epsilon must be positive, got {number}")
+    delta = check_real("delta", delta)
+    gaussian_mu(number, delta)  # refuses a delta out of range
+    return number, delta
+
+
+def by_user(measured: list[Measured]) -> np.ndarray:
+    """Return the mean of each user's contributions."""
+    owners = [part.owners for part in measured if part.owners is not None]
+    values = np.concatenate([part.values[:, 0] for part in measured])
+    if not len(values):
+        return values
+    codes, n_users = encode_array(_joined(owners), "user_feature")
+    sums = np.bincount(codes, values, minlength=n_users)
+    means: np.ndarray = sums / np.bincount(codes, minlength=n_users)
+    return means
+
+
+def _joined(owners: list[np.ndarray]) -> np.ndarray:
+    """Return the ids of several tables as one array, each as it is."""
+    if len({ids.dtype for ids in owners}) > 1:
+        owners = [ids.astype(object) for ids in owners]
+    return np.concatenate(owners)
+
+
+# Contributions that are added up in one go.
+_BLOCK = 4096
+
+
+# What each user adds to the count of users: as much as its value may weigh.
+HALF = 0.5
+
+
+class Found(NamedTuple):
+    """A score as it was released.
+
+    Parameters
+    ----------
+    means : ndarray of shape (width,)
+        Means of contributions.
+    std : float
+        Standard deviation of the noise of each of them.
+    """
+
+    means: np.ndarray
+    std: float
+
+
+@dataclass(frozen=True)
+class RowScore(Statistic):
+    """Mean over held-out rows of what they contribute to a score.
+
+    Parameters
+    ----------
+    width : int
+        Numbers that a row contributes.
+    diameter, radius : float
+        Largest distance of two contributions, and bound on their norms.
+    n_terms : int
+        Public number of contributions.
+    n_times : int, default=1
+        Largest number of them that are of one row.
+    """
+
+    width: int
+    diameter: float
+    radius: float
+    n_terms: int
+    n_times: int = 1
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        if not math.isfinite(mu):
+            return (Exact("score", (self.width,)),)
+        return (
+            calibrate_gaussian(
+                "score",
+                sensitivity.score_sensitivity(
+                    self.diameter, self.n_terms, self.n_times
+                ),
+                mu,
+                (self.width,),
+                summation_error=sensitivity.summation_error(
+                    self.radius, self.n_terms, _BLOCK
+                ),
+                magnitude=2.0 * self.radius,
+            ),
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Found:
+        """Release the mean of contributions, an array of shape (n_terms, width)."""
+        if len(rows) != self.n_terms:
+            raise ValueError("the number of held-out rows has changed")
+        total = np.zeros(self.width)
+        for block in walks.row_blocks(len(rows), _BLOCK):
+            total += rows[block].sum(axis=0)
+        means = release("score", total / self.n_terms)
+        return Found(means, _deviation(release.plan["score"]))
+
+
+@dataclass(frozen=True)
+class UserScore(Statistic):
+    """Mean over users, whose number is private, of values in [-1/2, 1/2]."""
+
+    width: int = 1
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        if not math.isfinite(mu):
+            return (Exact("score", (2,)),)
+        return (
+            calibrate_gaussian(
+                "score",
+                sensitivity.counted_score_sensitivity(HALF, HALF),
+                mu,
+                (2,),
+                magnitude=MOST_EXACT_USERS,
+            ),
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Found:
+        """Release sum and count of users' values, an array of shape (n_users,)."""
+        mechanism = release.plan["score"]
+        grid = getattr(mechanism, "grid", 2.0**-32)
+        # Integers of the grid add up exactly, whoever is in the data.
+        total = np.rint(rows / grid).sum() * grid
+        counted = release("score", np.array([total, HALF * len(rows)]))
+        std = _deviation(mechanism)
+        n_users = max(float(counted[1]) / HALF, 2.0 * std / HALF, 1.0)
+        mean = float(counted[0]) / n_users
+        spread = math.hypot(1.0, mean / HALF)
+        return Found(np.array([mean]), std * spread / n_users)
+
+
+def _deviation(mechanism: Any) -> float:
+    """Standard deviation of the noise of a mechanism, which `Exact` has none of."""
+    return 0.0 if isinstance(mechanism, Exact) else float(mechanism.noise_std)
+
 
 _ROW = (Unit.ROW, Neighbors.REPLACE_ONE)
+
+
 _USER = (Unit.USER, Neighbors.ADD_REMOVE_ONE)
 
 

@@ -4,6 +4,8 @@ None of these functions is private: a score computed on private rows, or against
 quantity estimated from them without noise, is itself a release.
 """
 
+from __future__ import annotations
+
 import warnings
 
 import numpy as np
@@ -15,7 +17,11 @@ from sklearn.utils import check_array, gen_batches
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 ORTHONORMALITY_TOLERANCE = 1e-6
+
+
 SYMMETRY_TOLERANCE = 1e-8
+
+
 BLOCK_SIZE = 2**20  # numbers held at a time: 8 MB
 
 

@@ -1,37 +1,409 @@
-"""A random search whose best candidate is released under one guarantee."""
+"""A random search whose best candidate is released under one guarantee.
+
+What a search will release and cost, and what it refuses; no rows are needed.
+
+Methods of a search that its best model has.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from numbers import Real
 from operator import attrgetter
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin
+from sklearn.base import MetaEstimatorMixin, is_classifier
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
+from .._base.compositions import reason_of_splits
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
+from .._base.estimator import PrivateEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.unweighted import unweighted
 from .._release.release import record_release
 from .._release.selection import SelectionRelease
 from .._tables.rows import shape_of, table_shape
 from ..accounting._selection import LAWS, MOST_EXPECTED_RUNS
 from ..mechanisms import PrivacyPlan, Unit
+from ..mechanisms._relations import check_count, check_real
 from ..metrics._private_scorer import PrivateScorer
-from ._best_model import BestModel
-from ._candidates import check_candidates
-from ._held_out import (
+from ._candidates import (
+    Exposure,
+    RunBudgets,
+    check_candidates,
+    check_distributions,
+    check_estimator,
+)
+from ._runs import (
+    Outcome,
+    Runs,
     exposure_of,
+    quiet,
+    said_already,
     score_plan,
     scorer_of,
     sliceable,
     splits_by_position,
     splitter_of,
+    succeeded,
     unread_numbers,
+    winner,
 )
-from ._planned_search import PlannedSearch
-from ._runs import Outcome, Runs, quiet, said_already, succeeded, winner
+
+
+class PlannedSearch:
+    """Plan a search by its parameters and the number of rows."""
+
+    # What a search is made with.
+    estimator: Any
+    param_distributions: Any
+    epsilon: float
+    delta: float
+    expected_n_iter: float
+    n_iter_law: str
+    scoring: Any
+    cv: Any
+    refit: Any
+    score_share: float
+    noise_seed: Any
+    # Of every private estimator.
+    _validate_params: Callable[[], None]
+    _check_budget: Callable[[], None]
+
+    def privacy_plan(self, n_samples, n_features=None):
+        """Describe what a search will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_samples : int
+            Number of rows; of no matter where users are protected.
+        n_features : int or None, default=None
+            Of no matter; for the signature of other estimators.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a search is charged with. Its remarks, and :meth:`fit_epsilon`, say
+            what one fit may ask for.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, or the budget too small.
+        """
+        self._check_parameters()
+        n_samples = check_count("n_samples", n_samples)
+        scorer = scorer_of(self.scoring)
+        return self._plan(scorer, self._budgets(self._exposure(scorer, n_samples)))
+
+    def fit_epsilon(self, n_samples):
+        """Say what one fit of a run may ask for at the delta of the search.
+
+        Parameters
+        ----------
+        n_samples : int
+            As in :meth:`privacy_plan`.
+
+        Returns
+        -------
+        float
+            Epsilon of a fit, to be given to steps with ``step_budgets="given"``.
+        """
+        self._check_parameters()
+        n_samples = check_count("n_samples", n_samples)
+        exposure = self._exposure(scorer_of(self.scoring), n_samples)
+        return self._budgets(exposure).fit_epsilon(self.delta)
+
+    def _exposure(self, scorer: PrivateScorer, n_samples: int) -> Exposure:
+        cv = splitter_of(self.cv, scorer)
+        return exposure_of(cv, splits_by_position(cv, scorer, n_samples), n_samples)
+
+    def _check_parameters(self) -> None:
+        if self.epsilon is None or self.epsilon == math.inf:
+            raise ValueError(
+                "epsilon of a private search must be a number: without privacy, take "
+                "RandomizedSearchCV"
+            )
+        if self.scoring is None:
+            raise ValueError(
+                "scoring must be given: make_private_scorer(...), or a name of a score "
+                "that needs no parameters, as 'accuracy'"
+            )
+        self._check_values()
+        check_distributions(self.param_distributions)
+        check_estimator(self.estimator)
+        scorer = scorer_of(self.scoring)
+        classifier = is_classifier(self.estimator)
+        unit = scorer.relation[0]
+        cv = splitter_of(self.cv, scorer)
+        reason = reason_of_splits(cv, unit, classifier=classifier)
+        if reason is not None:
+            raise ValueError(f"cv: {reason}")
+
+    def _check_values(self) -> None:
+        """Check each parameter on its own, but for what is searched."""
+        for name in ("epsilon", "delta", "expected_n_iter", "score_share"):
+            check_real(name, getattr(self, name))
+        self._validate_params()
+        if self.expected_n_iter <= 1 and self.n_iter_law != "poisson":
+            raise ValueError(
+                f"expected_n_iter must be above 1, got {self.expected_n_iter}: what is "
+                "tried once needs no search"
+            )
+        self._check_budget()
+
+    def _budgets(self, exposure: Exposure) -> RunBudgets:
+        budgets = RunBudgets.within(
+            float(self.epsilon),
+            float(self.delta),
+            exposure,
+            expected_n_iter=float(self.expected_n_iter),
+            law=self.n_iter_law,
+            score_share=float(self.score_share),
+            refit=self.refit is True,
+        )
+        if not budgets.fit_epsilon(self.delta) > 0.0:
+            raise ValueError(
+                f"epsilon={self.epsilon:g} leaves nothing for a fit of each run: raise "
+                "it, or lower expected_n_iter"
+            )
+        return budgets
+
+    def _plan(self, scorer: PrivateScorer, budgets: RunBudgets) -> PrivacyPlan:
+        return budgets.plan(
+            float(self.epsilon),
+            float(self.delta),
+            estimator=type(self).__name__,
+            relation=scorer.relation,
+            seeded=self.noise_seed is not None,
+        )
+
+
+def _has(name: str):
+    """Return whether the model of a search has a method."""
+
+    def check(search) -> bool:
+        getattr(getattr(search, "best_estimator_", search.estimator), name)
+        return True
+
+    return available_if(check)
+
+
+class BestModel:
+    """Hand methods on to ``best_estimator_``."""
+
+    def _best(self):
+        check_is_fitted(self, "best_params_")
+        if not hasattr(self, "best_estimator_"):
+            raise NotFittedError(
+                f"this {type(self).__name__} has refit=False, and no best_estimator_: "
+                "fit a model with best_params_, or search with refit='winner' or True"
+            )
+        return self.best_estimator_
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        within = get_tags(self.estimator)
+        tags.estimator_type = within.estimator_type
+        tags.classifier_tags = within.classifier_tags
+        tags.regressor_tags = within.regressor_tags
+        tags.transformer_tags = within.transformer_tags
+        tags.target_tags = within.target_tags
+        tags.input_tags = within.input_tags
+        return tags
+
+    @_has("predict")
+    def predict(self, X):
+        """Predict with the best model.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``predict`` gives.
+        """
+        return self._best().predict(X)
+
+    @_has("predict_proba")
+    def predict_proba(self, X):
+        """Predict probabilities with the best model.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``predict_proba`` gives.
+        """
+        return self._best().predict_proba(X)
+
+    @_has("decision_function")
+    def decision_function(self, X):
+        """Return decision values of the best model.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``decision_function`` gives.
+        """
+        return self._best().decision_function(X)
+
+    @_has("score_samples")
+    def score_samples(self, X):
+        """Return scores of rows by the best model; each is as private as its row.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``score_samples`` gives.
+        """
+        return self._best().score_samples(X)
+
+    @_has("transform")
+    def transform(self, X):
+        """Transform rows by the best model.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``transform`` gives.
+        """
+        return self._best().transform(X)
+
+    @_has("transform")
+    def fit_transform(self, X, y=None):
+        """Search, and transform the same rows by the best model.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+        y : array-like or None, default=None
+            Targets.
+
+        Returns
+        -------
+        ndarray
+            What :meth:`transform` gives: as private as the rows.
+        """
+        return self.fit(X, y).transform(X)
+
+    @_has("inverse_transform")
+    def inverse_transform(self, X):
+        """Map transformed rows back by the best model.
+
+        Parameters
+        ----------
+        X : array-like
+            Transformed rows.
+
+        Returns
+        -------
+        ndarray
+            What its ``inverse_transform`` gives.
+        """
+        return self._best().inverse_transform(X)
+
+    @_has("score")
+    def score(self, X, y=None):
+        """Return the best model's own score, which is exact, and no release.
+
+        Parameters
+        ----------
+        X : array-like
+            Rows.
+        y : array-like or None, default=None
+            Targets.
+
+        Returns
+        -------
+        float
+            What its ``score`` gives: on private rows it is as private as they are.
+        """
+        best = self._best()
+        return best.score(X) if y is None else best.score(X, y)
+
+    @_has("get_feature_names_out")
+    def get_feature_names_out(self, input_features=None):
+        """Return names of what the best model's ``transform`` makes.
+
+        Parameters
+        ----------
+        input_features : array-like of str or None, default=None
+            Names of columns.
+
+        Returns
+        -------
+        ndarray of str
+            The names.
+        """
+        return self._best().get_feature_names_out(input_features)
+
+    def save(self, path) -> None:
+        """Refuse: what was found is saved by itself.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Of no matter.
+        """
+        check_is_fitted(self)
+        raise TypeError(
+            "a search is no file of arrays: save best_estimator_, if it is a private "
+            "estimator, and keep privacy_.to_json() beside it"
+        )
+
+    @property
+    def classes_(self):
+        """Classes of the best model."""
+        return self._best().classes_
+
+    @property
+    def n_features_in_(self):
+        """Number of columns seen during fit, by the best model."""
+        try:
+            best = self._best()
+        except NotFittedError as error:
+            raise AttributeError(
+                f"{type(self).__name__} has no attribute n_features_in_ before it has "
+                "a fitted model"
+            ) from error
+        return best.n_features_in_
+
+    @property
+    def feature_names_in_(self):
+        """Names of columns seen during fit, by the best model."""
+        try:
+            best = self._best()
+        except NotFittedError as error:
+            raise AttributeError("there is no fitted model") from error
+        return best.feature_names_in_
 
 
 @documented

@@ -6,9 +6,8 @@ statistics in ``_shared_weights``, and what stays with users in ``_user_fits``.
 """
 
 from ._adam import JMEAdam
-from ._alternation import AlternatingAdam
 from ._classifier import DPAdamClassifier
-from ._counts import count_parameters
+from ._network_choices import AlternatingAdam, count_parameters
 from ._personal_networks import LRSMLPRegressor
 from ._regressor import DPAdamRegressor
 

@@ -10,14 +10,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from .._base.documented import documented
+from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._base.unweighted import unweighted
-from .._linalg import neural_network as networks
-from .._tables.masks import refuse_masked
+from .._tables.ids import refuse_masked
 from .._tables.rows import table_shape, unread_rows
-from .._tables.targets import label_column
+from .._tables.users import label_column
 from ..accounting import PrivacyLeakWarning
-from ..mechanisms._numbers import check_count
+from ..mechanisms._relations import check_count
+from . import _kernels
 from ._estimators import DPAdamNetwork
 
 
@@ -324,7 +324,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
         """
-        found = networks.probabilities(self._outputs(X), self._loss)
+        found = _kernels.probabilities(self._outputs(X), self._loss)
         return np.hstack([1.0 - found, found]) if found.shape[1] == 1 else found
 
     def predict(self, X):

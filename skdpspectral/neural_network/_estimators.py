@@ -1,4 +1,7 @@
-"""Networks that are trained by private Adam: what all estimators share."""
+"""Networks that are trained by private Adam: what all estimators share.
+
+Public numbers that the shape of a network and the units of its targets come from.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,98 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
-from .._base.progress import FitProgress
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
+    FitProgress,
     Interval,
     StrOptions,
 )
-from .._linalg import neural_network as networks
-from .._linalg.threads import blas_threads
-from .._release.public import public_start
+from .._linalg.walks import blas_threads
+from .._release.grid import public_start
 from .._tables.rows import check_rows
 from ..mechanisms import PrivacyPlan
-from ..mechanisms._numbers import check_count
-from ._optimization import CONSTRAINTS, AdamChoices, Optimization
-from ._shapes import hidden_widths
+from ..mechanisms._relations import check_count
+from . import _kernels
+from ._adam import CONSTRAINTS, AdamChoices, Optimization
+
+_MOST_LAYERS = 2
+
+
+def hidden_widths(sizes) -> tuple[int, ...]:
+    """Return the widths of hidden layers.
+
+    Parameters
+    ----------
+    sizes : int or array-like of int
+        Parameter `hidden_layer_sizes` of an estimator.
+
+    Returns
+    -------
+    tuple of int
+        At most two.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming `hidden_layer_sizes`.
+    """
+    if np.ndim(sizes) == 0 and not isinstance(sizes, Integral):
+        raise ValueError(
+            "hidden_layer_sizes must be a number or a list of numbers of units"
+        )
+    sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
+    if len(sizes) > _MOST_LAYERS:
+        raise ValueError(
+            f"hidden_layer_sizes={sizes} has {len(sizes)} layers: at most "
+            f"{_MOST_LAYERS} are supported"
+        )
+    return tuple(check_count("hidden_layer_sizes", size) for size in sizes)
+
+
+def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the middles and half-widths of the targets' bounds.
+
+    Parameters
+    ----------
+    bounds : tuple (low, high) or None
+        Parameter `target_bounds` of an estimator; None for targets as they are.
+    n_outputs : int
+        Number of targets.
+
+    Returns
+    -------
+    tuple of ndarray of shape (n_outputs,)
+        0 and 1 without bounds.
+
+    Raises
+    ------
+    ValueError
+        Naming `target_bounds`.
+    """
+    if bounds is None:
+        return np.zeros(n_outputs), np.ones(n_outputs)
+    try:
+        low, high = (
+            np.broadcast_to(np.asarray(bound, dtype=np.float64), n_outputs)
+            for bound in bounds
+        )
+    except (TypeError, ValueError, OverflowError):
+        low, high = np.ones((2, n_outputs))
+    # Halves first: a sum of bounds, or a difference, may overflow.
+    middle, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
+    if not (np.isfinite(low) & np.isfinite(high) & (half > 0.0)).all():
+        raise ValueError(
+            "target_bounds must be (low, high), finite, low < high: numbers, or "
+            f"one number for each of {n_outputs} targets"
+        )
+    return middle, half
+
+
+def scaled_targets(targets: np.ndarray, box) -> np.ndarray:
+    """Return targets clipped to their bounds, which become -1 and 1."""
+    middle, half = box
+    return np.clip((targets - middle) / half, -1.0, 1.0)
 
 
 @documented
@@ -45,7 +125,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             "array-like",
             Interval(Integral, 1, None, closed="left"),
         ],
-        "activation": [StrOptions(set(networks.ACTIVATIONS))],
+        "activation": [StrOptions(set(_kernels.ACTIVATIONS))],
         **CONSTRAINTS,
         "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
@@ -66,8 +146,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         names = AdamChoices.__dataclass_fields__
         return AdamChoices(**{name: getattr(self, name) for name in names})
 
-    def _layout(self, n_features: int, n_outputs: int) -> networks.Layout:
-        return networks.Layout((n_features, *self._hidden_layers(), n_outputs))
+    def _layout(self, n_features: int, n_outputs: int) -> _kernels.Layout:
+        return _kernels.Layout((n_features, *self._hidden_layers(), n_outputs))
 
     def _optimization(
         self, n_samples: int, n_features: int, n_outputs: int
@@ -113,7 +193,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         self.weights_, self.layer_sizes_ = parameters, np.array(layout.sizes)
         self.n_iter_ = run.position
 
-    def _first_parameters(self, layout: networks.Layout) -> np.ndarray:
+    def _first_parameters(self, layout: _kernels.Layout) -> np.ndarray:
         """Return where training starts: public numbers, and zeros at the outputs."""
         parameters = public_start(self.init_seed, (layout.n_parameters,))
         layers = layout.layers(parameters)
@@ -127,14 +207,14 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
         """Return the exact row of a batch, made block by block."""
         blocks = (
-            networks.gradient_factors(
+            _kernels.gradient_factors(
                 layers,
                 np.asarray(X[batch[block]], dtype=np.float64),
                 targets[batch[block]],
                 self.activation,
                 self._loss,
             )
-            for block in networks.in_blocks(len(batch))
+            for block in _kernels.in_blocks(len(batch))
         )
         return optimization.moments.row(blocks)
 
@@ -143,7 +223,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _layers(self) -> list[np.ndarray]:
         check_is_fitted(self)
         sizes = tuple(int(size) for size in self.layer_sizes_)
-        return networks.Layout(sizes).layers(self.weights_)
+        return _kernels.Layout(sizes).layers(self.weights_)
 
     @property
     def coefs_(self) -> list[np.ndarray]:
@@ -162,7 +242,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         layers = self._layers()
         found = np.empty((len(X), layers[-1].shape[1]))
         with blas_threads(0), np.errstate(all="ignore"):
-            for block in networks.in_blocks(len(X)):
+            for block in _kernels.in_blocks(len(X)):
                 rows = np.asarray(X[block], dtype=np.float64)
-                found[block] = networks.activations(layers, rows, self.activation)[-1]
+                found[block] = _kernels.activations(layers, rows, self.activation)[-1]
         return found

@@ -2,28 +2,241 @@
 
 What the chosen way does not use is refused, and not ignored: whoever sets it believes
 that it does something.
+
+How networks of users and what they share are trained in turn.
+
+How many numbers personalized networks have.
 """
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import snapshot
-from .._linalg.neural_network import Layout
-from .._release.public import public_start
+from .._base.strategies import register, snapshot
+from .._release.grid import public_start
 from ..mechanisms import Neighbors
-from ._alternation import AlternatingAdam
-from ._counts import n_sparse
-from ._shapes import hidden_widths, target_box
-from ._shared_weights import ExactWeights, GradientRounds, SharedSteps
-from ._user_fits import UserRules
+from ..mechanisms._relations import check_count
+from ._estimators import hidden_widths, target_box
+from ._kernels import Layout
+from ._shared_weights import ExactWeights, GradientRounds, SharedSteps, UserRules
+
+_RATE = Interval(Real, 0, 1e60, closed="neither")
+
+
+_COUNT = Interval(Integral, 1, 100_000, closed="both")
+
+
+# With a budget each round is paid for; without one it is not.
+_ROUNDS = {True: 30, False: 300}
+
+
+_LOCAL_STEPS = {True: 5, False: 1}
+
+
+@register
+class AlternatingAdam(BaseEstimator):
+    r"""Steps of Adam on users' networks and on what they share, in turn.
+
+    All of it is public, and fixed before the data are seen.
+
+    Parameters
+    ----------
+    n_rounds : int or "auto", default="auto"
+        Steps of the shared weights, each of which is a release with a budget. "auto"
+        is 30 with a budget, and 300 without one.
+    n_local_steps : int or "auto", default="auto"
+        Steps of the users in each round, at least 1. "auto" is 5 with a budget, and 1
+        without one.
+    n_own_steps : int, default=100
+        Steps of a user's network beside the final shared weights, from the beginning:
+        of all users with a budget, and of those of ``personalize``.
+    learning_rate : float, default=0.03
+        Length of the steps of the shared weights.
+    user_learning_rate : float, default=0.1
+        Length of the users' steps.
+    weight_decay : float, default=0.0
+        What a step takes off the shared weights, as a share of them over its length.
+    schedule : {"cosine", "constant"}, default="cosine"
+        How lengths of steps fall. There is none that looks at the loss, which is a
+        statistic of the data.
+    batch_size : int or None, default=None
+        Rows of each user in a step in rounds, in turn, in a public order; None for all.
+
+    See Also
+    --------
+    skdpspectral.LRSMLPRegressor : Its parameter `solver`.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSMLPRegressor
+    >>> from skdpspectral.neural_network import AlternatingAdam
+    >>> model = LRSMLPRegressor(solver=AlternatingAdam(n_rounds=20))
+    >>> len(model.privacy_plan(n_features=5).mechanisms)
+    20
+    >>> model.set_params(solver__learning_rate=0.1).solver
+    AlternatingAdam(learning_rate=0.1, n_rounds=20)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "n_rounds": [_COUNT, StrOptions({"auto"})],
+        "n_local_steps": [_COUNT, StrOptions({"auto"})],
+        "n_own_steps": [_COUNT],
+        "learning_rate": [_RATE],
+        "user_learning_rate": [_RATE],
+        "weight_decay": [Interval(Real, 0, 1e60, closed="left")],
+        "schedule": [StrOptions({"cosine", "constant"})],
+        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+    }
+
+    def __init__(
+        self,
+        n_rounds="auto",
+        n_local_steps="auto",
+        n_own_steps=100,
+        learning_rate=0.03,
+        user_learning_rate=0.1,
+        weight_decay=0.0,
+        schedule="cosine",
+        batch_size=None,
+    ):
+        self.n_rounds = n_rounds
+        self.n_local_steps = n_local_steps
+        self.n_own_steps = n_own_steps
+        self.learning_rate = learning_rate
+        self.user_learning_rate = user_learning_rate
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.batch_size = batch_size
+
+    def _counts(self, private: bool) -> tuple[int, int]:
+        """Return the number of rounds, and of the users' steps in each."""
+        rounds, steps = self.n_rounds, self.n_local_steps
+        return (
+            _ROUNDS[private] if rounds == "auto" else int(rounds),
+            _LOCAL_STEPS[private] if steps == "auto" else int(steps),
+        )
+
+
+def count_parameters(
+    n_features,
+    n_users,
+    *,
+    hidden_layer_sizes=50,
+    n_components=1,
+    sparsity=0.0,
+    shared_weights="user",
+    prompt_size=0,
+    rounding="user",
+):
+    r"""Count the numbers that networks of users are made of, all users together.
+
+    Those are U, the weights w, the sparse parts b (without their places), and features
+    of the users' own: what :class:`~skdpspectral.LRSMLPRegressor` trains, levels apart.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    n_users : int
+        Number of users.
+    hidden_layer_sizes, n_components, sparsity, shared_weights, prompt_size
+        As in :class:`~skdpspectral.LRSMLPRegressor`.
+    rounding : {"user", "all"}, default="user"
+        Whether a share of weights is rounded up for each user, as the estimator does,
+        or once for all of them.
+
+    Returns
+    -------
+    int
+        Their number.
+
+    Raises
+    ------
+    ValueError
+        If a number is not one of those that the estimator takes.
+
+    Examples
+    --------
+    >>> from skdpspectral.neural_network import count_parameters
+    >>> count_parameters(50, 241, hidden_layer_sizes=(50, 50), sparsity=0.01)
+    17924
+    >>> one = {"n_components": 1, "shared_weights": "fixed"}
+    >>> count_parameters(50, 241, hidden_layer_sizes=(50, 50), **one)
+    5151
+    """
+    n_users = check_count("n_users", n_users)
+    sizes = [check_count("n_features", n_features)]
+    for name, value in {
+        "n_components": n_components,
+        "prompt_size": prompt_size,
+    }.items():
+        if not isinstance(value, Integral) or value < 0:
+            raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+    for name, value, known in (
+        ("shared_weights", shared_weights, ("user", "fixed")),
+        ("rounding", rounding, ("user", "all")),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {known}, got {value!r}")
+    sizes[0] += int(prompt_size)
+    p = Layout((*sizes, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
+    own = n_components if shared_weights == "user" else 0
+    total = p * n_components + n_users * (own + prompt_size)
+    return int(total + _n_sparse(sparsity, p, n_users, rounding))
+
+
+def _n_sparse(sparsity: Any, p: int, n_users: int, rounding: str) -> int:
+    each = n_sparse(sparsity, p)
+    if rounding == "user":
+        return n_users * each
+    share = Fraction(1) if sparsity is None else Fraction(repr(float(sparsity)))
+    whole = Fraction(sparsity) if isinstance(sparsity, Integral) else share * p
+    return math.ceil(min(whole, Fraction(p)) * n_users)
+
+
+def n_sparse(sparsity: Any, n_parameters: int) -> int:
+    """Return how many weights of a network are the user's own: shares round up.
+
+    Parameters
+    ----------
+    sparsity : int, float or None
+        A number, a share, or None for all.
+    n_parameters : int
+        Weights of a network.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these.
+    """
+    if sparsity is None:
+        return n_parameters
+    whole = isinstance(sparsity, Integral)
+    if whole and sparsity >= 0:
+        return min(int(sparsity), n_parameters)
+    share = isinstance(sparsity, Real) and not whole
+    if not share or not 0.0 <= sparsity <= 1.0:
+        raise ValueError(
+            "sparsity must be a number of weights, a share in [0, 1], or None, got "
+            f"{sparsity!r}"
+        )
+    # As it is written: a share of .07 in 100 weights is 7 of them.
+    return math.ceil(Fraction(repr(float(sparsity))) * n_parameters)
+
 
 _PENALTIES = Interval(Real, 0, 1e60, closed="both")
+
+
 CLIP_NORM = 1.0
+
+
 # Constructor parameters, each on its own; those of budgets are every estimator's.
 CONSTRAINTS = {
     "n_components": [Interval(Integral, 0, None, closed="left")],
@@ -54,7 +267,7 @@ CONSTRAINTS = {
 }
 
 
-def check_together(model) -> None:
+def check_network_parameters(model) -> None:
     """Refuse parameters that do not go together.
 
     Parameters
@@ -136,7 +349,7 @@ class Shape(NamedTuple):
     prompt_size: int
 
 
-def shape_of(model, n_features: int) -> Shape:
+def network_shape(model, n_features: int) -> Shape:
     """Return the shapes that a fit of so many features has."""
     inputs = n_features + int(model.prompt_size)
     layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
@@ -212,7 +425,7 @@ def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
         weight_decay=float(solver.weight_decay),
         schedule=solver.schedule,
     )
-    rules = rules_of(model, shape_of(model, n_features), solver)
+    rules = rules_of(model, network_shape(model, n_features), solver)
     neighbors = Neighbors(model.neighbors)
     if not private:
         return ExactWeights(rules, steps, neighbors, model.n_jobs)

@@ -1,35 +1,358 @@
-"""One network a user: weights of low rank plus sparse, with a private shared part."""
+"""One network a user: weights of low rank plus sparse, with a private shared part.
+
+Networks of users: what stays with them, and predictions made from it.
+
+Networks of users and what is made of them: the users' side of the billboard.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator
-from .._base.personal import PersonalEstimator
-from .._base.progress import FitProgress
+from .._base.estimator import PrivateEstimator, unweighted
+from .._base.personal import PersonalEstimator, UserModels, finite_or_zero
 from .._base.sklearn_compat import (
     CALLBACK_LEVELS,
     CallbackSupportMixin,
+    FitProgress,
     with_callbacks,
 )
-from .._base.unweighted import unweighted
-from .._linalg import linear_model as lrs
-from .._linalg.neural_network import Layout
+from .._linalg import user_rows
+from .._linalg.walks import blas_threads
 from .._tables.rows import table_shape
-from .._tables.targets import unread_targets
-from .._tables.users import unread_users
+from .._tables.users import check_targets, read_users, unread_targets, unread_users
 from ..mechanisms import PrivacyPlan, Unit
-from ..mechanisms._numbers import check_count
-from . import _network_choices as choices
-from ._network_models import NetworkModels
-from ._network_predictions import PersonalNetworks
-from ._shapes import scaled_targets, target_box
-from ._shared_weights import TOO_LARGE, GradientRounds
-from ._user_fits import fit_users
+from ..mechanisms._relations import check_count
+from . import _kernels, _kernels_users, _network_choices
+from ._estimators import scaled_targets, target_box
+from ._kernels import Layout
+from ._network_choices import Shape, rules_of, solver_of
+from ._shared_weights import TOO_LARGE, GradientRounds, train_users
+
+
+@dataclass(frozen=True)
+class NetworkModels(UserModels):
+    """Parameters of users' networks beside shared weights.
+
+    Parameters
+    ----------
+    index : IdIndex or None
+        Ids; None for a single user without an id.
+    weights : ndarray of shape (n_users, rank)
+        w.
+    prompts : ndarray of shape (n_users, prompt_size)
+        Features of the users' own.
+    support : ndarray of shape (n_users, sparsity)
+        Positions of b.
+    sparse : ndarray of shape (n_users, sparsity)
+        b on its support.
+    levels : ndarray of shape (n_users,)
+        What is added to a user's outputs.
+    """
+
+    entries: ClassVar[tuple[str, ...]] = (
+        "weights",
+        "prompts",
+        "support",
+        "sparse",
+        "levels",
+    )
+    widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
+
+    weights: np.ndarray
+    prompts: np.ndarray
+    support: np.ndarray
+    sparse: np.ndarray
+    levels: np.ndarray
+
+    @classmethod
+    def empty(cls, rank: int, prompt_size: int) -> NetworkModels:
+        """Return models of no user."""
+        return cls(
+            index=None,
+            weights=np.empty((0, rank)),
+            prompts=np.empty((0, prompt_size)),
+            support=np.empty((0, 0), dtype=np.intp),
+            sparse=np.empty((0, 0)),
+            levels=np.empty(0),
+        )
+
+    @classmethod
+    def fitted(cls, users, levels, index) -> NetworkModels:
+        """Make models of what users trained.
+
+        Parameters
+        ----------
+        users : UserNetworks
+            Parameters of all users.
+        levels : ndarray of shape (n_users,)
+            Their levels.
+        index : IdIndex or None
+            Ids; None for a single user without one.
+        """
+        return cls(
+            index=None if index is None else index.without_codes(),
+            weights=finite_or_zero(users.weights),
+            prompts=finite_or_zero(users.prompts),
+            support=users.support,
+            sparse=finite_or_zero(users.sparse),
+            levels=finite_or_zero(levels),
+        )
+
+    def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
+        """U w + b of one user: (n_parameters,)."""
+        return _kernels_users.whole_weights(U, self._networks(slice(code, code + 1)))[0]
+
+    def _networks(self, chosen) -> _kernels_users.UserNetworks:
+        of_users = (self.weights, self.prompts, self.support, self.sparse)
+        return _kernels_users.UserNetworks(*of_users).take(chosen)
+
+    def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
+        """Predict rows of known users, each by the rows of that user alone.
+
+        Parameters
+        ----------
+        table : UserTable
+            Rows.
+        codes : ndarray of shape (n_rows,)
+            Users of the rows; rows of negative ones are left at zero.
+        U : ndarray of shape (n_parameters, rank)
+            Shared weights.
+        layout : Layout
+            Of the networks.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Outputs and levels.
+        """
+        out, known = np.zeros(len(codes)), np.flatnonzero(codes >= 0)
+        if not len(known):
+            return out
+        # Stable: a user's rows keep their order, whoever else is there.
+        known = known[np.argsort(codes[known], kind="stable")]
+        present, dense = np.unique(codes[known], return_inverse=True)
+        rows = user_rows.UserRows(
+            table.X[known],
+            np.zeros(len(known)),
+            dense,
+            len(present),
+            columns=table.columns,
+        )
+        starts = np.cumsum(rows.counts) - rows.counts
+        for block in rows.blocks():
+            for place in _kernels_users.in_parts(block, layout):
+                users, counts = block.users[place], block.counts[place]
+                own = self._networks(present[users])
+                found = _kernels_users.predictions(layout, U, own, block.X[place])
+                found += self.levels[present[users]][:, None]
+                there = np.arange(found.shape[1]) < counts[:, None]
+                rows_of_users = starts[users][:, None] + np.arange(found.shape[1])
+                out[known[rows_of_users[there]]] = found[there]
+        return out
+
+
+def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.ndarray:
+    """Predict rows by one public network, each with the same bits in any company.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+        Rows.
+    whole : ndarray of shape (n_parameters,)
+        All weights.
+    prompt : ndarray of shape (prompt_size,)
+        Further features of every row.
+    layout : Layout
+        Of the network.
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+        Outputs.
+    """
+    layers, out = layout.layers(whole), np.empty(len(X))
+    with blas_threads(0):
+        for rows in _kernels.in_blocks(len(X)):
+            part = np.asarray(X[rows], dtype=np.float64)
+            beside = np.broadcast_to(prompt, (len(part), len(prompt)))
+            part = np.hstack([part, beside])
+            out[rows] = _kernels.activations(layers, part, "tanh")[-1][:, 0]
+    return out
+
+
+class PersonalNetworks:
+    """What an estimator of one network a user offers its users."""
+
+    def _models(self) -> NetworkModels:
+        empty = NetworkModels.empty(len(self.components_), len(self.prompt_))
+        return getattr(self, "_personal", empty)
+
+    def _fitted_layout(self) -> Layout:
+        return Layout(tuple(int(size) for size in self.layer_sizes_))
+
+    def predict(self, X, *, users=None):
+        """Predict every row by the network of its user.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Columns as in fit.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids, of the type that was given to fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions; only a user may see those of their own network.
+
+        Raises
+        ------
+        ValueError
+            If users are missing though fit had them, if their type is another one,
+            or, with ``unknown_user="raise"``, if one was not in the fit.
+        """
+        check_is_fitted(self)
+        table = self._read_like_fit(X, users)
+        codes, layout = self._codes_of(table), self._fitted_layout()
+        U = np.ascontiguousarray(self.components_.T)
+        unknown = np.flatnonzero(codes < 0)
+        # A warning would tell of the values of some user.
+        with np.errstate(all="ignore"):
+            found = self._models().predict(table, codes, U, layout)
+            if len(unknown):
+                found[unknown] = shared_predictions(
+                    table.features(unknown),
+                    self._shared_network(),
+                    self.prompt_,
+                    layout,
+                )
+            return self.target_center_ + self.target_scale_ * found
+
+    def _read_like_fit(self, X, users):
+        table = read_users(self, X, users, self.user_feature, reset=False)
+        n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
+        if table.n_features != n_features:
+            raise ValueError(
+                f"X has {table.n_features} features beside users, and fit had "
+                f"{n_features}: user_feature was changed since"
+            )
+        return table
+
+    def _units_of_fit(self) -> tuple[float, float]:
+        units = self.target_center_, self.target_scale_
+        if self.target_bounds is not None:
+            middles, halves = target_box(self.target_bounds, 1)
+            if (middles[0], halves[0]) != units:
+                raise ValueError(
+                    f"target_bounds={self.target_bounds!r} are not those of the fit, "
+                    "which the units of the shared weights are from: set them to "
+                    "those, or fit anew"
+                )
+        return units
+
+    def _shared_network(self) -> np.ndarray:
+        whole = np.zeros(self.components_.shape[1])
+        for weight, direction in zip(self.weights_, self.components_, strict=True):
+            whole += weight * direction
+        return whole
+
+    def get_network(self, user=None):
+        """Return the layers of one user's network, for that user alone.
+
+        Parameters
+        ----------
+        user : hashable or None, default=None
+            Id; None for the only user of a fit without users.
+
+        Returns
+        -------
+        coefs, intercepts : list of ndarray
+            Of shapes (n_inputs, n_outputs) and (n_outputs,), one a layer, of which the
+            first takes the user's own features behind those of rows, and the last gives
+            targets less :meth:`get_intercept`, over `target_scale_`; those of the
+            shared network if the user is unknown.
+
+        Raises
+        ------
+        ValueError
+            If the user is unknown and ``unknown_user="raise"``, or the id is missing
+            or of another type.
+        """
+        code, whole = self._code_of(user), self._shared_network()
+        if code >= 0:
+            U = np.ascontiguousarray(self.components_.T)
+            whole = self._models().whole_weights(code, U)
+        layers = self._fitted_layout().layers(whole)
+        return [layer[:-1].copy() for layer in layers], [
+            layer[-1].copy() for layer in layers
+        ]
+
+    def get_prompt(self, user=None):
+        """Return the features of one user's own, as :meth:`get_network` the layers."""
+        code = self._code_of(user)
+        return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
+
+    def get_intercept(self, user=None):
+        """Return what one user's network is added to, in the units of the targets."""
+        code = self._code_of(user)
+        level = 0.0 if code < 0 else float(self._models().levels[code])
+        return self.target_center_ + self.target_scale_ * level
+
+    def personalize(self, X, y, user=None, *, users=None):
+        """Train networks of some users beside the shared weights, and store them.
+
+        Works on a published copy too, so that users can do it where their rows are.
+        Networks that were stored for these users are replaced; no other changes, and no
+        budget is spent.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            All rows of one or more users, with the columns of fit.
+        y : array-like of shape (n_rows,)
+            Their targets.
+        user : hashable or None, default=None
+            Id of the one user of all rows. None takes `users`, or the column
+            `user_feature`; without users in fit it stands for the only one.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids of the rows' users, new or known.
+
+        Returns
+        -------
+        self : object
+            The estimator, which predicts for these users from now on.
+
+        Raises
+        ------
+        ValueError
+            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
+            were changed since the fit.
+
+        See Also
+        --------
+        skdpspectral.linear_model.personalize : The same through a pipeline.
+        """
+        check_is_fitted(self)
+        # Each on its own: what suits no fit may suit a user.
+        super()._check_parameters()
+        table = self._read_like_fit(X, users)
+        y = check_targets(self, y, len(table.X))
+        index = self._users_to_fit(table, user)
+        rows = self._user_rows(table, y, index, self._units_of_fit())
+        shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
+        rules = rules_of(self, shape, solver_of(self))
+        U = np.ascontiguousarray(self.components_.T)
+        fitted = train_users(rows, U, rules, self.n_jobs)
+        self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
+        self._users_given = index is not None
+        return self
 
 
 @documented
@@ -191,7 +514,7 @@ class LRSMLPRegressor(
 
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
-        **choices.CONSTRAINTS,
+        **_network_choices.CONSTRAINTS,
     }
 
     def __init__(
@@ -211,7 +534,7 @@ class LRSMLPRegressor(
         ridge_shared=1.0,
         ridge_sparse=1.0,
         target_bounds=None,
-        clip_norm=choices.CLIP_NORM,
+        clip_norm=_network_choices.CLIP_NORM,
         neighbors="add-remove-one",
         solver="auto",
         init_seed=0,
@@ -265,7 +588,7 @@ class LRSMLPRegressor(
         """
         self._check_parameters()
         return self._plan(
-            choices.statistic_of(self, check_count("n_features", n_features))
+            _network_choices.statistic_of(self, check_count("n_features", n_features))
         )
 
     def plan_for(self, X) -> PrivacyPlan:
@@ -293,7 +616,7 @@ class LRSMLPRegressor(
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        choices.check_together(self)
+        _network_choices.check_network_parameters(self)
 
     # -- the estimator ---------------------------------------------------------------
 
@@ -325,7 +648,7 @@ class LRSMLPRegressor(
                     "LRSMLPRegressor X.compute() where it fits into memory"
                 )
             targets = unread_targets(self, y, table.n_rows)
-            statistic = choices.statistic_of(self, table.n_features)
+            statistic = _network_choices.statistic_of(self, table.n_features)
             self._warn_of_one_user(table)
             plan = self._plan(statistic)
             # It is charged here; values, ids among them, are read from here on.
@@ -338,7 +661,7 @@ class LRSMLPRegressor(
             found = statistic.run(release, rows, progress)
             users_fit = found.users, found.levels
             if found.users is None:  # each by their own rows and U
-                users_fit = fit_users(rows, found.U, statistic.rules, self.n_jobs)
+                users_fit = train_users(rows, found.U, statistic.rules, self.n_jobs)
             self._keep(found, statistic.rules.layout)
             self.target_center_, self.target_scale_ = box
             self._personal = NetworkModels.fitted(*users_fit, index)
@@ -349,7 +672,7 @@ class LRSMLPRegressor(
 
     def _progress(self) -> FitProgress:
         private = self._is_private()
-        n_rounds = choices.solver_of(self)._counts(private)[0]
+        n_rounds = _network_choices.solver_of(self)._counts(private)[0]
         return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
     def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
@@ -366,13 +689,15 @@ class LRSMLPRegressor(
         middles, halves = target_box(self.target_bounds, 1)
         return float(middles[0]), float(halves[0])
 
-    def _user_rows(self, table, targets, index, box) -> lrs.UserRows:
+    def _user_rows(self, table, targets, index, box) -> user_rows.UserRows:
         scaled = (targets - box[0]) / box[1]
         if self.target_bounds is not None:
             scaled = scaled_targets(targets, box)
         codes = np.zeros(len(table.X), np.intp) if index is None else index.codes
         n_users = 1 if index is None else len(index)
-        return lrs.UserRows(table.X, scaled, codes, n_users, columns=table.columns)
+        return user_rows.UserRows(
+            table.X, scaled, codes, n_users, columns=table.columns
+        )
 
     def _keep(self, found, layout: Layout) -> None:
         """Make public attributes of what was found."""

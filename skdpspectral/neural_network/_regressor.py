@@ -8,13 +8,12 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from .._base.documented import documented
+from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._base.unweighted import unweighted
 from .._tables.rows import table_shape, unread_rows
-from .._tables.targets import unread_target_columns
-from ..mechanisms._numbers import check_count
-from ._estimators import DPAdamNetwork
-from ._shapes import scaled_targets, target_box
+from .._tables.users import unread_target_columns
+from ..mechanisms._relations import check_count
+from ._estimators import DPAdamNetwork, scaled_targets, target_box
 
 
 @documented

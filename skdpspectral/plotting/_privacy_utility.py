@@ -1,21 +1,457 @@
-"""The curve of a score against epsilon."""
+"""The curve of a score against epsilon.
+
+How a curve of scores against epsilon is drawn.
+
+Held-out scores at values of one parameter, on folds that are drawn once.
+
+What a display asks of its arguments, and how it names a score.
+
+Which parameter is the privacy budget, and what a search says about it.
+"""
 
 from __future__ import annotations
 
+import inspect
+import math
+import warnings
+from typing import Any
+
 import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GridSearchCV, check_cv
 from sklearn.utils.validation import check_is_fitted
 
-from ._arguments import check_epsilons, check_scoring_is_one, name_of_score
-from ._cross_validation import CrossValidation
-from ._drawn_curve import DrawnCurve
-from ._search_results import (
-    best_of_private_searches,
-    best_scores_per_epsilon,
-    candidate_epsilons,
-    epsilon_parameters,
-    fold_scores,
-    resolve_parameter,
-)
+from ..accounting import PrivacyBudgetError, PrivacyLeakWarning
+
+_STYLES = ("fill_between", "errorbar", None)
+
+
+def pyplot_or_error():
+    """Import matplotlib when something is to be drawn, not before."""
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plotting needs matplotlib: pip install matplotlib"
+        ) from error
+    return pyplot
+
+
+def check_style(style) -> None:
+    """Refuse a way of showing deviations that is unknown."""
+    if style not in _STYLES:
+        raise ValueError(f"std_display_style must be one of {_STYLES}, got {style!r}")
+
+
+def check_epsilons(epsilons, *, distinct: bool = False) -> np.ndarray:
+    """Return budgets as an array, or an error that names them."""
+    values = np.asarray(epsilons, dtype=np.float64)
+    good = values.ndim == 1 and values.size and np.all(np.isfinite(values))
+    if not (good and np.all(values > 0.0)):
+        raise ValueError(
+            "epsilons must be a sequence of positive, finite numbers, at least one, "
+            f"got {epsilons!r}"
+        )
+    if distinct and len(np.unique(values)) < len(values):
+        raise ValueError("epsilons must be distinct: each repetition costs its fits")
+    return values
+
+
+def check_curve(epsilons, scores, noise_std=None) -> tuple[np.ndarray, ...]:
+    """Return epsilons in ascending order, their scores, and errors by noise."""
+    epsilons = check_epsilons(epsilons)
+    scores = np.asarray(scores, dtype=np.float64)
+    if scores.ndim != 2 or len(scores) != len(epsilons) or not scores.size:
+        raise ValueError(
+            f"scores must have shape (n_epsilons, n_folds) with n_epsilons="
+            f"{len(epsilons)}, got {scores.shape}"
+        )
+    noise = np.zeros(len(epsilons))
+    if noise_std is not None:
+        noise = np.asarray(noise_std, dtype=np.float64)
+    if noise.shape != epsilons.shape or not np.all(noise >= 0.0):
+        raise ValueError("noise_std must have a number of at least 0 an epsilon")
+    order = np.argsort(epsilons)
+    return epsilons[order], scores[order], noise[order]
+
+
+def check_scoring_is_one(scoring):
+    """Return the score, or an error where several are asked for."""
+    if isinstance(scoring, (list, tuple, set, dict)):
+        raise ValueError(f"scoring must be a single score, got {scoring!r}")
+    return scoring
+
+
+def name_of_score(scoring) -> str | None:
+    """Return a label for an axis, or None where the score has no name."""
+    name = scoring if isinstance(scoring, str) else getattr(scoring, "__name__", None)
+    if name is None:
+        return None
+    return name.replace("neg_", "negative ", 1).replace("_", " ").capitalize()
+
+
+class DrawnCurve:
+    """Draw means over folds, with their deviations, over an axis of epsilon."""
+
+    # What is drawn.
+    epsilons: Any
+    scores: Any
+    baseline_score: Any
+    score_name: Any
+    noise_std: Any
+
+    def plot(
+        self,
+        ax=None,
+        *,
+        std_display_style="fill_between",
+        line_kw=None,
+        fill_between_kw=None,
+        errorbar_kw=None,
+        baseline_kw=None,
+    ):
+        """Draw the curve, over a logarithmic axis of epsilon.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Where to draw; None makes a new figure.
+        std_display_style : {"fill_between", "errorbar"} or None, \
+                default="fill_between"
+            How to show one standard deviation of the scores over folds.
+        line_kw : dict or None, default=None
+            Further arguments of ``ax.plot``, for the mean.
+        fill_between_kw : dict or None, default=None
+            Further arguments of ``ax.fill_between``.
+        errorbar_kw : dict or None, default=None
+            Further arguments of ``ax.errorbar``.
+        baseline_kw : dict or None, default=None
+            Further arguments of ``ax.axhline``, for the score without privacy.
+
+        Returns
+        -------
+        PrivacyUtilityDisplay
+            This object.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, or shapes disagree.
+        ImportError
+            If matplotlib is not installed.
+        """
+        pyplot = pyplot_or_error()
+        check_style(std_display_style)
+        epsilons, scores, noise = check_curve(
+            self.epsilons, self.scores, self.noise_std
+        )
+        self.ax_ = pyplot.subplots()[1] if ax is None else ax
+        self.figure_ = self.ax_.figure
+        self.line_ = self.fill_between_ = self.errorbar_ = self.baseline_ = None
+        mean, std = scores.mean(axis=1), np.hypot(scores.std(axis=1), noise)
+        if std_display_style == "errorbar":
+            kwargs = {"marker": "o", "label": "private", **(errorbar_kw or {})}
+            self.errorbar_ = self.ax_.errorbar(epsilons, mean, std, **kwargs)
+        else:
+            kwargs = {"marker": "o", "label": "private", **(line_kw or {})}
+            (self.line_,) = self.ax_.plot(epsilons, mean, **kwargs)
+        if std_display_style == "fill_between":
+            self._draw_band(epsilons, mean - std, mean + std, fill_between_kw)
+        if self.baseline_score is not None:
+            self._draw_baseline(baseline_kw)
+        self.ax_.set(xscale="log", xlabel="epsilon", ylabel=self.score_name or "Score")
+        return self
+
+    def _draw_band(self, epsilons, low, high, kwargs) -> None:
+        from matplotlib import cbook, collections
+
+        # Aliases such as "fc" must replace the defaults, not stand beside them.
+        kwargs = cbook.normalize_kwargs(kwargs, collections.PolyCollection)
+        defaults = {"facecolor": self.line_.get_color(), "alpha": 0.3}
+        self.fill_between_ = self.ax_.fill_between(
+            epsilons, low, high, **{**defaults, **kwargs}
+        )
+
+    def _draw_baseline(self, kwargs) -> None:
+        from matplotlib import cbook, lines
+
+        kwargs = cbook.normalize_kwargs(kwargs, lines.Line2D)
+        defaults = {"color": "0.4", "linestyle": "--", "label": "without privacy"}
+        self.baseline_ = self.ax_.axhline(self.baseline_score, **{**defaults, **kwargs})
+        self.ax_.legend()
+
+    @classmethod
+    def _check_drawing(cls, drawing: dict) -> None:
+        """Refuse what `plot` does not take, before anything is fitted."""
+        pyplot_or_error()
+        given = inspect.signature(cls.plot).bind(None, **drawing).arguments
+        check_style(given.get("std_display_style"))
+
+
+def epsilon_parameters(estimator) -> list[str]:
+    """Names of the parameters that are the epsilon of a private estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Possibly a pipeline or another meta-estimator.
+
+    Returns
+    -------
+    list of str
+        As ``set_params`` takes them. An estimator is taken as private if it has
+        ``privacy_plan``: other estimators use the name epsilon for other things.
+    """
+    params = estimator.get_params(deep=True)
+    names = [n for n in params if n == "epsilon" or n.endswith("__epsilon")]
+    owners = {n: params.get(_owner(n), estimator) for n in names}
+    return sorted(n for n, owner in owners.items() if hasattr(owner, "privacy_plan"))
+
+
+def _owner(param_name: str) -> str:
+    """Name of the nested estimator that has a parameter; empty for the outermost."""
+    return param_name.rpartition("__")[0]
+
+
+def resolve_parameter(param_name, candidates, known) -> str:
+    """Return the parameter to vary, or an error that names the candidates.
+
+    Parameters
+    ----------
+    param_name : str or None
+        The user's choice.
+    candidates : list of str
+        What None may stand for, if it is one.
+    known : collection of str
+        What the user may choose.
+
+    Returns
+    -------
+    str
+        Name of one parameter.
+
+    Raises
+    ------
+    ValueError
+        If the choice is unknown, or None and there is not exactly one candidate.
+    """
+    if param_name is not None:
+        if param_name in known:
+            return param_name
+        raise ValueError(
+            f"param_name={param_name!r} is not among the parameters; "
+            f"candidates: {candidates or sorted(known)}"
+        )
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise ValueError(
+            f"several parameters are privacy budgets: {candidates}; choose one of "
+            "them as param_name"
+        )
+    raise ValueError(
+        "no parameter is the epsilon of a private estimator; give param_name, one "
+        f"of {sorted(known)}"
+    )
+
+
+def fold_scores(search, metric=None) -> np.ndarray:
+    """Held-out scores of a fitted search.
+
+    Parameters
+    ----------
+    search : fitted search
+        With ``cv_results_``.
+    metric : str or None, default=None
+        Which of several metrics; None takes the one that `search` refits by.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates, n_folds)
+        One row a candidate.
+
+    Raises
+    ------
+    ValueError
+        If the metric is not among the results.
+    """
+    results = search.cv_results_
+    prefix = "mean_test_"
+    metrics = [key.removeprefix(prefix) for key in results if key.startswith(prefix)]
+    if metric is None:
+        metric = search.refit if isinstance(search.refit, str) else "score"
+    if metric not in metrics:
+        raise ValueError(f"metric must be one of {sorted(metrics)}, got {metric!r}")
+    folds = range(search.n_splits_)
+    return np.column_stack([results[f"split{fold}_test_{metric}"] for fold in folds])
+
+
+def candidate_epsilons(search, param_name: str) -> np.ndarray:
+    """Epsilon of every candidate of a fitted search; infinity without privacy.
+
+    Parameters
+    ----------
+    search : fitted search
+        With ``cv_results_``.
+    param_name : str
+        The parameter. A candidate that does not set it has the estimator's own, or
+        none at all where it replaces the private estimator by another.
+
+    Returns
+    -------
+    ndarray of shape (n_candidates,)
+        Positive numbers.
+    """
+    own = search.estimator.get_params(deep=True).get(param_name)
+    owner = _owner(param_name)
+
+    def epsilon_of(params):
+        if param_name not in params and owner in params:
+            # The candidate put another estimator in the owner's place.
+            return getattr(params[owner], "epsilon", None)
+        return params.get(param_name, own)
+
+    values = [epsilon_of(params) for params in search.cv_results_["params"]]
+    return np.array([math.inf if v is None else v for v in values], dtype=np.float64)
+
+
+def best_scores_per_epsilon(epsilons, scores) -> tuple[np.ndarray, np.ndarray]:
+    """Keep, at each epsilon, the candidate of the highest mean score.
+
+    Parameters
+    ----------
+    epsilons : ndarray of shape (n_candidates,)
+        With repetitions where a search varies other parameters too.
+    scores : ndarray of shape (n_candidates, n_folds)
+        One row a candidate. A mean that is NaN loses against every number.
+
+    Returns
+    -------
+    epsilons : ndarray of shape (n_epsilons,)
+        Distinct, ascending.
+    scores : ndarray of shape (n_epsilons, n_folds)
+        One row an epsilon.
+    """
+    means = scores.mean(axis=1)
+    means = np.where(np.isnan(means), -math.inf, means)
+    # Epsilons ascend and, within one of them, means descend.
+    order = np.lexsort((-means, epsilons))
+    distinct, first = np.unique(epsilons[order], return_index=True)
+    return distinct, scores[order[first]]
+
+
+def best_of_private_searches(searches) -> tuple[list, list, list, str | None]:
+    """Return budgets, best scores, their errors by noise, and the name of the score.
+
+    Parameters
+    ----------
+    searches : fitted PrivateSearchCV, or sequence of them
+        With one and the same score.
+
+    Returns
+    -------
+    epsilons, scores, stds : list of float
+        An entry a search.
+    score : str or None
+        What they measured; None without searches.
+    """
+    searches = [searches] if hasattr(searches, "get_params") else list(searches)
+    for search in searches:
+        if not hasattr(search, "_selects_privately"):
+            raise TypeError("searches must be of the class PrivateSearchCV")
+        check_is_fitted(search, "best_score_")
+    names = sorted({search.scorer_.score for search in searches})
+    if len(names) > 1:
+        raise ValueError(f"searches must have the same score, got {names}")
+    found = [(s.privacy_.epsilon, s.best_score_, s.best_score_std_) for s in searches]
+    epsilons, scores, stds = np.reshape(found, (-1, 3)).T.tolist()
+    return epsilons, scores, stds, names[0] if names else None
+
+
+class CrossValidation:
+    """Cross-validation of an estimator at several values of its epsilon.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Cloned for every fit.
+    X, y, groups : array-like
+        Rows, targets and groups; the last two may be None.
+    param_name : str
+        The parameter that is epsilon.
+    cv, scoring, n_jobs
+        As in :func:`~sklearn.model_selection.cross_val_score`.
+    params : dict or None, default=None
+        Passed to ``fit``.
+    """
+
+    def __init__(
+        self,
+        estimator,
+        X,
+        y,
+        groups,
+        *,
+        param_name,
+        cv=None,
+        scoring=None,
+        n_jobs=None,
+        params=None,
+    ):
+        folds = check_cv(cv, y, classifier=is_classifier(estimator))
+        self._data, self._params = (X, y), params or {}
+        self._param_name = param_name
+        self._search = GridSearchCV(
+            clone(estimator),
+            {},
+            scoring=scoring,
+            n_jobs=n_jobs,
+            # As a list: a splitter that shuffles would divide each time anew.
+            cv=list(folds.split(X, y, groups)),
+            refit=False,
+            error_score="raise",
+        )
+
+    def scores(self, epsilons) -> np.ndarray:
+        """Held-out scores of fits with these budgets.
+
+        Parameters
+        ----------
+        epsilons : sequence of float or None
+            Values of the parameter.
+
+        Returns
+        -------
+        ndarray of shape (n_epsilons, n_folds)
+            One row an epsilon.
+        """
+        grid = {self._param_name: list(epsilons)}
+        self._search.set_params(param_grid=grid).fit(*self._data, **self._params)
+        return fold_scores(self._search)
+
+    def baseline_score(self) -> float:
+        """Mean held-out score without privacy, which the caller asked for.
+
+        Returns
+        -------
+        float
+            The mean over folds.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If an accountant has a budget.
+        """
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", PrivacyLeakWarning)
+                return float(self.scores([None]).mean())
+        except PrivacyBudgetError as error:
+            raise PrivacyBudgetError(
+                f"{error}; the baseline is such a fit: pass baseline=False",
+                error.requested,
+                error.remaining,
+            ) from error
 
 
 class PrivacyUtilityDisplay(DrawnCurve):

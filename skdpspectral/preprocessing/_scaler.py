@@ -11,11 +11,10 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
+from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
-from .._base.table_estimator import TableEstimator
-from .._base.unweighted import unweighted
-from .._statistics.feature_scales.scales import FeatureScales
-from .._statistics.row_bounds import make_box
+from .._statistics.feature_scales import FeatureScales
+from .._tables.clipping import make_box
 from .._tables.rows import check_rows, is_sparse, map_rows, unread_rows
 from ..mechanisms import PrivacyPlan
 

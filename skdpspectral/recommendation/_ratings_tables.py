@@ -1,27 +1,134 @@
-"""Ratings tables: columns of users, items and more; or sparse users x items."""
+"""Ratings tables: columns of users, items and more; or sparse users x items.
+
+Ratings in parquet files, of which a few rows are in memory at a time.
+
+Tables that are written: embeddings in the place of items, columns side by side.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
+import os
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from numbers import Integral
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import validate_data
 
-from .._tables.cluster_tables import brought_here
-from .._tables.exact_ids import check_exact
-from .._tables.ids import as_array, check_feature, column_names, position_of
+from .._tables.clusters import brought_here
+from .._tables.ids import (
+    _is_missing,
+    as_array,
+    check_exact,
+    check_feature,
+    column_names,
+    position_of,
+    read_quietly,
+)
 from .._tables.rows import Unread, check_features, form_of, shape_of
-from .._tables.targets import unread_targets
-from ._ratings_files import parquet_ratings
+from .._tables.users import unread_targets
+
+# Rows of a file that are read together.
+_BATCH_ROWS = 1 << 18
+
+
+class ParquetRatings:
+    """A ratings table in one parquet file or in several, read batch by batch.
+
+    Parameters
+    ----------
+    source : object
+        A ``pyarrow.parquet.ParquetFile`` or a ``pyarrow.dataset.Dataset``.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the columns.
+    shape : tuple (n_rows, n_columns)
+        Its shape.
+    """
+
+    def __init__(self, source):
+        self._source = source
+        self._is_file = hasattr(source, "iter_batches")
+        self._schema = source.schema_arrow if self._is_file else source.schema
+        self.names = list(self._schema.names)
+        n_rows = source.metadata.num_rows if self._is_file else source.count_rows()
+        self.shape = (n_rows, len(self.names))
+
+    def empty(self):
+        """Return a table with the same columns and no row."""
+        return self._schema.empty_table()
+
+    def table(self):
+        """Read all of it: a ``pyarrow.Table``."""
+        source = self._source
+        return read_quietly(source.read if self._is_file else source.to_table)
+
+    def columns(self, names: list[str]) -> Iterator[list[np.ndarray]]:
+        """Yield some columns, a batch of rows at a time, in their order."""
+        how = {"columns": names, "batch_size": _BATCH_ROWS}
+        if self._is_file:
+            batches = self._source.iter_batches(**how)
+        else:
+            # Batches that are read ahead would be in memory together.
+            how |= {"batch_readahead": 1, "fragment_readahead": 1}
+            batches = self._source.to_batches(**how)
+        while (batch := read_quietly(lambda: next(batches, None))) is not None:
+            yield [as_array(batch.column(name)) for name in names]
+
+
+def parquet_ratings(X) -> ParquetRatings | None:
+    """Return what reads a parquet file, or None where X is none.
+
+    Parameters
+    ----------
+    X : object
+        A path of a file or of a directory of files, as a string or path; a
+        ``pyarrow.parquet.ParquetFile``; or a ``pyarrow.dataset.Dataset``.
+
+    Raises
+    ------
+    ImportError
+        If X is a path, and pyarrow is not installed.
+    ValueError
+        If X is a path at which no parquet file can be read.
+    """
+    if isinstance(X, (str, os.PathLike)):
+        X = _opened(X)
+    is_file = hasattr(X, "iter_batches") and hasattr(X, "schema_arrow")
+    is_dataset = hasattr(X, "to_batches") and hasattr(X, "count_rows")
+    return ParquetRatings(X) if is_file or is_dataset else None
+
+
+def _opened(path):
+    try:
+        from pyarrow import dataset, parquet
+    except ImportError as error:
+        raise ImportError(
+            "X is a path: parquet files need pyarrow: pip install pyarrow"
+        ) from error
+    reason = None
+    try:
+        if Path(path).is_dir():
+            return dataset.dataset(path, format="parquet")
+        return parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:  # pyarrow's own errors are ValueErrors
+        reason = type(error).__name__
+    raise ValueError(
+        f"X={os.fspath(path)!r} is a path at which no parquet file could be read "
+        f"({reason})"
+    )
+
 
 # Names of LensKit; where columns are only numbered, users are first, items second.
 _DEFAULTS = {"user_feature": ("user_id", 0), "item_feature": ("item_id", 1)}
@@ -385,3 +492,176 @@ def _find_column(estimator, parameter: str, names, n_columns: int) -> int:
     except ValueError as error:
         said = f"{error}: name the columns of users and items by user_feature and "
     raise ValueError(said + "item_feature; users are what is protected")
+
+
+# Integers up to here are exact in float64.
+_LARGEST = 2**53
+
+
+def kept_columns(model, names, n_columns: int) -> list[int]:
+    """Return positions of the further columns that are written.
+
+    Parameters
+    ----------
+    model : DPItemEmbedding
+        With parameters `user_feature`, `item_feature` and `remainder`.
+    names : sequence of str or None
+        Names of the columns, if they have any.
+    n_columns : int
+        Number of columns.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming `remainder`.
+    """
+    used = find_columns(model, names, n_columns)
+    if isinstance(model.remainder, str):
+        kept = range(n_columns) if model.remainder == "passthrough" else ()
+        return [j for j in kept if j not in used]
+    known = list(range(n_columns) if names is None else names)
+    asked = np.asarray(model.remainder, dtype=object)
+    if asked.ndim != 1:
+        raise ValueError(
+            'remainder must be "drop", "passthrough" or a list of names or positions '
+            "of columns"
+        )
+    places = []
+    for feature in asked.tolist():
+        check_feature(feature, "remainder")
+        if names is None and isinstance(feature, str):
+            raise ValueError(
+                f"remainder={feature!r}, but X has no column names: name the "
+                "position, or pass a dataframe"
+            )
+        places.append(position_of(feature, known, "remainder") % n_columns)
+    if set(used) & set(places):
+        raise ValueError("remainder must name neither users nor items")
+    if len(set(places)) < len(places):
+        raise ValueError("remainder must name columns once each")
+    return places
+
+
+def users_first(columns, user: int, item: int, embedded: list, kept) -> list:
+    """Put the users' column in front, so that a regressor finds it at position 0.
+
+    Parameters
+    ----------
+    columns : iterable
+        Columns, or their names.
+    user, item : int
+        Positions of users and items.
+    embedded : list
+        What stands in the place of items.
+    kept : collection of int
+        Positions of further columns that are written.
+
+    Returns
+    -------
+    list
+        All columns that are written, in order.
+    """
+    rest = [
+        embedded if j == item else [column]
+        for j, column in enumerate(columns)
+        if j == item or j in kept
+    ]
+    return [columns[user], *itertools.chain(*rest)]
+
+
+def embedded_names(
+    stem: str, first: tuple[str, ...], public: list[str], n_public: int, n_embedded: int
+) -> list[str]:
+    """Names of what stands in the place of items.
+
+    Parameters
+    ----------
+    stem : str
+        Name of the column of items.
+    first : tuple of str
+        What comes first.
+    public : list of str
+        Names of public features; empty if they have none.
+    n_public, n_embedded : int
+        Numbers of public features and of private components.
+
+    Returns
+    -------
+    list of str
+        Names, of the public features their own.
+    """
+    public = public or [f"{stem}_feature{j}" for j in range(n_public)]
+    begin = [f"{stem}_{name}" for name in first]
+    return [*begin, *public, *(f"{stem}_embedding{j}" for j in range(n_embedded))]
+
+
+def join_columns(columns: list, names: list, kind: str, like):
+    """Put columns of different types side by side.
+
+    Parameters
+    ----------
+    columns : list of array-like of shape (n_rows,)
+        The columns.
+    names : list of str
+        Their names.
+    kind : {"default", "pandas", "polars"}
+        What to make; dataframes keep each column's dtype.
+    like : object
+        The table whose index a pandas dataframe takes over.
+
+    Returns
+    -------
+    ndarray or dataframe of shape (n_rows, n_columns)
+        The table; an array of objects if some column holds anything but numbers that
+        float64 holds exactly.
+
+    Raises
+    ------
+    ValueError
+        If columns of a dataframe would have the same name.
+    """
+    if kind != "default":
+        refuse_same_names(names, "transform")
+    if kind == "pandas":
+        import pandas as pd
+
+        index = like.index if hasattr(like, "iloc") else None
+        columns = map(_whole, columns)
+        return pd.DataFrame(dict(zip(names, columns, strict=True)), index=index)
+    if kind == "polars":
+        import polars as pl
+
+        return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
+    columns = [as_array(column) for column in columns]
+    if all(_fits_float64(column) for column in columns):
+        return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
+    out = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        out[:, j] = column
+    return out
+
+
+def _fits_float64(column: np.ndarray) -> bool:
+    """Whether no two ids of a column become one as floats."""
+    if column.dtype.kind in "iu":
+        return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
+    return column.dtype.kind in "bf"
+
+
+def _is_polars(column) -> bool:
+    return type(column).__module__.startswith("polars")
+
+
+def _whole(column):
+    """Pandas would take strings of polars without their trailing NULs."""
+    return as_array(column) if _is_polars(column) else column
+
+
+def _plain(column):
+    """Polars wants its own columns, lists of objects and None, or other arrays."""
+    if _is_polars(column):
+        return column
+    column = np.asarray(column)
+    if column.dtype.kind != "O":
+        return column
+    return [None if _is_missing(value) else value for value in column.tolist()]

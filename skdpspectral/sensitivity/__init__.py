@@ -5,40 +5,32 @@ neighboring data sets, of a statistic. The proofs are in the theory part of the
 documentation, whose index ties each lemma to its function and its test.
 """
 
-from ._arithmetic import box_radius, summation_error
-from ._features import (
+from ._joint_moments import (
+    clipped_moments_sensitivity,
+    concatenated_moments_ratio,
     difference_counts_sensitivity,
     feature_moments_sensitivity,
-    phase_sensitivity,
-)
-from ._gradients import (
-    clipped_moments_sensitivity,
-    gradient_moments_sensitivity,
-    gradient_norm,
-    squared_batch_sensitivity,
-)
-from ._joint_moments import (
-    concatenated_moments_ratio,
     free_moment_weight,
     free_trace_weight,
+    gradient_moments_sensitivity,
+    gradient_norm,
     joint_moment_ratio,
     joint_moments_sensitivity,
+    phase_sensitivity,
     second_moment_ratio,
     separate_moments_ratio,
+    squared_batch_sensitivity,
 )
 from ._moments import (
+    box_radius,
     cross_moment_sensitivity,
     mean_sensitivity,
+    pair_mean_sensitivity,
+    pair_moment_sensitivity,
     power_product_error,
     power_product_sensitivity,
     second_moment_sensitivity,
-)
-from ._pairs import pair_mean_sensitivity, pair_moment_sensitivity
-from ._scores import (
-    confusion_diameter,
-    counted_score_sensitivity,
-    regression_diameter,
-    score_sensitivity,
+    summation_error,
 )
 from ._spiked import (
     paper_moment_sensitivity,
@@ -46,7 +38,15 @@ from ._spiked import (
     spiked_moment_sensitivity,
     spiked_projector_sensitivity,
 )
-from ._users import projector_sum_sensitivity, sum_sensitivity, vote_sensitivity
+from ._users import (
+    confusion_diameter,
+    counted_score_sensitivity,
+    projector_sum_sensitivity,
+    regression_diameter,
+    score_sensitivity,
+    sum_sensitivity,
+    vote_sensitivity,
+)
 
 __all__ = [
     "box_radius",

@@ -1,15 +1,79 @@
-"""Means, second moments and products of rows of bounded norm."""
+"""What rounding and public boxes add: bounds without a neighbor.
+
+Means, second moments and products of rows of bounded norm.
+
+Means over pairs of rows, which are chosen without looking at the rows.
+"""
 
 from __future__ import annotations
 
 import math
 
-from ._arithmetic import summation_error
+import numpy as np
+import numpy.typing as npt
 
 
 def _check_rows(n_samples: int) -> None:
     if n_samples < 1:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
+
+
+def box_radius(half_widths: npt.ArrayLike) -> float:
+    r"""Radius of the smallest ball about a box's midpoint that holds the box.
+
+    Parameters
+    ----------
+    half_widths : array-like of shape (n_features,)
+        Half of the box's extent along each feature.
+
+    Returns
+    -------
+    float
+        :math:`\|h\|_2`, rounded up.
+    """
+    half_widths = np.asarray(half_widths, dtype=np.float64)
+    largest = float(np.max(np.abs(half_widths)))
+    if largest == 0.0:
+        return 0.0
+    rounding = 1.0 + (half_widths.size + 8) * 2.0**-53
+    return largest * float(np.linalg.norm(half_widths / largest)) * rounding
+
+
+def summation_error(
+    bound: float, n_samples: int, block_rows: int, blocks_together: int | None = None
+) -> float:
+    r"""Largest error of a mean over n rows that is summed in blocks of b rows.
+
+    Parameters
+    ----------
+    bound : float
+        Public bound on the norm of the mean of the absolute contributions.
+    n_samples : int
+        Number of rows n.
+    block_rows : int
+        Rows a block b: summed in any order, then added one block after another.
+    blocks_together : int or None, default=None
+        Number c of blocks that are added so, before their sums are, one after another;
+        None for all of them.
+
+    Returns
+    -------
+    float
+        :math:`\gamma B` with :math:`\gamma = (b + K + 16) 2^{-52}` for
+        :math:`K = \lceil n/b \rceil` blocks, and :math:`c + \lceil K/c \rceil` in
+        place of a larger K.
+
+    Notes
+    -----
+    The sixteen further units cover the rounding of products, of the division by n,
+    and the slack of :func:`skdpspectral._tables.clipping.clip_rows`.
+    """
+    _check_rows(n_samples)
+    rows = min(block_rows, n_samples)
+    blocks = math.ceil(n_samples / rows)
+    if blocks_together is not None and blocks > blocks_together:
+        blocks = blocks_together + math.ceil(blocks / blocks_together)
+    return bound * (rows + blocks + 16) * 2.0**-52
 
 
 def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
@@ -146,3 +210,71 @@ def power_product_error(
     products = 2.0 * n_features * 2.0**-52 * bound
     summed = summation_error(bound, n_samples, block_rows, blocks_together)
     return summed + products + clip_norm**2 * defect
+
+
+def pair_mean_sensitivity(change: float, n_samples: int) -> float:
+    r"""Sensitivity of a mean over pairs of rows, :math:`2 \Delta / n`.
+
+    Parameters
+    ----------
+    change : float
+        Bound :math:`\Delta` on how far one pair's contribution moves when one of its
+        two rows is replaced; positive and finite.
+    n_samples : int
+        Public number of rows n, of which each is in the same number of pairs.
+
+    Returns
+    -------
+    float
+        l2-sensitivity under replace-one, whatever the number of pairs a row is.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two rows, or the change is not positive and finite.
+
+    Notes
+    -----
+    Which rows are paired may depend on public numbers, on the number of rows and on
+    coins; never on values, such as those that rows are sorted by.
+
+    Examples
+    --------
+    >>> from skdpspectral.sensitivity import pair_mean_sensitivity
+    >>> pair_mean_sensitivity(1.0, 100)
+    0.02
+    """
+    if n_samples < 2:
+        raise ValueError(f"n_samples must be at least 2 for pairs, got {n_samples}")
+    if not 0.0 < change < math.inf:
+        raise ValueError(f"change must be positive and finite, got {change}")
+    return 2.0 * change / n_samples
+
+
+def pair_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
+    r"""Sensitivity of the second moment of bounded differences.
+
+    Parameters
+    ----------
+    clip_norm : float
+        Bound c on the norm of what each pair contributes the square of: 1 for
+        differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c.
+    n_samples : int
+        Public number of rows n, of which each is in the same number of pairs.
+
+    Returns
+    -------
+    float
+        Frobenius-sensitivity :math:`2 \sqrt2\, c^2 / n` under replace-one, attained
+        for two features or more.
+
+    Examples
+    --------
+    >>> from skdpspectral.sensitivity import (
+    ...     pair_moment_sensitivity, second_moment_sensitivity
+    ... )
+    >>> twice = 2 * second_moment_sensitivity(1.0, 1000)
+    >>> pair_moment_sensitivity(1.0, 1000) == twice
+    True
+    """
+    return pair_mean_sensitivity(math.sqrt(2.0) * clip_norm**2, n_samples)

@@ -5,7 +5,6 @@ method can go below, or what a closed form says of it. No guarantee rests on the
 rates are known up to constants.
 """
 
-from ._rates import minimax_rate
-from ._stream_errors import stream_covariance_error
+from ._rates import minimax_rate, stream_covariance_error
 
 __all__ = ["minimax_rate", "stream_covariance_error"]

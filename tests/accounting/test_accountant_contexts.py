@@ -29,7 +29,7 @@ from sklearn.model_selection import GridSearchCV
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import default_accountant
-from skdpspectral.accounting._ambient import without_accountant
+from skdpspectral.accounting._ledger.context import without_accountant
 from skdpspectral.audit import audit_epsilon
 
 WAIT = 60.0

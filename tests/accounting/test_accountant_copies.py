@@ -21,8 +21,8 @@ from ledger_tools import (
 
 import skdpspectral
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
-from skdpspectral.accounting import _locks
-from skdpspectral.accounting._streams import advance_stream, open_stream
+from skdpspectral.accounting._ledger import locks as _locks
+from skdpspectral.accounting._ledger.accountant import advance_stream, open_stream
 
 PLAN = fit_plan(0.1)
 needs_flock = pytest.mark.skipif(_locks.fcntl is None, reason="the system has no flock")

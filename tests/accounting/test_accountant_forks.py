@@ -13,7 +13,7 @@ import pytest
 from ledger_tools import entries, fit_plan, ignore_fork_warning, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
-from skdpspectral.accounting import _locks
+from skdpspectral.accounting._ledger import locks as _locks
 
 pytestmark = [needs_fork, ignore_fork_warning]
 PLAN = fit_plan(0.1)

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import LedgerEntry, gaussian_epsilon
 from skdpspectral.mechanisms import Neighbors, Unit
-from skdpspectral.mechanisms._parallel_plan import read_plan
+from skdpspectral.mechanisms._plan import read_plan
 
 
 def through_joblib(accountant, folder):

@@ -11,7 +11,8 @@ import pytest
 from ledger_tools import PATIENCE, entries, fit_plan, needs_fork, run_python
 
 from skdpspectral import LedgerError, PrivacyAccountant, accounting
-from skdpspectral.accounting import _ledger_schema, _locks
+from skdpspectral.accounting._ledger import locks as _locks
+from skdpspectral.accounting._ledger import schema as _ledger_schema
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [

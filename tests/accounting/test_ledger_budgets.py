@@ -19,10 +19,8 @@ from ledger_tools import (
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.accounting._export import faults
-from skdpspectral.accounting._losses import (
-    composed_epsilon,
-)
+from skdpspectral.accounting._composition import composed_epsilon
+from skdpspectral.accounting._ledger.entries import faults
 from skdpspectral.accounting._selection import calibrate_selection
 from skdpspectral.mechanisms import (
     Alternatives,

@@ -8,19 +8,19 @@ import pytest
 
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.accounting._composition import Total
-from skdpspectral.accounting._filters import (
-    _ADDITIVE_SHARE,
-    _GAUSSIAN_SHARE,
-    _ORDERS_SHARE,
-    MixedFilter,
-)
-from skdpspectral.accounting._renyi import (
+from skdpspectral.accounting._curves import (
     ORDERS,
     composed_divergences,
     gaussian_divergences,
     randomized_response_divergences,
     renyi_delta,
     renyi_epsilon,
+)
+from skdpspectral.accounting._ledger.budget import (
+    _ADDITIVE_SHARE,
+    _GAUSSIAN_SHARE,
+    _ORDERS_SHARE,
+    MixedFilter,
 )
 from skdpspectral.mechanisms import ApproximateDP, PrivateSelection
 

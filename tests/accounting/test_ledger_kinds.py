@@ -16,17 +16,19 @@ from ledger_tools import (
 )
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant
-from skdpspectral.accounting import _extra, _losses, gaussian_delta, gaussian_epsilon
-from skdpspectral.accounting._coarse import few_kinds
-from skdpspectral.accounting._losses import (
+from skdpspectral.accounting import _composition as _losses
+from skdpspectral.accounting import _errors as _extra
+from skdpspectral.accounting import gaussian_delta, gaussian_epsilon
+from skdpspectral.accounting._composition import (
     _connected,
     _lower_hull,
     composed_delta,
     composed_epsilon,
 )
-from skdpspectral.accounting._renyi import (
+from skdpspectral.accounting._curves import (
     ORDERS,
     composed_divergences,
+    few_kinds,
     gaussian_divergences,
     renyi_delta,
     renyi_epsilon,

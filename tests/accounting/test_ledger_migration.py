@@ -12,7 +12,8 @@ import pytest
 from ledger_tools import clean_context, entries, fit_plan, needs_fork, plan_with_mu
 
 from skdpspectral import LedgerError, PrivacyAccountant
-from skdpspectral.accounting import _migration, gaussian_epsilon
+from skdpspectral.accounting import gaussian_epsilon
+from skdpspectral.accounting._ledger import schema as _migration
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 OLD_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID"

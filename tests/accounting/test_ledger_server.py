@@ -24,13 +24,16 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._release import Release
-from skdpspectral.accounting import _extra, _server, _server_schema
-from skdpspectral.accounting._export import faults
-from skdpspectral.accounting._streams import (
+from skdpspectral.accounting import _errors as _extra
+from skdpspectral.accounting._ledger import server as _server
+from skdpspectral.accounting._ledger import server as _server_schema
+from skdpspectral.accounting._ledger import store
+from skdpspectral.accounting._ledger.accountant import (
     advance_stream,
     open_stream,
     stream_position,
 )
+from skdpspectral.accounting._ledger.entries import faults
 
 pytestmark = needs_fork
 ROWS = {"unit": "row", "neighbors": "replace-one"}
@@ -265,14 +268,14 @@ def test_a_server_killed_in_the_middle_of_a_charge(mortal, monkeypatch):
     """Nothing is released that was not acknowledged, and what was is there again."""
     accountant = PrivacyAccountant(path=mortal.new_database())
     pca = DPPCA(1, accountant=accountant).fit(X)
-    released, append = [], _server.Transaction.append
+    released, append = [], store.Transaction.append
 
     def killed(self, *arguments):
         append(self, *arguments)
         mortal.kill()
 
     with monkeypatch.context() as patch:
-        patch.setattr(_server.Transaction, "append", killed)
+        patch.setattr(store.Transaction, "append", killed)
         patch.setattr(Release, "__call__", lambda *a, **k: released.append(a))
         with pytest.raises(
             LedgerError, match=r"may or may not|can't be used"

@@ -32,7 +32,7 @@ from skdpspectral import DPPCA, LRSRegressor, PrivacyAccountant, PrivacyBudgetEr
 from skdpspectral._base.estimator import PrivateEstimator
 from skdpspectral._release.release import record_releases
 from skdpspectral.audit import audit_epsilon, mu_lower_bound
-from skdpspectral.audit._neighbors import check_neighbors
+from skdpspectral.audit._epsilon import check_neighbors
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 
 
@@ -88,7 +88,7 @@ def test_audit_of_whole_fits():
 @pytest.mark.parametrize("name", USERS)
 def test_audits_of_users_know_what_a_whole_fit_releases(name, monkeypatch):
     """The transcript, bit for bit, and what it would be without noise."""
-    import skdpspectral._release.release as release_module
+    from skdpspectral._release import release as release_module
 
     case, exact = CASES[name], {}
     arguments, whole = case.arguments(4.0), case.arguments(4.0, whole_fits=True)

@@ -44,10 +44,10 @@ AUDITED = {
         "pca",
     ),
     "pairs taken for rows": Mutant(
-        "_statistics/terms.py", "HALF = 0.5", "HALF = 1.0", "pca-pairs"
+        "_statistics/statistic.py", "HALF = 0.5", "HALF = 1.0", "pca-pairs"
     ),
     "pairs of which ties are left out": Mutant(
-        "_statistics/second_moment.py",
+        "decomposition/_second_moment.py",
         "        moment *= HALF\n",
         "        moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
         "pca-pairs",
@@ -60,13 +60,13 @@ AUDITED = {
         "pca-pairs-far",
     ),
     "shares of pairs taken for those of rows": Mutant(
-        "_statistics/center_plan.py",
+        "decomposition/_center.py",
         "sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)",
         "sensitivity.mean_sensitivity(0.5, sample.n_rows)",
         "pca-distances",
     ),
     "steps to a center not clipped": Mutant(
-        "_statistics/center_search.py",
+        "decomposition/_center.py",
         "clip_rows(block, radius, out=block).sum(axis=0)",
         "block.sum(axis=0)",
         "pca-steps",
@@ -90,25 +90,25 @@ AUDITED = {
         "pca-off-diagonal",
     ),
     "three times the root of 2 taken as 3": Mutant(
-        "_statistics/components/power_step.py",
+        "decomposition/_power_steps.py",
         "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n)",
         "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n) / math.sqrt(2)",
         "pca-weighted",
     ),
     "wide clip charged as the narrow one": Mutant(
-        "_statistics/components/power_step.py",
+        "decomposition/_power_steps.py",
         "sensitivity.second_moment_sensitivity(_WIDE, n)",
         "sensitivity.second_moment_sensitivity(1.0, n)",
         "pca-wide",
     ),
     "projections not clipped": Mutant(
-        "_statistics/components/power_step.py",
+        "decomposition/_power_steps.py",
         "alpha = clip_rows(far, 1.0)",
         "alpha = far",
         "pca-cross",
     ),
     "residuals not clipped": Mutant(
-        "_statistics/components/power_step.py",
+        "decomposition/_power_steps.py",
         "beta = clip_rows(_linalg.residual(rows, scores, components) / outer, 1.0)",
         "beta = _linalg.residual(rows, scores, components) / outer",
         "pca-cross",
@@ -120,37 +120,37 @@ AUDITED = {
         "pca-cross",
     ),
     "votes along and across charged as one": Mutant(
-        "_statistics/components/scales.py",
+        "decomposition/_scales.py",
         "sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)",
         "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-quantiles",
     ),
     "rows of the near layer not clipped": Mutant(
-        "_statistics/whole_covariance.py",
+        "decomposition/_covariance.py",
         "near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)",
         "near = rows / radii[0]",
         "pca-near-moment",
     ),
     "the far layer holds all of a row": Mutant(
-        "_statistics/whole_covariance.py",
+        "decomposition/_covariance.py",
         "return [near, clip_rows(_scaled(far, np.sqrt(beyond)), 1.0)]",
         "return [near, far]",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
-        "_statistics/whole_covariance.py",
+        "decomposition/_covariance.py",
         "weight = rows.weight * self.n_samples / rows.n_terms",
         "weight = self.n_samples / rows.n_terms",
         "pca-pairs-near-length",
     ),
     "votes about lengths charged at a half": Mutant(
-        "_statistics/length_quantiles.py",
+        "decomposition/_scales.py",
         "return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "return 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-near-length",
     ),
     "projections of the covariance not clipped": Mutant(
-        "_statistics/components/projected_moment.py",
+        "decomposition/_second_moment.py",
         "clip_rows(np.asarray(block @ components.T) / radius, 1.0)",
         "np.asarray(block @ components.T) / radius",
         "pca-covariance",
@@ -168,13 +168,13 @@ AUDITED = {
         "lrs-replaced-fixed",
     ),
     "a replaced user's start charged as that of one who joins": Mutant(
-        "_statistics/shared_directions/start.py",
+        "linear_model/_shared_directions.py",
         "sensitivity.projector_sum_sensitivity(self.users.neighbors)",
         "1.0",
         "lrs-replaced-start",
     ),
     "two votes charged as one": Mutant(
-        "_statistics/shared_directions/clip_sizes.py",
+        "linear_model/_shared_directions.py",
         "sensitivity.vote_sensitivity(self.n_medians, self.users.neighbors)",
         "sensitivity.vote_sensitivity(1, self.users.neighbors)",
         "lrs-replaced-medians",
@@ -192,19 +192,19 @@ AUDITED = {
         "ime",
     ),
     "sums of rows squared, and not rows": Mutant(
-        "_linalg/covariance.py",
+        "covariance/_kernels.py",
         "self._pack_products(rows, out[:, start:])",
         "self._pack_products(rows.cumsum(axis=0), out[:, start:])",
         "jme-company",
     ),
     "column norm of the noise's matrix forgotten": Mutant(
-        "covariance/factorizations/_factorizations.py",
+        "factorizations/_factorizations.py",
         "_ROUND_UP * buffers.column_norm(n)",
         "1.0",
         "jme",
     ),
     "noise of products not as large as their matrix is long": Mutant(
-        "covariance/factorizations/_filters.py",
+        "factorizations/_factorizations.py",
         "self._stretch * shaped[1]",
         "shaped[1]",
         "jme-two-shapes",
@@ -236,13 +236,13 @@ AUDITED = {
 
 AUDITED |= {
     "a basis used as it was sent": Mutant(
-        "federation/_tasks.py",
+        "decomposition/_federated_task.py",
         "basis, defect = _linalg.orthonormal_columns(request.basis)",
         "basis, defect = request.basis, 0.0",
         "sparse-malicious",
     ),
     "a round sent without noise but for its rounding": Mutant(
-        "_statistics/components/power_iteration.py",
+        "decomposition/_power_steps.py",
         "        released = release(self.name, product)",
         "        released = 0.5 * (release(self.name, product) + product)",
         "sparse-two-columns",
@@ -255,7 +255,7 @@ AUDITED |= {
     ),
     # Of six mechanisms, all have half of the noise.
     "a mechanism planned for twice the client's rows": Mutant(
-        "federation/_tasks.py",
+        "decomposition/_federated_task.py",
         "            return self._components(n_samples)",
         "            return self._components(2 * n_samples)",
         "federated-stages",
@@ -270,31 +270,31 @@ AUDITED |= {
 
 AUDITED |= {
     "weights of a pair added up without the root of 2": Mutant(
-        "sensitivity/_features.py",
+        "sensitivity/_joint_moments.py",
         "return 2.0 * math.sqrt(2.0 * n_features)",
         "return 2.0 * math.sqrt(n_features)",
         "scaler-differences",
     ),
     "one of a row's two pairs forgotten": Mutant(
-        "sensitivity/_features.py",
+        "sensitivity/_joint_moments.py",
         "return 2.0 * math.sqrt(2.0 * n_features)",
         "return math.sqrt(2.0 * n_features)",
         "scaler-differences",
     ),
     "phases of all features charged as one": Mutant(
-        "sensitivity/_features.py",
+        "sensitivity/_joint_moments.py",
         "return 2.0 * math.sqrt(n_features * n_periods)",
         "return 2.0 * math.sqrt(n_periods)",
         "scaler-places",
     ),
     "phases of all circles charged as one": Mutant(
-        "sensitivity/_features.py",
+        "sensitivity/_joint_moments.py",
         "return 2.0 * math.sqrt(n_features * n_periods)",
         "return 2.0 * math.sqrt(n_features)",
         "scaler-places",
     ),
     "moments of all features charged as one": Mutant(
-        "sensitivity/_features.py",
+        "sensitivity/_joint_moments.py",
         "return math.sqrt(n_features) * one",
         "return one",
         "scaler-moments",
@@ -304,7 +304,7 @@ AUDITED |= {
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "products weighed too much for a matrix of their own": Mutant(
-        "covariance/factorizations/_factorizations.py",
+        "factorizations/_factorizations.py",
         "self.ratio = max(first.column_norm / second.column_norm, 1.0)",
         "self.ratio = 2.0",
         "covariance/test_two_workloads.py::"
@@ -373,7 +373,7 @@ EXACT = {
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "directions from private rows": Mutant(
-        "_statistics/components/two_stage.py",
+        "decomposition/_power_steps.py",
         "        found = replace(found, scales=scales)\n",
         "        exact = self.moment.kernel(X, origin)\n"
         "        vectors = _linalg.top_eigh(exact, len(found.vectors))[1]\n"
@@ -381,44 +381,44 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
-        "_statistics/components/scales.py",
+        "decomposition/_scales.py",
         'below = release(f"{scales.name}_{step}", votes) > 0.0',
         'release(f"{scales.name}_{step}", votes)\n        below = votes > 0.0',
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
-        "_statistics/components/two_stage.py",
+        "decomposition/_power_steps.py",
         "self._step_is_better(release.plan, found, paired)",
         "max(block.max() for block in blocks()) > 9",
         f"{_FIT}[a choice of releases]",
     ),
     "rank from private rows": Mutant(
-        "_statistics/components/principal_components.py",
+        "decomposition/_components.py",
         "        found = self._first(release, exact, origin, more)\n",
         "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
         "        found = self._first(release, exact, origin, more)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
-        "mechanisms/_alternatives.py",
+        "mechanisms/_plan.py",
         "return max(math.hypot",
         "return min(math.hypot",
         "theory/test_two_stage.py::test_a_choice_costs_its_dearest_branch",
     ),
     "steps to a center at the cost of one": Mutant(
-        "_statistics/center_search.py",
+        "decomposition/_center.py",
         "costs, steps = split_mu(mu, list(self.shares)),",
         "costs, steps = [mu] * len(self.names),",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "two numbers about a center at the cost of one": Mutant(
-        "_statistics/center_search.py",
+        "decomposition/_center.py",
         "sensitivity.box_radius([0.5, 0.5])",
         "sensitivity.box_radius([0.5])",
         "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
     ),
     "means of scaled features from private rows": Mutant(
-        "_statistics/components/scaled.py",
+        "decomposition/_components.py",
         "shift = 0.0 if law.mean is None else law.mean - law.center",
         "shift = np.asarray(rows[:]).mean(axis=0) - law.center",
         "theory/test_every_release.py::"
@@ -426,7 +426,7 @@ EXACT = {
         "[scaled, covariance]",
     ),
     "weights of two releases upside down": Mutant(
-        "_statistics/second_moment.py",
+        "decomposition/_second_moment.py",
         "else costs[0] / (costs[0] + costs[1])",
         "else costs[1] / (costs[0] + costs[1])",
         "decomposition/test_pca_pairs.py::"
@@ -439,7 +439,7 @@ EXACT = {
         "tables/test_clipping.py::test_rows_shorter_than_a_floor_keep_their_length_over_it",
     ),
     "center that its noise was left out of": Mutant(
-        "_statistics/center_search.py",
+        "decomposition/_center.py",
         "point = point + radius * release(name, mean, overwrite=True)",
         "point = point + radius * mean",
         f"{_FIT}[a center that is searched for]",
@@ -451,20 +451,20 @@ EXACT = {
         "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
     ),
     "assumption not said": Mutant(
-        "_statistics/components/spiked_projector.py",
+        "decomposition/_spiked.py",
         "assumption=Assumption.SPIKED_GAUSSIAN",
         "assumption=Assumption.NONE",
         "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
     ),
     "rows beyond a model's bound not counted": Mutant(
-        "_statistics/components/spiked_projector.py",
+        "decomposition/_spiked.py",
         "mu = gaussian_mu(epsilon, delta - failure)",
         "mu = gaussian_mu(epsilon, delta)",
         "theory/test_spiked_bounds.py::"
         "test_delta_includes_the_probability_of_failure[1.0-1e-06-components]",
     ),
     "medians of votes taken for those of the law": Mutant(
-        "_statistics/components/unknown_spikes.py",
+        "decomposition/_spiked.py",
         "halves = [0.5 * degrees for degrees in self.degrees]",
         "halves = [0.5 * degrees for degrees in self.degrees]\n"
         "        beyond = below = 0.5",
@@ -472,21 +472,21 @@ EXACT = {
         "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
     ),
     "votes of all rows on directions that half of them made": Mutant(
-        "_statistics/components/unknown_spikes.py",
+        "decomposition/_spiked.py",
         "voting = self.bounds.blocks(rows[half:])",
         "voting = self.bounds.blocks(rows)",
         "theory/test_unknown_spikes.py::"
         "test_what_is_released_is_by_the_votes_of_the_second_half",
     ),
     "a signal from the middles of cells": Mutant(
-        "_statistics/components/unknown_spikes.py",
+        "decomposition/_spiked.py",
         "signal(cells[0].low, cells[1].high)",
         "signal(cells[0].middle, cells[1].middle)",
         "theory/test_unknown_spikes.py::"
         "test_what_is_released_is_by_the_votes_of_the_second_half",
     ),
     "directions of the rows that vote": Mutant(
-        "_statistics/components/unknown_spikes.py",
+        "decomposition/_spiked.py",
         "self.directions.run(release, rows[:half], None)",
         "self.directions.run(release, rows[half:], None)",
         "theory/test_unknown_spikes.py::"
@@ -507,20 +507,20 @@ EXACT = {
         "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
     ),
     "failures of a model not in the ledger": Mutant(
-        "accounting/_transaction.py",
+        "accounting/_ledger/store.py",
         "min(times * plan.failure, 1.0),",
         "0.0,",
         "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
     ),
     "failures of a model not in the budget": Mutant(
-        "accounting/_filters.py",
+        "accounting/_ledger/budget.py",
         "allowed_mu(self.epsilon, self.delta, total.failure)",
         "allowed_mu(self.epsilon, self.delta)",
         "theory/test_spiked_bounds.py::"
         "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
     ),
     "noise of the papers charged as they claim": Mutant(
-        "_statistics/components/spiked_projector.py",
+        "decomposition/_spiked.py",
         "return tuple(mechanisms), max(epsilon, shown)",
         "return tuple(mechanisms), epsilon",
         "theory/test_spiked_bounds.py::"
@@ -545,7 +545,7 @@ EXACT = {
         "release/test_plan_and_charge.py::test_a_seed_is_no_privacy",
     ),
     "eigenvectors by modulus": Mutant(
-        "_linalg/decomposition/eigen.py",
+        "_linalg/eigen.py",
         "some = (order - rank, order - 1)",
         "some = (0, rank - 1)",
         "release/test_plan_and_charge.py::test_components_follow_the_law_of_top_values",
@@ -558,50 +558,50 @@ _MOVES = f"{_SCALER}no_row_moves_a_release_by_more_than_was_planned"
 # Of the scaler.
 EXACT |= {
     "pairs of rows that are neighbors by value": Mutant(
-        "_statistics/feature_scales/difference_counts.py",
+        "_statistics/feature_scales.py",
         "_linalg.reduce_rows(rows, PairWalk",
         "_linalg.reduce_rows(np.sort(rows, axis=0), PairWalk",
         f"{_MOVES}[40-both-differences]",
     ),
     "ties counted as the smallest difference": Mutant(
-        "_linalg/preprocessing.py",
+        "_linalg/features.py",
         "        counted = node >= 0\n",
         "        np.maximum(node, 0, out=node)\n        counted = node >= 0\n",
         "linalg/test_feature_kernels.py::"
         "test_ties_and_subnormal_numbers_count_for_nothing_and_large_ones_as_the_last",
     ),
     "features not cut": Mutant(
-        "_linalg/preprocessing.py",
+        "_linalg/features.py",
         "        np.clip(cut, -1.0, 1.0, out=cut)\n",
         "",
         f"{_MOVES}[40-both-moments]",
     ),
     "squares heavier than what is free": Mutant(
-        "_statistics/feature_scales/moments.py",
+        "_statistics/feature_scales.py",
         "return math.sqrt(sensitivity.free_moment_weight(1))",
         "return 2.0 * math.sqrt(sensitivity.free_moment_weight(1))",
         f"{_MOVES}[40-both-moments]",
     ),
     "values beyond the bounds": Mutant(
-        "_statistics/feature_scales/scales.py",
+        "_statistics/feature_scales.py",
         "bounded = None if self.box is None else self.box.to_unit",
         "bounded = None",
         "preprocessing/test_scaler.py::test_bounds_clip_and_need_not_be_tight",
     ),
     "places without their noise": Mutant(
-        "_statistics/feature_scales/places.py",
+        "_statistics/feature_scales.py",
         "released = release(self.name, phases, overwrite=True)",
         "released, _ = phases, release(self.name, phases)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[both]",
     ),
     "features seen by private counts": Mutant(
-        "_statistics/feature_scales/difference_counts.py",
+        "_statistics/feature_scales.py",
         "self._spreads(release(self.name, counts, overwrite=True), noise)",
         "release(self.name, counts) is None or self._spreads(counts, noise)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[no mean]",
     ),
     "entries of sparse rows believed to be one a place": Mutant(
-        "_linalg/preprocessing.py",
+        "_linalg/features.py",
         "rows.sum_duplicates()",
         "pass",
         "linalg/test_feature_kernels.py::"
@@ -622,20 +622,20 @@ _SUM = "    return release(name, total * grid, overwrite=True)"
 EXACT |= {
     # No audit can see this one: clipping bounds the vector all the same.
     "mean over a user's rows forgotten": Mutant(
-        "_linalg/linear_model/moments.py",
+        "linear_model/_kernels_shared.py",
         "counts = np.maximum(block.counts, 1)[:, None]",
         "counts = np.ones((n_users, 1))",
         f"{_PRIVACY}a_user_counts_no_more_for_rows_that_are_repeated[7]",
     ),
     "start used without its noise": Mutant(
-        "_statistics/shared_directions/start.py",
+        "linear_model/_shared_directions.py",
         "total = self.users.released_sum",
         "total = sum(lrs.start_moments(b).sum(axis=0) for b in rows.blocks())\n"
         "        self.users.released_sum",
         f"{_FUNCTION_OF_RELEASES}[start alone]",
     ),
     "start turned by the data": Mutant(
-        "_statistics/shared_directions/directions.py",
+        "linear_model/_shared_directions.py",
         "        parts, U = self.parts(), start\n",
         "        parts, U = self.parts(), start\n"
         "        if start is not None:\n"
@@ -643,7 +643,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[random start]",
     ),
     "stopped when U is at rest": Mutant(
-        "_statistics/shared_directions/moments.py",
+        "linear_model/_shared_directions.py",
         "            progress(step)\n",
         "            if name != self.names[0] and np.allclose(U, rest, atol=0.05):\n"
         "                break\n"
@@ -652,14 +652,14 @@ EXACT |= {
         f"{_PRIVACY}the_number_of_releases_is_as_planned_for_any_data",
     ),
     "features scaled by the data": Mutant(
-        "_linalg/linear_model/user_rows.py",
+        "_linalg/user_rows.py",
         "        self._scale = scale\n        self._kept",
         "        self._scale = 1.0 + np.abs(self._X[:, self._columns]).max(axis=0)\n"
         "        self._kept",
         f"{_OWN_VECTOR}[usual]",
     ),
     "weights shrunk to their mean": Mutant(
-        "_statistics/shared_directions/users.py",
+        "linear_model/_shared_directions.py",
         _ANSWER,
         "        mean = fit.weights.mean(axis=0)\n"
         "        fit = replace(fit, weights=0.9 * fit.weights + 0.1 * mean)\n"
@@ -667,7 +667,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "worst users fitted anew": Mutant(
-        "_statistics/shared_directions/users.py",
+        "linear_model/_shared_directions.py",
         _ANSWER,
         "        import numpy as np\n"
         "        worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
@@ -676,31 +676,31 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "levels shrunk to the mean of all users'": Mutant(
-        "_linalg/linear_model/user_rows.py",
+        "_linalg/user_rows.py",
         "(self.y_means[users] - self.level.prior)",
         "(self.y_means[users] - self.y_means.mean())",
         f"{_OWN_VECTOR}[levels]",
     ),
     "offsets by the number of rows": Mutant(
-        "linear_model/_offsets.py",
+        "linear_model/_parameters.py",
         "np.clip(y - offsets,",
         "np.clip(y - offsets / len(y),",
         f"{_OWN_VECTOR}[offsets]",
     ),
     "columns kept that nobody asked for": Mutant(
-        "recommendation/_written_tables.py",
+        "recommendation/_ratings_tables.py",
         'range(n_columns) if model.remainder == "passthrough" else ()',
         "range(n_columns)",
         f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
     ),
     "components of the moment without its noise": Mutant(
-        "_statistics/item_models/components.py",
+        "recommendation/_item_models.py",
         'release("second_moment", total, overwrite=True)',
         'total.copy() + 0 * release("second_moment", total, overwrite=True)',
         f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "residuals of a block scaled together": Mutant(
-        "_statistics/item_models/components.py",
+        "recommendation/_item_models.py",
         "user_item.unit_steps(block.of_user, block.items, left, n_items)",
         "user_item.unit_steps(\n"
         "                block.of_user, block.items, left, n_items\n"
@@ -708,7 +708,7 @@ EXACT |= {
         f"{_ITEMS}a_user_moves_every_sum_by_their_own_answer_of_norm_one",
     ),
     "features of items scaled by counts without noise": Mutant(
-        "_statistics/item_models/model.py",
+        "recommendation/_item_models.py",
         "FoundItems(model, found.logged, found.counts)",
         "FoundItems(\n"
         "            model, found.logged,\n"
@@ -729,37 +729,37 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "users' vectors not on the grid": Mutant(
-        "_linalg/linear_model/moments.py",
+        "linear_model/_kernels_shared.py",
         "np.rint(steps, out=steps).sum(axis=0)",
         "steps.sum(axis=0)",
         f"{_OWN_VECTOR}[usual]",
     ),
     "sum rounded in place of users' vectors": Mutant(
-        "_linalg/linear_model/moments.py",
+        "linear_model/_kernels_shared.py",
         "np.rint(steps, out=steps).sum(axis=0)",
         "np.rint(steps.sum(axis=0))",
         f"{_OWN_VECTOR}[usual]",
     ),
     "number of users printed": Mutant(
-        "_statistics/shared_directions/clip_sizes.py",
+        "linear_model/_shared_directions.py",
         "        return counts.cumsum(axis=1)",
         "        print(counts.sum())\n        return counts.cumsum(axis=1)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
-        "_statistics/shared_directions/clip_sizes.py",
+        "linear_model/_shared_directions.py",
         "votes = release(name, below - 0.5 * counts[:, -1])",
         "votes = below - 0.5 * counts[:, -1]\n            release(name, votes)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(
-        "_linalg/threads.py",
+        "_linalg/walks.py",
         '        with np.errstate(all="ignore"):\n            return function',
         "        if True:\n            return function",
         "test_quiet_arithmetic.py::test_what_is_mapped_in_threads_is_quiet[2]",
     ),
     "users' models published": Mutant(
-        "_base/publishable.py",
+        "_base/estimator.py",
         'if name.endswith("_") and not name.startswith("_")',
         'if name.endswith("_") or name == "_personal"',
         f"{_PRIVACY}nothing_that_is_handed_on_holds_anything_of_a_user[usual-strings]",
@@ -779,7 +779,7 @@ EXACT |= {
         f"{_STREAMS}plan_costs_what_was_asked",
     ),
     "stale copies of a stream go on": Mutant(
-        "accounting/_streams.py",
+        "accounting/_ledger/accountant.py",
         "if moved.rowcount != 1:",
         "if False:",
         f"{_STREAMS}stale_copies_are_refused",
@@ -822,7 +822,7 @@ EXACT |= {
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
     ),
     "a forked process draws the same noise": Mutant(
-        "_release/turns.py",
+        "_release/release.py",
         "return self._home != (os.getpid(), _process_mark)",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
@@ -853,7 +853,7 @@ EXACT |= {
         f"{_RESUMED}sums_are_those_of_the_rows_that_are_left",
     ),
     "noise of a gap forgotten": Mutant(
-        "covariance/factorizations/_gaps.py",
+        "factorizations/_errors.py",
         "        self._variance.skip(n_steps)\n",
         "        self._variance.reach(self._step + n_steps)\n",
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
@@ -871,7 +871,7 @@ EXACT |= {
         "covariance/test_strategies_of_streams.py::test_a_stream_keeps_what_it_began_with",
     ),
     "noise beyond float64's integers": Mutant(
-        "covariance/factorizations/_factorizations.py",
+        "factorizations/_factorizations.py",
         "_MOST_NOISE_STEPS = 2.0**47",
         "_MOST_NOISE_STEPS = 2.0**470",
         "covariance/test_stream_amplification.py",
@@ -892,45 +892,45 @@ _AGREEMENT = "federation/test_agreement.py::test_"
 # Of clients and servers.
 EXACT |= {
     "weights from private data": Mutant(
-        "federation/_releases.py",
+        "decomposition/_federated_client.py",
         "values, vectors = _linalg.top_eigh(moment, rank, spread)",
         "values, vectors = _linalg.top_eigh(moment, rank, spread)\n"
         "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "variances from private rows": Mutant(
-        "federation/_releases.py",
+        "decomposition/_federated_client.py",
         "signal, noise, _ = found.scales",
         "signal, noise = found.scales.signal, float(X.var())",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "components of the model without noise": Mutant(
-        "_statistics/components/spiked_projector.py",
+        "decomposition/_spiked.py",
         "_linalg.top_eigh(self.noisy_projector(release, X), rank)[1]",
         "(self.noisy_projector(release, X), exact_directions(X, rank))[1]",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
-        "federation/_aggregation.py",
+        "decomposition/_federated_server.py",
         "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
         "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
     ),
     "a step that depends on exact rows": Mutant(
-        "_statistics/components/power_iteration.py",
+        "decomposition/_power_steps.py",
         "release(self.name, product)",
         "release(self.name, product) / np.linalg.norm(product)",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "a round forgotten in the composition": Mutant(
-        "_statistics/combination.py",
+        "_statistics/statistic.py",
         "planned.extend(part.mechanisms(costs[name]))",
         "more = 4.0 / 3.0 if name == 'power_1' else 1.0\n"
         "            planned.extend(part.mechanisms(more * costs[name]))",
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(
-        "federation/_answering.py",
+        "_messages/answering.py",
         "        return self._answers[request.step]",
         "        plan, self._session = self.plan, None\n"
         "        self._begun, self._answers = {}, {}\n"
@@ -938,14 +938,14 @@ EXACT |= {
         f"{_CLIENT}a_repeated_request_gets_identical_bytes",
     ),
     "clients charged after they answered": Mutant(
-        "federation/_answering.py",
+        "_messages/answering.py",
         "        if self._session is None:\n            self._start(request)",
         "        self._X.sum()\n"
         "        if self._session is None:\n            self._start(request)",
         f"{_CLIENT}nothing_is_read_before_the_charge",
     ),
     "fits of the same rows in one partition": Mutant(
-        "accounting/_parts.py",
+        "accounting/_ledger/arguments.py",
         "    partition = new_name()",
         '    partition = "clients"',
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
@@ -957,13 +957,13 @@ EXACT |= {
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
     "rows that two clients share": Mutant(
-        "decomposition/_clients.py",
+        "decomposition/_federated_estimator.py",
         "    _check_disjoint(blocks, n_rows)\n",
         "",
         f"{_ESTIMATOR}rows_of_two_clients_are_found_out",
     ),
     "weights upside down, as printed": Mutant(
-        "_linalg/federation.py",
+        "decomposition/_kernels_federated.py",
         "        weights = smallest / variances",
         "        weights = np.sqrt(variances / smallest)",
         f"{_ESTIMATOR}optimal_weights_are_better_than_equal_ones",
@@ -1007,13 +1007,13 @@ EXACT |= {
         f"{_STREAMS}noise_does_not_depend_on_how_much_is_drawn_at_once",
     ),
     "rows of a mean in a box not clipped": Mutant(
-        "_statistics/row_bounds.py",
+        "decomposition/_bounds.py",
         "return clip_rows(block, self.mean_radius, out=block)",
         "return block",
         _BOUNDS,
     ),
     "a second release of the moment planned for twice the rows": Mutant(
-        "_statistics/components/two_stage.py",
+        "decomposition/_power_steps.py",
         "again = replace(moment, name=AGAIN)",
         "n = 2 * moment.n_samples\n            "
         "again = replace(moment, name=AGAIN, n_samples=n)",
@@ -1027,31 +1027,31 @@ _COPIES = "accounting/test_accountant_copies.py::test_"
 # Of the ledger, among threads, tasks, copies and users.
 EXACT |= {
     "threads without a context not charged": Mutant(
-        "accounting/_ambient.py",
+        "accounting/_ledger/context.py",
         "    candidates = ended[-1:] + opened\n",
         "    candidates = []\n",
         f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
     ),
     "made-up data for all threads": Mutant(
-        "accounting/_ambient.py",
+        "accounting/_ledger/context.py",
         "    nobody = _Block(None)\n",
         "    nobody = _Block(None)\n    _everywhere.clear()\n",
         f"{_CONTEXTS}audits_and_fits_of_other_threads",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "accounting/_ledger_schema.py",
+        "accounting/_ledger/schema.py",
         "if now.generation < seen.generation or entry != seen.entry:",
         "if False:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
-        "accounting/_ledger_schema.py",
+        "accounting/_ledger/schema.py",
         "        _remove_draft(path, found)\n        found = stat_of(path)\n",
         "        _remove_draft(path, found)\n        return stat_of(path)\n",
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
-        "accounting/_charges.py",
+        "accounting/_ledger/accountant.py",
         "        part.check_unit(relation[0])\n",
         "",
         "accounting/test_accountant_composition.py::"
@@ -1066,49 +1066,49 @@ _MIGRATION = "accounting/test_ledger_migration.py::test_"
 # Of entries that are no Gaussians.
 EXACT |= {
     "all of delta for each of several limits": Mutant(
-        "accounting/_filters.py",
+        "accounting/_ledger/budget.py",
         "share = math.log(_ORDERS_SHARE * self.delta / len(orders))",
         "share = math.log(self.delta)",
         f"{_FILTERS}limits_of_orders_are_the_inverse_of_the_conversion",
     ),
     "deltas of other tools not in a budget": Mutant(
-        "accounting/_filters.py",
+        "accounting/_ledger/budget.py",
         "total.additive <= _ADDITIVE_SHARE",
         "total.failure <= _ADDITIVE_SHARE",
         f"{_FILTERS}no_strategy_gets_more_than_the_budget",
     ),
     "a budget of Gaussians that takes others by results": Mutant(
-        "accounting/_budget.py",
+        "accounting/_ledger/budget.py",
         "if other is None or mechanisms == ANY:",
         "if True:",
         "accounting/test_ledger_budgets.py::test_a_budget_of_gaussians_stays_one",
     ),
     "other mechanisms not in the total": Mutant(
-        "accounting/_transaction.py",
+        "accounting/_ledger/store.py",
         "return Total(self._total_mu(), float(failure), curves)",
         "return Total(self._total_mu(), float(failure))",
         f"{_KINDS}external_spending_joins_fits",
     ),
     "equal mechanisms counted once": Mutant(
-        "accounting/_transaction.py",
+        "accounting/_ledger/store.py",
         "SELECT curve, SUM(times) FROM curves",
         "SELECT curve, MAX(times) FROM curves",
         f"{_KINDS}equal_mechanisms_are_counted_once",
     ),
     "other mechanisms restated for other neighbors": Mutant(
-        "accounting/_transaction.py",
+        "accounting/_ledger/store.py",
         "if plan.curves and (plan.unit, plan.neighbors) != relation:",
         "if False:",
         f"{_KINDS}other_relations_are_refused",
     ),
     "a curve connected from end to end": Mutant(
-        "accounting/_losses.py",
+        "accounting/_composition.py",
         "            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):\n",
         "            if False:\n",
         f"{_KINDS}curves_that_are_only_known_at_points",
     ),
     "a migration without a copy": Mutant(
-        "accounting/_migration.py",
+        "accounting/_ledger/schema.py",
         "    _file.back_up(connection.database, _free_name(real, version))\n",
         "",
         f"{_MIGRATION}the_first_charge_migrates_after_a_copy",
@@ -1118,67 +1118,67 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "federation/_answering.py",
+        "_messages/answering.py",
         "if request.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
     "a reply of another task used": Mutant(
-        "federation/_conversation.py",
+        "_messages/messages.py",
         "if answer.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(
-        "federation/_task_form.py",
+        "decomposition/_federated_task.py",
         "rows.centered, rows.scale is not None)",
         "rows.centered, False)",
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
     "a claimed noise believed": Mutant(
-        "federation/_limits.py",
+        "decomposition/_federated_server.py",
         "if not _close(claimed, noise_std):",
         "if False:",
         f"{_AGREEMENT}a_claimed_noise_must_be_that_of_the_plan",
     ),
     "values up to a hundred times the noise": Mutant(
-        "federation/_limits.py",
+        "decomposition/_federated_server.py",
         "_DEVIATIONS = 12.0",
         "_DEVIATIONS = 100.0",
         f"{_AGREEMENT}the_limits_are_12_deviations_and_no_more",
     ),
     "values of a norm that noise does not have": Mutant(
-        "federation/_limits.py",
+        "decomposition/_federated_server.py",
         "possible &= np.linalg.norm(values) <= longest * (1.0 + _ROUNDING)",
         "pass",
         f"{_AGREEMENT}many_large_entries_are_refused_by_their_norm",
     ),
     "rows and budget that were not registered": Mutant(
-        "federation/_limits.py",
+        "decomposition/_federated_server.py",
         "if reply.n_samples != self.n_samples or not _close(reply.mu, self.mu):",
         "if False:",
         f"{_AGREEMENT}a_registered_client_is_held_to_its_numbers",
     ),
     "clients of a model that nobody registered": Mutant(
-        "federation/_server.py",
+        "decomposition/_federated_server.py",
         "        elif task.mechanism.spiked:",
         "        elif False:",
         f"{_AGREEMENT}a_model_needs_clients_that_are_registered",
     ),
     "a claim registered for what was asked": Mutant(
-        "federation/_client.py",
+        "decomposition/_federated_client.py",
         "Registration(len(self._X), self._epsilon, self.plan.delta)",
         "Registration(len(self._X), self.plan.epsilon, self.plan.delta)",
         f"{_AGREEMENT}what_is_registered_is_the_budget_that_was_asked_for",
     ),
     "a start of dependent rows": Mutant(
-        "federation/_rounds.py",
+        "decomposition/_federated_rounds.py",
         "if not _linalg.independent_columns(start.T):",
         "if False:",
         "federation/test_rounds.py::test_dependent_rows_are_no_start",
     ),
     "a length in half-widths": Mutant(
-        "federation/_make_task.py",
+        "decomposition/_federated_task.py",
         'check_real("projection_norm", projection_norm) / rows.unit',
         'check_real("projection_norm", projection_norm)',
         "federation/test_tasks.py::"
@@ -1191,14 +1191,14 @@ _GROUPS = "federation/test_groups.py::test_"
 # Of groups of users at several nodes.
 EXACT |= {
     "shares of the deviation over their number": Mutant(
-        "mechanisms/_shares.py",
+        "mechanisms/_gaussian.py",
         "return self.noise_std / math.sqrt(self.n_shares)",
         "return self.noise_std / self.n_shares",
         "theory/test_noise_shares.py::"
         "test_variances_of_shares_add_up_to_the_planned_one",
     ),
     "a node that adds no share": Mutant(
-        "federation/_group_client.py",
+        "federation/_groups.py",
         "        if self._release is not None:\n            value",
         '        if self._release is not None and self.name != "west":\n'
         "            value",
@@ -1211,39 +1211,39 @@ EXACT |= {
         f"{_GROUPS}a_user_moves_the_sum_of_their_node_by_one[13]",
     ),
     "a node's rows read before its ledger is charged": Mutant(
-        "federation/_group_client.py",
+        "federation/_groups.py",
         '        if self.task.noise == "server":\n            charge',
         "        self._group()\n"
         '        if self.task.noise == "server":\n            charge',
         f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
     ),
     "exact sums of groups sent to all": Mutant(
-        "federation/_group_rounds.py",
+        "federation/_groups.py",
         "values = self._release(mechanism.name, values, overwrite=True)",
         "self._release(mechanism.name, values)",
         f"{_GROUPS}a_session_gives_what_a_fit_in_one_place_gives[usual]",
     ),
     "noise drawn again for a sum that was released": Mutant(
-        "federation/_group_rounds.py",
+        "federation/_groups.py",
         "self._released.append(Released(values, float(said[-1])))",
         "self._present = self._request",
         f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
     ),
     "users on the grid of another budget": Mutant(
-        "federation/_group_client.py",
+        "federation/_groups.py",
         "self.task.next_sum(rows, self._released, self.plan)",
         "self.task.next_sum(rows, self._released, self.task.plan)",
         f"{_GROUPS}a_budget_of_its_own_has_its_own_grid",
     ),
     "one mask for all sums": Mutant(
-        "federation/_group_client.py",
+        "federation/_groups.py",
         'step.to_bytes(4, "little")',
         "bytes(4)",
         "federation/test_masked_groups.py::"
         "test_masked_sums_are_the_plain_ones_bit_for_bit",
     ),
     "fewer shares than are the noise": Mutant(
-        "federation/_group_rounds.py",
+        "federation/_groups.py",
         'if check_count("min_clients", min_clients) < fewest:',
         'if check_count("min_clients", min_clients) < 1:',
         f"{_GROUPS}bad_arguments",
@@ -1261,7 +1261,7 @@ EXACT |= {
         f"{_GROUPS}a_ledger_says_that_parts_are_seen_by_nobody",
     ),
     "shares that nobody need be trusted with": Mutant(
-        "federation/_group_trust.py",
+        "federation/_group_tasks.py",
         "if needed and not trusted_sum:",
         "if needed and n_shares is None:",
         f"{_GROUPS}bad_arguments",
@@ -1270,7 +1270,7 @@ EXACT |= {
 
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     EXACT["callbacks given the data"] = Mutant(
-        "_base/progress.py",
+        "_base/sklearn_compat.py",
         'self._data = {} if self._private else {"X": X, "y": y}',
         'self._data = {"X": X, "y": y}',
         "linear_model/test_lrs_callbacks.py",
@@ -1309,7 +1309,7 @@ EXACT |= {
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "warnings of runs let out": Mutant(
-        "_release/apart.py",
+        "_release/selection.py",
         'warnings.simplefilter("ignore")',
         "pass",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
@@ -1321,7 +1321,7 @@ EXACT |= {
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "runs told by global generators": Mutant(
-        "_release/apart.py",
+        "_release/selection.py",
         "mtrand.set_bit_generator(np.random.MT19937(words))",
         "pass",
         f"{SEARCH}test_global_generators_tell_no_number_of_runs",
@@ -1345,26 +1345,26 @@ EXACT |= {
         f"{SEARCH}test_what_is_drawn_and_asks_for_more_fails",
     ),
     "rows in several folds paid for once": Mutant(
-        "model_selection/_run_budgets.py",
+        "model_selection/_candidates.py",
         "(1.0 - score_share * bool(folds)) / fits",
         "(1.0 - score_share * bool(folds))",
         f"{SEARCH}test_no_row_pays_more_than_a_run_costs",
     ),
     "last fit not charged": Mutant(
-        "model_selection/_run_budgets.py",
+        "model_selection/_candidates.py",
         "return (self.selection,) if self.refit is None else (self.selection, "
         "self.refit)",
         "return (self.selection,)",
         f"{SEARCH}test_a_search_is_one_entry_of_what_it_promised",
     ),
     "folds by labels taken for sound": Mutant(
-        "audit/_splits.py",
+        "_base/compositions.py",
         "    if number and classifier:\n",
         "    if number and not classifier:\n",
         "model_selection/test_private_split.py::test_what_is_known_of_other_folds",
     ),
     "users dealt in one deal": Mutant(
-        "model_selection/_private_split.py",
+        "model_selection/_splits.py",
         "number[by_user] = np.arange(len(codes)) - np.repeat(\n"
         "            np.cumsum(counts) - counts, counts\n"
         "        )",
@@ -1467,13 +1467,13 @@ EXACT |= {
         f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
     ),
     "samples cut at their expected size": Mutant(
-        "_release/samples.py",
+        "_release/streams.py",
         "return np.concatenate(found) if",
         "return np.concatenate(found)[: round(self._rate * n_units)] if",
         f"{_OPTIMIZER}samples_have_the_rate_that_was_planned_and_are_independent",
     ),
     "samples by position, without a key": Mutant(
-        "_release/samples.py",
+        "_release/streams.py",
         "key=key, person",
         'key=b"", person',
         f"{_OPTIMIZER}two_optimizers_have_other_samples_and_one_the_same_until_its_step",
@@ -1486,13 +1486,13 @@ EXACT |= {
         f"{_ON_SAMPLES}[replaced]",
     ),
     "samples larger than was planned": Mutant(
-        "_release/samples.py",
+        "_release/streams.py",
         "chances < self._rate",
         "chances < 1.1 * self._rate",
         f"{_ON_SAMPLES}[leaves]",
     ),
     "clipped squares apart as if they had one entry": Mutant(
-        "sensitivity/_gradients.py",
+        "sensitivity/_joint_moments.py",
         "u = nu / n_parameters",
         "u = nu",
         "theory/test_sampled_gradients.py::"
@@ -1505,7 +1505,7 @@ EXACT |= {
         f"{_OPTIMIZER}gradients_are_of_the_batch_that_was_drawn_last[in-turn]",
     ),
     "a caller's clipping taken for granted": Mutant(
-        "neural_network/_optimization.py",
+        "neural_network/_adam.py",
         "        if self._of_sums:",
         "        if False:",
         "neural_network/test_clipped_sums.py::"
@@ -1519,27 +1519,27 @@ EXACT |= {
         "test_one_example_more_moves_sums_of_any_scale_by_what_it_adds[jme-1e+31]",
     ),
     "one product for the examples of a block": Mutant(
-        "_linalg/linear_model/per_user.py",
+        "_linalg/per_user.py",
         "np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])",
         "np.matmul(rows, _aligned(matrix), out=out)",
         "neural_network/test_gradient_kernels.py::"
         "test_what_is_made_of_an_example_has_the_same_bits_in_any_company",
     ),
     "examples whose factors are too large for their squares": Mutant(
-        "_linalg/neural_network.py",
+        "neural_network/_kernels.py",
         "                fit &= side <= LARGEST ** (2 * power)\n",
         "                fit &= np.isfinite(side)\n",
         "neural_network/test_gradient_kernels.py::"
         "test_no_square_vanishes_beside_a_large_factor",
     ),
     "a batch of an epoch paid once for all epochs": Mutant(
-        "neural_network/_schedule.py",
+        "neural_network/_gradient_moments.py",
         "often = math.sqrt(self.n_participations)",
         "often = 1.0",
         f"{_OPTIMIZER}several_batches_of_an_example_are_paid_with_their_rounding[in-turn]",
     ),
     "replacement on samples charged as leaving": Mutant(
-        "mechanisms/_sampled.py",
+        "mechanisms/_gaussian.py",
         "Neighbors(neighbors) is Neighbors.REPLACE_ONE,",
         "False,",
         "theory/test_sampled_gradients.py::"
@@ -1556,34 +1556,34 @@ _OF_RELEASES = f"{_NETWORKS}all_that_is_public_is_a_function_of_the_releases"
 # Of networks of users.
 EXACT |= {
     "weights of networks drawn to their mean": Mutant(
-        "neural_network/_user_fits.py",
+        "neural_network/_shared_weights.py",
         "penalty * (users.weights - rules.prior)",
         "penalty * (users.weights - users.weights.mean(axis=0))",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "levels of networks drawn to the mean of all users'": Mutant(
-        "_linalg/user_networks.py",
+        "neural_network/_kernels_users.py",
         "levels = per_user.totals(y) / (counts + ridge_level)",
         "levels = per_user.totals(y) + ridge_level * y.mean()\n"
         "        levels = levels / (counts + ridge_level)",
         f"{_OWN_GRADIENT}[bounds]",
     ),
     "places of weights chosen for users together": Mutant(
-        "_linalg/user_networks.py",
+        "neural_network/_kernels_users.py",
         "support = per_user.among_largest(size, k)",
         "size = size + size.mean(axis=0)\n"
         "    support = per_user.among_largest(size, k)",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "zeros that fill up put in place of a user's weights": Mutant(
-        "_linalg/user_networks.py",
+        "neural_network/_kernels_users.py",
         "whole[np.nonzero(own)[0], support[own]] += sparse[own]",
         "whole[np.arange(len(whole))[:, None], support] += sparse",
         "neural_network/test_user_networks.py::"
         "test_users_may_have_other_numbers_of_own_weights_than_others",
     ),
     "gradients of rows that are summed": Mutant(
-        "_linalg/user_networks.py",
+        "neural_network/_kernels_users.py",
         "y, own / counts[:, None], counts), levels",
         "y, own / len(counts), counts), levels",
         f"{_OWN_GRADIENT}[usual]",
@@ -1626,13 +1626,13 @@ EXACT |= {
         "test_the_number_of_rounds_is_as_planned_for_any_data",
     ),
     "users' products with the shared weights by one call": Mutant(
-        "_linalg/user_networks.py",
+        "neural_network/_kernels_users.py",
         "out[:, position] = per_user.totals(gradients * direction)",
         "out[:, position] = gradients @ direction",
         "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
     "networks of several users in one product": Mutant(
-        "_linalg/user_networks.py",
+        "neural_network/_kernels_users.py",
         "        values = per_user.products(found[-1], layer[:, :-1])\n",
         "        values = np.einsum('uhi,uio->uho', found[-1], layer[:, :-1])\n"
         "        values = values + 1e-300 * values.sum()\n"

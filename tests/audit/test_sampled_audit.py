@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from skdpspectral import DPAdamRegressor
 from skdpspectral._release.release import record_releases
-from skdpspectral.accounting._losses import composed_epsilon
+from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.mechanisms import SubsampledGaussian
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
-from skdpspectral.covariance.factorizations import (
+from skdpspectral.factorizations import (
     BISR,
     Average,
     Custom,
@@ -21,7 +21,7 @@ from skdpspectral.covariance.factorizations import (
     prefix_buffers,
     workload_error,
 )
-from skdpspectral.covariance.factorizations._arrays import check_triangular
+from skdpspectral.factorizations._workloads import check_triangular
 
 N = 300
 # Means in which rows count differently.

@@ -9,10 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._linalg import project_spectrum
 from skdpspectral.audit import privacy_report
 from skdpspectral.covariance import BISR, Exponential, Window
-from skdpspectral.covariance.factorizations import Custom, Prefix
+from skdpspectral.covariance._kernels import project_spectrum
+from skdpspectral.factorizations import Custom, Prefix
 
 N, D = 120, 3
 WEIGHTS = np.tril(np.ones((N, N)) * (2 + np.sin(np.arange(N))))

@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import JMECovariance
 from skdpspectral.covariance import BISR, Exponential, Window
-from skdpspectral.covariance.factorizations import Average, Prefix
+from skdpspectral.factorizations import Average, Prefix
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 

@@ -11,13 +11,7 @@ from scipy.linalg import toeplitz
 from skdpspectral import JMECovariance, PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
-from skdpspectral.covariance.factorizations import (
-    Average,
-    Exponential,
-    Prefix,
-    Window,
-    factorize,
-)
+from skdpspectral.factorizations import Average, Exponential, Prefix, Window, factorize
 from skdpspectral.mechanisms import CorrelatedGaussian
 
 ROWS = np.random.default_rng(0).normal(size=(4, 2))

@@ -19,7 +19,7 @@ from skdpspectral._release import streams
 from skdpspectral._release.release import noise_generator, record_releases
 from skdpspectral._release.streams import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
-from skdpspectral.covariance.factorizations import Prefix, factorize
+from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
 X = np.random.default_rng(0).normal(0.1, 0.3, (60, 3))

@@ -15,7 +15,7 @@ from scipy import stats
 from skdpspectral import DPPCA, JMECovariance, LedgerError, PrivacyAccountant
 from skdpspectral._release.release import Release, record_releases
 from skdpspectral.covariance import Window
-from skdpspectral.covariance.factorizations import factorize
+from skdpspectral.factorizations import factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from skdpspectral import datasets
-from skdpspectral.datasets import _archives as archives
-from skdpspectral.datasets import _gordon as gordon
+from skdpspectral.datasets import _real as archives
+from skdpspectral.datasets import _real as gordon
 from skdpspectral.datasets import _real as real
 from skdpspectral.datasets import (
     load_adult,

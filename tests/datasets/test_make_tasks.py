@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skdpspectral.datasets import _tasks, make_low_rank_sparse_tasks
+from skdpspectral.datasets import _generators as _tasks
+from skdpspectral.datasets import make_low_rank_sparse_tasks
 
 # Every statistical test below has this false-alarm rate over seeds (two-sided, or
 # Bonferroni over the statistics of the test, where it says so).

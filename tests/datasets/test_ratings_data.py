@@ -13,9 +13,9 @@ from scipy import stats
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_score
 
-from skdpspectral.datasets import _movielens as movielens
-from skdpspectral.datasets import _ratings, fetch_movielens, make_ratings
-from skdpspectral.model_selection._per_user import PerUserKFold
+from skdpspectral.datasets import _ratings, _real, fetch_movielens, make_ratings
+from skdpspectral.datasets import _ratings as movielens
+from skdpspectral.model_selection._splits import PerUserKFold
 
 # Every statistical test below has about this two-sided false-alarm rate over seeds.
 FALSE_ALARM_RATE = 1e-6
@@ -556,7 +556,7 @@ def test_folders_go_in_their_order(home, monkeypatch):
         write_zip(home / folder, "ml-1m", monkeypatch)
     write_prepared(home / "variable", "ml-1m")  # without timestamps
     assert fetch_movielens("ml-1m").timestamp is not None
-    monkeypatch.setenv(movielens.DATA_HOME_VARIABLE, str(home / "variable"))
+    monkeypatch.setenv(_real.DATA_HOME_VARIABLE, str(home / "variable"))
     assert fetch_movielens("ml-1m").timestamp is None
     assert fetch_movielens("ml-1m", data_home=home / "argument").timestamp is not None
     with pytest.raises(FileNotFoundError):

@@ -12,7 +12,6 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-import skdpspectral.decomposition._clients as clients_module
 from skdpspectral import (
     DPPCA,
     FederatedDPPCA,
@@ -25,6 +24,7 @@ from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Gaussian, PrivateMean
+from skdpspectral.decomposition import _federated_estimator as clients_module
 from skdpspectral.federation import FederationError, LocalClient
 from skdpspectral.mechanisms import ParallelPlan, PrivacyPlan
 from skdpspectral.metrics import captured_variance, subspace_distance

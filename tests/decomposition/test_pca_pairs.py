@@ -9,15 +9,16 @@ from scipy import sparse
 from sliced_rows import SlicedTable
 
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA, _linalg
-from skdpspectral._linalg import BLOCKS_TOGETHER
+from skdpspectral._linalg import eigen
+from skdpspectral._linalg.walks import BLOCKS_TOGETHER
 from skdpspectral._release.release import record_releases
-from skdpspectral._statistics.center_search import Sample
-from skdpspectral._statistics.row_bounds import RowBounds
-from skdpspectral._statistics.terms import HALF, pair_order, summation_error
+from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.clipping import normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, PoolWalk
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral.decomposition._center import Sample
 from skdpspectral.metrics import captured_variance, subspace_distance
 
 
@@ -61,7 +62,7 @@ def test_pools_hold_every_row_once_and_blocks_are_counted(shape):
 def test_slices_are_paired_as_arrays_and_sparse_rows_are(dtype):
     X = np.random.default_rng(0).integers(-3, 3, (20_000, 3)).astype(dtype)
     order = PairOrder(20_000, 3, 2)
-    from skdpspectral._tables.sliced_rows import SlicedRows
+    from skdpspectral._tables.readers import SlicedRows
 
     tables = [X, SlicedRows(SlicedTable(X), X.shape, X.dtype), sparse.csr_array(X)]
     found = []
@@ -89,7 +90,7 @@ def test_slices_of_many_types_keep_their_numbers(declared):
     order = PairOrder(20_000, 3, 2)
     rows = X[::2] = X[::2] + 0.25 * (np.arange(10_000) > 5000)[:, None]
     assert np.any(rows != np.rint(rows))
-    from skdpspectral._tables.sliced_rows import SlicedRows
+    from skdpspectral._tables.readers import SlicedRows
 
     table = SlicedRows(OfSmallestType(X), X.shape, np.dtype(declared))
     found = [
@@ -188,19 +189,19 @@ def test_half_of_pairs_is_released_and_doubled_again():
 def test_rounding_of_pairs_is_charged_by_their_number():
     n, p = 10_000, 5
     order = pair_order(n, p)
-    assert summation_error(1.0, n, p, True) == pytest.approx(
+    assert mean_summation_error(1.0, n, p, True) == pytest.approx(
         0.5 * (order.block_rows + order.n_blocks + 16) * 2.0**-52
     )
     # So many blocks that they are added in groups.
     order, many = pair_order(1 << 20, 1), BLOCKS_TOGETHER
     assert order.n_blocks > many
     blocks = many + -(-order.n_blocks // many)
-    assert summation_error(1.0, 1 << 20, 1, True) == pytest.approx(
+    assert mean_summation_error(1.0, 1 << 20, 1, True) == pytest.approx(
         0.5 * (order.block_rows + blocks + 16) * 2.0**-52
     )
     for shape in ((n, p), (1 << 20, 1)):
-        both = [summation_error(1.0, *shape, paired) for paired in (False, True)]
-        assert summation_error(1.0, *shape, None) == max(both)
+        both = [mean_summation_error(1.0, *shape, paired) for paired in (False, True)]
+        assert mean_summation_error(1.0, *shape, None) == max(both)
 
 
 @pytest.mark.parametrize("center", ["pairs", "auto"])
@@ -213,7 +214,7 @@ def test_one_row_has_no_pair_but_itself(center):
 def test_what_a_stranger_claims_takes_no_time():
     order = pair_order(10**17, 50)
     assert order.n_blocks >= order.n_shifts * 10**17 // order.block_rows
-    assert summation_error(1.0, 10**17, 50, None) > 1e-6
+    assert mean_summation_error(1.0, 10**17, 50, None) > 1e-6
     assert DPPCA(1).privacy_plan(10**15, 50).mu < 0.3
 
 
@@ -253,7 +254,7 @@ def test_rows_that_lie_too_far_are_paired_at_no_loss(monkeypatch):
     Averages are weighted by the costs of both: no other weights have less noise.
     """
     X, _ = spiked(1000, 50)
-    found, spreads, count = {}, [], _linalg.count_above_noise
+    found, spreads, count = {}, [], eigen.count_above_noise
 
     def counted(values, trace, order, spread, n_samples):
         spreads.append(spread)
@@ -465,7 +466,7 @@ def test_a_choice_that_noise_would_drown_is_not_paid_for():
 @pytest.mark.parametrize("mechanism", ["gaussian", "two-stage", "auto"])
 def test_what_stands_out_is_counted_in_the_release_alone(mechanism, monkeypatch):
     """The trace is that of the noisy matrix: the exact one would be a release."""
-    asked, count = [], _linalg.count_above_noise
+    asked, count = [], eigen.count_above_noise
 
     def counted(values, trace, *more):
         asked.append((values, trace))

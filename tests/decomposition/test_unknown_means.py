@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 from skdpspectral import DPPCA, FederatedDPPCA, PrivacyLeakWarning
-from skdpspectral._statistics.components.centered_rows import centered_rows
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition._spiked import centered_rows
 from skdpspectral.federation import SpectralTask, make_task
 from skdpspectral.metrics import subspace_distance
 from skdpspectral.sensitivity import (

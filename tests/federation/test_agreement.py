@@ -25,6 +25,7 @@ from skdpspectral import PrivacyAccountant
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_epsilon, gaussian_mu
 from skdpspectral.decomposition import Auto, SpikedModel
+from skdpspectral.decomposition._federated_server import ReplyLimits
 from skdpspectral.federation import (
     FederationError,
     LocalClient,
@@ -35,7 +36,6 @@ from skdpspectral.federation import (
     Server,
     Topic,
 )
-from skdpspectral.federation._limits import ReplyLimits
 
 BOX = {"bounded": {"bounds": (-20, 20)}}
 MODEL = {"mechanism": SpikedModel(signal_variance=8.0, noise_variance=1.0)}

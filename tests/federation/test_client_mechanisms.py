@@ -17,17 +17,18 @@ from federation_tools import (
 )
 from federation_tools import rows_of as rows_of_client
 
-import skdpspectral._release.release as release_module
 from skdpspectral import (
     DPPCA,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._linalg import top_eigh, unpack_lower, weighted_median
+from skdpspectral._linalg.eigen import top_eigh, weighted_median
+from skdpspectral._release import release as release_module
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition._kernels_federated import unpack_lower
 from skdpspectral.federation import (
     FederationError,
     LocalClient,

@@ -14,6 +14,7 @@ from flower_tools import (
 )
 
 from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
+from skdpspectral._messages.messages import CHECKSUM_BYTES, checksum
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.federation import (
     FederationError,
@@ -33,8 +34,7 @@ from skdpspectral.federation import (
     SiteError,
     make_task,
 )
-from skdpspectral.federation._messages import CHECKSUM_BYTES, checksum
-from skdpspectral.federation.flower import client_app, connect_to_site, hold_session
+from skdpspectral.federation._flower import client_app, connect_to_site, hold_session
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
 

@@ -17,7 +17,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._release.release import record_releases
-from skdpspectral._statistics.billboard import NO_USERS
+from skdpspectral._statistics.user_sums import NO_USERS
 from skdpspectral.accounting import gaussian_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings

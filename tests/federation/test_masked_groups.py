@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import chi2
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
-from skdpspectral._release.masks import pair_mask
+from skdpspectral._release.grid import pair_mask
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.federation import (
     FederationError,
@@ -24,7 +24,7 @@ from skdpspectral.federation import (
     Site,
     Topic,
 )
-from skdpspectral.federation._words import (
+from skdpspectral.federation._group_tasks import (
     are_halves,
     from_halves,
     masked,

@@ -25,11 +25,11 @@ from skdpspectral.federation import (
     Site,
     SiteConnection,
     SiteError,
-    flower,
     make_task,
     serve_site,
 )
-from skdpspectral.federation._outcomes import heard, told
+from skdpspectral.federation import _flower as flower
+from skdpspectral.federation._site_socket import heard, told
 
 TASK = make_task(1, 6, n_rounds=2, aggregation="matrix")
 SPENT = "what was not answered is spent, and is not drawn again"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
-from skdpspectral._statistics.components.mechanism import ComponentMechanism
 from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition._mechanism import ComponentMechanism
 from skdpspectral.federation import (
     InProcessSession,
     LocalClient,

@@ -8,10 +8,11 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from skdpspectral import DPPCA, JMECovariance
-from skdpspectral._linalg import neural_network, threads
-from skdpspectral._linalg.threads import blas_threads, map_in_threads
+from skdpspectral._linalg import walks as threads
+from skdpspectral._linalg.walks import blas_threads, map_in_threads
 from skdpspectral.model_selection import PrivateSearchCV, _private_search
 from skdpspectral.neural_network import DPAdamRegressor
+from skdpspectral.neural_network import _kernels as neural_network
 
 
 def pools():

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA
-from skdpspectral._linalg import flip_signs, top_eigh
-from skdpspectral._linalg.decomposition import eigen
-from skdpspectral._statistics.components import spiked_projector
-from skdpspectral._statistics.second_moment import SecondMoment
+from skdpspectral._linalg import eigen
+from skdpspectral._linalg.eigen import flip_signs, top_eigh
 from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import _spiked as spiked_projector
+from skdpspectral.decomposition._second_moment import SecondMoment
 from skdpspectral.federation import make_task
 from skdpspectral.metrics import subspace_distance
 

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skdpspectral import _linalg
+from skdpspectral._linalg import features
 
 
 def histograms(differences, first=-20, n_nodes=82):
-    counts = _linalg.DifferenceCounts(differences.shape[1], first, n_nodes)
+    counts = features.DifferenceCounts(differences.shape[1], first, n_nodes)
     return counts.update(differences).total
 
 
 def test_nodes_are_two_an_octave():
-    nodes = _linalg.node_values(-1, 6)
+    nodes = features.node_values(-1, 6)
     assert nodes.tolist() == [0.5, 0.75, 1.0, 1.5, 2.0, 3.0]
-    assert np.isfinite(_linalg.node_values(-1022, 4092)).all()
+    assert np.isfinite(features.node_values(-1022, 4092)).all()
 
 
 def test_a_node_holds_what_is_equal_to_it():
-    nodes = _linalg.node_values(-20, 82)
+    nodes = features.node_values(-20, 82)
     counts = histograms(np.outer(nodes, [1.0, -1.0]))
     assert np.array_equal(counts, np.ones((2, 82)))
 
@@ -31,7 +31,7 @@ def test_mean_squares_are_kept():
     differences = rng.standard_normal((5000, 3)) * [1.0, 0.1, 1e4]
     counts = histograms(differences)
     assert counts.sum(axis=1).tolist() == [5000.0] * 3
-    squares = counts @ _linalg.node_values(-20, 82) ** 2
+    squares = counts @ features.node_values(-20, 82) ** 2
     assert squares == pytest.approx(np.sum(differences**2, axis=0), rel=1e-5)
     assert counts.min() >= 0.0
 
@@ -40,7 +40,7 @@ def test_the_slow_way_gives_the_same():
     rng = np.random.default_rng(1)
     differences = rng.standard_cauchy((200, 2)) * 1e3
     differences[::7] = 0.0
-    nodes = _linalg.node_values(-20, 82)
+    nodes = features.node_values(-20, 82)
     expected = np.zeros((2, 82))
     for j, d in zip(np.tile([0, 1], 200), np.abs(differences).ravel(), strict=True):
         k = int(np.searchsorted(nodes, d, side="right")) - 1
@@ -80,11 +80,11 @@ def test_sums_of_blocks_are_those_of_the_whole():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((500, 4)) * 1e3
     exponents = np.array([[3, 9, 20]] * 4)
-    whole = _linalg.DifferenceCounts(4, -20, 82).update(rows)
-    parts = _linalg.DifferenceCounts(4, -20, 82).update(rows[:77]).update(rows[77:])
+    whole = features.DifferenceCounts(4, -20, 82).update(rows)
+    parts = features.DifferenceCounts(4, -20, 82).update(rows[:77]).update(rows[77:])
     assert np.array_equal(whole.total, parts.total)
-    phases = [_linalg.phase_sums(part, exponents) for part in (rows[:77], rows[77:])]
-    assert np.array_equal(phases[0] + phases[1], _linalg.phase_sums(rows, exponents))
+    phases = [features.phase_sums(part, exponents) for part in (rows[:77], rows[77:])]
+    assert np.array_equal(phases[0] + phases[1], features.phase_sums(rows, exponents))
 
 
 @pytest.mark.parametrize("place", [0.0, -1.0, 37.5, 1e4, -1e6, 9e8])
@@ -92,10 +92,10 @@ def test_phases_find_the_place(place):
     rng = np.random.default_rng(0)
     rows = place + rng.standard_normal((2000, 1))
     exponents = 3 + 4 * np.arange(8)[None]
-    phases = _linalg.phase_sums(rows, exponents) / 2000
-    assert _linalg.unwind_phases(phases, exponents) == pytest.approx([place], abs=0.3)
+    phases = features.phase_sums(rows, exponents) / 2000
+    assert features.unwind_phases(phases, exponents) == pytest.approx([place], abs=0.3)
     rough = phases + 0.02 * rng.standard_normal(phases.shape)
-    assert _linalg.unwind_phases(rough, exponents) == pytest.approx([place], abs=0.5)
+    assert features.unwind_phases(rough, exponents) == pytest.approx([place], abs=0.5)
 
 
 def test_phases_are_periodic_and_on_a_square():
@@ -104,16 +104,16 @@ def test_phases_are_periodic_and_on_a_square():
     for value, phase in corners.items():
         for turns in (0, 1, -3, 2**30):
             rows = np.array([[value + 16.0 * turns]])
-            assert _linalg.phase_sums(rows, exponents)[0, 0] == pytest.approx(phase)
+            assert features.phase_sums(rows, exponents)[0, 0] == pytest.approx(phase)
 
 
 def test_extreme_values_have_finite_sums():
     rows = np.array([[1.7e308], [-1.7e308], [5e-324], [math.pi]])
     for exponent in (-1070, -5, 1020, 1060):
-        sums = _linalg.phase_sums(rows, np.array([[exponent]]))
+        sums = features.phase_sums(rows, np.array([[exponent]]))
         assert np.isfinite(sums).all()
     for center, radius in ((0.0, 1e-300), (-1.7e308, 1.0), (1e308, 1e308)):
-        sums = _linalg.moment_sums(rows, np.array([center]), np.array([radius]))
+        sums = features.moment_sums(rows, np.array([center]), np.array([radius]))
         assert np.isfinite(sums).all()
         assert np.abs(sums).max() <= 4.0
 
@@ -123,5 +123,5 @@ def test_moments_are_those_of_cut_values():
     rows = rng.standard_normal((300, 2)) * [1.0, 5.0] + [10.0, -2.0]
     center, radius = np.array([9.0, -2.0]), np.array([1.5, 4.0])
     cut = np.clip((rows - center) / radius, -1, 1)
-    sums = _linalg.moment_sums(rows, center, radius)
+    sums = features.moment_sums(rows, center, radius)
     assert sums == pytest.approx(np.column_stack([cut.sum(0), (cut**2).sum(0)]))

@@ -5,9 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import linear_model as lrs
-from skdpspectral._linalg.linear_model import local, moments, per_user, pursuits, shared
-from skdpspectral._linalg.linear_model import user_rows as _user_rows
+from skdpspectral._linalg import per_user, user_rows
+from skdpspectral._linalg import user_rows as _user_rows
+from skdpspectral.linear_model import _kernels_shared
+from skdpspectral.linear_model import _kernels_shared as moments
+from skdpspectral.linear_model import _kernels_shared as shared
+from skdpspectral.linear_model import _kernels_users as local
+from skdpspectral.linear_model import _kernels_users as pursuits
 
 COUNTS = np.tile(np.arange(1, 41), 2)
 N_FEATURES, RANK, SPARSITY = 12, 2, 3
@@ -40,7 +44,7 @@ class Tasks:
         )
 
     def rows(self):
-        return lrs.UserRows(self.X, self.y, self.codes, len(self.counts))
+        return user_rows.UserRows(self.X, self.y, self.codes, len(self.counts))
 
     def user(self, number):
         own = self.codes == number
@@ -571,7 +575,7 @@ def test_conjugate_gradients_come_to_the_same_point():
 )
 def test_auto_solver(n_features, solver):
     X = np.ones((4, n_features))
-    rows = lrs.UserRows(X, np.ones(4), np.arange(4), 4)
+    rows = user_rows.UserRows(X, np.ones(4), np.arange(4), 4)
     assert shared.SharedStep(rows, "auto").solver == solver
 
 
@@ -643,7 +647,9 @@ def test_start_moments_have_unit_norm_whatever_the_size():
 
 
 def test_start_moments_of_nothing_are_zero():
-    block = lrs.Block(np.ones((2, 3, 4)), np.zeros((2, 3)), np.full(2, 3), np.arange(2))
+    block = user_rows.Block(
+        np.ones((2, 3, 4)), np.zeros((2, 3)), np.full(2, 3), np.arange(2)
+    )
     np.testing.assert_array_equal(moments.start_moments(block), 0.0)
     block.y[0] = np.inf
     assert not moments.start_moments(block).any()
@@ -689,10 +695,10 @@ def test_solve_moments_floors_the_curvature():
 def test_sums_on_a_grid_do_not_depend_on_the_order():
     vectors = np.random.default_rng(0).standard_normal((1000, 4))
     grid = 2.0**-30
-    total = moments.sum_on_grid(vectors, grid)
-    parts = [moments.sum_on_grid(part, grid) for part in np.array_split(vectors, 7)]
+    total = per_user.sum_on_grid(vectors, grid)
+    parts = [per_user.sum_on_grid(part, grid) for part in np.array_split(vectors, 7)]
     np.testing.assert_array_equal(sum(parts), total)
-    np.testing.assert_array_equal(moments.sum_on_grid(vectors[::-1], grid), total)
+    np.testing.assert_array_equal(per_user.sum_on_grid(vectors[::-1], grid), total)
     np.testing.assert_allclose(total * grid, vectors.sum(axis=0), atol=1000 * grid)
 
 
@@ -722,7 +728,7 @@ def plain_spectral_start(tasks, rules):
 
 def alternation(tasks, **options):
     options = {"shrink": False, **options}
-    return lrs.Alternation(tasks.rows(), tasks.rules, **options)
+    return _kernels_shared.AlternatingSolver(tasks.rows(), tasks.rules, **options)
 
 
 def distance(U, V):
@@ -828,7 +834,7 @@ def test_weights_turn_with_directions():
 
 
 def test_coefficients_of_users():
-    users = lrs.UserParameters.zeros(2, 1, 2)
+    users = _kernels_shared.UserParameters.zeros(2, 1, 2)
     users.weights[:], users.support[:] = [[2.0], [3.0]], [[0, 2], [1, 2]]
     users.sparse[:] = [[1.0, 0.0], [5.0, 7.0]]
     found = users.coefficients(np.array([[1.0], [0.0], [1.0]]))
@@ -839,11 +845,11 @@ def test_coefficients_of_users():
 @pytest.mark.dependencies
 def test_fit_users_is_the_cold_fit_of_everybody():
     tasks = Tasks()
-    users = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules)
+    users = _kernels_shared.solve_users(tasks.rows(), tasks.U, tasks.rules)
     for block, scores, squares in tasks.blocks():
         fit = pursuits.cold_fit(block, scores, squares, tasks.rules, 15, 3)
         assert users.sparse[block.users].tobytes() == fit.sparse.tobytes()
         assert users.weights[block.users].tobytes() == fit.weights.tobytes()
-    threads = lrs.fit_users(tasks.rows(), tasks.U, tasks.rules, 2)
+    threads = _kernels_shared.solve_users(tasks.rows(), tasks.U, tasks.rules, 2)
     for name, value in vars(users).items():
         assert value.tobytes() == getattr(threads, name).tobytes()

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import (
-    SecondMoment,
+from skdpspectral._linalg import walks
+from skdpspectral._linalg.walks import row_blocks
+from skdpspectral.decomposition._kernels import (
+    OuterProductSum,
     blocked_mean,
     blocked_second_moment,
-    row_blocks,
-    walks,
 )
 from skdpspectral.sensitivity import summation_error
 
@@ -43,13 +43,13 @@ def test_row_maps_see_every_row_once():
 
 def test_merging_is_adding():
     X = np.random.default_rng(1).standard_normal((100, 6))
-    whole = SecondMoment(6).update(X)
-    parts = SecondMoment(6).update(X[:30]).merge(SecondMoment(6).update(X[30:]))
-    empty = SecondMoment(6).merge(whole)
+    whole = OuterProductSum(6).update(X)
+    parts = OuterProductSum(6).update(X[:30]).merge(OuterProductSum(6).update(X[30:]))
+    empty = OuterProductSum(6).merge(whole)
     for moment in (parts, empty):
         assert moment.n_rows == 100
         np.testing.assert_allclose(moment.mean(), whole.mean(), rtol=1e-12)
-    np.testing.assert_array_equal(SecondMoment(6).mean(), np.zeros((6, 6)))
+    np.testing.assert_array_equal(OuterProductSum(6).mean(), np.zeros((6, 6)))
 
 
 def test_blocks_are_summed_in_groups(monkeypatch):
@@ -85,7 +85,7 @@ def test_sums_in_groups_stay_within_their_bound(monkeypatch):
 
 def test_wide_rows_are_summed_panel_by_panel():
     X = np.random.default_rng(2).standard_normal((40, 2100))
-    moment = SecondMoment(2100).update(X[:25]).update(X[25:])
+    moment = OuterProductSum(2100).update(X[:25]).update(X[25:])
     assert moment.total.flags.f_contiguous
     np.testing.assert_allclose(np.tril(moment.total), np.tril(X.T @ X), atol=1e-11)
     # Nothing is said of the other triangle, and nothing is written to it but the

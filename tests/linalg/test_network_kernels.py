@@ -3,18 +3,18 @@
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import linear_model as lrs
-from skdpspectral._linalg import neural_network as public_networks
-from skdpspectral._linalg import user_networks as networks
-from skdpspectral._linalg.neural_network import Layout
-from skdpspectral._linalg.user_networks import UserNetworks
+from skdpspectral._linalg import user_rows
+from skdpspectral.neural_network import _kernels as public_networks
+from skdpspectral.neural_network import _kernels_users as networks
+from skdpspectral.neural_network._kernels import Layout
+from skdpspectral.neural_network._kernels_users import UserNetworks
 
 
 def block_of(rng, counts, d):
     """A block of users, padded to one height."""
     codes = np.repeat(np.arange(len(counts)), counts)
     X, y = rng.standard_normal((len(codes), d)), rng.standard_normal(len(codes))
-    return lrs.UserRows(X, y, codes, len(counts))
+    return user_rows.UserRows(X, y, codes, len(counts))
 
 
 def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
@@ -29,7 +29,7 @@ def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
 
 
 def loss(layout, whole, prompts, rows):
-    out = networks.activations(layout, whole, prompts, rows.X)[-1][:, :, 0]
+    out = networks.user_activations(layout, whole, prompts, rows.X)[-1][:, :, 0]
     return 0.5 * (rows.shares * (out - rows.y) ** 2).sum(axis=1)
 
 
@@ -60,7 +60,7 @@ def test_gradients_are_those_of_the_loss(sizes, q):
     U = rng.standard_normal((layout.n_parameters, 2))
     rows, _ = networks.rows_of(block, slice(None), None)
     whole = networks.whole_weights(U, users)
-    found = networks.gradients(layout, whole, users.prompts, rows)
+    found = networks.user_gradients(layout, whole, users.prompts, rows)
     step = 1e-6
     for j in range(layout.n_parameters):
         moved = [whole.copy() for _ in range(2)]
@@ -93,7 +93,9 @@ def test_curvatures_are_squares_of_derivatives(sizes, q):
     step = 1e-6
 
     def outputs(weights):
-        return networks.activations(layout, weights, users.prompts, rows.X)[-1][..., 0]
+        return networks.user_activations(layout, weights, users.prompts, rows.X)[-1][
+            ..., 0
+        ]
 
     for j in range(layout.n_parameters):
         moved = [whole.copy() for _ in range(2)]
@@ -110,7 +112,7 @@ def test_networks_of_users_are_those_of_one_network():
     layout = Layout((4, 6, 3, 1))
     whole = rng.standard_normal((2, layout.n_parameters))
     X = rng.standard_normal((2, 7, 4))
-    found = networks.activations(layout, whole, np.zeros((2, 0)), X)[-1][:, :, 0]
+    found = networks.user_activations(layout, whole, np.zeros((2, 0)), X)[-1][:, :, 0]
     for own, rows, outputs in zip(whole, X, found, strict=True):
         layers = layout.layers(own)
         expected = public_networks.activations(layers, rows, "tanh")[-1][:, 0]
@@ -137,7 +139,7 @@ def test_the_support_is_that_of_a_newton_step():
     X = np.linalg.qr(rng.standard_normal((20, d)))[0]
     X = np.linalg.qr(np.column_stack([np.ones(20), X]))[0][:, 1:] * np.sqrt(20)
     truth = np.array([0, 3.0, 0, -2.0, 0.1, 0, 0, 1.0])
-    rows = lrs.UserRows(X, X @ truth, np.zeros(20, int), 1)
+    rows = user_rows.UserRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
     rows, _ = networks.rows_of(block, slice(None), None)
     users = UserNetworks(
@@ -161,7 +163,7 @@ def numbers_of(rows, code, U, users, layout, batch):
     own = users.take(block.users[part])
     whole = networks.whole_weights(U, own)
     seen = some if batch is None else some.some(batch)
-    gradients = networks.gradients(layout, whole, own.prompts, seen)
+    gradients = networks.user_gradients(layout, whole, own.prompts, seen)
     moved = networks.chosen_support(layout, whole, own, some, 5, 2.0)
     found = {
         "levels": levels,
@@ -191,7 +193,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
     batch = rng.permutation(m)[: max(1, m // 2)] if seed % 2 else None
     if batch is not None:
         batch = np.sort(batch)
-    alone = lrs.UserRows(X, y, np.zeros(m, int), 1)
+    alone = user_rows.UserRows(X, y, np.zeros(m, int), 1)
     expected = numbers_of(alone, 0, U, me, layout, batch)
     for t in (2, 5, 9):
         counts = [m if rng.random() < 0.7 else int(n) for n in rng.integers(1, 60, t)]
@@ -204,7 +206,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed):
         users = some_networks(rng, t, layout, rank, 1, q)
         for everybody, own in zip(users, me, strict=True):
             everybody[code] = own[0]
-        rows = lrs.UserRows(all_X, all_y, codes, t)
+        rows = user_rows.UserRows(all_X, all_y, codes, t)
         found = numbers_of(rows, code, U, users, layout, batch)
         for name, value in expected.items():
             np.testing.assert_array_equal(found[name], value, err_msg=name)
@@ -223,7 +225,10 @@ def test_the_support_is_by_the_own_number_of_rows():
     own = np.zeros_like(whole)
     np.put_along_axis(own, users.support, users.sparse, axis=1)
     penalty = 40.0 / np.array(counts)[:, None]
-    slope = networks.gradients(layout, whole, users.prompts, rows).whole + penalty * own
+    slope = (
+        networks.user_gradients(layout, whole, users.prompts, rows).whole
+        + penalty * own
+    )
     curve = networks.curvatures(layout, whole, users.prompts, rows) + penalty
     gains = np.sqrt(curve) * np.abs(own - slope / curve)
     largest = np.sort(np.argsort(-gains, axis=1)[:, :6], axis=1)

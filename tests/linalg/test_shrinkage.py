@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import (
+from skdpspectral._linalg.eigen import (
     edge_of_noise,
     join_layers,
     keep_outliers,

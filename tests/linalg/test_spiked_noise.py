@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import ks_2samp
 
-from skdpspectral import _linalg
+from skdpspectral._linalg import eigen
+from skdpspectral.decomposition import _kernels
 
 
 def sampled(components, spread, rng):
-    normals, degrees = _linalg.band_shapes(components.shape[1], len(components))
+    normals, degrees = _kernels.band_shapes(components.shape[1], len(components))
     draws = [rng.standard_normal(shape) for shape in normals]
     chis = np.sqrt(rng.chisquare(degrees))
-    return _linalg.noisy_projector_vectors(components, spread, draws, chis)
+    return _kernels.noisy_projector_vectors(components, spread, draws, chis)
 
 
 def dense(components, spread, rng):
@@ -19,7 +20,7 @@ def dense(components, spread, rng):
     noise = rng.standard_normal((p, p)) * spread / np.sqrt(2.0)
     noise = np.tril(noise, -1)
     noise += noise.T + np.diag(spread * rng.standard_normal(p))
-    return _linalg.top_eigh(components.T @ components + noise, len(components))[1]
+    return eigen.top_eigh(components.T @ components + noise, len(components))[1]
 
 
 @pytest.mark.sampled(6)
@@ -34,7 +35,7 @@ def test_the_law_is_that_of_the_dense_matrix(p, rank, spread):
     10 %, which the first statistic shows in most settings (see the next test).
     """
     rng = np.random.default_rng([p, rank])
-    truth = _linalg.orthonormal_rows(rng.standard_normal((rank, p)))
+    truth = _kernels.orthonormal_rows(rng.standard_normal((rank, p)))
     probe, other = rng.standard_normal((2, p))
     statistics = [[], []]
     for side, draw in enumerate((sampled, dense)):
@@ -58,7 +59,7 @@ def test_the_law_is_that_of_the_dense_matrix(p, rank, spread):
 @pytest.mark.dependencies
 def test_the_test_sees_a_wrong_spread():
     rng = np.random.default_rng(0)
-    truth = _linalg.orthonormal_rows(rng.standard_normal((2, 30)))
+    truth = _kernels.orthonormal_rows(rng.standard_normal((2, 30)))
     overlaps = [
         [np.linalg.norm(sampled(truth, spread, rng) @ truth.T) for _ in range(1500)]
         for spread in (0.1, 0.11)
@@ -67,22 +68,22 @@ def test_the_test_sees_a_wrong_spread():
 
 
 def test_lanczos_and_dense_reduction_agree(monkeypatch):
-    from skdpspectral._linalg.decomposition import spiked_noise as _spiked_noise
+    from skdpspectral.decomposition import _kernels as _spiked_noise
 
     rng = np.random.default_rng(1)
-    truth = _linalg.orthonormal_rows(rng.standard_normal((3, 500)))
-    normals, degrees = _linalg.band_shapes(500, 3)
+    truth = _kernels.orthonormal_rows(rng.standard_normal((3, 500)))
+    normals, degrees = _kernels.band_shapes(500, 3)
     draws = [rng.standard_normal(shape) for shape in normals]
     chis = np.sqrt(rng.chisquare(degrees))
-    found = _linalg.noisy_projector_vectors(truth, 0.01, draws, chis)
+    found = _kernels.noisy_projector_vectors(truth, 0.01, draws, chis)
     monkeypatch.setattr(_spiked_noise, "_DENSE_ORDER", 1000)
-    exact = _linalg.noisy_projector_vectors(truth, 0.01, draws, chis)
+    exact = _kernels.noisy_projector_vectors(truth, 0.01, draws, chis)
     np.testing.assert_allclose(found, exact, atol=1e-6)
 
 
 def test_no_noise_gives_the_components_back():
     rng = np.random.default_rng(2)
-    truth = _linalg.orthonormal_rows(rng.standard_normal((2, 900)))
+    truth = _kernels.orthonormal_rows(rng.standard_normal((2, 900)))
     found = sampled(truth, 0.0, rng)
     np.testing.assert_allclose(found.T @ found, truth.T @ truth, atol=1e-12)
 
@@ -93,7 +94,7 @@ def test_top_right_vectors(shape):
     X = rng.standard_normal(shape)
     X[:, 0] *= 3.0
     expected = np.linalg.svd(X)[2][:2]
-    found = _linalg.top_right_vectors(X, 2)
+    found = _kernels.top_right_vectors(X, 2)
     np.testing.assert_allclose(np.abs(found @ expected.T), np.eye(2), atol=1e-6)
 
 
@@ -102,6 +103,6 @@ def test_moments_of_unit_rows():
     rng = np.random.default_rng(4)
     x = rng.standard_normal((1_000_000, 6)) * np.sqrt([5.0, 5.0, 1, 1, 1, 1])
     z = x / np.linalg.norm(x, axis=1, keepdims=True)
-    gap, cross = _linalg.unit_row_moments(5.0, 1.0, 2, 4)
+    gap, cross = _kernels.unit_row_moments(5.0, 1.0, 2, 4)
     assert gap == pytest.approx(np.mean(z[:, 0] ** 2 - z[:, 5] ** 2), rel=0.01)
     assert cross == pytest.approx(np.mean(z[:, 0] ** 2 * z[:, 5] ** 2), rel=0.01)

@@ -22,10 +22,10 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_html_repr
 
 from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._linalg.linear_model import user_rows as _user_rows
+from skdpspectral._linalg import user_rows as _user_rows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.linear_model import Alternation, Clip
-from skdpspectral.model_selection._per_user import PerUserKFold
+from skdpspectral.model_selection._splits import PerUserKFold
 
 N_USERS, N_FEATURES = 12, 5
 # With epsilon=None, and whatever else a test is not about.
@@ -298,7 +298,7 @@ def test_predictions_are_linear_in_the_features(data):
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
 def test_predictions_by_parts(data, monkeypatch, size):
-    import skdpspectral.linear_model._personal_models as module
+    from skdpspectral.linear_model import _users as module
 
     X, _, users = data
     model = fitted(data)

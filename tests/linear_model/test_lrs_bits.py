@@ -15,12 +15,12 @@ import pytest
 from lrs_tools import alike
 
 from skdpspectral import LRSRegressor
-from skdpspectral._linalg import combined_columns
-from skdpspectral._linalg import linear_model as lrs
-from skdpspectral._linalg.linear_model import moments as _lrs_moments
-from skdpspectral._linalg.linear_model import user_rows as _user_rows
-from skdpspectral._statistics.user_sums import clipped
-from skdpspectral.linear_model import Clip
+from skdpspectral._linalg import per_user, user_rows
+from skdpspectral._linalg import user_rows as _user_rows
+from skdpspectral._linalg.per_user import combined_columns
+from skdpspectral._statistics.user_sums import clip_contributions
+from skdpspectral.linear_model import Clip, _kernels_shared, _kernels_users
+from skdpspectral.linear_model import _kernels_shared as _lrs_moments
 
 LAYOUTS = ("rows", "columns", "ids first", "ids last", "ids between", "float32 copy")
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 32, 33, 50, 64)
@@ -68,31 +68,33 @@ def arranged(rng, users, layout, options):
         columns = {0: slice(1, None), d: slice(None, -1)}.get(place)
         if columns is None:
             columns = np.delete(np.arange(d + 1), place)
-    return lrs.UserRows(X, y, codes, len(users), columns=columns, **options)
+    return user_rows.UserRows(X, y, codes, len(users), columns=columns, **options)
 
 
 def numbers_of(rows, code, rules, U):
     """All that the kernels compute of one user."""
     (block,) = [block for block in rows.blocks() if code in block.users]
     i = int(np.flatnonzero(block.users == code)[0])
-    scores, squares = lrs.shared_scores(block, U), rows.column_squares(block)
-    start = lrs.start_moments(block)
-    fit = lrs.thresholding_pursuit(block, scores, squares, rules, 10)
-    cold = lrs.cold_fit(block, scores, squares, rules, 15, 3)
-    parts = list(lrs.user_moments(block, scores, fit))
-    size = lrs.n_curvature(len(U.T), len(U))
-    joined = list(lrs.user_moments(block, scores, fit, (3.0, 7.0)))
+    scores, squares = _kernels_users.shared_scores(block, U), rows.column_squares(block)
+    start = _kernels_shared.start_moments(block)
+    fit = _kernels_users.thresholding_pursuit(block, scores, squares, rules, 10)
+    cold = _kernels_users.cold_fit(block, scores, squares, rules, 15, 3)
+    parts = list(_kernels_shared.user_moments(block, scores, fit))
+    size = _kernels_shared.n_curvature(len(U.T), len(U))
+    joined = list(_kernels_shared.user_moments(block, scores, fit, (3.0, 7.0)))
     arrays = {
         "start": start,
-        "clipped start": clipped(start.copy()),
+        "clipped start": clip_contributions(start.copy()),
         "moments": np.concatenate(parts),
         "norm of curvature": np.concatenate(
-            [lrs.row_norms(part[:, :size]) for part in parts]
+            [_kernels_shared.row_norms(part[:, :size]) for part in parts]
         ),
         "norm of gradient": np.concatenate(
-            [lrs.row_norms(part[:, size:]) for part in parts]
+            [_kernels_shared.row_norms(part[:, size:]) for part in parts]
         ),
-        "clipped moments": np.concatenate([clipped(part) for part in joined]),
+        "clipped moments": np.concatenate(
+            [clip_contributions(part) for part in joined]
+        ),
         "squares": squares,
         **{f"pursuit {name}": value for name, value in vars(fit).items()},
         **{f"cold {name}": value for name, value in vars(cold).items()},
@@ -106,13 +108,15 @@ def compare(rng, d, m, rank, sparsity):
     U = np.linalg.qr(rng.standard_normal((d, rank)))[0]
     prior = np.full(rank, float(fixed))
     ridges = rng.choice([0.0, 10.0], 2)
-    rules = lrs.LocalRules(sparsity, *map(float, ridges), prior, fixed)
+    rules = _kernels_users.LocalRules(sparsity, *map(float, ridges), prior, fixed)
     if rng.random() < 0.25:  # all features of every user
-        rules = lrs.LocalRules(d, float(ridges[0]), 3.0, prior, fixed, free=True)
+        rules = _kernels_users.LocalRules(
+            d, float(ridges[0]), 3.0, prior, fixed, free=True
+        )
     scale = rng.uniform(0.5, 2.0, d) if rng.random() < 0.5 else None
     options = {"center": bool(rng.random() < 0.5), "scale": scale}
     if rng.random() < 0.5:
-        options["level"] = lrs.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
+        options["level"] = user_rows.Level(rng.uniform(-3, 3), rng.uniform(0.1, 9.0))
     with np.errstate(all="ignore"):
         alone = arranged(rng, [user], "rows", options)
         expected = numbers_of(alone, 0, rules, U)
@@ -146,7 +150,7 @@ def test_a_user_has_the_same_bits_in_any_company(seed, parts, monkeypatch):
 
 @pytest.mark.parametrize(("d", "m", "rank"), [(100, 12, 2), (150, 7, 1), (150, 60, 1)])
 def test_a_user_has_the_same_bits_in_vectors_beyond_a_buffer(d, m, rank):
-    assert lrs.n_curvature(rank, d) > 8192
+    assert _kernels_shared.n_curvature(rank, d) > 8192
     compare(np.random.default_rng(d + m), d, m, rank, 5)
 
 
@@ -154,11 +158,11 @@ def test_a_user_has_the_same_bits_in_vectors_beyond_a_buffer(d, m, rank):
 def test_vectors_are_clipped_where_users_lie_alike(width):
     """On boundaries of 64 bytes, by which kernels of a BLAS may begin otherwise."""
     rows = np.random.default_rng(0).standard_normal((5, width + 1))[:, 1:]
-    found = clipped(rows.copy())
+    found = clip_contributions(rows.copy())
     assert not found.ctypes.data % 64
     assert not found.strides[0] % 64
     for row, alone in zip(rows, found, strict=True):
-        np.testing.assert_array_equal(clipped(row[None].copy())[0], alone)
+        np.testing.assert_array_equal(clip_contributions(row[None].copy())[0], alone)
 
 
 @pytest.mark.parametrize("clip", ["private", Clip(1.0, 1.0)])
@@ -187,7 +191,10 @@ def test_threads_sum_to_the_same_bits(d):
     sums = []
     for n_jobs in (None, 1, 2, 3):
         found = rows.map(
-            lambda block: lrs.sum_on_grid(lrs.start_moments(block), 2.0**-19), n_jobs
+            lambda block: per_user.sum_on_grid(
+                _kernels_shared.start_moments(block), 2.0**-19
+            ),
+            n_jobs,
         )
         sums.append(sum(found))
     for other in sums[1:]:

@@ -12,7 +12,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._linalg import linear_model as lrs
+from skdpspectral import linear_model as lrs
 from skdpspectral.linear_model import Alternation
 
 X, Y = table(alike(5, 4, 4))

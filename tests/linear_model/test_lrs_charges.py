@@ -15,7 +15,8 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral._linalg import linear_model as lrs
+from skdpspectral import linear_model as lrs
+from skdpspectral._linalg import user_rows
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
 from skdpspectral.linear_model import Alternation, Clip
 
@@ -137,7 +138,7 @@ class Watched:
     """Rows grouped by user, which note that the data were read."""
 
     def __init__(self, log):
-        self.log, self.make = log, lrs.UserRows
+        self.log, self.make = log, user_rows.UserRows
 
     def __call__(self, *args, **kwargs):
         self.log.append("read")

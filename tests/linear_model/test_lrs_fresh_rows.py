@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skdpspectral import LRSRegressor
-from skdpspectral._linalg.linear_model import UserRows
+from skdpspectral._linalg.user_rows import UserRows
 from skdpspectral.datasets import make_low_rank_sparse_tasks
 from skdpspectral.federation import GroupTask
 from skdpspectral.linear_model import Clip

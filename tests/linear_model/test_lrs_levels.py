@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSRegressor, PrivacyAccountant
-from skdpspectral._linalg import linear_model as lrs
-from skdpspectral.linear_model import personalize
+from skdpspectral._linalg import user_rows
+from skdpspectral.linear_model import _kernels_shared, _kernels_users, personalize
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 COUNTS = np.repeat([1, 2, 5, 9, 20], 6)
@@ -57,13 +57,13 @@ def test_all_features_free_is_a_ridge_regression_a_user(sparsity, level, scale):
 def test_the_direct_ridge_is_where_the_pursuits_end():
     """For users of many rows, whom they allow all features."""
     X, y, users = tasks()
-    rows = lrs.UserRows(X, y, users, len(COUNTS), center=True)
-    rules = lrs.LocalRules(4, 10.0, 7.0, np.zeros(0))
+    rows = user_rows.UserRows(X, y, users, len(COUNTS), center=True)
+    rules = _kernels_users.LocalRules(4, 10.0, 7.0, np.zeros(0))
     many = COUNTS >= 8
     none = np.zeros((4, 0))
-    pursued = lrs.fit_users(rows, none, rules).coefficients(none)
-    free = lrs.LocalRules(4, 10.0, 7.0, np.zeros(0), free=True)
-    direct = lrs.fit_users(rows, none, free).coefficients(none)
+    pursued = _kernels_shared.solve_users(rows, none, rules).coefficients(none)
+    free = _kernels_users.LocalRules(4, 10.0, 7.0, np.zeros(0), free=True)
+    direct = _kernels_shared.solve_users(rows, none, free).coefficients(none)
     np.testing.assert_allclose(direct[many], pursued[many], atol=1e-8)
 
 

@@ -33,8 +33,8 @@ from skdpspectral.metrics import (
     user_ndcg_score,
     user_recall_score,
 )
-from skdpspectral.metrics._kinds import KINDS
-from skdpspectral.metrics._measured import by_user as values_by_user
+from skdpspectral.metrics._private_scorer import by_user as values_by_user
+from skdpspectral.metrics._score_kinds import KINDS
 from skdpspectral.sensitivity import (
     confusion_diameter,
     counted_score_sensitivity,

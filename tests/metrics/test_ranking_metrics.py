@@ -17,7 +17,7 @@ from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 
 from skdpspectral.metrics import make_user_scorer, user_ndcg_score, user_recall_score
-from skdpspectral.model_selection._per_user import PerUserKFold
+from skdpspectral.model_selection._splits import PerUserKFold
 
 
 def table(seed=0, n_rows=600, n_users=60, n_levels=None):

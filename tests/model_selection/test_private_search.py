@@ -38,30 +38,34 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._release import Release, record_releases
-from skdpspectral._release.apart import apart_from_process
 from skdpspectral._release.release import noise_generator
 from skdpspectral._release.selection import (
     SelectionRelease,
+    apart_from_process,
     draw_candidate,
     draw_number,
 )
 from skdpspectral.accounting import (
-    _ledger_schema,
     calibrate_gaussian,
     calibrate_selection,
     gaussian_epsilon,
     gaussian_mu,
     selection_epsilon,
 )
+from skdpspectral.accounting._ledger import schema as _ledger_schema
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import PrivacyPlan
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit, _runs
-from skdpspectral.model_selection._held_out import exposure_of, score_plan, splitter_of
-from skdpspectral.model_selection._private_search import Runs
-from skdpspectral.model_selection._run_budgets import Exposure
+from skdpspectral.model_selection._candidates import Exposure
+from skdpspectral.model_selection._runs import (
+    Runs,
+    exposure_of,
+    score_plan,
+    splitter_of,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed is given")
 X = np.random.default_rng(0).normal(size=(400, 4)) * [4.0, 1.0, 1.0, 1.0]
@@ -464,7 +468,7 @@ def test_given_budgets_are_what_they_are():
 def test_what_is_drawn_and_asks_for_more_fails(outcomes, planned, monkeypatch):
     """Of distributions nobody knows beforehand what is drawn: each run has a ledger."""
     if not planned:  # which does not need the plans to be looked at
-        monkeypatch.setattr(_runs, "check_model", lambda *_: None)
+        monkeypatch.setattr(_runs, "check_candidate", lambda *_: None)
     made = search(step_budgets="given", epsilon=2.0, expected_n_iter=30, noise_seed=1)
     most = made.fit_epsilon(400)
     made.set_params(

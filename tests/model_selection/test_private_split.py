@@ -19,8 +19,8 @@ from sklearn.model_selection import (
 )
 
 from skdpspectral import DPPCA, DPMatrixFactorization
+from skdpspectral._base.compositions import reason_of_splits
 from skdpspectral.audit import privacy_report
-from skdpspectral.audit._splits import reason_of_splits
 from skdpspectral.mechanisms import Unit
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PerUserKFold, PrivateSplit

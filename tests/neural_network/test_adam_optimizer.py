@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyLeakWarning
-from skdpspectral._release.public import public_order
+from skdpspectral._release.grid import public_order
 from skdpspectral._release.release import record_releases
-from skdpspectral.covariance.factorizations import Exponential, Factorization, factorize
+from skdpspectral.factorizations import Exponential, Factorization, factorize
 from skdpspectral.neural_network import JMEAdam
-from skdpspectral.neural_network._adam_state import AdamState
+from skdpspectral.neural_network._adam import AdamState
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 
 N, P = 40, 3

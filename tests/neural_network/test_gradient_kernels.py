@@ -7,10 +7,13 @@ import sys
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import neural_network as networks
-from skdpspectral._linalg.threads import blas_threads
-from skdpspectral.neural_network._gradient_moments import MOMENTS, GradientMoments
-from skdpspectral.neural_network._schedule import Schedule
+from skdpspectral._linalg.walks import blas_threads
+from skdpspectral.neural_network import _kernels as networks
+from skdpspectral.neural_network._gradient_moments import (
+    MOMENTS,
+    GradientMoments,
+    Schedule,
+)
 
 SHAPES = [(5, 1), (5, 3), (4, 7, 1), (4, 6, 5, 3)]
 LOSSES = ["squared", "logistic", "softmax"]

@@ -21,7 +21,7 @@ from skdpspectral import (
     PrivacyLeakWarning,
 )
 from skdpspectral._release.release import record_releases
-from skdpspectral.accounting._losses import composed_epsilon
+from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS

@@ -190,7 +190,7 @@ def test_a_column_of_users_works_under_scikit_learn_s_tools():
 def test_batches_take_all_rows_in_turn(height):
     """As many rows as there are, each once in a turn, in an order that is public."""
     rules = choices.rules_of(
-        LRSMLPRegressor(), choices.shape_of(LRSMLPRegressor(), D), solver(7)
+        LRSMLPRegressor(), choices.network_shape(LRSMLPRegressor(), D), solver(7)
     )
     turns = -(-height // 7)
     found = [rules.batch(height, step) for step in range(2 * turns)]

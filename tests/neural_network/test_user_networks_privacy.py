@@ -25,9 +25,9 @@ from user_privacy import (
 )
 
 from skdpspectral import LRSMLPRegressor, PrivacyLeakWarning
-from skdpspectral._linalg import user_networks as networks
 from skdpspectral._release.release import record_releases
 from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import _kernels_users as networks
 from skdpspectral.neural_network import _network_choices as choices
 
 SETTINGS = {

@@ -17,15 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sliced_rows import SlicedTable
 
-from skdpspectral import (
-    DPPCA,
-    DPStandardScaler,
-    PrivacyAccountant,
-    PrivacyLeakWarning,
-)
+from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._release.release import record_releases
-from skdpspectral._statistics.feature_scales.difference_counts import Spreads
-from skdpspectral._statistics.feature_scales.moments import FeatureMoments
+from skdpspectral._statistics.feature_scales import FeatureMoments, Spreads
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.mechanisms import Gaussian
 

@@ -6,31 +6,26 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import recommendation_answers as answers
-from skdpspectral._linalg.linear_model.per_user import eliminate_upper
-from skdpspectral._linalg.recommendation_answers import (
+from skdpspectral._linalg.per_user import eliminate_upper
+from skdpspectral.recommendation import _kernels_models as answers
+from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
+from skdpspectral.recommendation._kernels_models import (
     STEP,
+    ItemModel,
+    against_anchors,
     centered_answers,
     click_answers,
-    residual_answers,
-    taste_answers,
-)
-from skdpspectral._linalg.recommendation_gathering import Part
-from skdpspectral._linalg.recommendation_items import (
-    against_anchors,
-    principal_columns,
-    public_columns,
-    shrink,
-    uncorrelated,
-)
-from skdpspectral._linalg.recommendation_models import (
-    ItemModel,
     click_shares,
     click_weights,
-    model_of,
+    item_model,
+    principal_columns,
+    public_columns,
+    residual_answers,
+    shrink,
+    taste_answers,
+    uncorrelated,
     user_weights,
 )
-from skdpspectral._linalg.recommendation_rows import UserRatings
 
 N_ITEMS = 30
 # Residuals whose squares underflow, in part or all, beside others.
@@ -53,7 +48,9 @@ def block_of(*users):
     codes = [code for code, rated in enumerate(users) for _ in rated]
     items = [item for rated in users for item in rated]
     values = [value for rated in users for value in rated.values()]
-    part = Part(np.array(codes, int), np.array(items, int), np.array(values, float))
+    part = RatingsChunk(
+        np.array(codes, int), np.array(items, int), np.array(values, float)
+    )
     rows = UserRatings([part], [len(rated) for rated in users], N_ITEMS)
     (block,) = rows.blocks()
     return block
@@ -160,7 +157,7 @@ def test_users_are_fitted_by_ridge_regressions():
         {int(j): float(rng.uniform(-2, 2)) for j in rng.choice(N_ITEMS, n, False)}
         for n in (1, 4, 25)
     ]
-    model = model_of(0.3, rng.normal(size=N_ITEMS), rng.normal(size=(N_ITEMS, 4)))
+    model = item_model(0.3, rng.normal(size=N_ITEMS), rng.normal(size=(N_ITEMS, 4)))
     found = user_weights(block_of(*users), model)
     for rated, weights in zip(users, found, strict=True):
         items = list(rated)

@@ -18,11 +18,11 @@ from sklearn.pipeline import make_pipeline
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, LRSRegressor, PrivacyAccountant
-from skdpspectral._linalg import recommendation as user_item
 from skdpspectral._release.release import record_releases
-from skdpspectral._statistics import item_moment
+from skdpspectral._statistics import user_sums as item_moment
 from skdpspectral.recommendation import _catalog as _item_catalog
-from skdpspectral.recommendation import _choice_of_items
+from skdpspectral.recommendation import _estimator as _choice_of_items
+from skdpspectral.recommendation import _kernels as user_item
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 WHOLE = 2**11  # steps of a unit vector
@@ -291,13 +291,13 @@ def test_the_second_moment_is_a_sum_of_whole_numbers():
 
 
 def test_as_many_users_as_sums_are_exact_for(monkeypatch):
-    most = item_moment.MOST_USERS
+    most = item_moment.MOST_EXACT_USERS
     assert most / user_item.STEP**2 <= 2.0**53
     mechanism = (
         DPItemEmbedding(method="moment", epsilon=1e3).privacy_plan(2).mechanisms[0]
     )
     assert most / mechanism.grid <= 2.0**51  # nothing is clamped
-    monkeypatch.setattr(_choice_of_items, "MOST_USERS", 2)
+    monkeypatch.setattr(_choice_of_items, "MOST_RATERS", 2)
     accountant = PrivacyAccountant()
     model = DPItemEmbedding(1, method="moment", items=[1], accountant=accountant)
     model.fit([[0, 1], [1, 1]], [1, 2])

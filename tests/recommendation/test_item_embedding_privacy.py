@@ -252,11 +252,11 @@ def test_the_means_of_the_audit_are_those_of_a_fit():
 
 MODULES = (
     "recommendation._ratings_tables",
-    "_linalg.recommendation",
-    "_statistics.item_moment",
-    "recommendation._parameters",
+    "recommendation._kernels",
+    "recommendation._item_models",
     "recommendation._catalog",
-    "recommendation._choice_of_items",
+    "recommendation._catalog",
+    "recommendation._estimator",
     "recommendation._item_embedding",
 )
 
@@ -264,37 +264,37 @@ MODULES = (
 MUTANTS = {
     "division by the number of users": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         ("out *= STEP * STEP", "out *= STEP * STEP / steps.shape[0]"),
     ),
     "normalization skipped": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         ("values / np.repeat(lengths, counts) / STEP", "values / STEP"),
     ),
     "rounded to the nearest step": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         ("np.trunc(", "np.ceil("),
     ),
     "squares that underflow": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         ("    values = np.ldexp(values, -np.repeat(exponents, counts))\n", ""),
     ),
     "users truncated by rows of the table": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         ("np.arange(len(users)) - starts < most", "rows[order] < most"),
     ),
     "users truncated together": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         ("np.arange(len(users)) - starts < most", "np.arange(len(users)) < most"),
     ),
     "duplicates added up": (
         check_sums,
-        "_linalg.recommendation",
+        "recommendation._kernels",
         (
             "    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])\n",
             "",
@@ -302,7 +302,7 @@ MUTANTS = {
     ),
     "rating range from the data": (
         check_sums,
-        "_statistics.item_moment",
+        "recommendation._item_models",
         (
             "low, high = self.rating_range",
             "low, high = rows.values.min(), rows.values.max()",
@@ -310,12 +310,12 @@ MUTANTS = {
     ),
     "middle from the data": (
         check_sums,
-        "_statistics.item_moment",
+        "recommendation._item_models",
         ("(0.5 * low + 0.5 * high)", "np.mean(np.clip(rows.values, low, high))"),
     ),
     "catalog from the data under a budget": (
         check_public,
-        "recommendation._choice_of_items",
+        "recommendation._estimator",
         (
             "if self.items is None and not self._is_private():",
             "if self.items is None:",
@@ -336,7 +336,7 @@ MUTANTS = {
     ),
     "unknown items counted in the norm": (
         check_rows_of_unknown_items,
-        "_statistics.item_moment",
+        "recommendation._item_models",
         (
             "known = np.flatnonzero(rows.items >= 0)",
             "known, n = np.arange(len(rows.items)), self.n_items",

@@ -19,10 +19,10 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._linalg.recommendation_items import component_columns
 from skdpspectral._release.release import record_releases
 from skdpspectral.datasets import make_ratings
 from skdpspectral.linear_model import personalize
+from skdpspectral.recommendation._kernels_models import component_columns
 
 without_privacy = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 RATINGS = make_ratings(300, 30, n_ratings_per_user=15, random_state=0)

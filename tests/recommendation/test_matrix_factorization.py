@@ -278,7 +278,7 @@ def test_cross_validation_by_rows_and_by_whole_users(folds):
 @pytest.mark.dependencies
 @without_privacy
 def test_threads_and_blocks_change_no_bit(monkeypatch):
-    from skdpspectral._linalg import recommendation_rows as rows
+    from skdpspectral.recommendation import _kernels as rows
 
     model = DPMatrixFactorization(noise_seed=3, **COMMON)
     expected = clone(model).fit(X, Y).predict(X[:200])

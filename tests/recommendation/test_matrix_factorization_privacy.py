@@ -22,8 +22,8 @@ from ratings_privacy import (
 )
 
 from skdpspectral import DPMatrixFactorization, PrivacyAccountant
-from skdpspectral._linalg.recommendation_answers import STEP
 from skdpspectral.recommendation import _matrix_factorization
+from skdpspectral.recommendation._kernels_models import STEP
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:items=None:UserWarning"),
@@ -251,31 +251,31 @@ def test_ids_are_read_after_the_charge(column, value):
 # -- planted mistakes ------------------------------------------------------------------
 
 MODULES = (
-    "_linalg.recommendation_gathering",
-    "_linalg.recommendation_rows",
-    "_linalg.recommendation_answers",
-    "_linalg.recommendation_items",
-    "_linalg.recommendation_models",
-    "_statistics.item_models.answers",
-    "_statistics.item_models.offsets",
-    "_statistics.item_models.model",
-    "_statistics.item_models.clicks",
-    "recommendation._ratings_files",
+    "recommendation._kernels",
+    "recommendation._kernels",
+    "recommendation._kernels_models",
+    "recommendation._kernels_models",
+    "recommendation._kernels_models",
+    "recommendation._item_models",
+    "recommendation._item_models",
+    "recommendation._item_models",
+    "recommendation._click_model",
+    "recommendation._ratings_tables",
     "recommendation._ratings_tables",
     "recommendation._rated_tables",
-    "recommendation._parameters",
     "recommendation._catalog",
-    "recommendation._choice_of_items",
-    "recommendation._groups",
-    "recommendation._user_models",
-    "recommendation._recommendations",
+    "recommendation._catalog",
+    "recommendation._estimator",
+    "recommendation._estimator",
+    "recommendation._estimator",
+    "recommendation._matrix_factorization",
     "recommendation._matrix_factorization",
 )
 
 
-GATHERING = "_linalg.recommendation_gathering"
-ANSWERS = "_linalg.recommendation_answers"
-MODEL = "_statistics.item_models.model"
+GATHERING = "recommendation._kernels"
+ANSWERS = "recommendation._kernels_models"
+MODEL = "recommendation._item_models"
 MUTANTS = {
     "each rating clipped, and no user": (
         check_sums,
@@ -328,7 +328,7 @@ MUTANTS = {
     ),
     "anchors by the exact counts": (
         check_sums,
-        "_statistics.item_models.clicks",
+        "recommendation._click_model",
         (
             "                found.shares, parts",
             "                np.bincount(rows.items, minlength=rows.n_items), parts",
@@ -336,7 +336,7 @@ MUTANTS = {
     ),
     "shares of clicks by the exact counts": (
         check_features,
-        "_statistics.item_models.clicks",
+        "recommendation._click_model",
         (
             "return FoundItems(found.model(factors)[0], found.logged, found.counts)",
             "exact = np.log1p(np.bincount(rows.items, minlength=rows.n_items))\n"
@@ -345,7 +345,7 @@ MUTANTS = {
     ),
     "users of clicks measured from each other": (
         check_own_bits,
-        "_linalg.recommendation_models",
+        "recommendation._kernels_models",
         (
             "    weights = sums / (block.counts",
             "    sums -= 1e-9 * sums.mean(axis=0)\n    weights = sums / (block.counts",
@@ -380,12 +380,12 @@ MUTANTS = {
     ),
     "penalties from the number of users": (
         check_sums,
-        "_linalg.recommendation_models",
+        "recommendation._kernels_models",
         ("+= model.ridge[:, None]", "+= model.ridge[:, None] + len(block)"),
     ),
     "exact sums in place of the released": (
         check_public,
-        "_statistics.item_models.answers",
+        "recommendation._item_models",
         (
             "released = release(self.name, total * STEP, overwrite=True)",
             "release(self.name, total * STEP)\n        released = total * STEP",
@@ -393,7 +393,7 @@ MUTANTS = {
     ),
     "the exact number of users": (
         check_public,
-        "_statistics.item_models.model",
+        "recommendation._item_models",
         (
             "        step(1)\n        found = first_offsets(first, columns)",
             "        step(1)\n        first.total[-3] = rows.n_users / 8\n"
@@ -402,7 +402,7 @@ MUTANTS = {
     ),
     "products over all users": (
         check_own_bits,
-        "_linalg.recommendation_models",
+        "recommendation._kernels_models",
         (
             "weights[part] = solved.T",
             "weights[part] = solved.T * (1.0 + 1e-15 * len(block))",

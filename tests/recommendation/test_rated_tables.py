@@ -13,10 +13,11 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization, PrivacyAccountant
-from skdpspectral._linalg import recommendation_gathering as gathering
-from skdpspectral._linalg.recommendation_gathering import Part, gathered
 from skdpspectral.datasets import make_ratings
-from skdpspectral.recommendation import _rated_tables, _ratings_files
+from skdpspectral.recommendation import _kernels as gathering
+from skdpspectral.recommendation import _rated_tables
+from skdpspectral.recommendation import _ratings_tables as _ratings_files
+from skdpspectral.recommendation._kernels import RatingsChunk, gathered
 from skdpspectral.recommendation._ratings_tables import are_numbered
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -241,7 +242,7 @@ def test_ratings_are_gathered_as_by_a_loop(monkeypatch, n_items, unit):
     values = unit * rng.integers(-3, 4, 62)
     counts = np.bincount(users, minlength=8)
     cuts = [slice(0, 20), slice(20, 20), slice(20, 62)]
-    parts = [Part(users[c], items[c], values[c]) for c in cuts]
+    parts = [RatingsChunk(users[c], items[c], values[c]) for c in cuts]
     pointer, found, kept = gathered(parts, counts, n_items)
     expected = loop(zip(users, items, values, strict=True), 8, n_items)
     assert np.array_equal(pointer, expected[0])
@@ -257,7 +258,7 @@ def test_ratings_are_gathered_as_by_a_loop(monkeypatch, n_items, unit):
 def test_a_table_that_changes_while_it_is_read_is_refused(users):
     """Else rows of one user would be taken for another's."""
     users = np.array(users, dtype=int)
-    part = Part(users, np.zeros(len(users), int), np.zeros(len(users)))
+    part = RatingsChunk(users, np.zeros(len(users), int), np.zeros(len(users)))
     with pytest.raises(ValueError, match="X has changed while it was read"):
         gathered([part], np.array([2, 2]), 3)
 

@@ -17,7 +17,7 @@ import pytest
 
 import skdpspectral
 from skdpspectral import DPPCA
-from skdpspectral._linalg import blocked_second_moment
+from skdpspectral.decomposition._kernels import blocked_second_moment
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork"),
@@ -90,12 +90,12 @@ def test_a_child_inherits_no_held_lock(name):
 
 
 def test_the_locks_are_found():
-    assert "skdpspectral._linalg.threads._lock" in shared_locks()
+    assert "skdpspectral._linalg.walks._lock" in shared_locks()
 
 
 def test_a_child_limits_threads_for_its_own_fits_alone():
     """A fit of another thread is under way in the parent; the child has none of it."""
-    from skdpspectral._linalg import threads as pools
+    from skdpspectral._linalg import walks as pools
 
     X = np.eye(4)
     begun, ended = threading.Event(), threading.Event()

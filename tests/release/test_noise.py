@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, kstest, norm
 
-import skdpspectral._release.release as release_module
+from skdpspectral._release import release as release_module
 from skdpspectral._release.grid import grid_noise
 from skdpspectral._release.release import Release, noise_generator
 from skdpspectral.accounting import calibrate_gaussian

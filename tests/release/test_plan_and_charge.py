@@ -76,7 +76,7 @@ class Watched(np.ndarray):
 
 def test_a_fit_is_charged_before_it_reads(monkeypatch):
     """Rows are sliced, block by block, only after the ledger has the entry."""
-    import skdpspectral.decomposition._pca as pca_module
+    from skdpspectral.decomposition import _pca as pca_module
 
     log = []
     accountant = PrivacyAccountant(10.0, 1e-6)
@@ -105,7 +105,7 @@ def test_a_fit_is_charged_before_it_reads(monkeypatch):
 
 
 def test_a_refused_fit_reads_nothing(monkeypatch):
-    from skdpspectral._statistics.private_mean import Centered
+    from skdpspectral.decomposition._second_moment import Centered
 
     def explode(*args, **kwargs):
         raise AssertionError("the data were read")
@@ -270,7 +270,7 @@ def test_fit_is_a_function_of_its_releases(name):
     Noise of the same seed is rescaled to give identical releases on both data sets:
     every public attribute must then be identical too.
     """
-    import skdpspectral._release.release as release_module
+    from skdpspectral._release import release as release_module
 
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (30, 4))
@@ -307,7 +307,7 @@ def test_fit_is_a_function_of_its_releases(name):
 @pytest.mark.parametrize("name", SEARCHED)
 def test_other_rows_choose_nothing_but_by_releases(name):
     """Altogether other rows, in all ways that a choice of a center can go."""
-    import skdpspectral._release.release as release_module
+    from skdpspectral._release import release as release_module
 
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (30, 4))

@@ -14,7 +14,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._tables.cluster_users import ClusterUsers, _divided, _hashes
+from skdpspectral._tables.cluster_users import ClusterUsers, _divided_by_user, _hashes
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -181,12 +181,12 @@ def test_long_floats_and_whole_numbers_are_the_same_ids():
     if np.finfo(np.longdouble).nmant <= 52:
         pytest.skip("no longer floats here")
     users = np.array([2**40 + 5, 7], dtype=np.longdouble)
-    sorted_out = _divided((users,), 64, ("users",))[:-1]
-    whole = _divided((users.astype(np.uint64),), 64, ("users",))[:-1]
+    sorted_out = _divided_by_user((users,), 64, ("users",))[:-1]
+    whole = _divided_by_user((users.astype(np.uint64),), 64, ("users",))[:-1]
     for (found,), (wanted,) in zip(sorted_out, whole, strict=True):
         np.testing.assert_array_equal(found, wanted)
     with pytest.raises(ValueError, match="not exact in"):
-        _divided((np.array([2**63 + 5], dtype=np.longdouble),), 64, ("users",))
+        _divided_by_user((np.array([2**63 + 5], dtype=np.longdouble),), 64, ("users",))
 
 
 def in_group(group, candidates):

@@ -13,7 +13,7 @@ from skdpspectral import (
     PrivacyAccountant,
 )
 from skdpspectral._release.release import record_releases
-from skdpspectral._tables import cluster_rows as rows_on_clusters
+from skdpspectral._tables import clusters as rows_on_clusters
 from skdpspectral._tables.ids import joined_ids
 
 dask = pytest.importorskip("dask")

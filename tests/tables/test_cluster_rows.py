@@ -16,15 +16,16 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral._linalg import (
+from skdpspectral._linalg.walks import (
     BLOCKS_TOGETHER,
     RowWalk,
     add_sums,
     reduce_rows,
     rows_per_block,
 )
-from skdpspectral._tables import cluster_rows, cluster_users
-from skdpspectral._tables.cluster_tables import cluster_table
+from skdpspectral._tables import cluster_users
+from skdpspectral._tables import clusters as cluster_rows
+from skdpspectral._tables.clusters import cluster_table
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import PrivateMean, SpikedModel
 from skdpspectral.sensitivity import summation_error

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from skdpspectral._tables.id_index import IdIndex
+from skdpspectral._tables.ids import IdIndex
 
 IDS = {
     "integers": [30, 10, 20],

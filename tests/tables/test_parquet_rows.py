@@ -5,8 +5,8 @@ import pytest
 from cluster_tools import check_same, outcome, quiet
 
 from skdpspectral import DPPCA, DPStandardScaler, PrivacyAccountant
-from skdpspectral._tables import parquet_rows as module
-from skdpspectral._tables.parquet_rows import parquet_rows
+from skdpspectral._tables import readers as module
+from skdpspectral._tables.readers import parquet_rows
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skdpspectral._linalg.linear_model import LocalRules
-from skdpspectral._statistics.rounds import Rounds
-from skdpspectral._statistics.shared_directions import SharedDirections, Users
+from skdpspectral._statistics.statistic import RepeatedStatistic
 from skdpspectral.accounting import calibrate_gaussian
+from skdpspectral.linear_model._kernels_users import LocalRules
+from skdpspectral.linear_model._shared_directions import SharedDirections, Users
 from skdpspectral.mechanisms import Neighbors
 
 
@@ -62,7 +62,7 @@ def test_every_part_plans_what_it_would_at_its_share(name):
             assert replace(one, noise_std=1.0) == replace(other, noise_std=1.0)
 
 
-class Numbers(Rounds):
+class Numbers(RepeatedStatistic):
     names = ("a", "b", "c", "d")
 
     def planned(self, name, mu):

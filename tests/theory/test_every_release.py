@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-import skdpspectral._release.release as release_module
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
+from skdpspectral._release import release as release_module
 
 CENTERS = ("auto", "pairs", "private")
 SETTINGS = {

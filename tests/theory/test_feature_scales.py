@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpspectral import _linalg
+from skdpspectral._linalg import features
 from skdpspectral._tables.pairs import PairOrder, PairWalk
 from skdpspectral.sensitivity import (
     difference_counts_sensitivity,
@@ -21,7 +21,7 @@ VALUES = np.array([0.0, 1.0, 1.2, 1.5, 1.9, 2.0, -3.0, 1e3, -1e9, 1e-9, 1e300])
 
 def counts(X):
     order = PairOrder(*X.shape, 1)
-    histograms = _linalg.DifferenceCounts(X.shape[1], -10, 41)
+    histograms = features.DifferenceCounts(X.shape[1], -10, 41)
     for differences in PairWalk(order).blocks(X):
         histograms.update(differences)
     assert histograms.n_pairs == order.n_pairs
@@ -60,7 +60,7 @@ def test_no_row_moves_phases_further(n_features, n_periods):
     steps = rng.integers(1, 9, (n_features, n_periods)).cumsum(axis=1)
     rows = rng.choice([1.0, 1e3, 1e9, 1e300], (4000, n_features))
     rows *= rng.uniform(-1, 1, rows.shape)
-    phases = np.array([_linalg.phase_sums(row[None], steps) for row in rows])
+    phases = np.array([features.phase_sums(row[None], steps) for row in rows])
     assert np.linalg.norm(phases, axis=-1).max() <= 1.0
     steps_taken = np.diff(phases, axis=0).reshape(len(rows) - 1, -1)
     moved = np.linalg.norm(steps_taken, axis=1).max()
@@ -71,7 +71,7 @@ def test_no_row_moves_phases_further(n_features, n_periods):
 def test_half_a_turn_attains_the_sensitivity_of_one_circle(n_features):
     exponents = np.full((n_features, 1), 3)
     rows = np.zeros((1, n_features))
-    phases = [_linalg.phase_sums(rows + shift, exponents) for shift in (0.0, 4.0)]
+    phases = [features.phase_sums(rows + shift, exponents) for shift in (0.0, 4.0)]
     moved = np.linalg.norm(phases[1] - phases[0])
     assert phase_sensitivity(n_features, 1) == pytest.approx(moved, rel=1e-15)
 
@@ -89,7 +89,7 @@ def test_squares_are_free_beside_means(n_features, n_samples):
     assert moved * math.sqrt(n_features) <= bound * (1 + 1e-12)
     center, radius = np.full(n_features, 3.0), np.full(n_features, 0.5)
     ends = [
-        _linalg.moment_sums(np.full((1, n_features), x), center, radius) * weights
+        features.moment_sums(np.full((1, n_features), x), center, radius) * weights
         for x in (-1e300, 1e300)
     ]
     assert np.linalg.norm(ends[1] - ends[0]) == pytest.approx(bound, rel=1e-15)

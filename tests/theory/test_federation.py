@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skdpspectral import PrivacyAccountant, SparseDPPCA, _linalg
+from skdpspectral import PrivacyAccountant, SparseDPPCA
+from skdpspectral._linalg import walks
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting import compose_mu, parallel_mu
+from skdpspectral.decomposition import _kernels, _kernels_federated
 from skdpspectral.sensitivity import power_product_error, power_product_sensitivity
 
 
@@ -77,14 +79,16 @@ def test_computed_products_are_as_near_as_promised(n, p, k):
     rng = np.random.default_rng(2)
     X = rng.standard_normal((n, p))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
-    columns, defect = _linalg.orthonormal_columns(rng.standard_normal((p, k)))
-    found = _linalg.blocked_product(X, lambda rows: rows, columns)
+    columns, defect = _kernels_federated.orthonormal_columns(
+        rng.standard_normal((p, k))
+    )
+    found = _kernels.blocked_product(X, lambda rows: rows, columns)
     long = X.astype(np.longdouble)
     exact = long.T @ (long @ columns.astype(np.longdouble)) / n
     error = float(np.sqrt(np.sum((found - exact) ** 2)))
     left, _, right = np.linalg.svd(columns, full_matrices=False)
     assert np.linalg.norm(columns - left @ right) <= defect + p * k * 2.0**-52
-    promised = power_product_error(1.0, n, _linalg.rows_per_block(p), p, k, defect)
+    promised = power_product_error(1.0, n, walks.rows_per_block(p), p, k, defect)
     assert error < promised < 1e-9
 
 

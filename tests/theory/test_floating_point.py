@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA, DPItemEmbedding, LRSRegressor
-from skdpspectral._linalg import blocked_mean, blocked_second_moment
 from skdpspectral._release.release import Release, record_releases
 from skdpspectral.accounting import calibrate_gaussian
 from skdpspectral.decomposition import PrivateMean
+from skdpspectral.decomposition._kernels import blocked_mean, blocked_second_moment
 from skdpspectral.mechanisms import Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import summation_error
 

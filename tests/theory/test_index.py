@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import skdpspectral.accounting as accounting
-import skdpspectral.sensitivity as sensitivity
+from skdpspectral import accounting, sensitivity
 
 ROOT = Path(__file__).parents[2]
 THEORY = ROOT / "doc" / "theory"

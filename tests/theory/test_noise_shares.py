@@ -10,7 +10,7 @@ from scipy.stats import chi2, norm
 from skdpspectral._release.release import Release
 from skdpspectral.accounting import calibrate_gaussian, gaussian_delta
 from skdpspectral.mechanisms import PrivacyPlan, SharedGaussian
-from skdpspectral.mechanisms._shares import log_share_distance
+from skdpspectral.mechanisms._gaussian import log_share_distance
 
 REACH = 400  # of laws that are held whole
 

@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import minimize
 
 from skdpspectral import DPPCA
-from skdpspectral._statistics.center_search import CenterSteps, Nearness, Sample
-from skdpspectral._statistics.row_bounds import RowBounds
-from skdpspectral._statistics.second_moment import SecondMoment
-from skdpspectral._statistics.terms import pair_order
+from skdpspectral._statistics.statistic import pair_order
 from skdpspectral._tables.clipping import clip_rows, normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk
+from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral.decomposition._center import CenterSteps, Nearness, Sample
+from skdpspectral.decomposition._second_moment import SecondMoment
 from skdpspectral.sensitivity import (
     mean_sensitivity,
     pair_mean_sensitivity,

@@ -7,17 +7,19 @@ import pytest
 from scipy.special import log_ndtr
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta
-from skdpspectral.accounting._losses import composed_epsilon
-from skdpspectral.accounting._sampled import sampled_gaussian
-from skdpspectral.accounting._sampled_losses import (
+from skdpspectral.accounting._composition import composed_epsilon, sampled_gaussian
+from skdpspectral.accounting._curves import (
     joined_deltas,
     removed_deltas,
     replaced_deltas,
     replaced_divergences,
 )
 from skdpspectral.mechanisms import Neighbors, SampledGaussian, SubsampledGaussian
-from skdpspectral.neural_network._gradient_moments import MOMENTS, GradientMoments
-from skdpspectral.neural_network._schedule import Schedule
+from skdpspectral.neural_network._gradient_moments import (
+    MOMENTS,
+    GradientMoments,
+    Schedule,
+)
 from skdpspectral.sensitivity import (
     clipped_moments_sensitivity,
     gradient_moments_sensitivity,

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, chi2
 
 from skdpspectral import DPPCA
-from skdpspectral._linalg import top_eigh
+from skdpspectral._linalg.eigen import top_eigh
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.decomposition import SpikedModel
 from skdpspectral.mechanisms import Assumption

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skdpspectral import JMECovariance
-from skdpspectral._linalg import MomentRows
-from skdpspectral.covariance.factorizations import Prefix, factorize
+from skdpspectral.covariance._kernels import MomentRows
+from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import CorrelatedGaussian
 from skdpspectral.sensitivity import (
     concatenated_moments_ratio,

@@ -6,23 +6,19 @@ import numpy as np
 import pytest
 
 from skdpspectral import DPPCA
-from skdpspectral._linalg import (
-    RowWalk,
-    Walked,
-    orthonormal_rows,
-    shifted_power_step,
-)
-from skdpspectral._statistics.components.power_step import (
-    PowerStep,
-    _clipped_parts,
-    _sums_of_moments,
-)
-from skdpspectral._statistics.components.scales import PrivateScales
-from skdpspectral._statistics.terms import Terms
+from skdpspectral._linalg.walks import RowWalk, Walked
+from skdpspectral._statistics.statistic import Terms
 from skdpspectral.accounting import split_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import Auto, SpikedModel
 from skdpspectral.decomposition import Gaussian as PublicNoise
+from skdpspectral.decomposition._kernels import orthonormal_rows, shifted_power_step
+from skdpspectral.decomposition._power_steps import (
+    PowerStep,
+    _clipped_parts,
+    _sums_of_moments,
+)
+from skdpspectral.decomposition._scales import PrivateScales
 from skdpspectral.mechanisms import Alternatives, Exact, Gaussian, PrivacyPlan
 from skdpspectral.sensitivity import (
     cross_moment_sensitivity,
@@ -251,7 +247,7 @@ def test_both_branches_of_auto_cost_the_same():
 
 
 def test_projected_moment_is_planned_and_clipped_by_its_radius():
-    from skdpspectral._statistics.components.projected_moment import ProjectedMoment
+    from skdpspectral.decomposition._second_moment import ProjectedMoment
 
     rng = np.random.default_rng(6)
     moment = ProjectedMoment(1, 4, 2)
@@ -275,7 +271,7 @@ def covariance_errors(n, p, signal, rank, epsilon, delta, n_repeats):
     Rows have their projections, and one coordinate as long as all that lies across.
     """
     from skdpspectral._release.release import Release
-    from skdpspectral._statistics.components.projected_moment import ProjectedMoment
+    from skdpspectral.decomposition._second_moment import ProjectedMoment
 
     rng = np.random.default_rng(7)
     components, truth = np.eye(rank, rank + 1), (signal + 1.0) * np.eye(rank)

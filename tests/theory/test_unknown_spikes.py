@@ -8,19 +8,12 @@ import pytest
 from scipy.stats import beta, chi2, norm
 
 from skdpspectral import DPPCA, FederatedDPPCA
-from skdpspectral._statistics.components.scales import (
-    STEPS,
-    PrivateScales,
-    chi_square_median,
-)
-from skdpspectral._statistics.components.unknown_spikes import (
-    SignalBound,
-    UnknownSpikes,
-)
-from skdpspectral._statistics.row_bounds import RowBounds
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral.decomposition._scales import STEPS, PrivateScales, chi_square_median
+from skdpspectral.decomposition._spiked import SignalBound, UnknownSpikes
 from skdpspectral.metrics import subspace_distance
 from skdpspectral.sensitivity import spiked_projector_sensitivity
 

@@ -89,7 +89,7 @@ def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step(
     }
     given |= {"hidden_layer_sizes": 2, "solver": solver, "clip_norm": 10.0}
     model, users = regressor(**given), alike(3, 5, D)
-    U = choices.rules_of(model, choices.shape_of(model, D), solver).first_U
+    U = choices.rules_of(model, choices.network_shape(model, D), solver).first_U
 
     def gradient(whole, X, y):
         def loss(whole):

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skdpspectral._linalg import linear_model as lrs
+from skdpspectral._linalg import user_rows
 from skdpspectral._release.release import Release
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import (
@@ -17,6 +17,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     split_mu,
 )
+from skdpspectral.linear_model import _kernels_shared
 from skdpspectral.mechanisms import Gaussian, Neighbors, PrivacyPlan
 from skdpspectral.sensitivity import (
     joint_moment_ratio,
@@ -522,8 +523,8 @@ def test_sums_of_projectors_move_by_one_or_sqrt_two(d):
     X = rng.standard_normal((60, 1, d)) * 10.0 ** rng.integers(-9, 9, (60, 1, 1))
     X[:2, 0] = np.eye(d)[:2]  # orthogonal users attain the bound
     X[2] = 0.0
-    block = lrs.Block(X, y, np.ones(60, dtype=int), np.arange(60))
-    vectors = clip_rows(lrs.start_moments(block), 1.0)
+    block = user_rows.Block(X, y, np.ones(60, dtype=int), np.arange(60))
+    vectors = clip_rows(_kernels_shared.start_moments(block), 1.0)
     slack = 2.0 * (d + 16) * 2.0**-52
     moved = {
         "add-remove-one": np.linalg.norm(vectors, axis=1).max(),
@@ -540,8 +541,8 @@ def test_the_slack_of_projectors_covers_exact_arithmetic():
     d, rng = 7, np.random.default_rng(1)
     X = np.zeros((2, 1, d))
     X[0, 0, :4], X[1, 0, 4:] = rng.standard_normal(4), rng.standard_normal(3)
-    block = lrs.Block(X, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2))
-    vectors = clip_rows(lrs.start_moments(block), 1.0)
+    block = user_rows.Block(X, np.ones((2, 1)), np.ones(2, dtype=int), np.arange(2))
+    vectors = clip_rows(_kernels_shared.start_moments(block), 1.0)
     squared = sum(
         (Fraction(a) - Fraction(b)) ** 2 for a, b in zip(*vectors, strict=True)
     )

@@ -6,17 +6,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from skdpspectral._linalg import row_blocks
+from skdpspectral._linalg.walks import row_blocks
 from skdpspectral._release import Release
-from skdpspectral._statistics.length_quantiles import (
-    LengthCounts,
-    LengthQuantile,
-)
-from skdpspectral._statistics.row_bounds import RowBounds
-from skdpspectral._statistics.terms import pair_order, summation_error
-from skdpspectral._statistics.whole_covariance import WholeCovariance, clipped_parts
+from skdpspectral._statistics.statistic import mean_summation_error, pair_order
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import compose_mu, gaussian_mu
+from skdpspectral.decomposition._bounds import RowBounds
+from skdpspectral.decomposition._covariance import WholeCovariance, clipped_parts
+from skdpspectral.decomposition._scales import LengthCounts, LengthQuantile
 from skdpspectral.mechanisms import PrivacyPlan
 
 RANGE = (1e-6, 1e6)
@@ -142,7 +139,7 @@ def test_costs_add_up_to_the_budget():
             for m in mechanisms:
                 if m.name.endswith("moment"):
                     assert m.sensitivity == pytest.approx(math.sqrt(2) / n)
-                    assert m.summation_error == summation_error(1.0, n, p, paired)
+                    assert m.summation_error == mean_summation_error(1.0, n, p, paired)
 
 
 @pytest.mark.parametrize("n", [9, 40])

@@ -8,10 +8,7 @@ from bad_cases import bad, mark_values, refused_fits, state_of
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from skdpspectral import (
-    DPItemEmbedding,
-    PrivacyAccountant,
-)
+from skdpspectral import DPItemEmbedding, PrivacyAccountant
 
 NAN, INF = float("nan"), float("inf")
 # Ids and a rating that no error may quote.

@@ -7,11 +7,7 @@ from bad_cases import bad, mark_values, state_of
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from skdpspectral import (
-    DPStandardScaler,
-    PrivacyAccountant,
-    PrivacyBudgetError,
-)
+from skdpspectral import DPStandardScaler, PrivacyAccountant, PrivacyBudgetError
 
 NAN, INF = float("nan"), float("inf")
 # A value that no error may quote.

@@ -5,7 +5,7 @@ from pca_tools import Replay, transcript_ratio
 from sklearn.utils import check_random_state
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
-from skdpspectral._linalg import orthonormal_columns
+from skdpspectral.decomposition._kernels_federated import orthonormal_columns
 from skdpspectral.federation import (
     InProcessSession,
     LocalClient,

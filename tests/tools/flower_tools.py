@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.federation import LocalClient, Site, flower
+from skdpspectral.federation import LocalClient, Site
+from skdpspectral.federation import _flower as flower
 
 
 def rows_of(seed, n=400, p=6):

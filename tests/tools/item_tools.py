@@ -11,10 +11,9 @@ from pca_tools import Noted
 
 import skdpspectral
 from skdpspectral import DPItemEmbedding, DPMatrixFactorization
-from skdpspectral._linalg.recommendation_gathering import Part
-from skdpspectral._linalg.recommendation_rows import UserRatings
 from skdpspectral._release.release import Release
-from skdpspectral.recommendation._parameters import units
+from skdpspectral.recommendation._catalog import units
+from skdpspectral.recommendation._kernels import RatingsChunk, UserRatings
 
 PACKAGE = Path(skdpspectral.__file__).parent
 WHOLE = 2**11  # steps of a unit vector
@@ -193,7 +192,7 @@ class FactorRatio:
         """What the user would have answered."""
         items, values = map(np.array, zip(*self.ratings, strict=True))
         values = np.clip(values.astype(float), *model.rating_range)
-        part = Part(np.zeros(len(items), int), items, values)
+        part = RatingsChunk(np.zeros(len(items), int), items, values)
         rows = UserRatings(
             [part], [len(items)], self.n_items, *units(model.rating_range)
         )

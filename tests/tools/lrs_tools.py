@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import skdpspectral._release.release as release_module
 from skdpspectral import LRSRegressor
-from skdpspectral._linalg import linear_model as lrs
+from skdpspectral._linalg import user_rows
+from skdpspectral._release import release as release_module
 from skdpspectral._release.release import Release
-from skdpspectral._statistics.shared_directions import SharedDirections, Users
+from skdpspectral.linear_model import _kernels_shared, _kernels_users
 from skdpspectral.linear_model._parameters import clip_of
+from skdpspectral.linear_model._shared_directions import SharedDirections, Users
 from skdpspectral.mechanisms import Neighbors
 
 _BISECTIONS, _RANGE = 12, (-8.0, 8.0)
@@ -67,7 +68,7 @@ class ReleasesAlone(LRSRegressor):
         d, fixed = X.shape[1] - 1, self.shared_weights == "fixed"
         given, clip = not isinstance(self.init, str), clip_of(self)
         prior = np.full(self.n_components, float(fixed))
-        rules = lrs.LocalRules(
+        rules = _kernels_users.LocalRules(
             self.sparsity, self.ridge_shared, self.ridge_sparse, prior, fixed
         )
         shared = SharedDirections(
@@ -80,10 +81,10 @@ class ReleasesAlone(LRSRegressor):
         )
         codes = np.unique(X[:, 0], return_inverse=True)[1]
         center = self.fit_intercept == "user"
-        rows = lrs.UserRows(
+        rows = user_rows.UserRows(
             X, y, codes, codes.max() + 1, columns=slice(1, None), center=center
         )
-        start = lrs.positive_qr(np.array(self.init).T)[0] if given else None
+        start = _kernels_shared.positive_qr(np.array(self.init).T)[0] if given else None
         return shared, rows, np.zeros((d, 1)) if fixed else start
 
 
@@ -154,7 +155,7 @@ class TranscriptRatio:
         if "start" in released:
             s = self.linear / np.linalg.norm(self.linear, axis=1, keepdims=True)
             yield "start", self._sums(packed(s[:, :, None] * s[:, None, :]))
-            U = lrs.leading_directions(released["start"], rank, d)
+            U = _kernels_shared.leading_directions(released["start"], rank, d)
         for name in [name for name in self.std if name.startswith("moments")]:
             curvature, gradient = self._moments(U)
             if clips is None:
@@ -207,8 +208,8 @@ class TranscriptRatio:
         size = rank * (rank + 1) * d * (d + 1) // 4
         total = np.concatenate([total[:size] * clips[0], total[size:] * clips[1]])
         floor = std * clips[0] * math.sqrt((rank + 1) * (d + 1))
-        U = lrs.solve_moments(total, rank, d, floor)
-        return U if self.fixed else lrs.positive_qr(U)[0]
+        U = _kernels_shared.solve_moments(total, rank, d, floor)
+        return U if self.fixed else _kernels_shared.positive_qr(U)[0]
 
 
 # -- fits whose releases are fixed beforehand ------------------------------------------

@@ -1,1 +1,0 @@
-"""Kernels of principal components: moments, leading vectors, ranks, power steps."""

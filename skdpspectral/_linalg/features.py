@@ -1,0 +1,259 @@
+"""Sums over rows that places and scales of features are made of."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from scipy import sparse
+
+from .walks import RowWalk, reduce_rows
+
+# Nodes of a histogram: 2**k and 1.5 * 2**k, two an octave. The leading bits of a
+# float64 say between which of them it lies.
+_SHIFT, _MANTISSA, _ONE = 51, (1 << 52) - 1, 1023 << 52
+
+
+# Contributions are multiples of this, so that sums of fewer than 2**37 of them are
+# exact in any order.
+_UNIT = 2.0**-16
+
+
+_CORNER = 2.0**16
+
+
+# Where a block has fewer numbers than this share of the nodes, they are added one by
+# one.
+_FEW = 0.125
+
+
+# Numbers that are wound around circles together: they stay in the cache.
+_TOGETHER = 1 << 15
+
+
+def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
+    """Return the nodes from ``2**first_octave`` on: 1, 1.5, 2, 3, 4, 6, ... of it."""
+    node = np.arange(n_nodes)
+    return np.ldexp(np.where(node % 2, 1.5, 1.0), first_octave + node // 2)
+
+
+class DifferenceCounts:
+    """How often features differ by how much: a monoid that blocks are added to.
+
+    A difference d between two nodes u < v has the weight (d^2 - u^2) / (v^2 - u^2) on
+    v and the rest of 1 on u, so that the mean of squared nodes is that of squared
+    differences. One below the first node has none, as has a tie, and one beyond the
+    last node counts as that.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of features.
+    first_octave : int
+        Logarithm of the first node, at least -1022.
+    n_nodes : int
+        Number of nodes.
+
+    Attributes
+    ----------
+    total : ndarray of shape (n_features, n_nodes)
+        Sum of the weights.
+    n_pairs : int
+        Number of pairs in it.
+    """
+
+    def __init__(self, n_features: int, first_octave: int, n_nodes: int):
+        self.total = np.zeros((n_features, n_nodes))
+        self.n_pairs = 0
+        self._first = 2 * (first_octave + 1023)
+
+    def update(self, differences) -> DifferenceCounts:
+        """Add differences of shape (b, n_features), float64, or sparse CSR."""
+        n_features, n_nodes = self.total.shape
+        if sparse.issparse(differences):
+            differences = _summed(differences)
+            values = differences.data
+            start = n_nodes * differences.indices.astype(np.int64)
+        else:
+            # Feature by feature: a histogram stays in the cache while it is filled.
+            values = np.ravel(differences, order="F")
+            start = np.repeat(n_nodes * np.arange(n_features), len(differences))
+        bits = np.abs(values).view(np.int64)
+        node = (bits >> _SHIFT) - self._first
+        counted = node >= 0
+        if not counted.all():
+            bits, node, start = bits[counted], node[counted], start[counted]
+        upper = _upper_weights(bits)
+        upper[node >= n_nodes - 1] = 0.0
+        np.minimum(node, n_nodes - 1, out=node)
+        self._add(np.add(node, start, out=node), upper)
+        self.n_pairs += differences.shape[0]
+        return self
+
+    def _add(self, place, upper) -> None:
+        flat = self.total.reshape(-1)
+        if len(place) < _FEW * flat.size:
+            np.add.at(flat, place, 1.0 - upper)
+            np.add.at(flat, np.minimum(place + 1, flat.size - 1), upper)
+            return
+        flat += np.bincount(place, minlength=flat.size)
+        above = np.bincount(place, upper, minlength=flat.size)
+        flat -= above
+        # The last node of a feature has nothing above it.
+        flat[1:] += above[:-1]
+
+
+def _summed(rows):
+    """Return sparse rows with one entry a place, whatever their flags say."""
+    parts = (rows.data, rows.indices, rows.indptr)
+    rows = sparse.csr_array(parts, shape=rows.shape, copy=True)
+    with np.errstate(all="ignore"):
+        rows.sum_duplicates()
+    return rows
+
+
+def _upper_weights(bits: np.ndarray) -> np.ndarray:
+    """Weights on the nodes above numbers that are given by their bits."""
+    within = ((bits & _MANTISSA) | _ONE).view(np.float64)
+    # Between 1 and 1.5, and between 1.5 and 2.
+    low = 0.8 * (np.square(within, out=within) - 1.0)
+    upper = np.where(low < 1.0, low, (low - 1.0) * (1.25 / 1.75))
+    np.rint(np.multiply(upper, 1.0 / _UNIT, out=upper), out=upper)
+    return np.multiply(upper, _UNIT, out=upper)
+
+
+def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
+    """Sum over blocks of rows what a function makes of each block.
+
+    Parameters
+    ----------
+    X : ndarray, SlicedRows or DistantRows of shape (n, p)
+        Rows of real numbers.
+    sums : callable
+        Float64 block of rows -> sums over it.
+    row_map : callable or None, default=None
+        Block of rows -> float64 block of rows of the same shape.
+
+    Returns
+    -------
+    ndarray
+        Of the shape of a block's sums.
+    """
+    return reduce_rows(X, RowWalk(row_map), partial(_added, sums=sums))
+
+
+def _added(blocks, sums) -> np.ndarray:
+    total = np.zeros(())
+    for block in blocks:
+        total = total + sums(np.asarray(block, dtype=np.float64))
+    return total
+
+
+def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: int):
+    """Total of :class:`DifferenceCounts` of differences that come in blocks."""
+    counts = DifferenceCounts(n_features, first_octave, n_nodes)
+    for differences in blocks:
+        counts.update(differences)
+    return counts.total
+
+
+def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """Sums of the phases of rows on circles of the lengths ``2**exponents``.
+
+    The circle is a square with corners (1, 0), (0, 1), (-1, 0), (0, -1): a phase is
+    piecewise linear in the value, exactly periodic, and at most 1 long.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (b, p)
+        Finite values, float64.
+    exponents : ndarray of int of shape (p, n_periods)
+        Logarithms of the lengths.
+
+    Returns
+    -------
+    ndarray of shape (p, n_periods, 2)
+        Sums over rows.
+    """
+    sums = np.zeros((*exponents.shape, 2))
+    with np.errstate(over="ignore", under="ignore"):
+        powers = np.ldexp(1.0, -exponents.T)
+    step = max(1, _TOGETHER // rows.shape[1])
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        for level, power in enumerate(powers):
+            steps = _steps_around(block, power)
+            along = np.subtract(_CORNER, np.abs(steps))
+            sums[:, level, 0] += along.sum(axis=0)
+            across = np.subtract(_CORNER, np.abs(along, out=along), out=along)
+            sums[:, level, 1] += np.copysign(across, steps, out=across).sum(axis=0)
+    return sums * _UNIT
+
+
+def _steps_around(rows: np.ndarray, power: np.ndarray) -> np.ndarray:
+    """Whole steps from a multiple of a circle's length, half a turn at most."""
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        turns = rows * power
+        turns -= np.rint(turns)
+        if not np.isfinite(turns.sum()):
+            # What overflows a circle is everywhere on it.
+            turns[~np.isfinite(turns)] = 0.0
+    turns *= 4.0 * _CORNER
+    return np.rint(turns, out=turns)
+
+
+def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """Places that mean phases point to, from the longest circle to the shortest.
+
+    Parameters
+    ----------
+    phases : ndarray of shape (p, n_periods, 2)
+        Mean phases, with or without noise; shortest circle first.
+    exponents : ndarray of int of shape (p, n_periods)
+        Logarithms of the lengths of the circles.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+        Places, within half of the longest circle from 0.
+    """
+    along, across = phases[..., 0], phases[..., 1]
+    length = np.abs(along) + np.abs(across)
+    length[length == 0.0] = 1.0
+    turns = np.copysign(0.25 * (1.0 - along / length), across)
+    # In units of the shortest circle, so that nothing overflows before the end.
+    lengths = np.ldexp(1.0, exponents - exponents[:, :1])
+    place = turns[:, -1] * lengths[:, -1]
+    for level in range(exponents.shape[1] - 2, -1, -1):
+        length, turn = lengths[:, level], turns[:, level]
+        place = (np.rint(place / length - turn) + turn) * length
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(place, exponents[:, 0])
+
+
+def moment_sums(rows: np.ndarray, center, radius) -> np.ndarray:
+    """Sums of features about a center, in units of a radius and cut at 1, and squares.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (b, p)
+        Finite values, float64.
+    center, radius : ndarray of shape (p,)
+        Finite; radii positive.
+
+    Returns
+    -------
+    ndarray of shape (p, 2)
+        Sums over rows of z and of z^2, with z in [-1, 1].
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        cut = np.subtract(rows, center, dtype=np.float64)
+        cut /= radius
+        np.clip(cut, -1.0, 1.0, out=cut)
+    if not np.isfinite(cut.sum()):
+        # Of a file that has changed since it was checked.
+        cut[~np.isfinite(cut)] = 0.0
+    sums = np.empty((rows.shape[1], 2))
+    sums[:, 0] = cut.sum(axis=0)
+    sums[:, 1] = np.square(cut, out=cut).sum(axis=0)
+    return sums

@@ -1,0 +1,1 @@
+"""Messages between machines, without their content."""

@@ -1,0 +1,114 @@
+"""What all clients do: answer each step of one session once, whatever is asked."""
+
+from __future__ import annotations
+
+import os
+
+from .._linalg.walks import blas_threads, quietly
+from .._release.release import Turns
+from .messages import MessageError, Reply, Request
+
+
+class AnsweringClient:
+    """Answers to a server that is not trusted: each step once, always the same bytes.
+
+    A subclass has a `name`, a `task` with a `digest` and a ``longest()``, and says what
+    is in an answer.
+    """
+
+    def _open(self, name: str, task) -> None:
+        """Be ready for the first request of one session."""
+        self.name, self.task = name, task
+        self._session: bytes | None = None
+        self._begun: dict[int, Request] = {}
+        self._answers: dict[int, Reply] = {}
+        self._turns, self._process = Turns(), os.getpid()
+
+    def __getstate__(self):
+        raise TypeError(
+            f"a {type(self).__name__} is not copied or pickled: two copies would "
+            "release twice what was charged once"
+        )
+
+    # -- what a subclass says ----------------------------------------------------------
+
+    def _checked(self, request: Request):
+        """Return what a new request brings, once it was checked; or an error."""
+        raise NotImplementedError
+
+    def _start(self, request: Request) -> None:
+        """Charge the plan: nothing of the rows is read before."""
+        raise NotImplementedError
+
+    def _answered(self, request: Request, brought) -> Reply:
+        """Make the answer to a new request."""
+        raise NotImplementedError
+
+    # ----------------------------------------------------------------------------------
+
+    def respond(self, request: Request | bytes) -> Reply:
+        """Answer a request, once; the same request again gets the same answer.
+
+        Parameters
+        ----------
+        request : Request or bytes
+            The next step of the session, or an earlier one again. The first request
+            fixes the session.
+
+        Returns
+        -------
+        Reply
+            Releases and public numbers; ``reply.to_bytes()`` may be sent.
+
+        Raises
+        ------
+        MessageError
+            If the request is malformed or none of this session; nothing is released.
+        PrivacyBudgetError
+            If the accountant refuses the plan; nothing is charged or released.
+        """
+        if not isinstance(request, Request):
+            request = Request.from_bytes(request, max_bytes=self.task.longest())
+        # Before the lock: a fork may have copied it while a thread held it.
+        if self._process != os.getpid():
+            raise MessageError(
+                "this client is a forked copy: two copies would release twice what was "
+                "charged once; make the client in the process that answers"
+            )
+        with self._turns.take(), blas_threads(0):
+            return self._respond(request)
+
+    @quietly  # in whatever thread; a server would hear of an error
+    def _respond(self, request: Request) -> Reply:
+        if request.task != self.task.digest:
+            raise MessageError(
+                f"the request is of another task: {request.task.hex()}, and not "
+                f"{self.task.digest.hex()}; all parties need the same parameters"
+            )
+        if self._session is not None and request.session != self._session:
+            raise MessageError("the request is of another session than the first one")
+        if request.step in self._begun:
+            return self._repeat(request)
+        if request.step != len(self._begun):
+            raise MessageError(
+                f"step {request.step} was asked for before step {len(self._begun)}"
+            )
+        brought = self._checked(request)
+        if self._session is None:
+            self._start(request)
+        self._begun[request.step] = request
+        reply = self._answered(request, brought)
+        self._answers[request.step] = reply
+        return reply
+
+    def _repeat(self, request: Request) -> Reply:
+        if request != self._begun[request.step]:
+            raise MessageError(
+                f"step {request.step} was asked for with other content before: a "
+                "second answer would be a second release"
+            )
+        if request.step not in self._answers:
+            raise MessageError(
+                f"step {request.step} failed at the client; its release is spent"
+            )
+        return self._answers[request.step]

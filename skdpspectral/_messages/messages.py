@@ -1,0 +1,534 @@
+"""What travels between a server and its clients: immutable values with a byte form.
+
+What all servers do: ask the same of named clients, and check who answers what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from numbers import Integral, Real
+
+import numpy as np
+
+from ..mechanisms._relations import check_count
+
+VERSION = 2
+
+
+_MAGIC = b"SKDF"
+
+
+# magic, version, kind, topic, dimensions; length; session; task; step, length of the
+# name, numbers; rows in the data, cost; shape of the values. Little-endian, no padding.
+_HEADER = struct.Struct("<4sBBBBQ16s16sIHHQdII")
+
+
+CHECKSUM_BYTES = 16
+
+
+_REQUEST, _REPLY = 1, 2
+
+
+SESSION_BYTES, TASK_BYTES = 16, 16
+
+
+# Bytes of a message beside its values, at most.
+OVERHEAD = 200
+
+
+MAX_NAME_BYTES = 64
+
+
+_MAX_STEP, _MAX_ROWS, _MAX_NUMBERS = 2**32 - 1, 2**63 - 1, 8
+
+
+class MessageError(ValueError):
+    """A message that is malformed, or that is none of this conversation."""
+
+
+class Topic(IntEnum):
+    """What a request asks for; each member's `n_numbers` go with the answer.
+
+    ``COMPONENTS``
+        Leading eigenvectors of a noisy second moment, with the noise's standard
+        deviation, the last of their eigenvalues, and the mean of the others.
+    ``MATRIX``
+        The noisy second moment itself, its lower triangle row by row, with the same
+        numbers.
+    ``MEAN``
+        A noisy mean.
+    ``POWER``
+        The second moment times the request's basis, with the noise's standard
+        deviation.
+    ``COVARIANCE``
+        The second moment of projections on the request's basis, clipped but for
+        a model, symmetric, with the noise's standard deviation.
+    ``SUBSPACE``
+        Components by any other mechanism, with the variance along them beyond the
+        noise and the variance across them, released or public.
+    ``PROJECTOR``
+        A noisy projector, its lower triangle row by row, with the same numbers.
+    ``SUM``
+        A group's part of the next sum over users, in whole numbers. The basis is what
+        was released last, and the deviation of its noise, one below another.
+    ``MODEL``
+        Nothing: the basis is the last release, of which groups make their models.
+    """
+
+    COMPONENTS = 1
+    MATRIX = 2
+    MEAN = 3
+    POWER = 4
+    COVARIANCE = 5
+    SUBSPACE = 6
+    PROJECTOR = 7
+    SUM = 8
+    MODEL = 9
+
+    @property
+    def n_numbers(self) -> int:
+        """How many single numbers belong to an answer."""
+        if self in (Topic.COMPONENTS, Topic.MATRIX):
+            return 3
+        if self in (Topic.SUBSPACE, Topic.PROJECTOR):
+            return 2
+        return 0 if self in (Topic.MEAN, Topic.SUM, Topic.MODEL) else 1
+
+    @property
+    def of_users(self) -> bool:
+        """Whether groups of users answer, whose numbers of rows are not told."""
+        return self in (Topic.SUM, Topic.MODEL)
+
+
+def _frozen(name: str, values, dimensions: tuple[int, ...]) -> np.ndarray:
+    """Return finite float64 values in memory that cannot be written."""
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "fiu":
+            raise TypeError
+        array = np.ascontiguousarray(array, dtype="<f8")
+    except (TypeError, ValueError, OverflowError):
+        raise MessageError(f"{name} must be an array of real numbers") from None
+    if array.ndim not in dimensions:
+        raise MessageError(f"{name} must have {dimensions} dimensions")
+    if not np.isfinite(array).all():
+        raise MessageError(f"{name} must be finite")
+    # An array over bytes can never be made writable.
+    return np.frombuffer(array.tobytes(), dtype="<f8").reshape(array.shape)
+
+
+def _whole(name: str, value, low: int, high: int) -> int:
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or not low <= value <= high:
+        raise MessageError(f"{name} must be a whole number in [{low}, {high}]")
+    return int(value)
+
+
+def _check_ids(message) -> None:
+    """Refuse a session or a task that is not named by bytes of the right length."""
+    for name, size in (("session", SESSION_BYTES), ("task", TASK_BYTES)):
+        value = getattr(message, name)
+        if not isinstance(value, bytes) or len(value) != size:
+            raise MessageError(f"{name} must be {size} bytes")
+
+
+def check_name(name) -> str:
+    """Return a client's name, or an error."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise MessageError("a client's name must be a printable string")
+    size = len(name.encode())  # what is printable has a form in UTF-8
+    if size > MAX_NAME_BYTES:
+        raise MessageError(
+            f"a client's name must have at most {MAX_NAME_BYTES} bytes in UTF-8, got "
+            f"{size}: choose shorter names"
+        )
+    return name
+
+
+class _Message:
+    """Byte form and equality of requests and replies."""
+
+    def to_bytes(self) -> bytes:
+        """Return the byte form: header, name, numbers, values and a digest."""
+        name, n_samples, mu, numbers, values = self._content()
+        shape = (*values.shape, 1, 1)[:2]
+        name = name.encode()
+        size = _HEADER.size + len(name) + 8 * len(numbers) + values.nbytes
+        header = _HEADER.pack(
+            _MAGIC,
+            VERSION,
+            self._kind,
+            int(self.topic),
+            values.ndim,
+            size + CHECKSUM_BYTES,
+            self.session,
+            self.task,
+            self.step,
+            len(name),
+            len(numbers),
+            n_samples,
+            mu,
+            *shape,
+        )
+        body = b"".join(
+            (header, name, struct.pack(f"<{len(numbers)}d", *numbers), values.tobytes())
+        )
+        return body + checksum(body)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, max_bytes: int | None = None):
+        """Read a message; nothing is unpickled, and every length is checked.
+
+        Parameters
+        ----------
+        data : bytes
+            What :meth:`to_bytes` gave.
+        max_bytes : int or None, default=None
+            Longest message to look at.
+
+        Returns
+        -------
+        Request or Reply
+            A message of this class.
+
+        Raises
+        ------
+        MessageError
+            If the bytes are no such message of this version, whole and unchanged.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise MessageError(f"a message must be bytes, got {type(data).__name__}")
+        size = memoryview(data).nbytes
+        if max_bytes is not None and size > max_bytes:
+            raise MessageError(
+                f"the message has {size} bytes, at most {max_bytes} are expected"
+            )
+        return _parse(cls, bytes(data))
+
+    def __eq__(self, other):
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.to_bytes() == other.to_bytes()
+
+    def __hash__(self):
+        return hash(self.to_bytes())
+
+
+def checksum(body: bytes) -> bytes:
+    """Checksum against damage in transit; it is no signature."""
+    return hashlib.blake2b(body, digest_size=CHECKSUM_BYTES).digest()
+
+
+@dataclass(frozen=True, eq=False)
+class Request(_Message):
+    """What a server asks of its clients, the same of all.
+
+    Parameters
+    ----------
+    session : bytes
+        16 bytes that name the conversation.
+    task : bytes
+        Digest of the task that the server holds (:attr:`SpectralTask.digest`).
+    step : int
+        Number of the request in it, from 0.
+    topic : Topic
+        What is asked for.
+    basis : ndarray of shape (p, k)
+        Columns that the answer depends on; of shape (0, 0) where it depends on none.
+        The values cannot be written.
+    """
+
+    session: bytes
+    task: bytes
+    step: int
+    topic: Topic
+    basis: np.ndarray = ()
+
+    _kind = _REQUEST
+
+    def __post_init__(self) -> None:
+        _check_ids(self)
+        basis = np.zeros((0, 0)) if np.size(self.basis) == 0 else self.basis
+        object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
+        object.__setattr__(self, "topic", _topic(self.topic))
+        object.__setattr__(self, "basis", _frozen("basis", basis, (2,)))
+
+    def _content(self):
+        return "", 0, 0.0, (), self.basis
+
+    @classmethod
+    def _of(cls, session, task, step, topic, name, n_samples, mu, numbers, values):
+        if name or n_samples or mu or numbers:
+            raise MessageError("a request has a basis and nothing else")
+        return cls(session, task, step, topic, values)
+
+
+@dataclass(frozen=True, eq=False)
+class Reply(_Message):
+    """What a client answers: releases and public numbers alone.
+
+    Parameters
+    ----------
+    session : bytes
+        The request's.
+    task : bytes
+        Digest of the task that the client holds.
+    step : int
+        The request's.
+    topic : Topic
+        The request's.
+    client : str
+        Name of the client, at most 64 bytes in UTF-8.
+    n_samples : int
+        Public number of the client's rows; 0 for a group of users, which tells none.
+    mu : float
+        Cost of all releases of the client in this conversation; infinite without
+        privacy.
+    numbers : tuple of float
+        As many as the topic has.
+    values : ndarray
+        The release, of one or two dimensions; it cannot be written.
+    """
+
+    session: bytes
+    task: bytes
+    step: int
+    topic: Topic
+    client: str
+    n_samples: int
+    mu: float
+    numbers: tuple[float, ...]
+    values: np.ndarray
+
+    _kind = _REPLY
+
+    def __post_init__(self) -> None:
+        _check_ids(self)
+        check_name(self.client)
+        topic = _topic(self.topic)
+        fewest, most = (0, 0) if topic.of_users else (1, _MAX_ROWS)
+        rows = _whole("n_samples", self.n_samples, fewest, most)
+        object.__setattr__(self, "step", _whole("step", self.step, 0, _MAX_STEP))
+        object.__setattr__(self, "topic", topic)
+        object.__setattr__(self, "n_samples", rows)
+        if not isinstance(self.mu, Real) or not self.mu > 0.0:
+            raise MessageError("mu must be a positive number")
+        object.__setattr__(self, "mu", float(self.mu))
+        numbers = _frozen("numbers", self.numbers, (1,))
+        if len(numbers) != topic.n_numbers:
+            raise MessageError(f"{topic.name} goes with {topic.n_numbers} numbers")
+        object.__setattr__(self, "numbers", tuple(numbers.tolist()))
+        object.__setattr__(self, "values", _frozen("values", self.values, (1, 2)))
+
+    def _content(self):
+        return self.client, self.n_samples, self.mu, self.numbers, self.values
+
+    @classmethod
+    def _of(cls, session, task, step, topic, name, n_samples, mu, numbers, values):
+        return cls(session, task, step, topic, name, n_samples, mu, numbers, values)
+
+
+def _topic(value) -> Topic:
+    try:
+        return Topic(value)
+    except ValueError:
+        raise MessageError("the message has an unknown topic") from None
+
+
+def _parse(cls, data: bytes):
+    """Read a message whose every part has the length that the header says."""
+    if len(data) < _HEADER.size + CHECKSUM_BYTES:
+        raise MessageError("the message is too short to be one")
+    magic, version, kind, *rest = _HEADER.unpack_from(data)
+    topic, n_dims, length, session, task, step, *rest = rest
+    n_name, n_numbers, n_rows, mu, *shape = rest
+    if magic != _MAGIC:
+        raise MessageError("these bytes are no message of a federation")
+    if version != VERSION:
+        raise MessageError(
+            f"the message is of version {version}, this release reads {VERSION}"
+        )
+    if length != len(data):
+        raise MessageError("the message has not the length that it says")
+    if kind != cls._kind:
+        raise MessageError(f"the message is no {cls.__name__}")
+    if not 1 <= n_dims <= 2 or (n_dims == 1 and shape[1] != 1):
+        raise MessageError("the values of the message have no valid shape")
+    if n_name > MAX_NAME_BYTES or n_numbers > _MAX_NUMBERS:
+        raise MessageError("the parts of the message have no valid length")
+    counts = (n_name, 8 * n_numbers, 8 * math.prod(shape))
+    if sum(counts) != len(data) - _HEADER.size - CHECKSUM_BYTES:
+        raise MessageError("the parts of the message have not its length")
+    if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
+        raise MessageError("the message was damaged: its digest is another")
+    name, numbers, values = _parts(data, counts)
+    values = values.reshape(shape[:n_dims])
+    return cls._of(session, task, step, topic, name, n_rows, mu, numbers, values)
+
+
+def _parts(data: bytes, counts):
+    """Take name, numbers and values out of a message of checked length."""
+    first = _HEADER.size
+    second, third = first + counts[0], first + counts[0] + counts[1]
+    try:
+        name = data[first:second].decode()
+    except UnicodeDecodeError:
+        raise MessageError("the client's name is no UTF-8") from None
+    numbers = struct.unpack(f"<{counts[1] // 8}d", data[second:third])
+    values = np.frombuffer(data[third : third + counts[2]], dtype="<f8")
+    return name, numbers, values
+
+
+# Length of what a client says of its refusal, and is shown.
+_LONGEST_REASON = 200
+
+
+class FederationError(RuntimeError):
+    """Too few clients are left to go on."""
+
+
+class Conversation:
+    """One conversation with named clients, of whom some may fail.
+
+    A subclass makes requests, and knows what an honest client can have sent. The task
+    has a `digest`, and for each topic a ``shape(topic)`` and a ``longest(topic)``.
+    """
+
+    clients: tuple[str, ...]
+    rejected: dict[str, str]
+
+    def _begin(self, clients: Iterable[str], task, min_clients, session) -> None:
+        """Check who takes part, and be ready to ask."""
+        names = [check_name(name) for name in clients]
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise ValueError(
+                f"clients must have different names, got {twice[0]!r} twice"
+            )
+        self.min_clients = check_count("min_clients", min_clients)
+        if not names or self.min_clients > len(names):
+            raise ValueError(
+                f"min_clients={self.min_clients} must be at most the number of "
+                f"clients, {len(names)}"
+            )
+        if session is None:
+            session = uuid.uuid4().bytes
+        if not isinstance(session, bytes) or len(session) != SESSION_BYTES:
+            raise ValueError(f"session must be {SESSION_BYTES} bytes or None")
+        self.task = task
+        self.clients, self.rejected = tuple(names), {}
+        self._session, self._step = session, -1
+        self._request: Request | None = None
+
+    def _shape(self) -> tuple[int, ...]:
+        """Shape of the values that answer the present request."""
+        return self.task.shape(self._request.topic)
+
+    def _check(self, name: str, answer: Reply) -> None:
+        """Refuse what no honest client could have sent, by a MessageError."""
+        raise NotImplementedError
+
+    def collect(self, answers: Mapping[str, object]) -> list[Reply]:
+        """Check the answers to the present request.
+
+        Parameters
+        ----------
+        answers : mapping of str to bytes, Reply, exception or None
+            What came from each client; None, or no entry, where nothing came in time.
+
+        Returns
+        -------
+        list of Reply
+            Valid ones, in the order of the clients.
+
+        Raises
+        ------
+        FederationError
+            If fewer than `min_clients` are left.
+
+        Warns
+        -----
+        UserWarning
+            Of each client that is rejected, by name.
+        """
+        replies = self._valid(answers)
+        self._need_enough()
+        return replies
+
+    def _valid(self, answers: Mapping[str, object]) -> list[Reply]:
+        """Return valid answers; reject who sent none."""
+        for name in set(answers) - set(self.clients) - set(self.rejected):
+            self.rejected[str(name)] = "it is no client of this session"
+        if self._request is None:
+            raise MessageError("nothing was asked for yet")
+        replies = []
+        for name in self.clients:
+            try:
+                replies.append(self._checked(name, answers.get(name)))
+            except MessageError as error:
+                self._reject(name, str(error))
+        return replies
+
+    def _reject(self, name: str, reason: str) -> None:
+        self.rejected[name] = reason
+        self.clients = tuple(other for other in self.clients if other != name)
+        warnings.warn(
+            f"client {name!r} was rejected: {reason}", UserWarning, stacklevel=5
+        )
+
+    def _need_enough(self) -> None:
+        """Refuse to go on with too few clients."""
+        if len(self.clients) < self.min_clients:
+            reasons = "; ".join(
+                f"{k!r}: {v}" for k, v in list(self.rejected.items())[:5]
+            )
+            raise FederationError(
+                f"{len(self.clients)} clients are left, fewer than min_clients="
+                f"{self.min_clients}; rejected: {reasons}"
+            )
+
+    def _checked(self, name: str, answer) -> Reply:
+        """Return a client's valid reply, or raise what is wrong with it."""
+        if answer is None:
+            raise MessageError("it did not answer in time")
+        if type(answer) is MessageError:
+            # Such errors speak of messages and public numbers alone.
+            raise MessageError(f"it refused the request: {_reason(answer)}")
+        if isinstance(answer, BaseException):
+            # The error's text may speak of the client's data.
+            raise MessageError(f"it failed with {type(answer).__name__}")
+        topic, step = self._request.topic, self._step
+        if not isinstance(answer, Reply):
+            answer = Reply.from_bytes(answer, max_bytes=self.task.longest(topic))
+        if answer.session != self._session:
+            raise MessageError("its answer is of another session")
+        if answer.task != self.task.digest:
+            raise MessageError(
+                f"its answer is of another task: {answer.task.hex()}, and not "
+                f"{self.task.digest.hex()}; all parties need the same parameters"
+            )
+        if (answer.step, answer.topic) != (step, topic):
+            raise MessageError(f"its answer is not that to step {step}")
+        if answer.client != name:
+            raise MessageError("its answer bears another client's name")
+        shape = self._shape()
+        if answer.values.shape != shape:
+            raise MessageError(
+                f"its answer has shape {answer.values.shape}, not {shape}"
+            )
+        self._check(name, answer)
+        return answer
+
+
+def _reason(error: MessageError) -> str:
+    """What a client says of its refusal, as one short line of printable text."""
+    text = "".join(c if c.isprintable() else " " for c in str(error))
+    return text[:_LONGEST_REASON]

@@ -1,0 +1,523 @@
+"""Private places and scales of features of which no bounds are known.
+
+How far apart the values of a feature lie: histograms of differences of rows.
+
+Means and mean squares of features about a place, cut at a radius of their own.
+
+About where the values of a feature lie, however far from 0: phases on circles.
+
+Places and scales of all features from one budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from .. import sensitivity
+from .._linalg import features, walks
+from .._tables.clipping import Box
+from .._tables.pairs import PairOrder, PairWalk
+from ..accounting import calibrate_gaussian
+from ..mechanisms import Exact, Gaussian, PrivacyPlan
+from .statistic import Combination, Statistic, mean_summation_error
+
+# All normal numbers of float64, two nodes an octave, where memory allows it.
+_LOWEST_OCTAVE, _HIGHEST_OCTAVE = -1022, 1023
+
+
+_MOST_NUMBERS, _FEWEST_OCTAVES = 1 << 25, 256
+
+
+# Probability of a false alarm in all features together, its share for nodes between
+# 2**-32 and 2**32, and how many nodes side by side may show a feature together.
+_FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.02, 0.9, 32
+
+
+_WINDOWS = (1, 2, 3)
+
+
+# What the highest of several nodes must hold by itself, in deviations.
+_ALONE = 2.0
+
+
+# Nodes that a tail may reach beyond what stands out by itself.
+_TAIL_NODES = 8
+
+
+# Nodes below the highest whose squares count: two differ by a factor of 2**8.
+_COUNTED_NODES = 16
+
+
+# Features that are looked at together.
+_PANEL = 256
+
+
+class Spreads(NamedTuple):
+    """What released differences say of each feature.
+
+    Attributes
+    ----------
+    found : ndarray of bool of shape (n_features,)
+        Whether differences stand out of the noise.
+    reach : ndarray of shape (n_features,)
+        Highest node that does; 1 where none does.
+    scale : ndarray of shape (n_features,)
+        Standard deviation, roughly; 1 where nothing was found.
+    tail : ndarray of shape (n_features,)
+        Share of the highest node in the variance, roughly.
+    """
+
+    found: np.ndarray
+    reach: np.ndarray
+    scale: np.ndarray
+    tail: np.ndarray
+
+
+@dataclass(frozen=True)
+class DifferenceHistograms(Statistic):
+    """Histograms of the differences of paired rows, one a feature.
+
+    Ties count for nothing, so that a feature of which most values are the same shows
+    how far the others are away.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the rows, at least 2 rows.
+    boxed : bool, default=False
+        Whether differences are at most 2, as in a box of half-width 1.
+    name : str, default="differences"
+        Name of the release.
+    """
+
+    n_samples: int
+    n_features: int
+    boxed: bool = False
+    name: str = "differences"
+
+    @property
+    def order(self) -> PairOrder:
+        """Which rows are paired: each is in two pairs."""
+        return PairOrder(self.n_samples, self.n_features, 1)
+
+    @property
+    def octaves(self) -> tuple[int, int]:
+        """First and last octave of the nodes, from the number of features."""
+        half = max(_MOST_NUMBERS // (2 * self.n_features), _FEWEST_OCTAVES) // 2
+        last = 1 if self.boxed else min(half, _HIGHEST_OCTAVE)
+        return max(-half, _LOWEST_OCTAVE), last
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes of each histogram; in a box none lies beyond its extent."""
+        first, last = self.octaves
+        return 2 * (last - first) + (1 if self.boxed else 2)
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        shape = (self.n_features, self.n_nodes)
+        if not math.isfinite(mu):
+            return (Exact(self.name, shape),)
+        moved = sensitivity.difference_counts_sensitivity(self.n_features)
+        counts = calibrate_gaussian(
+            self.name, moved, mu, shape, magnitude=self.order.n_pairs
+        )
+        return (counts,)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Spreads:
+        """Release the histograms of rows under a given map, None for none."""
+        (row_map,) = given
+        kernel = partial(
+            features.counts_of_differences,
+            n_features=self.n_features,
+            first_octave=self.octaves[0],
+            n_nodes=self.n_nodes,
+        )
+        counts = walks.reduce_rows(rows, PairWalk(self.order, row_map), kernel)
+        noise = getattr(release.plan[self.name], "noise_std", 0.0)
+        return self._spreads(release(self.name, counts, overwrite=True), noise)
+
+    def _spreads(self, counts: np.ndarray, noise: float) -> Spreads:
+        """Read released counts whose noise has a deviation."""
+        nodes = features.node_values(self.octaves[0], self.n_nodes)
+        highest = self._highest(counts, noise, self._usual_rates())
+        if (highest >= 0).any():
+            # Where others have their highest node, less is asked of those not found.
+            seen = np.bincount(highest[highest >= 0], minlength=self.n_nodes)
+            again = self._highest(counts, noise, 0.5 * seen / seen.sum())
+            highest = np.where(highest < 0, again, highest)
+        found = highest >= 0
+        highest[~found] = 0
+        self._extend(highest, counts, noise)
+        reach = nodes[highest]
+        below = highest[:, None] - np.arange(_COUNTED_NODES)
+        kept = np.where(below < 0, 0.0, np.take_along_axis(counts, below, axis=1))
+        ratios = nodes[np.maximum(below, 0)] / reach[:, None]
+        squares = np.maximum(np.sum(kept * ratios**2, axis=1), noise)
+        squares[~found] = 1.0
+        scale = reach * np.sqrt(squares / (2.0 * self.order.n_pairs))
+        scale[~found] = reach[~found] = 1.0
+        return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
+
+    def _extend(self, highest, counts, noise: float) -> None:
+        """Move highest nodes up, in place, as long as the next ones hold something.
+
+        Less is asked of what goes on where counts were found: tails that are dropped
+        make scales too small.
+        """
+        for _ in range(_TAIL_NODES):
+            ahead = np.minimum(highest[:, None] + (1, 2), self.n_nodes - 1)
+            tail = np.take_along_axis(counts, ahead, axis=1)
+            one = tail[:, 0] > _ALONE * noise
+            two = tail.sum(axis=1) > _ALONE * math.sqrt(2.0) * noise
+            highest += (one | (two & (tail[:, 1] > noise))) & (highest < ahead[:, 0])
+
+    def faintest(self, noise: float) -> float:
+        """Share of pairs that must differ by about the same to be seen in the noise."""
+        limits = self._limits(noise, self._usual_rates())
+        return float(limits.min()) / self.order.n_pairs
+
+    def _usual_rates(self) -> np.ndarray:
+        """Shares of all false alarms that nodes may make, by where they lie."""
+        octave = self.octaves[0] + np.arange(self.n_nodes) // 2
+        usual = np.abs(octave) <= _USUAL_OCTAVE
+        share = np.where(usual, _USUAL_SHARE, 1.0 - _USUAL_SHARE)
+        share /= np.where(usual, usual.sum(), max((~usual).sum(), 1))
+        return 0.5 * share
+
+    def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
+        """Counts that noise exceeds at given shares of the false alarms."""
+        rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
+        limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
+        limits[rates == 0.0] = np.inf
+        return limits
+
+    def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
+        """Highest node of each feature that stands out of the noise; -1 for none."""
+        limits = self._limits(noise, rates)
+        highest = np.empty(len(counts), dtype=np.int64)
+        for start in range(0, len(counts), _PANEL):
+            panel = counts[start : start + _PANEL]
+            alarms = np.zeros(panel.shape, dtype=bool)
+            alone = panel > _ALONE * noise
+            together = np.zeros_like(panel)
+            for width in _WINDOWS:
+                together[:, width - 1 :] += panel[:, : panel.shape[1] - width + 1]
+                alarms |= (together > math.sqrt(width) * limits) & alone
+            last = panel.shape[1] - 1 - np.argmax(alarms[:, ::-1], axis=1)
+            highest[start : start + _PANEL] = np.where(alarms.any(axis=1), last, -1)
+        return highest
+
+
+# Errors of the logarithm of a scale from noise: up to the first, values beyond the
+# highest difference are kept too; above the second, the tails are cut.
+_SMALL_ERROR, _LARGE_ERROR = 0.003, 0.05
+
+
+# Share of the highest node in the variance below which it is a mere tail.
+_FEW_AT_THE_END = 0.5
+
+
+# Shortest and longest radius in units of the highest difference, and without noise.
+_SHORTEST_RADIUS, _LONGEST_RADIUS, _ENDLESS = 0.7, 2.0, 1024.0
+
+
+_LARGEST = float(np.finfo(float).max)
+
+
+# Variances below so many deviations of their noise are none.
+_DEVIATIONS = 3.0
+
+
+# Means of so many deviations of their noise from the edge may be of values beyond it.
+_FROM_THE_EDGE = 4.5
+
+
+class FeatureMeans(NamedTuple):
+    """Mean and standard deviation of features, and whether they stand out of noise."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+    seen: np.ndarray
+
+
+@dataclass(frozen=True)
+class FeatureMoments(Statistic):
+    """Mean and mean square of each feature, cut to [-1, 1] about a released place.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the rows.
+    name : str, default="moments"
+        Name of the release.
+    """
+
+    n_samples: int
+    n_features: int
+    name: str = "moments"
+
+    @property
+    def _weight(self) -> float:
+        """What squares are multiplied by: as much as costs nothing."""
+        return math.sqrt(sensitivity.free_moment_weight(1))
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        n, p = self.n_samples, self.n_features
+        shape = (p, 2)
+        if not math.isfinite(mu):
+            return (Exact(self.name, shape),)
+        longest = math.sqrt(self.n_features) * math.hypot(1.0, self._weight)
+        moments = calibrate_gaussian(
+            self.name,
+            sensitivity.feature_moments_sensitivity(self.n_samples, self.n_features),
+            mu,
+            shape,
+            summation_error=mean_summation_error(longest, n, p, False),
+            magnitude=2.0 * self._weight,
+        )
+        return (moments,)
+
+    def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
+        """Where to cut: where noise and what is cut off do the least harm."""
+        if noise == 0.0:
+            return _times(_ENDLESS, spreads.reach)
+        per_error = 2.0 * self._weight / noise
+        wanted = [
+            np.minimum(spreads.scale / spreads.reach * math.sqrt(e), _LONGEST_RADIUS)
+            for e in (_SMALL_ERROR * per_error, _LARGE_ERROR * per_error)
+        ]
+        # What lies at the highest node, as the rare value of an indicator, is kept.
+        shortest = np.where(spreads.tail < _FEW_AT_THE_END, _SHORTEST_RADIUS, 1.0)
+        units = np.maximum(np.minimum(wanted[1], 1.0), np.maximum(wanted[0], shortest))
+        return _times(units, spreads.reach)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
+        """Release moments of rows under a map, about places, with known spreads.
+
+        Parameters
+        ----------
+        release, rows
+            As for every statistic.
+        *given : callable or None, ndarray of shape (n_features,), Spreads
+            Map of blocks of rows, released places, and released differences.
+
+        Returns
+        -------
+        Moments
+            In the units of the mapped rows.
+        """
+        row_map, place, spreads = given
+        noise = getattr(release.plan[self.name], "noise_std", 0.0)
+        radius = self.radius(noise, spreads)
+        kernel = partial(features.moment_sums, center=place, radius=radius)
+        sums = features.sum_over_rows(rows, kernel, row_map)
+        sums *= np.array([1.0, self._weight]) / self.n_samples
+        released = release(self.name, sums, overwrite=True)
+        mean = np.clip(released[:, 0], -1.0, 1.0)
+        square_noise = noise / self._weight
+        variance = released[:, 1] / self._weight - mean**2 + noise**2
+        deviation = np.hypot(square_noise, 2.0 * mean * noise)
+        # A mean at the edge is that of values that were all cut: the place was lost,
+        # and what looks like a variance is noise.
+        inside = np.abs(mean) < 1.0 - _FROM_THE_EDGE * noise
+        seen = spreads.found & inside & (variance > _DEVIATIONS * deviation)
+        scale = radius * np.sqrt(np.where(seen, variance, 1.0))
+        with np.errstate(over="ignore"):
+            center = np.clip(place + radius * mean, -_LARGEST, _LARGEST)
+        return FeatureMeans(center, scale, seen)
+
+
+def _times(units, lengths: np.ndarray) -> np.ndarray:
+    """Product that ends with the largest float."""
+    with np.errstate(over="ignore"):
+        return np.minimum(units * lengths, _LARGEST)
+
+
+# Circles, and by how many powers of two each is longer than the one before: the longer
+# the steps, the fewer circles share the budget and the less noise they bear. The last
+# circle is 2**16 to 2**40 times as long as the first.
+_LADDERS = {3: 20, 4: 13, 5: 10, 6: 7, 7: 5, 8: 3, 9: 2}
+
+
+# Noise of a mean phase that still tells which turn of the next shorter circle is meant,
+# in units of one over the ratio of their lengths: 4 deviations and a half.
+_NOISE_ALLOWED = 0.3
+
+
+# The shortest circle is 8 to 16 scales long, so that phases of most values are close.
+_SHORTEST_CIRCLE = 3
+
+
+@dataclass(frozen=True)
+class Phases(Statistic):
+    """Mean phases of features on circles of several lengths, from short to long.
+
+    The shortest circle tells the place up to a multiple of its length, the next one
+    which multiple, and so on, as the hands of a clock do.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the rows.
+    name : str, default="places"
+        Name of the release.
+    """
+
+    n_samples: int
+    n_features: int
+    name: str = "places"
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan as few circles as the noise allows; infinite mu for no noise."""
+        if not math.isfinite(mu):
+            return (Exact(self.name, (self.n_features, min(_LADDERS), 2)),)
+        for n_circles, step in _LADDERS.items():
+            phases = self._phases(n_circles, mu)
+            if phases.noise_std <= _NOISE_ALLOWED * 2.0**-step * self.n_samples:
+                break
+        return (phases,)
+
+    def _phases(self, n_circles: int, mu: float) -> Gaussian:
+        moved = sensitivity.phase_sensitivity(self.n_features, n_circles)
+        shape = (self.n_features, n_circles, 2)
+        return calibrate_gaussian(self.name, moved, mu, shape, magnitude=self.n_samples)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release phases of rows under a map; return places.
+
+        Parameters
+        ----------
+        release, rows
+            As for every statistic.
+        *given : callable or None, ndarray of shape (n_features,)
+            Map of blocks of rows, and released scales.
+
+        Returns
+        -------
+        ndarray of shape (n_features,)
+            A place for each feature, within a fraction of its scale from the values
+            where the noise allows it; finite.
+        """
+        row_map, scale = given
+        n_circles = release.plan[self.name].shape[1]
+        steps = _LADDERS[n_circles] * np.arange(n_circles)
+        # Of a scale in [2**(e-1), 2**e), the shortest circle is 2**(e+3) long.
+        exponents = (np.frexp(scale)[1] + _SHORTEST_CIRCLE)[:, None] + steps
+        kernel = partial(features.phase_sums, exponents=exponents)
+        phases = features.sum_over_rows(rows, kernel, row_map)
+        released = release(self.name, phases, overwrite=True)
+        return np.nan_to_num(features.unwind_phases(released, exponents))
+
+
+# Shares of mu**2, by the error of scales and the features seen on tables of 85 to 122
+# features.
+_SHARES = {"differences": 0.5, "places": 0.1, "moments": 0.4}
+
+
+_SMALLEST_SCALE = float(np.finfo(float).tiny)
+
+
+class FeatureLaw(NamedTuple):
+    """Public values of each feature, in the units of the data.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_features,) or None
+        Means; 0, or the middle of the box, for features that are not seen. None
+        without.
+    scale : ndarray of shape (n_features,)
+        Standard deviations; 1, or the half-width of the box, for such features.
+    seen : ndarray of bool of shape (n_features,)
+        Whether a feature's variance stands out of the noise.
+    center : ndarray of shape (n_features,)
+        Public middle of the box; 0 without one.
+    """
+
+    mean: np.ndarray | None
+    scale: np.ndarray
+    seen: np.ndarray
+    center: np.ndarray
+
+
+@dataclass(frozen=True)
+class FeatureScales(Combination):
+    """Location and scale of each feature, with no bounds known.
+
+    Differences of rows show how far values lie apart, phases on circles where they
+    lie, and moments about that place, cut at a multiple of the differences, the mean
+    and the standard deviation. Without means differences are all.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the rows, at least 2 rows.
+    with_mean : bool, default=True
+        Whether means are wanted.
+    box : Box or None, default=None
+        Public bounds, feature by feature.
+    """
+
+    n_samples: int
+    n_features: int
+    with_mean: bool = True
+    box: Box | None = None
+
+    def parts(self) -> Mapping[str, Statistic]:
+        """Return the statistics, in the order of their releases."""
+        shape = (self.n_samples, self.n_features)
+        differences = DifferenceHistograms(*shape, boxed=self.box is not None)
+        if not self.with_mean:
+            return {"differences": differences}
+        return {
+            "differences": differences,
+            "places": Phases(*shape),
+            "moments": FeatureMoments(*shape),
+        }
+
+    def shares(self) -> Mapping[str, float]:
+        """Return the shares of mu**2."""
+        return _SHARES if self.with_mean else {"differences": 1.0}
+
+    def run(self, release: Any, rows: Any, *given: Any) -> FeatureLaw:
+        """Release scales, and means if they are wanted."""
+        parts = self.parts()
+        bounded = None if self.box is None else self.box.to_unit
+        spreads = parts["differences"].run(release, rows, bounded)
+        if not self.with_mean:
+            return self._law(None, spreads.scale, spreads.found)
+        place = parts["places"].run(release, rows, bounded, spreads.scale)
+        if self.box is not None:
+            place = np.clip(place, -1.0, 1.0)
+        found = parts["moments"].run(release, rows, bounded, place, spreads)
+        return self._law(*found)
+
+    def _law(self, mean, scale, seen) -> FeatureLaw:
+        """Return values in the units of the data, and what stands for unseen ones."""
+        middle, unit = np.zeros(self.n_features), np.ones(self.n_features)
+        if self.box is not None:
+            middle, unit = self.box.midpoint, self.box.unit
+        # What is shorter than all normal numbers has no inverse to scale by.
+        seen = seen & (scale * unit >= _SMALLEST_SCALE)
+        scale = np.where(seen, scale, 1.0) * unit
+        if mean is not None:
+            mean = middle + np.where(seen, mean, 0.0) * unit
+        return FeatureLaw(mean, scale, seen, middle)
+
+    def faintest(self, plan: PrivacyPlan) -> float:
+        """Share of pairs that must differ in a feature for it to be seen; public."""
+        part = self.parts()["differences"]
+        noise = getattr(plan[part.name], "noise_std", 0.0)
+        return part.faintest(noise)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return ("Which features are unseen is part of what is released.",)

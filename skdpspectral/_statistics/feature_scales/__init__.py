@@ -1,1 +1,0 @@
-"""Private places and scales of features of which no bounds are known."""

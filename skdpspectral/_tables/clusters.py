@@ -1,0 +1,521 @@
+"""Rows of dask collections, reduced to sums on the cluster that keeps them.
+
+Every part of the rows is summed where it lies, sums are added up in a tree, and one
+sum comes back. What travels to the cluster is a walk and a kernel: public functions
+and numbers, and what was released before, or came from there (the exact mean of rows
+that are measured about it). No noise is drawn there. Tasks are functions
+of their arguments and write to none of them, so that one which is run again, after a
+worker was lost, gives the sum that it gave before; each part counts once.
+
+Dask arrays and dataframes as tables of parts, of which no part is read here.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from .._linalg.walks import DistantRows, Kernel, add_sums, sum_blocks
+from .ids import as_array, refuse_masked
+from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
+from .readers import KEPT_DTYPES, NO_COMPLEX, NO_DATES, MappedRows, SlicedRows
+
+# Sums that one task adds up.
+_TOGETHER = 8
+
+
+class ClusterRows(SlicedRows, DistantRows):
+    """Rows of which parts lie on a cluster, and are reduced there.
+
+    Parameters
+    ----------
+    parts : list of dask.delayed.Delayed
+        Arrays of numpy of shape (n_rows, n_features), in the order of the rows.
+    sizes : list of int
+        Their numbers of rows.
+    n_features : int
+        Number of features.
+    dtype : dtype, default=float64
+        Type of the numbers.
+    source : dask.array.Array or None, default=None
+        The same rows, to be read by slices; None where nobody does.
+    named : object or None, default=None
+        A table without rows that has the names of the features; None for no names.
+    """
+
+    def __init__(
+        self,
+        parts: list,
+        sizes: list[int],
+        n_features: int,
+        dtype: Any = np.float64,
+        source: Any = None,
+        named: Any = None,
+    ) -> None:
+        super().__init__(source, (sum(sizes), n_features), np.dtype(dtype))
+        # Of parts without rows nothing is asked.
+        self._parts = [p for p, size in zip(parts, sizes, strict=True) if size]
+        self._sizes = [size for size in sizes if size]
+        self._ends = list(accumulate(self._sizes))
+        self._row_map: Callable | None = None
+        self._samples: dict[tuple[PairOrder, int], list] = {}
+        self.named = self if named is None else named
+
+    @property
+    def common_dtype(self) -> np.dtype:
+        """Type that holds any slice."""
+        return np.dtype(np.float64)
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        """Read a slice of rows into this process, as a transform does."""
+        block = super().__getitem__(rows)
+        return block if self._row_map is None else self._row_map(block)
+
+    def mapped(self, row_map: Callable) -> ClusterRows:
+        """Return the rows under a map that treats each row alone."""
+        other = object.__new__(ClusterRows)
+        other.__dict__.update(self.__dict__)
+        first = self._row_map
+        other._row_map = row_map if first is None else _Composed(first, row_map)
+        return other
+
+    def reduce(self, walk: Any, kernel: Kernel) -> Any:
+        """Return what a kernel makes of all blocks of a walk."""
+        from dask import delayed
+
+        # A name of its own: no sum of another reduction is taken for one of these.
+        name = f"skdpspectral-{uuid.uuid4()}"
+        job = delayed(_Job(walk, kernel, self._row_map, self.shape[1]), name=name)
+        if isinstance(walk, (PairWalk, PoolWalk)):
+            pools = self._pools(walk.order, walk.n_pools)
+            sums = [delayed(_sums_of_pool, pure=True)(job, pool) for pool in pools]
+        else:
+            summed = delayed(_sums_of_part, pure=True)
+            parts = zip(self._parts, self._sizes, strict=True)
+            sums = [summed(job, part, size) for part, size in parts]
+        return added_on_cluster(sums, add_sums)
+
+    def _pools(self, order: PairOrder, n_pools: int | None) -> list:
+        """Return tasks that gather the rows of the first pools.
+
+        Rows travel between workers for that. Those of a sample stay with them, as it
+        is used several times.
+        """
+        from dask import delayed
+
+        if n_pools is None:
+            return list(self._gathered(order, None, delayed))
+        key = order, n_pools
+        if key not in self._samples:
+            pools = list(self._gathered(order, n_pools, delayed))
+            self._samples[key] = kept_on_cluster(pools)
+        return self._samples[key]
+
+    def _gathered(self, order, n_pools, delayed) -> Iterator:
+        cut = delayed(_cut, pure=True)
+        gather = delayed(_joined, pure=True)
+        for reads in order.reads_of_pools(n_pools):
+            pieces = (piece for read in reads for piece in self._pieces(read))
+            yield gather(
+                [
+                    cut(self._parts[part], self._sizes[part], self.shape[1], *span)
+                    for part, *span in pieces
+                ]
+            )
+
+    def _pieces(self, rows: slice) -> Iterator[tuple[int, int, int]]:
+        """Yield the parts that rows lie in, and where."""
+        start = rows.start
+        while start < rows.stop:
+            part = bisect_right(self._ends, start)
+            stop = min(rows.stop, self._ends[part])
+            first = self._ends[part] - self._sizes[part]
+            yield part, start - first, stop - first
+            start = stop
+
+
+class PartError(ValueError):
+    """A part of the rows that is not what its collection says; quotes no value."""
+
+
+class _Composed:
+    """One map of rows after another."""
+
+    def __init__(self, first: Callable, second: Callable) -> None:
+        self._first, self._second = first, second
+
+    def __call__(self, block):
+        return self._second(self._first(block))
+
+
+class _Job:
+    """What is done with each part: all that travels to the workers."""
+
+    def __init__(self, walk, kernel: Kernel, row_map, n_features: int) -> None:
+        self.walk, self.kernel = walk, kernel
+        self.row_map, self.n_features = row_map, n_features
+
+    def table(self, rows):
+        """Return rows under the map of the table."""
+        return rows if self.row_map is None else MappedRows(rows, self.row_map)
+
+    def sums(self, blocks: Iterator) -> Any:
+        """Apply the kernel quietly: a warning would tell of somebody's values."""
+        with np.errstate(all="ignore"):
+            return sum_blocks(self.kernel, blocks)
+
+
+def _sums_of_part(job: _Job, part, n_rows: int):
+    rows = job.table(_checked(part, n_rows, job.n_features))
+    return job.sums(job.walk.blocks(rows))
+
+
+def _sums_of_pool(job: _Job, pool):
+    with np.errstate(all="ignore"):
+        rows = pool if job.row_map is None else job.row_map(pool)
+    return job.sums(job.walk.blocks_of_a_pool(rows, scrambled(len(pool))))
+
+
+def _checked(part, n_rows: int, n_features: int) -> SlicedRows:
+    """Return a part as a table, of which each slice is checked when it is read."""
+    shape = (n_rows, n_features)
+    if getattr(part, "shape", None) != shape:
+        raise PartError(
+            "X: a part of the rows has another shape than its collection says; call "
+            "X.compute_chunk_sizes() first"
+        )
+    return SlicedRows(part, shape, np.dtype(np.float64))
+
+
+def _cut(part, n_rows: int, n_features: int, start: int, stop: int) -> np.ndarray:
+    # A copy: the part itself need not be kept.
+    return np.array(_checked(part, n_rows, n_features)[start:stop], np.float64)
+
+
+def _joined(pieces: list) -> np.ndarray:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _groups(items: list) -> Iterator[list]:
+    for start in range(0, len(items), _TOGETHER):
+        yield items[start : start + _TOGETHER]
+
+
+def added_on_cluster(sums: list, add: Callable) -> Any:
+    """Return the sum of what tasks give, added up in a tree, in their order."""
+    from dask import delayed
+
+    together = delayed(add, pure=True)
+    while len(sums) > 1:
+        sums = [together(group) for group in _groups(sums)]
+    return told_apart(sums[0].compute)
+
+
+def kept_on_cluster(tasks: list) -> list:
+    """Return tasks whose results stay with the workers."""
+    from dask import persist
+
+    return list(told_apart(lambda: persist(*tasks)))
+
+
+def told_apart(run: Callable) -> Any:
+    """Run tasks; errors of theirs are told in words that quote nobody's values.
+
+    Raises
+    ------
+    ValueError
+        Naming X, and the kind of the error alone.
+    """
+    try:
+        return run()
+    except MemoryError:
+        raise
+    except PartError as error:
+        said = str(error)
+    except Exception as error:
+        said = (
+            f"X could not be reduced on its cluster ({type(error).__name__}); the "
+            "workers' logs say where"
+        )
+    raise ValueError(said)
+
+
+def cluster_rows(X) -> ClusterRows | None:
+    """Return rows of a dask array or dataframe; None where X is none.
+
+    Of a dataframe the rows of its parts are counted on the cluster.
+
+    Raises
+    ------
+    ValueError
+        Naming X, if it is one, and no table of real numbers of known shape.
+    """
+    table = cluster_table(X)
+    return None if table is None else table.rows()
+
+
+def cluster_table(X) -> ClusterTable | None:
+    """Return a dask array or dataframe as a table of parts; None where X is none."""
+    if is_cluster_array(X):
+        return _table_of_array(X)
+    frame = sys.modules.get("dask.dataframe")
+    if frame is not None and isinstance(X, frame.DataFrame):
+        return _table_of_frame(X)
+    return None
+
+
+def brought_here(X):
+    """Return a table or column of a cluster as one in memory; others as they are."""
+    return told_apart(X.compute) if is_on_cluster(X) else X
+
+
+def is_on_cluster(X) -> bool:
+    """Whether X is an array, dataframe or series of dask."""
+    frame = sys.modules.get("dask.dataframe")
+    kinds = () if frame is None else (frame.DataFrame, frame.Series)
+    return is_cluster_array(X) or isinstance(X, kinds)
+
+
+def is_cluster_array(X) -> bool:
+    """Whether X is a dask array; dask is not imported for the answer."""
+    array = sys.modules.get("dask.array")
+    return array is not None and isinstance(X, array.Array)
+
+
+@dataclass(frozen=True)
+class ClusterTable:
+    """Parts of a table on a cluster: arrays, or frames of pandas.
+
+    Parameters
+    ----------
+    parts : list of dask.delayed.Delayed
+        The parts, in the order of the rows.
+    sizes : list of int
+        Their numbers of rows.
+    dtypes : list of dtype
+        Types of the columns.
+    names : list or None
+        Names of the columns.
+    stand_in : object
+        A table without values that has these names and this number of columns.
+    source : dask.array.Array or None
+        The same, where it is an array.
+    """
+
+    parts: list
+    sizes: list[int]
+    dtypes: list
+    names: list | None
+    stand_in: Any
+    source: Any = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Its shape, public."""
+        return sum(self.sizes), len(self.dtypes)
+
+    def rows(self, columns: list[int] | None = None) -> ClusterRows:
+        """Return some columns as rows of numbers; None for all of them."""
+        chosen = range(len(self.dtypes)) if columns is None else columns
+        for j in chosen:
+            name = "X" if self.names is None else f"X[{self.names[j]!r}]"
+            _check_kind(self.dtypes[j], name)
+        dtype = common_type([self.dtypes[j] for j in chosen])
+        whole = columns is None and self.source is not None
+        parts = self.parts if whole else self.apply(numbers_of, columns, dtype)
+        size, named = len(chosen), None if self.names is None else self.stand_in
+        source = self.source
+        if source is None and columns is None:
+            source = _array_of_parts(parts, self.sizes, size, dtype)
+        return ClusterRows(parts, self.sizes, size, dtype, source, named)
+
+    def apply(self, function: Callable, *arguments: Any) -> list:
+        """Return tasks that apply a pure function to every part."""
+        from dask import delayed
+
+        task = delayed(function, pure=True)
+        return [task(part, *arguments) for part in self.parts]
+
+
+def common_type(dtypes: list) -> np.dtype:
+    """Return the type that holds numbers of several types, as blocks have it."""
+    found = np.result_type(*[getattr(d, "numpy_dtype", d) for d in dtypes])
+    return found if found in KEPT_DTYPES else np.dtype(np.float64)
+
+
+def _table_of_array(X) -> ClusterTable:
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got X of {X.ndim} dimensions instead")
+    if any(np.isnan(size) for size in X.shape):
+        raise ValueError(
+            "X.shape must be two whole numbers that are known beforehand: call "
+            "X.compute_chunk_sizes() first"
+        )
+    _check_kind(X.dtype, "X")
+    if not isinstance(X._meta, np.ndarray) or isinstance(X._meta, np.ma.MaskedArray):
+        raise ValueError(
+            f"X is a dask array of {type(X._meta).__name__}: its parts must be "
+            "arrays of numpy; map_blocks can make them so"
+        )
+    whole = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
+    parts, sizes = whole.to_delayed().ravel().tolist(), list(map(int, X.chunks[0]))
+    stand_in = np.broadcast_to(0.0, X.shape)
+    return ClusterTable(parts, sizes, [X.dtype] * X.shape[1], None, stand_in, X)
+
+
+def _check_kind(dtype, of: str) -> None:
+    kind = getattr(dtype, "kind", "O")
+    if kind in "mM":
+        raise ValueError(NO_DATES)
+    if kind == "c":
+        raise ValueError(NO_COMPLEX)
+    if kind not in "fiub":
+        raise ValueError(f"{of} has dtype {dtype}: X must hold real numbers")
+
+
+def _table_of_frame(X) -> ClusterTable:
+    from dask import compute, delayed
+
+    if not len(X.columns):
+        raise ValueError(
+            "Found array with 0 feature(s) (shape=(n_samples, 0)) while a minimum of "
+            "1 is required for X."
+        )
+    names = list(X.columns)
+    check = delayed(in_own_words(partial(_check_names, names=names)), pure=True)
+    parts = list(map(check, X.to_delayed()))
+    # Asked for of the very parts: files that are read anew might be cut otherwise.
+    sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
+    return ClusterTable(parts, list(sizes), list(X.dtypes), names, X._meta)
+
+
+def _check_names(part, names: list):
+    """Return a part; columns in another order would be taken for each other."""
+    if not hasattr(part, "columns") or list(part.columns) != names:
+        raise ValueError(
+            "X: a part has other columns than its collection says, or in another order"
+        )
+    return part
+
+
+def _array_of_parts(parts, sizes, n_features: int, dtype):
+    from dask import array
+
+    blocks = [
+        array.from_delayed(part, (size, n_features), dtype)
+        for part, size in zip(parts, sizes, strict=True)
+    ]
+    return array.concatenate(blocks)
+
+
+def numbers_of(part, columns, dtype) -> np.ndarray:
+    """Return some columns of a part as numbers; None for all of them."""
+    if isinstance(part, np.ndarray):
+        return part if columns is None else part[:, columns]
+    part = part if columns is None else part.iloc[:, columns]
+    if _own_type(part) != dtype or part.isna().to_numpy().any():
+        # As of a missing whole number: found with others that are not finite.
+        return part.to_numpy(np.float64, na_value=np.nan)
+    return part.to_numpy(dtype)
+
+
+def _own_type(part) -> np.dtype:
+    """Type that holds the columns of a part, which need not be the collection's."""
+    kinds = {getattr(dtype, "kind", "O") for dtype in part.dtypes}
+    if kinds & set("mMc"):
+        raise PartError(NO_DATES if kinds & set("mM") else NO_COMPLEX)
+    return np.dtype(np.float64) if "O" in kinds else common_type(list(part.dtypes))
+
+
+def column_of(part, place: int) -> np.ndarray:
+    """Return a column of a part as an array, of the type that it has there."""
+    if isinstance(part, np.ndarray):
+        return part[:, place]
+    return as_array(part.iloc[:, place])
+
+
+def column_beside(column, table: ClusterTable, name: str) -> list:
+    """Return tasks for the parts of a column that is given beside a table.
+
+    Parameters
+    ----------
+    column : dask array or series, or array-like, of shape (n_rows,)
+        The column. One that is in memory travels to the workers.
+    table : ClusterTable
+        The table.
+    name : str
+        What errors call it.
+
+    Raises
+    ------
+    ValueError
+        Naming it, if it has not one entry a row, or a series has other parts.
+    """
+    from dask import compute, delayed
+
+    wrong = ValueError(f"X and {name} have inconsistent numbers of samples")
+    array = delayed(in_own_words(partial(_plain_column, name=name)), pure=True)
+    if is_cluster_array(column):
+        if column.ndim != 1 or column.shape[0] != table.shape[0]:
+            raise wrong
+        parts = column.rechunk((tuple(table.sizes),)).to_delayed().tolist()
+        return list(map(array, parts))
+    if hasattr(column, "to_delayed"):
+        if getattr(column, "ndim", 1) != 1:
+            raise ValueError(f"{name} must be one column, got a dataframe")
+        parts = list(column.to_delayed())
+        sizes = told_apart(lambda: compute(*map(delayed(len, pure=True), parts)))
+        if list(sizes) != table.sizes:
+            raise ValueError(
+                f"{name} must have parts of as many rows as those of X: make both of "
+                "one dataframe"
+            )
+        return list(map(array, parts))
+    values = as_array(column)
+    if values.shape != (table.shape[0],):
+        raise wrong
+    stops = np.cumsum(table.sizes)
+    return [
+        delayed(values[stop - size : stop], traverse=False)
+        for size, stop in zip(table.sizes, stops, strict=True)
+    ]
+
+
+def _plain_column(part, name: str) -> np.ndarray:
+    """Return a part of a column; numpy would join what lies under masks unseen."""
+    refuse_masked(part, name)
+    return np.asarray(part)
+
+
+def check_as_long(name: str, ids, *columns) -> None:
+    """Refuse columns of a part that have not one entry an id."""
+    if any(len(column) != len(ids) for column in columns):
+        raise ValueError(
+            f"X, {name} or y: a part has another number of rows than the same part of "
+            "the others"
+        )
+
+
+def in_own_words(function: Callable) -> Callable:
+    """Return a check of a part whose errors, which quote no value, reach the client."""
+    return _InOwnWords(function)
+
+
+class _InOwnWords:
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+
+    def __call__(self, *arguments, **named):
+        try:
+            return self._function(*arguments, **named)
+        except (ValueError, TypeError) as error:
+            said = str(error)
+        raise PartError(said)

@@ -1,0 +1,1 @@
+"""The accountant: its files, servers, locks and entries."""

@@ -1,0 +1,319 @@
+"""A fixed budget, and what it refuses.
+
+Which charges a budget lets in, so that it holds whatever they are chosen by.
+
+Of Gaussian mechanisms the limit is exact: a largest ``mu``. Other mechanisms have no
+common number to add up, and no filter that lets in all that would be affordable. What
+takes them sets delta aside beforehand, in fixed shares: one for probabilities that add
+up, one for ledgers that are still Gaussian, and one for each of a few orders of Renyi
+divergences, within which the divergences of all entries must stay at one order at least
+(:ref:`lemma-filter`).
+
+Mechanisms that are no Gaussians, as a ledger writes and counts them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ...mechanisms import PrivacyPlan
+from ...mechanisms._curves import CURVES, Curve
+from .._composition import Total, allowed_mu
+from .._curves import Counted, composed_divergences, few_kinds, log_peaks
+from .._errors import LedgerError, PrivacyBudgetError
+from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
+
+# What a budget may let in, as a ledger's terms say it.
+GAUSSIAN, ANY = "gaussian", "any"
+
+
+MECHANISMS = (GAUSSIAN, ANY)
+
+
+# A budget that was computed from the costs it is meant for must let them in: this
+# covers the rounding of the two inverses, and no more than calibration leaves free.
+_ROUNDING = 2.0**-41
+
+
+# Shares of delta. They are fixed: a share that went by what was entered so far would
+# go by what was released.
+_ADDITIVE_SHARE = 0.5
+
+
+_GAUSSIAN_SHARE = 0.25
+
+
+_ORDERS_SHARE = 0.25
+
+
+# Orders, in multiples of the one that is best for a single Gaussian mechanism: those of
+# selections and of what is subsampled are further up.
+_MULTIPLES = tuple(2.0 ** (k / 2.0) for k in range(-2, 6))
+
+
+_LARGEST_ORDER = 4096.0
+
+
+class PrivacyFilter(Protocol):
+    """What a budget lets in."""
+
+    def admits(self, total: Total) -> bool:
+        """Whether a ledger that holds this is within the budget."""
+
+    def spare_mu(self, total: Total) -> float:
+        """Return the cost of the Gaussian mechanisms that would still be let in."""
+
+
+@dataclass(frozen=True)
+class GaussianFilter:
+    """The exact limit of Gaussian mechanisms, adaptively chosen ones too.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    """
+
+    epsilon: float
+    delta: float
+
+    def limit(self, total: Total) -> float:
+        """Return the largest cost beside a probability of failure; 0 for none."""
+        return allowed_mu(self.epsilon, self.delta, total.failure)
+
+    def admits(self, total: Total) -> bool:
+        """Whether a ledger that holds this is within the budget."""
+        limit = self.limit(total)
+        within = total.mu <= limit * (1.0 + _ROUNDING)
+        return bool(limit) and within and not total.curves
+
+    def spare_mu(self, total: Total) -> float:
+        """Return the cost of the Gaussian mechanisms that would still be let in."""
+        if total.curves:
+            return 0.0
+        return math.sqrt(max(self.limit(total) ** 2 - total.mu**2, 0.0))
+
+
+@dataclass(frozen=True)
+class MixedFilter:
+    """Limits of mechanisms of any kind, adaptively chosen ones too.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    """
+
+    epsilon: float
+    delta: float
+
+    def admits(self, total: Total) -> bool:
+        """Whether a ledger that holds this is within the budget."""
+        return self._failures_fit(total) and any(
+            total.mu <= limit * (1.0 + _ROUNDING) for limit in self._limits(total)
+        )
+
+    def spare_mu(self, total: Total) -> float:
+        """Return the cost of the Gaussian mechanisms that would still be let in."""
+        if not self._failures_fit(total):
+            return 0.0
+        squares = (limit**2 - total.mu**2 for limit in self._limits(total))
+        return math.sqrt(max([0.0, *squares]))
+
+    def _failures_fit(self, total: Total) -> bool:
+        return total.additive <= _ADDITIVE_SHARE * self.delta * (1.0 + _ROUNDING)
+
+    def _limits(self, total: Total) -> Iterator[float]:
+        """Yield what all Gaussians may cost beside the others, by each way to stay."""
+        share = _GAUSSIAN_SHARE * self.delta
+        if not total.curves and share >= MIN_DELTA:
+            yield gaussian_mu(self.epsilon, share)
+        orders = self.orders()
+        spent = composed_divergences(0.0, few_kinds(total.curves), orders)
+        squares = 2.0 * (self.limits() - spent) / orders
+        yield from np.sqrt(squares[squares >= 0.0]).tolist()
+
+    def orders(self) -> npt.NDArray[np.float64]:
+        """Return the orders that are watched, which the budget fixes."""
+        nats = math.log(len(_MULTIPLES) / (_ORDERS_SHARE * self.delta))
+        root = math.sqrt(nats)
+        best = root / (math.sqrt(nats + self.epsilon) - root)
+        excess = np.minimum(np.multiply(_MULTIPLES, best), _LARGEST_ORDER)
+        # Whole orders are finite sums for what is subsampled.
+        return 1.0 + np.where(excess >= 4.0, np.rint(excess), excess)
+
+    def limits(self) -> npt.NDArray[np.float64]:
+        """Return the divergence of each order that its share of delta allows for."""
+        orders = self.orders()
+        share = math.log(_ORDERS_SHARE * self.delta / len(orders))
+        return self.epsilon + (share - log_peaks(orders)) / (orders - 1.0)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on the total cost.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The limit.
+    """
+
+    epsilon: float
+    delta: float
+
+    def __str__(self) -> str:
+        return f"epsilon={self.epsilon}, delta={self.delta}"
+
+    def filter(self, mechanisms: str | None) -> PrivacyFilter:
+        """Return what decides on charges, by which mechanisms may be among them."""
+        kind = MixedFilter if mechanisms == ANY else GaussianFilter
+        return kind(self.epsilon, self.delta)
+
+    def remaining(
+        self, spent: Total, mechanisms: str | None = None, n_fits: int = 1
+    ) -> float:
+        """Return the epsilon that each of so many more releases may ask for."""
+        if mechanisms == ANY and spent == Total(0.0) and n_fits == 1:
+            return self.epsilon  # the first entry may be all of it
+        spare = self.filter(mechanisms).spare_mu(spent)
+        return gaussian_epsilon(spare / math.sqrt(n_fits), self.delta)
+
+    def refuse_unlimited(self, plan: PrivacyPlan, allow_seeded: bool) -> None:
+        """Raise if a plan has no finite cost, or none that is secret."""
+        if not plan.noisy:
+            raise PrivacyBudgetError(
+                f"{plan.estimator} with epsilon=None spends without limit, but this "
+                "accountant has a budget; give epsilon a number",
+                math.inf,
+                self.epsilon,
+            )
+        if plan.seeded and not allow_seeded:
+            raise PrivacyBudgetError(
+                f"{plan.estimator} draws its noise from noise_seed, which protects "
+                "nothing and counts as an infinite spend; leave noise_seed=None, or, "
+                "where the results are never published, open the ledger by "
+                "PrivacyAccountant(..., allow_seeded=True)",
+                math.inf,
+                self.epsilon,
+            )
+
+    def refuse_kinds(self, plans: Sequence[PrivacyPlan], mechanisms: str) -> None:
+        """Raise if a budget of Gaussians alone is asked for anything else."""
+        other = next((plan for plan in plans if plan.curves), None)
+        if other is None or mechanisms == ANY:
+            return
+        raise LedgerError(
+            f"{other.estimator} is no Gaussian mechanism, and this ledger's budget is "
+            "kept for these alone, by a limit that is exact: what may be chosen by "
+            "earlier results cannot change it any more. Open a ledger by "
+            'PrivacyAccountant(..., mechanisms="any") before the first fit, which sets '
+            "some of delta aside for others; nothing was charged"
+        )
+
+    def refuse_excess(
+        self,
+        what: str,
+        plans: Sequence[PrivacyPlan],
+        spent: Total,
+        total: Total,
+        mechanisms: str | None,
+    ) -> None:
+        """Raise if a total cost exceeds the limit.
+
+        The first entry is chosen by nothing that was released: its own guarantee
+        may be all of the budget.
+        """
+        if self.filter(mechanisms).admits(total):
+            return
+        if mechanisms == ANY and spent == Total(0.0) and self._is_whole(plans, total):
+            return
+        remaining = self.remaining(spent, mechanisms)
+        requested = self._requested(plans, spent, total)
+        asked = "more than is left"
+        if requested is not None:
+            asked = f"epsilon={requested:.6g} at delta={self.delta:g}"
+        raise PrivacyBudgetError(
+            f"{what} asks for {asked}, but only epsilon={remaining:.6g} of the "
+            f"accountant's budget epsilon={self.epsilon:g} remains"
+            f"{' for a Gaussian fit' * (mechanisms == ANY)}; nothing was charged."
+            f"{_held(total)}",
+            requested,
+            remaining,
+        )
+
+    def _is_whole(self, plans: Sequence[PrivacyPlan], total: Total) -> bool:
+        """Whether a single plan is within the budget by what it claims itself.
+
+        Its claim is for its own unit and neighbors: a ledger of others that it is
+        restated for counts it for more than it costs itself.
+        """
+        if len(plans) != 1:
+            return False
+        (plan,) = plans
+        as_claimed = total.mu <= plan.mu_beside_curves * (1.0 + _ROUNDING)
+        within = plan.epsilon <= self.epsilon and plan.delta <= self.delta
+        return as_claimed and within
+
+    def _requested(
+        self, plans: Sequence[PrivacyPlan], spent: Total, total: Total
+    ) -> float | None:
+        """Return the epsilon that is asked for, where it is of one plan or Gaussian."""
+        if not any(plan.curves for plan in plans):
+            asked = math.sqrt(max(total.mu**2 - spent.mu**2, 0.0))
+            return gaussian_epsilon(asked, self.delta)
+        return plans[0].epsilon if len(plans) == 1 else None
+
+
+def _held(total: Total) -> str:
+    """Say what else came out of delta."""
+    if not total.additive:
+        return ""
+    return (
+        f" Of that delta, {total.additive:g} would be for rows beyond what a model's "
+        "sensitivities allow for, or for the delta of other tools: a smaller delta of "
+        "such fits takes less."
+    )
+
+
+_KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVES}
+
+
+GAUSSIAN_ALONE = "gaussian"
+
+
+def curve_text(mechanism: Curve) -> str:
+    """Return all that a mechanism's cost depends on; equal costs have equal texts."""
+    fields = {"kind": mechanism.kind, **asdict(mechanism)}
+    del fields["name"]
+    return json.dumps(fields, sort_keys=True)
+
+
+def counted_curves(rows: Iterable[tuple[str, Any]]) -> Counted:
+    """Read texts of mechanisms, and how often each of them ran."""
+    found = []
+    for text, times in rows:
+        fields = json.loads(text)
+        kind = fields.pop("kind")
+        if kind not in _KINDS:
+            raise LedgerError(
+                f"this ledger has an entry of kind {kind!r}, which this release of "
+                "skdpspectral does not know: its total is not known here"
+            )
+        found.append((_KINDS[kind](name="", **fields), int(times)))
+    return tuple(found)
+
+
+def curve_kinds(plan: PrivacyPlan) -> str:
+    """Say which kinds of mechanisms a plan has, in alphabetical order."""
+    kinds = {curve.kind for curve in plan.curves}
+    if len(plan.curves) < len(plan.mechanisms) or not kinds:
+        kinds.add(GAUSSIAN_ALONE)
+    return ", ".join(sorted(kinds))

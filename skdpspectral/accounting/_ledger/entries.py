@@ -1,0 +1,303 @@
+"""Entries of a ledger, as they are read.
+
+A ledger's totals as a sentence, and as a table for notebooks.
+
+A ledger as lines of JSON, for whoever audits it: one an entry, with a sentence.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from ...mechanisms import Assumption, Neighbors, Unit, read_plan
+from .arguments import division_of
+from .budget import Budget, curve_text
+
+
+class LedgerEntry(NamedTuple):
+    """One entry of a ledger; ``pandas.DataFrame(accountant.ledger)`` is a table.
+
+    Parameters
+    ----------
+    id : int
+        Number of the entry.
+    time : datetime
+        When it was charged, in UTC, by this host's clock.
+    estimator : str
+        What was fitted.
+    label : str or None
+        Label of the handle that was charged; see :meth:`PrivacyAccountant.named`.
+    partition, block : str
+        Division of the rows that the entry belongs to, and its part of it. Blocks
+        of one partition cost what the dearest of them costs.
+    asserted : bool
+        Whether it is only somebody's word that these blocks are disjoint.
+    epsilon, delta : float
+        The guarantee of the fit alone.
+    mu : float
+        Its cost in Gaussian differential privacy.
+    ledger_mu : float
+        Its cost for the ledger's unit and relation.
+    failure : float
+        Part of `delta`: probability that the costs do not hold for data of a model.
+    unit : Unit
+        Whom the fit's guarantee protects.
+    neighbors : Neighbors
+        The change of the data that it hides.
+    assumption : Assumption
+        What it asks of the data.
+    seeded : bool
+        Whether its noise came from a seed, so that it protects nothing.
+    plan : str
+        All of it, for :func:`~skdpspectral.mechanisms.read_plan`.
+    kind : str, default="gaussian"
+        Kinds of its mechanisms. Beside others than Gaussians, `mu` is infinite, and
+        `ledger_mu` is the cost of the Gaussians among them.
+    """
+
+    id: int
+    time: datetime
+    estimator: str
+    label: str | None
+    partition: str
+    block: str
+    asserted: bool
+    epsilon: float
+    delta: float
+    mu: float
+    ledger_mu: float
+    failure: float
+    unit: Unit
+    neighbors: Neighbors
+    assumption: Assumption
+    seeded: bool
+    plan: str
+    kind: str = "gaussian"
+
+
+def read_entry(row: dict[str, Any]) -> LedgerEntry:
+    """Return an entry of a row of the file."""
+    return LedgerEntry(**row)._replace(
+        time=datetime.fromtimestamp(row["time"], timezone.utc),
+        asserted=bool(row["asserted"]),
+        unit=Unit(row["unit"]),
+        neighbors=Neighbors(row["neighbors"]),
+        assumption=Assumption(row["assumption"]),
+        seeded=bool(row["seeded"]),
+    )
+
+
+_CLAIMS = {
+    Unit.ROW: "the user's word that these divisions of the rows are disjoint",
+    Unit.USER: "somebody's word that no person is in two blocks of these divisions",
+}
+
+
+# Entries that a notebook shows, newest last.
+_SHOWN = 10
+
+
+class Spent(NamedTuple):
+    """A privacy cost: the smallest epsilon at this delta."""
+
+    epsilon: float
+    delta: float
+
+
+class Summary(NamedTuple):
+    """What a ledger says at one moment; ``str()`` gives sentences.
+
+    Parameters
+    ----------
+    relation : tuple (Unit, Neighbors) or None
+        What totals are stated for; None before the first entry.
+    spent : Spent
+        Cost of all entries.
+    budget : Budget or None
+        The limit.
+    remaining : Spent or None
+        What one more fit may ask for; None without a budget.
+    entries : tuple of LedgerEntry
+        Oldest first.
+    """
+
+    relation: tuple[Unit, Neighbors] | None
+    spent: Spent
+    budget: Budget | None
+    remaining: Spent | None
+    entries: tuple[LedgerEntry, ...]
+
+    def __str__(self) -> str:
+        unit = "" if self.relation is None else " per {}, {}".format(*self.relation)
+        total = f"{count_of(self.entries)}: {_stated(self.spent)}{unit}."
+        sentences = [total]
+        if self.budget is not None and self.remaining is not None:
+            sentences.append(
+                f"Of the budget {_stated(self.budget)}, "
+                f"epsilon={self.remaining.epsilon:.6g} remains for one fit."
+            )
+        return " ".join([*sentences, *conditions(self.entries)])
+
+
+def _stated(cost: Spent | Budget) -> str:
+    return f"epsilon={cost.epsilon:.6g} at delta={cost.delta:g}"
+
+
+def count_of(entries: tuple[LedgerEntry, ...]) -> str:
+    """Say how many entries there are."""
+    return "1 entry" if len(entries) == 1 else f"{len(entries)} entries"
+
+
+def conditions(entries: tuple[LedgerEntry, ...]) -> list[str]:
+    """Sentences about what a total rests on."""
+    sentences = []
+    asserted = {division_of(entry.partition) for entry in entries if entry.asserted}
+    for unit, claim in _CLAIMS.items():
+        names = sorted(name for divided, name in asserted if divided is unit)
+        if names:
+            sentences.append(f"This rests on {claim}: {', '.join(names)}.")
+    found = {e.assumption for e in entries} - {Assumption.NONE}
+    models = sorted(map(str, found - {Assumption.SUMMED_PARTS}))
+    if models:
+        sentences.append(f"It holds only for data that satisfy: {', '.join(models)}.")
+    if Assumption.SUMMED_PARTS in found:
+        sentences.append(f"It holds only {Assumption.SUMMED_PARTS.condition}.")
+    if any(entry.failure for entry in entries):
+        sentences.append("Its delta includes that their bounds fail.")
+    return sentences
+
+
+def as_html(summary: Summary) -> str:
+    """Return totals and the newest entries as HTML; every word is escaped."""
+    totals = [("Spent", _stated(summary.spent))]
+    if summary.budget is not None and summary.remaining is not None:
+        totals.insert(0, ("Budget", _stated(summary.budget)))
+        totals.append(("Remaining for one fit", _stated(summary.remaining)))
+    if summary.relation is not None:
+        totals.append(("Protects per", "{}, {}".format(*summary.relation)))
+    totals += [("", sentence) for sentence in conditions(summary.entries)]
+    newest = summary.entries[-_SHOWN:]
+    entries = [("Time (UTC)", "Estimator", "Label", "Block", "epsilon", "delta", "")]
+    entries += [
+        (
+            format(entry.time, "%Y-%m-%d %H:%M:%S"),
+            entry.estimator,
+            entry.label or "",
+            entry.block,
+            format(entry.epsilon, ".6g"),
+            format(entry.delta, "g"),
+            "seeded: not private" if entry.seeded else "",
+        )
+        for entry in newest
+    ]
+    more = f", the newest {_SHOWN}" if len(newest) < len(summary.entries) else ""
+    return (
+        "<div><strong>PrivacyAccountant</strong>"
+        f"{_table(totals, heads=0)}<p>{count_of(summary.entries)}{more}</p>"
+        f"{_table(entries, heads=1) if newest else ''}</div>"
+    )
+
+
+def _table(rows: list[Any], heads: int) -> str:
+    """Return rows as a table whose first ones are heads."""
+    lines = []
+    for number, row in enumerate(rows):
+        tag = "th" if number < heads else "td"
+        cells = (f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in row)
+        lines.append(f"<tr>{''.join(cells)}</tr>")
+    return f"<table>{''.join(lines)}</table>"
+
+
+def exported(summary: Summary, ledger_id: str) -> str:
+    """Return the lines: the ledger as a whole first, then its entries, oldest first."""
+    lines = [_whole(summary, ledger_id), *map(_line, summary.entries)]
+    return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines)
+
+
+def _whole(summary: Summary, ledger_id: str) -> dict[str, Any]:
+    unit, neighbors = map(str, summary.relation) if summary.relation else (None, None)
+    budget = summary.budget
+    return {
+        "ledger": ledger_id,
+        "unit": unit,
+        "neighbors": neighbors,
+        "entries": len(summary.entries),
+        "spent": _pair(summary.spent),
+        "budget": budget and _pair(Spent(budget.epsilon, budget.delta)),
+        "statement": str(summary),
+    }
+
+
+def _pair(cost: Spent) -> dict[str, float | None]:
+    return {"epsilon": _finite(cost.epsilon), "delta": cost.delta}
+
+
+def _finite(number: float) -> float | None:
+    """Return a number, None for infinity: JSON has none."""
+    return number if math.isfinite(number) else None
+
+
+def _line(entry: LedgerEntry) -> dict[str, Any]:
+    line = entry._asdict()
+    plan = line.pop("plan")
+    line["time"] = entry.time.isoformat()
+    for field in ("unit", "neighbors", "assumption"):
+        line[field] = str(line[field])
+    for field in ("epsilon", "mu", "ledger_mu"):
+        line[field] = _finite(line[field])
+    line["mechanisms"] = json.loads(plan)["mechanisms"]
+    line["statement"] = sentence(entry)
+    return line
+
+
+def sentence(entry: LedgerEntry) -> str:
+    """Return what an entry says, in words."""
+    when = format(entry.time, "%Y-%m-%d %H:%M:%S")
+    labeled = "" if entry.label is None else f" for {entry.label!r}"
+    words = f"Entry {entry.id}, charged {when} UTC{labeled}: {read_plan(entry.plan)}"
+    if entry.asserted:
+        words += f" Somebody asserted that block {entry.block!r} shares no rows."
+    return words
+
+
+def faults(
+    entries: tuple[LedgerEntry, ...], curve_rows: Iterable[tuple[int, str, int]]
+) -> Iterator[str]:
+    """Yield what is wrong with entries: what they say against what they plan."""
+    counted: dict[int, Counter[str]] = {}
+    for number, text, times in curve_rows:
+        counted.setdefault(number, Counter())[text] += times
+    for entry in entries:
+        try:
+            plan = read_plan(entry.plan)
+        except (KeyError, TypeError, ValueError) as error:
+            yield f"entry {entry.id}: its plan can't be read ({error})"
+            continue
+        stated = {
+            "estimator": plan.estimator,
+            "epsilon": plan.epsilon,
+            "delta": plan.delta,
+            "mu": plan.mu,
+            "unit": plan.unit,
+            "neighbors": plan.neighbors,
+            "assumption": plan.assumption,
+            "seeded": plan.seeded,
+        }
+        for field, value in stated.items():
+            found = getattr(entry, field)
+            if found != value:
+                yield f"entry {entry.id}: {field} is {found}, its plan says {value}"
+        if entry.ledger_mu < plan.mu_beside_curves * (1.0 - 2.0**-40):
+            yield f"entry {entry.id}: it counts for less than its plan costs"
+        if counted.pop(entry.id, Counter()) != Counter(map(curve_text, plan.curves)):
+            yield f"entry {entry.id}: mechanisms of its plan are not counted as planned"
+        if entry.failure < plan.failure:
+            yield f"entry {entry.id}: its probability of failure counts for less"
+    for number in counted:
+        yield f"entry {number} is lost: of it, mechanisms alone are left"

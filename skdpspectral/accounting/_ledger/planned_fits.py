@@ -1,0 +1,369 @@
+"""Which fits of private estimators a call asks for, told from public shapes alone.
+
+Nothing is fitted on anybody's rows. What an earlier step of a pipeline makes of them is
+stood for by zeros of the shape that it hands on, where that is known beforehand.
+
+The shape that a step of a pipeline hands on, where it is public before a fit.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import OneToOneFeatureMixin, clone, is_classifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    ParameterGrid,
+    ParameterSampler,
+    RandomizedSearchCV,
+    check_cv,
+)
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
+from sklearn.random_projection import BaseRandomProjection
+
+from ...mechanisms import PrivacyPlan
+from ...mechanisms._relations import shown
+from .._composition import Total
+from .arguments import check_plans
+
+if TYPE_CHECKING:
+    from .accountant import PrivacyAccountant
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """Rows as a step gets them, or zeros that stand for them.
+
+    Parameters
+    ----------
+    X : array-like
+        Of which the shape is used.
+    changed_by : str or None, default=None
+        Name of the step that made others of the user's columns.
+    train : ndarray of int or None, default=None
+        Positions of the rows that are fitted on; None for all.
+    """
+
+    X: Any
+    changed_by: str | None = None
+    train: np.ndarray | None = None
+
+    def shape(self, name: str) -> tuple[int, int]:
+        """Return the shape, or an error about the rows that were given."""
+        shape = getattr(self.X, "shape", None)
+        shape = np.shape(self.X) if shape is None else shape
+        if len(shape) != 2:
+            raise ValueError(f"X must be a table of rows and columns for {name!r}")
+        n_rows = shape[0] if self.train is None else len(self.train)
+        return int(n_rows), int(shape[1])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.train) if self.train is not None else self.shape("X")[0]
+
+    def of(self, name: str, estimator: Any) -> Any:
+        """Return what a private estimator plans a fit of."""
+        if not reads_clients(estimator):
+            return self.X if self.train is None else _zeros(self.shape(name))
+        if self.changed_by is not None:
+            raise ValueError(
+                f"{name}: which clients have how many rows is not known behind "
+                f"{self.changed_by!r}; give check() the plan that privacy_plan makes "
+                "of the number of rows of each client"
+            )
+        return self.X if self.train is None else _taken(self.X, self.train)
+
+    def of_fold(self, train: np.ndarray) -> PlannedRows:
+        """Return some of the rows."""
+        within = train if self.train is None else self.train[train]
+        return replace(self, train=within)
+
+
+def reads_clients(estimator: Any) -> bool:
+    """Whether it or one within reads from rows which client they belong to."""
+    inside = (estimator, *estimator.get_params(deep=True).values())
+    return any(getattr(part, "client_feature", None) is not None for part in inside)
+
+
+def _zeros(shape: tuple[int, int]) -> np.ndarray:
+    """Return zeros that take no memory."""
+    return np.broadcast_to(np.float64(0.0), shape)
+
+
+def _taken(X: Any, train: np.ndarray) -> Any:
+    if hasattr(X, "iloc"):
+        return X.iloc[train]
+    return X[train] if hasattr(X, "shape") else [X[row] for row in train]
+
+
+def handed_on(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
+    """Return rows behind a step.
+
+    Parameters
+    ----------
+    name : str
+        Of the step, for errors.
+    step : transformer, None or "passthrough"
+        The step; it is not fitted on the rows.
+    rows : Rows
+        What it gets.
+
+    Returns
+    -------
+    Rows
+        The same, or zeros of the shape that it hands on.
+
+    Raises
+    ------
+    ValueError
+        If that depends on values, or is not known.
+    """
+    if step is None or isinstance(step, str) or _keeps_columns(step):
+        return rows
+    n_rows, n_columns = rows.shape(name)
+    width = _width(name, step, rows, n_rows, n_columns)
+    if width is None:
+        raise ValueError(
+            f"{name}: how many columns {type(step).__name__} hands on is not known "
+            "before it is fitted; give it a whole number of components, or check() "
+            "the plan that privacy_plan makes of the shape behind it"
+        )
+    return PlannedRows(_zeros((n_rows, width)), changed_by=name)
+
+
+def _keeps_columns(step: Any) -> bool:
+    """Whether a column comes out for each that goes in."""
+    if isinstance(step, SimpleImputer):
+        return bool(step.keep_empty_features and not step.add_indicator)
+    if isinstance(step, FunctionTransformer):
+        return step.func is None or step.feature_names_out == "one-to-one"
+    return isinstance(step, OneToOneFeatureMixin)
+
+
+def _width(
+    name: str, step: Any, rows: PlannedRows, n_rows: int, n_columns: int
+) -> int | None:
+    """Return the number of columns that come out; None if it is not public."""
+    if hasattr(step, "_n_columns_out"):
+        width: int | None = step._n_columns_out(rows.X)
+        return width
+    if isinstance(step, Pipeline):
+        for inner, child in step.steps:
+            rows = handed_on(f"{name}: {inner}", child, rows)
+        return rows.shape(name)[1]
+    if isinstance(step, FeatureUnion):
+        branches = [(inner, child) for inner, child in step.transformer_list]
+        kept = [(inner, child) for inner, child in branches if child != "drop"]
+        behind = [handed_on(f"{name}: {inner}", child, rows) for inner, child in kept]
+        return sum(branch.shape(name)[1] for branch in behind)
+    if isinstance(step, (BaseRandomProjection, PolynomialFeatures)):
+        # These take from their rows the shape alone.
+        fitted = clone(step).fit(_zeros((n_rows, n_columns)))
+        return len(fitted.get_feature_names_out())
+    number = getattr(step, "n_components", None)
+    if isinstance(number, Integral) and not isinstance(number, bool):
+        return int(number)
+    return None
+
+
+@dataclass(frozen=True)
+class PlannedFit:
+    """Fits of one private estimator.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        What each of them releases.
+    accountant : PrivacyAccountant or None, default=None
+        The estimator's own.
+    times : int, default=1
+        Number of fits.
+    """
+
+    plan: PrivacyPlan
+    accountant: PrivacyAccountant | None = None
+    times: int = 1
+
+
+def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
+    """Return the fits that a plan, several, or a fit of an estimator ask for.
+
+    Parameters
+    ----------
+    what : estimator, PrivacyPlan or iterable of PrivacyPlan
+        What is asked for.
+    X : array-like or None
+        Rows of the fits; None with plans.
+    groups : array-like or None, default=None
+        Groups for the splitter of a search.
+
+    Returns
+    -------
+    list of PlannedFit
+        At least one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If it is not known beforehand what is fitted.
+    """
+    if isinstance(what, type) or not hasattr(what, "get_params"):
+        if X is not None:
+            raise ValueError(
+                "X must be left out with plans, which know their shape; a number of "
+                f"fits is given as n_fits=, got X={shown(X)}"
+            )
+        return [PlannedFit(plan) for plan in check_plans(what)]
+    if X is None:
+        raise ValueError(
+            "X is needed beside an estimator: the shape of its fits; without data, "
+            "check the plan that privacy_plan gives"
+        )
+    fits = list(_walk(type(what).__name__, what, PlannedRows(X), groups))
+    if not fits:
+        raise ValueError(f"no private estimator is fitted in {type(what).__name__}")
+    return fits
+
+
+def _walk(
+    name: str, estimator: Any, rows: PlannedRows, groups: Any
+) -> Iterator[PlannedFit]:
+    """Yield the fits of private estimators that one fit asks for."""
+    if not _has_private(estimator) or isinstance(estimator, FrozenEstimator):
+        return
+    if hasattr(estimator, "plan_for"):
+        plan = estimator.plan_for(rows.of(name, estimator))
+        yield PlannedFit(plan, estimator.accountant)
+    elif isinstance(estimator, Pipeline):
+        yield from _of_pipeline(name, estimator, rows, groups)
+    elif isinstance(estimator, FeatureUnion):
+        for step, child in estimator.transformer_list:
+            yield from _walk(f"{name}: {step}", child, rows, groups)
+    elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
+        yield from _of_search(name, estimator, rows, groups)
+    else:
+        raise TypeError(
+            f"{name}: how often {type(estimator).__name__} fits what it holds is not "
+            "known here; give check() the plans of its estimators, by plan_for, and "
+            "n_fits"
+        )
+
+
+def _has_private(estimator: Any) -> bool:
+    """Whether an estimator is private, or holds one that is."""
+    if isinstance(estimator, type) or not hasattr(estimator, "get_params"):
+        return False
+    inside = (estimator, *estimator.get_params(deep=True).values())
+    return any(
+        hasattr(part, "plan_for") for part in inside if not isinstance(part, type)
+    )
+
+
+def _of_pipeline(
+    name: str, pipeline: Pipeline, rows: PlannedRows, groups: Any
+) -> Iterator[PlannedFit]:
+    steps = [(f"{name}: {step}", child) for step, child in pipeline.steps]
+    private = [number for number, (_, child) in enumerate(steps) if _has_private(child)]
+    # What follows the last private step may have any shape.
+    for number, (step, child) in enumerate(steps[: private[-1] + 1]):
+        yield from _walk(step, child, rows, groups)
+        if number < private[-1]:
+            rows = handed_on(step, child, rows)
+
+
+def _of_search(
+    name: str, search: Any, rows: PlannedRows, groups: Any
+) -> Iterator[PlannedFit]:
+    """Yield every candidate's fits, once a fold, and the dearest once more."""
+    folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
+    dearest: list[PlannedFit] = []
+    candidates = _candidates(name, search)
+    yield from _scores(search, rows.shape(name)[0], folds, len(candidates))
+    for candidate in candidates:
+        estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
+        for fold, times in folds:
+            fits = _walk(inside, estimator, fold, groups)
+            yield from (replace(fit, times=fit.times * times) for fit in fits)
+        if search.refit:
+            again = list(_walk(inside, estimator, rows, groups))
+            dearest = max(dearest, again, key=_cost)
+    yield from dearest
+
+
+def _scores(
+    search: Any, n_rows: int, folds: list[tuple[PlannedRows, int]], n_candidates: int
+) -> Iterator[PlannedFit]:
+    """Yield the releases of private scores, of every candidate, once a fold."""
+    plan_of = getattr(search.scoring, "privacy_plan", None)
+    if plan_of is None:
+        return
+    for fold, times in folds:
+        n_train = fold.n_rows
+        sizes = [n_rows - n_train] + [n_train] * bool(search.return_train_score)
+        for size in sizes:
+            fit = PlannedFit(plan_of(size), search.scoring.accountant)
+            yield replace(fit, times=times * n_candidates)
+
+
+def _folds(
+    name: str, search: Any, rows: PlannedRows, groups: Any
+) -> list[tuple[PlannedRows, int]]:
+    """Return the training rows of a search, and how often there are so many.
+
+    What a fit costs may depend on how many there are, as by the papers' calibration.
+    """
+    if isinstance(search.cv, Iterator):
+        raise ValueError(f"{name}: cv is an iterator, which ends; make it a list")
+    splitter = check_cv(search.cv, classifier=is_classifier(search.estimator))
+    zeros = np.broadcast_to(np.float64(0.0), rows.shape(name))
+    try:
+        # A copy: a splitter may hold a generator.
+        splits = copy.deepcopy(splitter).split(zeros, None, groups)
+        trains = [np.asarray(train) for train, _ in splits]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        # It goes by targets or columns: folds of equal sizes stand for its own.
+        n_splits = splitter.get_n_splits(zeros, None, groups)
+        trains = [train for train, _ in KFold(n_splits).split(zeros)]
+    if reads_clients(search.estimator):
+        return [(rows.of_fold(train), 1) for train in trains]
+    sizes = Counter(len(train) for train in trains)
+    return [(rows.of_fold(np.arange(size)), n) for size, n in sizes.items()]
+
+
+def _cost(fits: list[PlannedFit]) -> float:
+    """Return what fits cost together, for a comparison of candidates."""
+    if not fits:
+        return -1.0
+    if any(fit.plan.curves for fit in fits):
+        return sum(fit.times * fit.plan.epsilon for fit in fits)
+    mu = math.sqrt(sum(fit.times * fit.plan.mu**2 for fit in fits))
+    failure = min(1.0, sum(fit.times * fit.plan.failure for fit in fits))
+    return Total(mu, failure).epsilon(min(fit.plan.delta for fit in fits))
+
+
+def _candidates(name: str, search: Any) -> list[dict[str, Any]]:
+    """Return what a search will try, in full."""
+    if isinstance(search, GridSearchCV):
+        return list(ParameterGrid(search.param_grid))
+    seed = search.random_state
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise ValueError(
+            f"{name}: which candidates it draws is known beforehand where its "
+            "random_state is an integer alone; give it one"
+        )
+    drawn = ParameterSampler(
+        search.param_distributions, search.n_iter, random_state=int(seed)
+    )
+    return list(drawn)

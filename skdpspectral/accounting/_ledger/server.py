@@ -1,0 +1,423 @@
+"""A ledger on a PostgreSQL server, for fits on several hosts.
+
+Every use is one transaction, of a connection of its own, under a lock that the server
+keeps (an advisory one, which ends with the transaction). What was committed is on the
+server's disk: ``synchronous_commit`` is asked for each time, and a server that does not
+write to its disk (``fsync = off``) is refused. Turns and uses (`_locks`) are those of a
+file: one thread of a process at a time, and no fork meanwhile. Who waits for the lock
+asks for it again and again, without a connection between, so that forks never wait for
+other processes.
+
+The tables of a ledger on a PostgreSQL server, and how to come to it.
+
+Where a ledger lies: in a file of this host, or on a server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from .._errors import LedgerError, psycopg
+from . import schema
+from .arguments import new_name
+from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
+from .schema import SCHEMA_VERSION
+from .store import Ledger, Transaction, all_entries, keep_for_ever
+
+PREFIXES = ("postgresql://", "postgres://")
+
+
+# Of all ledgers of a database, of which there is one: "SKDP" and "LEDG".
+_LOCK = 0x534B4450_4C454447
+
+
+_CONNECT_SECONDS = 10
+
+
+HAS_LEDGER = "SELECT to_regclass('skdpspectral.meta') IS NOT NULL"
+
+
+SET_META = (
+    "INSERT INTO meta VALUES (?, ?::jsonb) "
+    "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
+
+
+_ENTRIES = {
+    "id": "BIGINT PRIMARY KEY",
+    "time": "DOUBLE PRECISION NOT NULL",
+    "estimator": "TEXT NOT NULL",
+    "label": "TEXT",
+    "partition": "TEXT NOT NULL",
+    "block": "TEXT NOT NULL",
+    "asserted": "INTEGER NOT NULL",
+    "epsilon": "DOUBLE PRECISION NOT NULL",
+    "delta": "DOUBLE PRECISION NOT NULL",
+    "mu": "DOUBLE PRECISION NOT NULL",
+    "ledger_mu": "DOUBLE PRECISION NOT NULL",
+    "failure": "DOUBLE PRECISION NOT NULL",
+    "unit": "TEXT NOT NULL",
+    "neighbors": "TEXT NOT NULL",
+    "assumption": "TEXT NOT NULL",
+    "seeded": "INTEGER NOT NULL",
+    "plan": "TEXT NOT NULL",
+    "kind": "TEXT NOT NULL",
+}
+
+
+SCHEMA = (
+    "CREATE SCHEMA IF NOT EXISTS skdpspectral",
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value JSONB)",
+    f"CREATE TABLE entries ({', '.join(f'{k} {v}' for k, v in _ENTRIES.items())})",
+    "CREATE TABLE curves "
+    "(entry BIGINT NOT NULL, curve TEXT NOT NULL, times BIGINT NOT NULL)",
+    "CREATE TABLE streams (id TEXT PRIMARY KEY, position BIGINT)",
+)
+
+
+def is_address(path: object) -> bool:
+    """Whether a path is the address of a server."""
+    return isinstance(path, str) and path.startswith(PREFIXES)
+
+
+def check_address(path: str) -> str:
+    """Return an address, or an error that says what is wrong with it."""
+    lib = psycopg()
+    try:
+        parts = lib.conninfo.conninfo_to_dict(path)
+    except lib.Error:
+        raise ValueError(
+            "path must be the address postgresql://user@host:port/database of a "
+            "server; what was given can't be read as one"
+        ) from None
+    if {"password", "sslpassword"} & parts.keys():
+        raise ValueError(
+            "path must not have a password: it is written into every pickle of the "
+            "accountant. Give it by a password file (~/.pgpass), by PGPASSWORD, or "
+            "by a service"
+        )
+    for name in ("host", "hostaddr", "port"):
+        if "," in str(parts.get(name, "")):
+            raise ValueError(
+                f"path must name one server, got several in {name}: charges to one "
+                "would be unknown to the others"
+            )
+    if not parts.get("dbname"):
+        raise ValueError("path must name a database: postgresql://user@host/database")
+    return path
+
+
+def connect(path: str) -> Any:
+    """Return a new connection, in no transaction."""
+    lib = psycopg()
+    parts = lib.conninfo.conninfo_to_dict(path)
+    parts.setdefault("connect_timeout", _CONNECT_SECONDS)
+    parts.setdefault("application_name", "skdpspectral")
+    parts["client_encoding"] = "utf8"  # text of servers that know none comes as bytes
+    return lib.connect(**parts, autocommit=True)
+
+
+def begin(database: Any) -> bool:
+    """Begin a transaction, and try once to lock the ledger."""
+    # One statement after another: each sees what was committed before it, so what
+    # follows the lock sees all that its last holder wrote.
+    database.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+    database.execute("SET LOCAL synchronous_commit = on")
+    # Nothing else in the search path: no other schema's table can be meant. Temporary
+    # ones come first, unless they are named.
+    database.execute("SET LOCAL search_path = skdpspectral, pg_temp")
+    # Numbers come back as they were written, whatever the server rounds others to.
+    database.execute("SET LOCAL extra_float_digits = 3")
+    if database.execute("SHOW fsync").fetchone()[0] != "on":
+        raise LedgerError(
+            "the server of this ledger runs with fsync = off: what it acknowledges may "
+            "be lost; turn it on"
+        )
+    query = f"SELECT pg_try_advisory_xact_lock({_LOCK})"
+    return bool(database.execute(query).fetchone()[0])
+
+
+def first_terms(terms: dict[str, Any]) -> dict[str, Any]:
+    """Return the terms of a new ledger."""
+    return {"schema_version": SCHEMA_VERSION, "ledger_id": new_name(), **terms}
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a server's message."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+
+
+_WRITES = ("INSERT", "UPDATE", "CREATE")
+
+
+class ServerLedger:
+    """Handle of a ledger on a server; holds no connection between calls.
+
+    Parameters
+    ----------
+    path : str
+        Address, ``postgresql://user@host/database``, without a password.
+    ledger_id : str or None
+        Identity that the ledger must have; None accepts any.
+    """
+
+    def __init__(self, path: str, ledger_id: str | None = None) -> None:
+        self.path = path
+        self.ledger_id = ledger_id
+
+    @contextlib.contextmanager
+    def _connect(self) -> Iterator[ServerConnection]:
+        """Lock the ledger, as the only thread of the only process that has it."""
+        with turn(self.path), lock_tables(self.path) as connection:
+            connection.check(self.ledger_id)
+            try:
+                yield connection
+            except BaseException:
+                connection.abort()
+                raise
+            connection.end()
+
+    @uninterrupted
+    def meta(self) -> dict[str, Any]:
+        """Return identity, budget, unit and neighbors."""
+        with self._connect() as connection:
+            return connection.meta()
+
+    @uninterrupted
+    def entries(self) -> list[dict[str, Any]]:
+        """Return all entries, oldest first."""
+        with self._connect() as connection:
+            return all_entries(connection)
+
+    @uninterrupted
+    def back_up(self, path: Path) -> None:
+        """Copy the ledger, as it stands, to a new file: a ledger of SQLite."""
+        with self._connect() as connection:
+            connection.streams()
+            tables = {
+                name: connection.execute(f"SELECT * FROM {name}").fetchall()
+                for name in ("entries", "curves", "streams")
+            }
+            meta = connection.meta()
+            connection.keep = False
+        del meta["schema_version"]
+        schema.write_copy(path, meta, tables)
+
+    @contextlib.contextmanager
+    def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
+        """Hold the ledger's lock: what is read stays true until it is committed.
+
+        Parameters
+        ----------
+        keep : bool, default=True
+            Whether to commit at the end; otherwise everything is rolled back.
+        """
+        with self._connect() as connection:
+            connection.keep = keep
+            yield Transaction(connection)
+
+
+class ServerConnection:
+    """An open transaction on a server that holds the ledger's lock.
+
+    Parameters
+    ----------
+    path : str
+        Address of the ledger.
+    database : psycopg.Connection
+        The connection.
+    used : Use
+        The stretch of time in which it may be used.
+    """
+
+    def __init__(self, path: str, database: Any, used: Use) -> None:
+        self._path, self._database, self._used = path, database, used
+        self.keep, self._written = True, False
+        self._ledger_id = ""
+
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """Run a statement, unless a fork took the connection over."""
+        self._used.check()
+        cursor = self._database.execute(statement.replace("?", "%s"), values or None)
+        self._written |= statement.startswith(_WRITES)
+        return cursor
+
+    def meta(self) -> dict[str, Any]:
+        """Return the terms of the ledger."""
+        meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
+        return schema.check_terms(meta, self._path)
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Write one of the terms."""
+        self.execute(SET_META, (key, json.dumps(value)))
+
+    def streams(self) -> None:
+        """Do nothing: there is a table of streams from the beginning."""
+
+    def check(self, ledger_id: str | None) -> None:
+        """Refuse another ledger than this one, or an older copy of it."""
+        if not self.execute(HAS_LEDGER).fetchone()[0]:
+            raise LedgerError(
+                f"there is no ledger at {self._path}: a pickled accountant opens the "
+                "ledger that it came from and never creates one"
+            )
+        meta = self.meta()
+        version = meta.get("schema_version", 0)
+        if version != schema.SCHEMA_VERSION:
+            schema.check_version(int(version), self._path)
+        self._ledger_id = meta["ledger_id"]
+        if ledger_id not in (None, self._ledger_id):
+            raise LedgerError(
+                f"{self._path} now holds another ledger than the one that this "
+                "accountant was made for"
+            )
+        mark = schema.check_mark(self, self._ledger_id, self._path)
+        schema.remember(self._ledger_id, mark)
+        self._written = False
+
+    def end(self) -> None:
+        """Commit, or roll back."""
+        self._used.check()
+        mark = None
+        if self.keep and self._written:
+            schema.count_write(self)
+            mark = schema.read_mark(self)
+        self._finish("COMMIT" if self.keep else "ROLLBACK")
+        if mark is not None:
+            schema.remember(self._ledger_id, mark)
+
+    def _finish(self, statement: str) -> None:
+        try:
+            done = self._database.execute(statement)
+        except psycopg().Error as error:
+            raise LedgerError(
+                f"the ledger {self._path} did not acknowledge a charge "
+                f"({first_line(error)}): it may or may not have been entered, "
+                "and nothing was released"
+            ) from None
+        if self.keep and done.statusmessage != "COMMIT":
+            raise LedgerError(f"the ledger {self._path} took a charge back")
+
+    def abort(self) -> None:
+        """Roll back what is open, if it is this process's."""
+        if not self._used.inherited:
+            with contextlib.suppress(psycopg().Error):
+                self._database.execute("ROLLBACK")
+
+
+@contextlib.contextmanager
+def lock_tables(path: str) -> Iterator[ServerConnection]:
+    """Keep all others away from the ledger of a server, and forks waiting.
+
+    Parameters
+    ----------
+    path : str
+        Its address; the turn must be this thread's.
+
+    Raises
+    ------
+    LedgerError
+        If another process keeps the lock for two minutes, or the server can't be used.
+    """
+    deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
+    while True:
+        with use() as used:
+            check_wanted()
+            with _connection(path, used) as database:
+                if begin(database):
+                    check_wanted()  # again: connecting takes its time
+                    yield ServerConnection(path, database, used)
+                    return
+        if time.monotonic() > deadline:
+            raise LedgerError(
+                f"the ledger {path} was in use by another process for {PATIENCE:g} "
+                "seconds; nothing was charged. Look for a process that is stopped"
+            )
+        time.sleep(pause)
+        pause = min(1.5 * pause, _LONGEST_PAUSE)
+
+
+@contextlib.contextmanager
+def _connection(path: str, used: Use) -> Iterator[Any]:
+    """Yield a connection of its own, which a forked child neither uses nor closes."""
+    error_of_server = psycopg().Error
+    try:
+        database = connect(path)
+        try:
+            yield database
+        finally:
+            if used.inherited:
+                keep_for_ever(database)
+            else:
+                database.close()
+    except error_of_server as error:
+        raise LedgerError(
+            f"the ledger {path} can't be used ({first_line(error)}); nothing "
+            "was charged. Its server must run, let this user in, and be the one that "
+            "writes"
+        ) from None
+
+
+@uninterrupted
+def create_tables(path: str, terms: dict[str, Any]) -> None:
+    """Make a ledger of these terms on a server, unless there is one."""
+    with turn(path), lock_tables(path) as connection:
+        if not connection.execute(HAS_LEDGER).fetchone()[0]:
+            for statement in SCHEMA:
+                connection.execute(statement)
+            for key, value in first_terms(terms).items():
+                connection.set_meta(key, value)
+        connection.execute("COMMIT")
+
+
+AnyLedger: TypeAlias = Ledger | ServerLedger
+
+
+FilePath = TypeVar("FilePath", bound=str | os.PathLike[str])
+
+
+def ledger_at(path: str, ledger_id: str | None = None) -> AnyLedger:
+    """Return a handle of the ledger at a path or address, which has this identity."""
+    if is_address(path):
+        return ServerLedger(path, ledger_id)
+    return Ledger(path, ledger_id)
+
+
+def existing_ledger(path: str) -> AnyLedger:
+    """Return a handle of a ledger that there is, after a check of it; make none."""
+    ledger = ledger_at(check_address(path) if is_address(path) else _no_address(path))
+    ledger.meta()
+    return ledger
+
+
+def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
+    """Return where a ledger lies, for good; make it of these terms if there is none."""
+    if isinstance(path, str) and is_address(path):
+        address = check_address(path)
+        create_tables(address, terms)
+        return address
+    file = Path(_no_address(path))
+    if not file.exists():
+        if not file.parent.is_dir():
+            raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
+        schema.create_file(file, terms)
+    return str(file.absolute())
+
+
+def _no_address(path: FilePath) -> FilePath:
+    """Return the path of a file; refuse what looks like an address of something."""
+    if isinstance(path, str) and "://" in path:  # not quoted: it may have a password
+        raise ValueError(
+            "path must be a file, or an address that begins with postgresql://"
+        )
+    return path

@@ -1,0 +1,684 @@
+"""A search for a center, planned by public numbers: its releases and their shares.
+
+A center of rows without public bounds, found in steps: what it releases, and how.
+
+First a typical distance between rows, then how far they lie from the origin; from there
+clipped means, whose radius shrinks by released numbers, close in on the rows.
+
+What is made of rows about a center that is searched for, or of pairs of rows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import sensitivity
+from .._linalg.walks import RowWalk, Walked
+from .._statistics.statistic import HALF, Choice, Planned, Statistic, pair_order
+from .._tables.clipping import clip_rows
+from .._tables.pairs import PairOrder, PairWalk, PoolWalk
+from ..accounting import calibrate_gaussian, split_mu
+from ..accounting._gaussian import calibrate_alike
+from ..mechanisms import Exact, Gaussian, PrivacyPlan
+from ._bounds import RowBounds
+from ._second_moment import SecondMoment, floor_of
+
+# Rows that a center is made from, at most: more would only take time.
+_MOST_ROWS = 1 << 17
+
+
+# Clips of the first step, and of others, in units of the length that rows have then.
+_FIRST_CLIP, _CLIP = 1.1, 1.1
+
+
+# Clips that noise allows, at most.
+_WIDEST_CLIP = 4.0
+
+
+class Sample(NamedTuple):
+    """Rows from all over a table that a center is made from, by its shape alone.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        How rows are brought to units of a box.
+    order : PairOrder
+        How the whole table is paired.
+    n_pools, n_rows : int
+        Pools of rows that are used, and rows in them.
+    """
+
+    bounds: RowBounds
+    order: PairOrder
+    n_pools: int
+    n_rows: int
+
+    @classmethod
+    def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
+        """Return the rows to use of so many."""
+        order = PairOrder(n_samples, bounds.n_features, 1)
+        n_pools = min(order.n_pools, -(-_MOST_ROWS * order.n_pools // n_samples))
+        return cls(bounds, order, n_pools, order.rows_of(n_pools))
+
+    def _mapped(self, block) -> np.ndarray:
+        box = self.bounds.box
+        return np.asarray(block, np.float64) if box is None else box.to_unit(block)
+
+    def about(self, X, point, then=None) -> Walked:
+        """Walk over blocks of rows less a point, and what is made of them."""
+        about = partial(self._about, point=point, then=then)
+        if self.n_rows == self.order.n_samples:
+            # Their order is of no account: sums over all of them are.
+            return Walked(X, RowWalk(about, self.order.block_rows))
+        return Walked(X, PoolWalk(self.order, self.n_pools, about))
+
+    def _about(self, block, point, then) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            about = self._mapped(block) - point
+        return about if then is None else then(about)
+
+    def distances(self, X) -> Walked:
+        """Walk over lengths of differences, over the root of two."""
+        walk = PairWalk(self.order, self._mapped, self.n_pools, _half_lengths)
+        return Walked(X, walk)
+
+    def summation_error(self) -> float:
+        """Largest rounding error of a mean of rows of the unit ball."""
+        block = self.order.block_rows
+        n_blocks = self.n_rows // block + self.n_pools
+        return sensitivity.summation_error(1.0, n_blocks * block, block)
+
+
+def _half_lengths(differences: np.ndarray) -> np.ndarray:
+    return math.sqrt(0.5) * row_lengths(differences)
+
+
+def row_lengths(rows: np.ndarray) -> np.ndarray:
+    """Lengths of rows; of huge ones infinity, of tiny ones zero."""
+    with np.errstate(all="ignore"):
+        return np.sqrt(np.vecdot(rows, rows))
+
+
+@dataclass(frozen=True)
+class Quantile(Statistic):
+    """A length below which about a share of terms lies, by noisy halvings.
+
+    Parameters
+    ----------
+    name : str
+        What names of the releases begin with.
+    n_steps : int
+        Number of halvings, each on a logarithmic scale.
+    level : float
+        The share.
+    moved : float
+        How far one row moves a share.
+    """
+
+    name: str
+    n_steps: int
+    level: float
+    moved: float
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu; infinite for no noise."""
+        names = [f"{self.name}_{step}" for step in range(1, self.n_steps + 1)]
+        rounding = {"summation_error": 2.0**-50}
+        return calibrate_alike(names, self.moved, mu, (1,), **rounding)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> float:
+        """Return the length; `rows` walks over blocks of lengths, given is their range.
+
+        The range is one of powers of two.
+        """
+        low, high = given
+        points = np.linspace(low, high, 2**self.n_steps + 1)
+        counts = rows.reduce(partial(_counts_of_lengths, points=points))
+        shares = np.cumsum(counts) / counts.sum()
+        first, last = 0, 2**self.n_steps
+        for step in range(1, self.n_steps + 1):
+            middle = (first + last) // 2
+            vote = release(f"{self.name}_{step}", [shares[middle] - self.level])
+            first, last = (first, middle) if vote[0] > 0.0 else (middle, last)
+        return 2.0 ** float(0.5 * (points[first] + points[last]))
+
+
+def _counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
+    """Lengths between powers of two."""
+    counts = np.zeros(len(points) + 1, dtype=np.int64)
+    for lengths in blocks:
+        with np.errstate(divide="ignore"):
+            # A row that is not finite counts as a long one.
+            logs = np.nan_to_num(np.log2(lengths), nan=np.inf, posinf=np.inf)
+        counts += np.bincount(np.searchsorted(points, logs), minlength=len(counts))
+    return counts
+
+
+@dataclass(frozen=True)
+class CenterSteps(Statistic):
+    """Clipped means that close in on the rows.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows that are used.
+    shares : tuple of float
+        Shares of the cost of the steps.
+    name : str, default="center"
+        What names of the releases begin with.
+    """
+
+    sample: Sample
+    shares: tuple[float, ...]
+    name: str = "center"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the releases."""
+        return [f"{self.name}_{step}" for step in range(1, len(self.shares) + 1)]
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu; infinite for no noise."""
+        shape = (self.sample.bounds.n_features,)
+        if not math.isfinite(mu):
+            return tuple(Exact(name, shape) for name in self.names)
+        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
+        rounding = {"summation_error": self.sample.summation_error(), "magnitude": 2.0}
+        costs, steps = split_mu(mu, list(self.shares)), list[Gaussian]()
+        for cost, paid in groupby(zip(costs, self.names, strict=True), itemgetter(0)):
+            names = [name for _, name in paid]
+            first = calibrate_gaussian(names[0], moved, cost, shape, **rounding)
+            steps.extend(first.repeated(names))
+        return tuple(steps)
+
+    def course(self, plan: Any, typical: float, reach: float, allowed: float = 0.0):
+        """Radii of the steps, and weights and length of the error of their average.
+
+        Parameters
+        ----------
+        plan : PrivacyPlan
+            With the noise of the steps.
+        typical, reach : float
+            Released typical distance of rows, and their distance from the start.
+        allowed : float, default=0.0
+            Length of noise that does no harm: clips are wider where it allows it, as a
+            center of clipped rows is not their mean.
+
+        Returns
+        -------
+        radii, weights : list of float
+            One a step, from released and public numbers alone.
+        error : float
+            Expected length of the noise of the average.
+        """
+        n_features = self.sample.bounds.n_features
+        radius, radii, errors = _FIRST_CLIP * reach, [], []
+        for step, name in enumerate(self.names):
+            unit = getattr(plan[name], "noise_std", 0.0)
+            wide = 0.0
+            if 2 * step >= len(self.names):
+                harmless = allowed / max(unit * math.sqrt(n_features), 1e-150)
+                wide = min(harmless, _WIDEST_CLIP * typical)
+            radii.append(min(max(radius, wide, 1e-60), 1e60))
+            noise = unit * radii[-1]
+            errors.append(noise * math.sqrt(n_features))
+            longer = math.hypot(typical, errors[-1] + noise)
+            radius = min(radius, _CLIP * longer)
+        precision = np.array([max(error, 1e-150) ** -2.0 for error in errors])
+        # From far away clipped rows are pulled to where the steps began.
+        precision[: len(errors) // 2] = 0.0
+        weights = precision / precision.sum()
+        return radii, weights.tolist(), float(np.hypot.reduce(weights * errors))
+
+    @staticmethod
+    def narrowed(n_steps: int, factor: float, n_features: int) -> float:
+        """How far steps narrow the first radius, in which noise is `factor` long."""
+        radius = _CLIP * factor * (1.0 + 1.0 / math.sqrt(n_features))
+        return float(_FIRST_CLIP * radius ** (n_steps - 1))
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the steps of given radii; return their average of given weights."""
+        radii, weights = given
+        point = np.zeros(self.sample.bounds.n_features)
+        center = np.zeros_like(point)
+        for name, radius, weight in zip(self.names, radii, weights, strict=True):
+            kernel = partial(_sum_of_clipped, radius=radius, n_features=len(point))
+            total = self.sample.about(rows, point).reduce(kernel)
+            mean = total / self.sample.n_rows / radius
+            point = point + radius * release(name, mean, overwrite=True)
+            center += weight * point
+        return center
+
+
+def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
+    """Sum of clipped rows, in their own memory."""
+    total = np.zeros(n_features)
+    for block in blocks:
+        total += clip_rows(block, radius, out=block).sum(axis=0)
+    return total
+
+
+@dataclass(frozen=True)
+class Nearness(Statistic):
+    """How much of the rows is near a center: where its error would point them.
+
+    Two means over rows x about the center, of numbers in [0, 1]: of
+    min(1, e^2 / x^2) with the error e of the center, which is what a unit row gets of
+    it, and of the same with a typical distance in place of e.
+
+    Parameters
+    ----------
+    sample : Sample
+        Rows that are used.
+    name : str, default="center_nearness"
+        Name of the release.
+    """
+
+    sample: Sample
+    name: str = "center_nearness"
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        if not math.isfinite(mu):
+            return (Exact(self.name, (2,)),)
+        half = sensitivity.box_radius([0.5, 0.5])
+        nearness = calibrate_gaussian(
+            self.name,
+            sensitivity.mean_sensitivity(half, self.sample.n_rows),
+            mu,
+            (2,),
+            summation_error=2.0 * self.sample.summation_error(),
+        )
+        return (nearness,)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the two means of rows about a given center, for given lengths."""
+        center, *lengths = given
+        least = max(self.sample.bounds.clip or 0.0, 1e-150)
+        kernel = partial(_sums_of_nearness, lengths=np.array(lengths), least=least)
+        total = self.sample.about(rows, center).reduce(kernel)
+        return release(self.name, total / self.sample.n_rows)
+
+
+def _sums_of_nearness(blocks, lengths: np.ndarray, least: float) -> np.ndarray:
+    """Sums of the shares of rows that errors of two lengths would make up."""
+    total = np.zeros(2)
+    for block in blocks:
+        distances = np.maximum(row_lengths(block), least)
+        shares = np.minimum(lengths[:, None] / distances, 1.0)
+        total += np.nan_to_num(shares**2).sum(axis=1)
+    return total
+
+
+# Names of steps from near by, and from far away.
+NEAR, FAR = "center", "far_center"
+
+
+# Halvings of the two lengths, of the first in a box too; the noise of their votes at
+# most, as a share of the voters; and what they cost at least, as a share of mu**2.
+_DISTANCE_STEPS, _BOXED_STEPS, _REACH_STEPS, _VOTE_NOISE = 11, 7, 6, 0.12
+
+
+_LEAST_VOTES = 0.001
+
+
+# Shares of mu**2: of the steps, at least and at most, and in units of what the noise
+# hides, in a box and where rows may be anywhere; of the test at most.
+_LEAST, _MOST, _WANTED_IN_BOX, _WANTED = 0.02, 0.3, 6.0, 9.0
+
+
+_NEARNESS = 0.02
+
+
+# Noise of the steps beyond which no center is searched for: the least progress of each,
+# and the largest share of mu**2 of the whole search.
+_SLOWEST, _DEAREST = 1.0, 0.5
+
+
+# Shares of steps from near by.
+_NEAR_STEPS = (0.25, 0.25, 0.5)
+
+
+# Distance, in units of the typical one, from which others must be able to come, and
+# the share of the last of them.
+_FAR, _LAST = 1e4, 0.3
+
+
+_FEWEST_STEPS, _MOST_STEPS = 4, 16
+
+
+# Lengths that are told from each other, as powers of two: of any table, and below the
+# diameter of a box.
+_SHORTEST, _LONGEST, _BOXED_OCTAVES = -199.0, 199.0, 32.0
+
+
+# Quantiles of the lengths.
+_PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
+
+
+class Way(Planned):
+    """Steps to a center, and whether rows are too near to it.
+
+    They are not run as one: what the steps give decides on what follows.
+
+    Parameters
+    ----------
+    steps : CenterSteps
+        The steps.
+    nearness : Nearness or None
+        The test; None where the center is not given up in any case.
+    shares : tuple of float
+        Shares of both in their cost.
+    """
+
+    def __init__(
+        self, steps: CenterSteps, nearness: Nearness | None, shares: tuple[float, ...]
+    ) -> None:
+        self.steps, self.nearness, self.shares = steps, nearness, shares
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan both at a total cost of mu; infinite for no noise."""
+        if self.nearness is None:
+            return self.steps.mechanisms(mu)
+        costs = (mu, mu)
+        if math.isfinite(mu):
+            costs = tuple(split_mu(mu, list(self.shares)))
+        steps = self.steps.mechanisms(costs[0])
+        return (*steps, *self.nearness.mechanisms(costs[1]))
+
+
+class Search(NamedTuple):
+    """A search for a center: its statistics and their costs, from public numbers."""
+
+    distance: Quantile
+    reach: Quantile
+    ways: tuple[Way, ...]
+    costs: dict[str, float]
+
+
+def plan_search(moment: SecondMoment, mu: float, forced: bool) -> Search | None:
+    """Return the search for a center of that moment, None where it is not worth it.
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        Of public bounds and number of rows.
+    mu : float
+        Cost of everything.
+    forced : bool
+        Whether it is made in any case, for half of the budget at most.
+    """
+    n_samples, n_features = moment.n_samples, moment.bounds.n_features
+    if n_samples < 2:
+        return None
+    sample = Sample.of(moment.bounds, n_samples)
+    distance, reach = length_quantiles(sample)
+    shares = {
+        "distance": _share_of_votes(distance, mu),
+        "reach": _share_of_votes(reach, mu),
+        "nearness": 0.0 if forced else min(_NEARNESS, 6.0 / n_features),
+    }
+    # Enough that the error of the center stays below what noise on the moment hides.
+    wanted = _WANTED if moment.bounds.box is None else _WANTED_IN_BOX
+    wanted *= math.sqrt(n_features) * n_samples / (sample.n_rows**2 * mu)
+    shares["steps"] = min(max(wanted, _LEAST), _MOST)
+    mu_steps = mu * math.sqrt(shares["steps"])
+    factor = _noise_of(sample, mu_steps) / math.sqrt(_NEAR_STEPS[0])
+    total = math.fsum(shares.values())
+    if not forced and (total > _DEAREST or factor > _SLOWEST):
+        return None
+    scale = min(1.0, _DEAREST / total)
+    shares = {name: scale * share for name, share in shares.items()}
+    center = shares.pop("steps") + shares["nearness"]
+    within = (1.0 - shares["nearness"] / center, shares.pop("nearness") / center)
+    shares["center"] = center
+    shares["rest"] = 1.0 - math.fsum(shares.values())
+    costs = dict.fromkeys(shares, mu)
+    if math.isfinite(mu):
+        costs = dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
+    far = _far_steps(sample, mu_steps)
+    ways = tuple(
+        Way(
+            CenterSteps(sample, steps, name),
+            None if forced else Nearness(sample, f"{name}_nearness"),
+            within,
+        )
+        for name, steps in ((NEAR, _NEAR_STEPS), (FAR, far))
+    )
+    return Search(distance, reach, ways, costs)
+
+
+def _share_of_votes(votes: Quantile, mu: float) -> float:
+    """Share of mu**2 at which the votes are quiet enough."""
+    return max(votes.n_steps * (votes.moved / _VOTE_NOISE / mu) ** 2, _LEAST_VOTES)
+
+
+def length_quantiles(sample: Sample) -> tuple[Quantile, Quantile]:
+    """Quantiles of the distances of rows, and of those from the origin."""
+    of_pairs = sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)
+    of_rows = sensitivity.mean_sensitivity(0.5, sample.n_rows)
+    n_steps = _DISTANCE_STEPS if sample.bounds.box is None else _BOXED_STEPS
+    return (
+        Quantile("pair_distance", n_steps, _PAIR_LEVEL, of_pairs),
+        Quantile("row_reach", _REACH_STEPS, _ROW_LEVEL, of_rows),
+    )
+
+
+def distances_told_apart(bounds: RowBounds) -> tuple[float, float]:
+    """Range of the typical distance, as powers of two."""
+    if bounds.box is None:
+        return _SHORTEST, _LONGEST
+    longest = math.log2(math.sqrt(2.0) * bounds.box_radius)
+    return longest - _BOXED_OCTAVES, longest
+
+
+def _noise_of(sample: Sample, mu: float) -> float:
+    """Length of the noise of one step, in units of its radius."""
+    return 2.0 * math.sqrt(sample.bounds.n_features) / (sample.n_rows * mu)
+
+
+def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
+    """Shares of the fewest steps that come from far away, or else from farthest."""
+    n_features, length = sample.bounds.n_features, _noise_of(sample, mu)
+    best, shares = math.inf, ()
+    for n_steps in range(_FEWEST_STEPS, _MOST_STEPS + 1):
+        each = (1.0 - _LAST) / (n_steps - 1)
+        noise = length / math.sqrt(each)
+        left = CenterSteps.narrowed(n_steps, noise, n_features)
+        if left < best:
+            best, shares = left, (*[each] * (n_steps - 1), _LAST)
+        if left * _FAR <= 1.0:
+            break
+    return shares
+
+
+# Least share of rows that lie about a center which is not beside them, and share from
+# which the typical distance is in doubt.
+_LEAST_BESIDE, _DOUBTFUL = 0.2, 0.95
+
+
+# What the error of a center may add, in units of what the noise hides, and deviations
+# of noise that the test forgives.
+_TOLERATED, _FORGIVEN = 2.0, 1.5
+
+
+# How far from the origin rows may lie, in octaves of a typical distance.
+_NEAREST, _FARTHEST = -1.0, 21.0
+
+
+# Share of what the noise hides that a wider clip of the steps may add.
+_HARMLESS = 0.01
+
+
+class Searched(Statistic):
+    """A statistic of rows about a center that is searched for, or of pairs of rows.
+
+    Where public numbers show that no center would be accurate enough, rows are compared
+    in pairs at once. Otherwise a typical distance and the rows' distance from the
+    origin are released; by these the steps to a center begin near by or far away, or,
+    if neither promises one, what is left goes to pairs. After the steps a last number
+    tells how much of the rows lies so near to the center that its error would be taken
+    for their direction. Rows that are shorter than the typical distance, or a multiple
+    of it where the noise allows that, keep their lengths.
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        Bounds, number of rows, and the moment that an early release is one of.
+    rest : Statistic
+        Its ``run`` is given the center or the order of the pairs, a length below which
+        rows keep theirs, and what it has as ``early`` if that is to be released too.
+    """
+
+    def __init__(self, moment: SecondMoment, rest: Any) -> None:
+        self.moment, self.rest, self.bounds = moment, rest, moment.bounds
+        self.forced = moment.bounds.paired is False
+
+    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
+        """Plan all that is released, and say if rows are paired in any case."""
+        plan = super().plan(epsilon, delta, **named)
+        if self.forced or _is_searched(plan):
+            return plan
+        said = (
+            "Rows are compared with each other in pairs: so few rows and so small a "
+            "budget find no center that is accurate enough."
+        )
+        return replace(plan, remarks=(*plan.remarks, said))
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about the rows."""
+        return self.bounds.remarks()
+
+    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Doubts of the rest."""
+        return self.rest.doubts(plan)
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan everything at a total cost of mu; infinite for no noise."""
+        search = plan_search(self.moment, mu, self.forced)
+        if search is None:
+            return self.rest.mechanisms(mu)
+        costs = search.costs
+        branches = search.ways if self.forced else (*search.ways, self.rest.early)
+        return (
+            *search.distance.mechanisms(costs["distance"]),
+            *search.reach.mechanisms(costs["reach"]),
+            *Choice("center", *branches).mechanisms(costs["center"]),
+            *self.rest.mechanisms(costs["rest"]),
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any):
+        """Release the center, or pairs, and the rest; return what the rest returns."""
+        plan = release.plan
+        order = pair_order(self.moment.n_samples, self.bounds.n_features)
+        if not _is_searched(plan):
+            return self.rest.run(release, rows, order)
+        sample = Sample.of(self.bounds, self.moment.n_samples)
+        typical, reach = self._lengths(release, sample, rows)
+        allowed = math.sqrt(_HARMLESS * self._edge(plan)) * typical
+        ways = [
+            (steps, steps.course(plan, typical, reach, allowed))
+            for steps in _planned_steps(plan, sample)
+        ]
+        steps, (radii, weights, error) = min(ways, key=lambda way: way[1][2])
+        if not self.forced and self._part(error, typical) > self._hidden(plan):
+            why = "they lie too far from the origin for their number and the budget"
+            return self._of_pairs(release, rows, order, typical, why)
+        center = steps.run(release, rows, radii, weights)
+        if self.bounds.box is not None:
+            half = self.bounds.box.half_widths
+            center = center.clip(-half, half)
+        if self.forced:
+            return self.rest.run(release, rows, center, self._floor(plan, typical, 1.0))
+        nearness = Nearness(sample, f"{steps.name}_nearness")
+        found = nearness.run(release, rows, center, error, typical)
+        noise_std = getattr(plan[nearness.name], "noise_std", 0.0)
+        origins = center, order
+        return self._about(release, rows, origins, found, noise_std, typical)
+
+    def _lengths(self, release, sample: Sample, rows) -> tuple[float, float]:
+        """Typical distance of rows, and their distance from the start."""
+        distance, reach = length_quantiles(sample)
+        told = distances_told_apart(self.bounds)
+        typical = distance.run(release, sample.distances(rows), *told)
+        low = math.log2(typical) + _NEAREST
+        far = sample.about(rows, 0.0, row_lengths)
+        return typical, reach.run(release, far, low, low - _NEAREST + _FARTHEST)
+
+    def _part(self, error: float, typical: float) -> float:
+        """What an error of the center adds to the moment, in a direction of its own."""
+        return min(error / max(self.bounds.clip or typical, 1e-150), 1.0) ** 2
+
+    def _edge(self, plan) -> float:
+        """Largest eigenvalue of the noise on the moment about a center."""
+        noise_std = self.rest.relative_noise(plan)
+        return 2.0 * math.sqrt(self.bounds.n_features) * noise_std
+
+    def _hidden(self, plan) -> float:
+        """What an error of the center may add to the moment."""
+        return _TOLERATED * self._edge(plan)
+
+    def _floor(self, plan, typical: float, weight: float) -> float:
+        """Length below which rows keep theirs; of pairs half is released."""
+        return floor_of(typical, self._edge(plan) / weight)
+
+    def _of_pairs(self, release, rows, order, typical: float, why: str):
+        """Spend on pairs what the center would have cost, and the rest too."""
+        floor = self._floor(release.plan, typical, HALF)
+        found = self.rest.run(release, rows, order, floor, (self.rest.early,))
+        return replace(
+            found, said=f"Rows were compared with each other in pairs: {why}."
+        )
+
+    def _about(self, release, rows, origins, found, noise_std: float, typical: float):
+        """Release the rest, of rows about a center unless they are too near to it."""
+        (center, order), (near, beside) = origins, found
+        plan = release.plan
+        most = self._hidden(plan) + _FORGIVEN * noise_std
+        if near <= most and beside >= _LEAST_BESIDE:
+            said = "Rows were measured from a private center, which is accurate enough."
+            floor = self._floor(plan, typical, 1.0)
+            return replace(self.rest.run(release, rows, center, floor), said=said)
+        said = (
+            "Rows were compared with each other in pairs: a private center was found, "
+            "but too many of them lie near it, or too few beside it."
+        )
+        # Where nearly no row is farther away, votes may have gone astray.
+        sure = beside <= _DOUBTFUL + _FORGIVEN * noise_std
+        floor = self._floor(plan, typical, HALF) if sure else 0.0
+        about = self.rest.run(release, rows, order, floor)
+        return replace(about, mean=center, said=said)
+
+    def squared_error(self, mu: float, signal: float, noise: float) -> float:
+        """As that of the rest: about a center or of pairs, by public numbers."""
+        search = plan_search(self.moment, mu, self.forced)
+        if search is None:
+            return self.rest.squared_error(mu, signal, noise, True)
+        return self.rest.squared_error(search.costs["rest"], signal, noise)
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Expected projection distance under a plan, to first order."""
+        return math.sqrt(self.squared_error(plan.mu, signal, noise))
+
+
+def _planned_steps(plan, sample: Sample) -> list[CenterSteps]:
+    """Steps of both ways in a plan."""
+    found = []
+    for name in (NEAR, FAR):
+        numbers = (m.name.removeprefix(f"{name}_") for m in plan.releases())
+        count = sum(number.isdigit() for number in numbers)
+        if count:
+            found.append(CenterSteps(sample, (1.0,) * count, name))
+    return found
+
+
+def _is_searched(plan) -> bool:
+    names = (mechanism.name for mechanism in plan.releases())
+    return f"{NEAR}_1" in names

@@ -1,0 +1,478 @@
+"""A private covariance of all features: two layers of a clipped second moment.
+
+Principal components with the covariance of all features, in one release of both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import gammainc, gammaincinv
+
+from .. import sensitivity
+from .._linalg import eigen
+from .._statistics.statistic import (
+    HALF,
+    AsAsked,
+    Statistic,
+    Terms,
+    mean_summation_error,
+)
+from .._tables.clipping import clip_rows
+from ..accounting import calibrate_gaussian
+from ..mechanisms import Exact, PrivacyPlan
+from . import _kernels
+from ._bounds import RowBounds
+from ._components import MOST_COMPONENTS, Components
+from ._scales import LengthCounts, LengthQuantile, row_squares
+from ._second_moment import EARLY, share_of
+
+# Share of mu**2 of the votes for the far radius; of those for the near one at least and
+# at most; and of the first layer in what the votes leave.
+_FAR_VOTES, _NEAR_VOTES, _NEAR_LAYER = 0.03, (0.005, 0.2), 0.85
+
+
+# Share of the rows that the first radius clips; of all that have a length if there are
+# too few to tell a quarter of them from the noise of the votes.
+_CLIPPED, _CLIPPED_OF_FEW = 0.25, 0.5
+
+
+# Steps of the two searches: all of the range, and up to 128 cells beyond the first.
+_NEAR_STEPS, _FAR_STEPS = 9, 7
+
+
+# Deviations of the votes' noise that their margin has, where the budget allows it.
+_SURE, _FAIRLY_SURE, _FAR_SURE = 5.0, 2.5, 3.0
+
+
+# Most rows beyond the far radius, as a share; beyond it there is one layer.
+_MOST_FAR = 0.1
+
+
+# What the grid of a release may add to the noise that was asked for.
+_ROUNDED = 1.05
+
+
+# Least eigenvalue of a covariance without noise, over the mean of all.
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class MomentLayer(Statistic):
+    """Second moment of rows of at most unit norm: one layer of a clipped moment.
+
+    Parameters
+    ----------
+    name : str
+        Name of the release.
+    n_samples, n_features : int
+        Public shape of the rows.
+    paired : bool or None, default=False
+        Whether the terms are pairs of rows, of whose mean half is released; None where
+        releases tell.
+    """
+
+    name: str
+    n_samples: int
+    n_features: int
+    paired: bool | None = False
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        square = (self.n_features, self.n_features)
+        if not math.isfinite(mu):
+            return (Exact(self.name, square, symmetric=True),)
+        n, p = self.n_samples, self.n_features
+        moment = calibrate_gaussian(
+            self.name,
+            sensitivity.second_moment_sensitivity(1.0, n),
+            mu,
+            square,
+            symmetric=True,
+            summation_error=mean_summation_error(1.0, n, p, self.paired),
+            magnitude=2.0,
+        )
+        return (moment,)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the mean of outer products, from their sum over given terms."""
+        (terms,) = given
+        return terms.undo(release(self.name, rows / terms.divisor))
+
+
+@dataclass(frozen=True)
+class Covariance:
+    """A released covariance, in squared units of the rows.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (p, p)
+        Symmetric and positive definite.
+    spread : float
+        Standard deviation off the diagonal of the noise of its first layer.
+    radii : tuple of float
+        Released or public lengths that the layers are clipped to.
+    layer : ndarray of shape (p, p)
+        The first layer as it was released, with its noise.
+    """
+
+    matrix: np.ndarray
+    spread: float
+    radii: tuple[float, ...]
+    layer: np.ndarray
+
+
+class WholeCovariance(Statistic):
+    """Covariance of rows about a given center, or of differences of rows.
+
+    Rows are clipped at a private quartile of their lengths, which takes little noise.
+    What a farther clip, beyond which there are few rows, would add is released apart,
+    and counts as far as it stands out of its own noise: no tail is lost where there is
+    budget to see it, and nobody pays for it where there is none.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+        Public shape of the rows.
+    length_range : tuple (low, high)
+        Public range of the lengths of rows.
+    paired : bool or None, default=False
+        Whether rows are compared in pairs; None where releases tell.
+    clip : float or None, default=None
+        Public length that rows are clipped to, in one layer; None for private ones.
+    """
+
+    def __init__(
+        self,
+        n_samples: int,
+        n_features: int,
+        length_range: tuple[float, float],
+        *,
+        paired: bool | None = False,
+        clip: float | None = None,
+    ) -> None:
+        self.n_samples, self.n_features = n_samples, n_features
+        self.length_range, self.clip = length_range, clip
+        shape = n_samples, n_features, paired
+        self.near = MomentLayer("near_moment", *shape)
+        self.far = MomentLayer("far_moment", *shape)
+        self.near_length = LengthQuantile("near_length", _NEAR_STEPS, n_samples)
+        self.far_length = LengthQuantile("far_length", _FAR_STEPS, n_samples)
+        # Rows that votes count, at least.
+        self.n_voters = n_samples * (1.0 if paired is False else HALF)
+
+    def combined(self, mu: float) -> AsAsked:
+        """Return what is released at a total cost of mu, with its shares."""
+        if self.clip is not None:
+            return AsAsked({"near": self.near}, {"near": 1.0})
+        near = self._near_votes(mu)
+        shares = {"near_length": near, "near": 1.0 - near}
+        parts = {"near_length": self.near_length, "near": self.near}
+        if self._far_number(math.sqrt(_FAR_VOTES) * mu) > _MOST_FAR * self.n_voters:
+            return AsAsked(parts, shares)
+        left = 1.0 - near - _FAR_VOTES
+        shares = {
+            "near_length": near,
+            "far_length": _FAR_VOTES,
+            "near": _NEAR_LAYER * left,
+            "far": (1.0 - _NEAR_LAYER) * left,
+        }
+        parts |= {"far_length": self.far_length, "far": self.far}
+        return AsAsked({name: parts[name] for name in shares}, shares)
+
+    def _near_votes(self, mu: float) -> float:
+        """Share of the votes for the near radius: enough to be sure of a quarter."""
+        low, high = _NEAR_VOTES
+        noise = self.near_length.noise_std(mu)
+        wanted = (_SURE * noise / (_CLIPPED * self.n_voters)) ** 2
+        return min(max(wanted, low), high)
+
+    def _far_number(self, mu: float) -> float:
+        """Rows beyond the far radius, where its votes cost mu.
+
+        What is lost beyond a clip, and the noise up to it, balance at so many; fewer
+        cannot be told from the noise of the votes.
+        """
+        # The noise of all of the budget, in directions of a few eigenvectors.
+        balance = 2.0 * math.sqrt(self.n_features) * self.far_length.moved / mu
+        balance *= math.sqrt(_FAR_VOTES)
+        return max(balance, _FAR_SURE * self.far_length.noise_std(mu))
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan all releases at a total cost of mu; infinite for no noise."""
+        return self.combined(mu).mechanisms(mu)
+
+    def votes_are_sure(self, plan: PrivacyPlan) -> bool:
+        """Whether the search for lengths of a plan hardly ever goes astray."""
+        if self.clip is not None:
+            return True
+        noise = self._vote_noise(plan)
+        return _FAIRLY_SURE * noise <= _CLIPPED_OF_FEW * self.n_voters
+
+    def _vote_noise(self, plan: PrivacyPlan) -> float:
+        return getattr(plan[f"{self.near_length.name}_1"], "noise_std", 0.0)
+
+    def run(self, release: Any, rows: Terms, *given: Any) -> Covariance:
+        """Release the covariance.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : Terms
+            Blocks of rows, centered, or of their differences over the root of two;
+            dense or sparse.
+        *given : MomentLayer
+            Planned layers that are released beside the first one, of the same rows.
+
+        Returns
+        -------
+        Covariance
+            Made from releases and public numbers alone.
+        """
+        clipped = 0.0
+        radii: tuple[Any, ...] = (self.clip,)
+        if self.clip is None:
+            radii, clipped = self._release_radii(release, rows)
+        layers = rows.reduce(
+            partial(_sums_of_layers, radii=radii, n_features=self.n_features)
+        )
+        areas = [radii[0] ** 2, *(far**2 - radii[0] ** 2 for far in radii[1:])]
+        named = (self.near, self.far)
+        found, spreads = [], []
+        for statistic, layer, area in zip(named, layers, areas, strict=False):
+            found.append(area * statistic.run(release, layer, rows))
+            noise = getattr(release.plan[statistic.name], "noise_std", 0.0)
+            spreads.append(area * noise / rows.weight / math.sqrt(2.0))
+        for other in given:
+            share = share_of(release.plan, other.name, self.near.name)
+            also = areas[0] * other.run(release, layers[0], rows)
+            found[0] = share * also + (1.0 - share) * found[0]
+            spreads[0] *= math.sqrt(1.0 - share)
+        matrix = self._joined(found, spreads, clipped, rows)
+        return Covariance(matrix, spreads[0], radii, found[0])
+
+    def _release_radii(self, release: Any, rows: Terms) -> tuple[tuple, float]:
+        """Release the lengths that the layers end at; which share the first clips."""
+        counts = LengthCounts(*self.length_range)
+        counts.longer = rows.reduce(partial(_count_lengths, span=self.length_range))
+        plan, names = release.plan, {m.name for m in release.plan.mechanisms}
+        # All that a row is in counts as one.
+        weight = rows.weight * self.n_samples / rows.n_terms
+        voters = rows.weight * self.n_samples
+        few = _SURE * self._vote_noise(plan) > _ROUNDED * _CLIPPED * voters
+        share = _CLIPPED_OF_FEW if few else _CLIPPED
+        near = self.near_length.run(release, counts, 0, 0.0, share, weight)
+        radii = (counts.length(near),)
+        if self.far.name not in names:
+            return radii, share
+        cost = math.hypot(
+            *(plan[f"{self.far_length.name}_{k + 1}"].mu for k in range(_FAR_STEPS))
+        )
+        number = self._far_number(cost)
+        far = self.far_length.run(release, counts, near, number, 0.0, weight)
+        return (*radii, counts.length(far)), share
+
+    def _joined(self, layers, spreads, clipped: float, rows: Terms) -> np.ndarray:
+        """Make a positive definite matrix of released layers."""
+        p, n = self.n_features, self.n_samples
+        # Differences with few partners a row have more sampling error than rows.
+        aspect = p / n * (1.0 + (HALF * n / rows.n_terms if rows.weight < 1.0 else 0.0))
+        trace = max(float(np.trace(layers[0])), 0.0)
+        floor = max(spreads[0], _LEAST * trace / p, np.finfo(float).tiny)
+        if len(layers) == 1:
+            matrix = eigen.shrink_noise(layers[0], spreads[0], aspect, floor)
+            return matrix / (1.0 if clipped == 0.0 else _kept_share(matrix, clipped))
+        return eigen.join_layers(*layers, *spreads, floor, aspect)
+
+
+def _kept_share(matrix: np.ndarray, clipped: float) -> float:
+    """Share of the trace that a clip keeps: for normal rows, of which it clips a share.
+
+    Where there is no second layer to tell it.
+    """
+    trace = float(np.trace(matrix))
+    shape = 0.5 * trace**2 / float(np.sum(matrix**2))
+    place = float(gammaincinv(shape, 1.0 - clipped))
+    return float(gammainc(shape + 1.0, place)) + clipped * place / shape
+
+
+def _count_lengths(blocks, span: tuple[float, float]) -> np.ndarray:
+    """Rows longer than each point of a grid."""
+    counts = LengthCounts(*span)
+    for block in blocks:
+        counts.update(block)
+    return counts.longer
+
+
+def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
+    """Sums of outer products of the parts of clipped rows."""
+    parts = (clipped_parts(block, radii) for block in blocks)
+    return _kernels.sums_of_layers(parts, n_features, len(radii))
+
+
+def clipped_parts(rows: Any, radii: tuple[float, ...]) -> list:
+    """Split rows so that the squares of the parts add up to those of clipped rows.
+
+    Parameters
+    ----------
+    rows : ndarray or sparse CSR matrix of shape (b, p)
+        Rows; those that are not finite become zero.
+    radii : tuple of one or two floats
+        Increasing lengths.
+
+    Returns
+    -------
+    list of ndarray or sparse CSR array of shape (b, p)
+        For each radius, rows of norm at most 1 but for rounding (:func:`clip_rows`):
+        for the first one, rows clipped at it over it; for the second, rows along the
+        same directions whose squared length is what clipping at it would add, over the
+        most that can be.
+    """
+    near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)
+    if len(radii) == 1:
+        return [near]
+    if radii[1] <= radii[0]:
+        return [near, 0.0 * near]
+    far = clip_rows(rows, radii[1])
+    squares = row_squares(far)
+    with np.errstate(all="ignore"):
+        beyond = np.maximum(squares - radii[0] ** 2, 0.0) / squares
+    beyond = np.nan_to_num(beyond) / (radii[1] ** 2 - radii[0] ** 2)
+    return [near, clip_rows(_scaled(far, np.sqrt(beyond)), 1.0)]
+
+
+def _scaled(rows: Any, factors: np.ndarray) -> Any:
+    """Multiply each row by a factor; sparse rows stay sparse."""
+    if sparse.issparse(rows):
+        return sparse.csr_array(sparse.diags_array(factors) @ rows)
+    return rows * factors[:, None]
+
+
+class CovarianceComponents(Statistic):
+    """Eigenvectors and eigenvalues of a released covariance about a given mean.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        How rows are bounded: by a public clip, or by private ones without it.
+    n_samples : int
+        Public number of rows.
+    rank : int or None
+        Number of components; None for as many as stand out of the noise.
+    norm_range : tuple (low, high)
+        Public range of private lengths, in units of the bounded rows.
+    """
+
+    def __init__(
+        self,
+        bounds: RowBounds,
+        n_samples: int,
+        rank: int | None,
+        norm_range: tuple[float, float],
+    ) -> None:
+        self.bounds, self.n_samples, self.rank = bounds, n_samples, rank
+        low, high = norm_range
+        # Nothing in the box is longer, whatever center in it is taken off.
+        reach = 2.0 * bounds.box_radius
+        self.whole = WholeCovariance(
+            n_samples,
+            bounds.n_features,
+            (low, min(high, reach) if reach > low else high),
+            paired=bounds.paired,
+            clip=bounds.clip,
+        )
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu; infinite for no noise."""
+        return self.whole.mechanisms(mu)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+        """Release the covariance of rows about a given origin.
+
+        It is a released center, the order of pairs, or None. A released length that is
+        given too is of no use here; layers beside the first one are.
+        """
+        origin, *others = given
+        more = others[1] if len(others) > 1 else ()
+        found = self.whole.run(release, self.bounds.blocks(rows, origin), *more)
+        rank = self.rank or self._released_rank(found)
+        values, vectors = eigen.top_eigh(found.matrix, rank)
+        above = self._above_noise(found, vectors)
+        degrees, total = self.bounds.n_features - rank, float(np.trace(found.matrix))
+        noise = (total - float(values.sum())) / degrees if degrees else 0.0
+        noise = max(noise, np.finfo(float).tiny)
+        mean = origin if isinstance(origin, np.ndarray) else None
+        unit = self.bounds.unit
+        return Components(
+            mean, vectors, values, total, noise, unit, above, covariance=found.matrix
+        )
+
+    def _above_noise(self, found, vectors) -> int:
+        """Count components that the first layer tells from its noise."""
+        along = np.sort(np.sum((vectors @ found.layer) * vectors, axis=1))[::-1]
+        return eigen.count_above_noise(
+            along,
+            float(np.trace(found.layer)),
+            len(found.layer),
+            found.spread,
+            self.n_samples,
+        )
+
+    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+        if self.whole.votes_are_sure(plan):
+            return ()
+        said = (
+            f"{self.n_samples} rows are too few for private lengths at this budget: "
+            "they may come out at any scale, and the covariance with them; a public "
+            "clip_norm, or bounds and a narrower norm_range, would help."
+        )
+        return (said,)
+
+    @property
+    def early(self) -> MomentLayer:
+        """What may be released beside the first layer, for the cost of a center."""
+        return replace(self.whole.near, name=EARLY)
+
+    def relative_noise(self, plan: PrivacyPlan) -> float:
+        """Deviation of the noise off the diagonal, for rows of at most unit norm."""
+        noise_std = getattr(plan[self.whole.near.name], "noise_std", 0.0)
+        return noise_std / math.sqrt(2.0)
+
+    def _released_rank(self, found) -> int:
+        rank = eigen.select_rank(found.layer, found.spread, self.n_samples)
+        return min(rank, self.n_samples, self.bounds.n_features, MOST_COMPONENTS)
+
+    def squared_error(
+        self, mu: float, signal: float, noise: float, paired: bool = False
+    ) -> float:
+        """Expected squared projection distance for Gaussian rows, to first order.
+
+        As :meth:`SecondMoment.squared_error`, at a cost of all releases together.
+        """
+        rank, degrees = self.rank, self.bounds.n_features - self.rank
+        if not degrees:
+            return 0.0
+        laws = np.array([[rank, signal + noise], [degrees, noise]])
+        clip = self.whole.clip
+        square = _upper_quartile(*laws.T) if clip is None else clip**2
+        kept = min(1.0, square / float(np.prod(laws, axis=1).sum()))
+        share = dict(self.whole.combined(mu).shares())["near"]
+        private = square / (self.n_samples * mu * math.sqrt(share))
+        private *= 2.0 if paired else 1.0
+        cross = kept**2 * noise * (signal + noise) / self.n_samples
+        error = 2.0 * rank * degrees * (cross + private**2) / (kept * signal) ** 2
+        return min(error, 2.0 * min(rank, degrees))
+
+
+def _upper_quartile(degrees: np.ndarray, variances: np.ndarray) -> float:
+    """Upper quartile of the squared length of a Gaussian row, by a gamma law."""
+    mean = float(np.sum(degrees * variances))
+    spread = 2.0 * float(np.sum(degrees * variances**2))
+    return float(gammaincinv(mean**2 / spread, 0.75)) * spread / mean

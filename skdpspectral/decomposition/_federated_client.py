@@ -1,0 +1,282 @@
+"""A client: rows that stay where they are, and what is released of them.
+
+What a client releases in one conversation, as it is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+
+from .._linalg import eigen
+from .._messages.answering import AnsweringClient
+from .._messages.messages import MessageError, Reply, Request, Topic, check_name
+from .._release.release import Release
+from .._tables.rows import check_features
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from . import _kernels_federated
+from ._federated_task import Registration, SpectralTask, check_client_budget
+
+
+class Releases:
+    """The releases of one client's task, made as they are asked for.
+
+    Parameters
+    ----------
+    task : SpectralTask
+        What is released.
+    X : ndarray of shape (n, p)
+        Private rows.
+    release : Release
+        Charged with the task's plan.
+    """
+
+    def __init__(self, task: SpectralTask, X, release):
+        self._task, self._X, self._release = task, X, release
+        self._statistic = task.statistic(len(X))
+        if task.second_moment:
+            self._mean = self._statistic.center(release, X)
+        else:
+            self._mean, self._found = self._run_mechanism()
+
+    def answer(self, topic: Topic, step: int, basis) -> tuple[tuple, np.ndarray]:
+        """Return numbers and values that answer a topic."""
+        if topic is Topic.MEAN:
+            return (), self._mean
+        if topic is Topic.POWER:
+            return self._product(step, basis)
+        if topic is Topic.COVARIANCE:
+            return self._covariance(basis)
+        if self._task.second_moment:
+            return self._second_moment(topic)
+        return self._found
+
+    def _run_mechanism(self):
+        """Release the components, all of them at once; no request has a say in it."""
+        task, X = self._task, self._X
+        statistic = self._statistic
+        if not task.mechanism.spiked:
+            found = statistic.directions(self._release, X)
+            signal, noise, _ = found.scales
+            return found.mean, ((signal, noise), found.vectors)
+        numbers = (float(np.mean(statistic.signal)), statistic.noise)
+        if task.aggregation == "matrix":
+            noisy = statistic.noisy_projector(self._release, X)
+            return None, (numbers, _kernels_federated.pack_lower(noisy))
+        return None, (numbers, statistic.projector(self._release, X))
+
+    def _run(self, name: str, rows, *given) -> np.ndarray:
+        """Release one of the steps that follow the mean."""
+        return self._statistic.rest.run(self._release, rows, name, *given)
+
+    def _second_moment(self, topic: Topic):
+        rank, rows = self._task.n_components, self._task.rows
+        moment = self._run("second_moment", self._X, self._mean)
+        spread = self._noise_std("second_moment") / math.sqrt(2.0)
+        values, vectors = eigen.top_eigh(moment, rank, spread)
+        others = max(rows.n_features - rank, 1)
+        bulk = (float(np.trace(moment)) - float(values.sum())) / others
+        bulk = bulk if rank < rows.n_features else 0.0
+        numbers = (self._noise_std("second_moment"), float(values[-1]), bulk)
+        if topic is Topic.MATRIX:
+            return numbers, _kernels_federated.pack_lower(moment)
+        return numbers, vectors
+
+    def _product(self, step: int, basis):
+        before = self._task.topics.index(Topic.POWER)
+        name = f"power_{step - before + 1}"
+        return (self._noise_std(name),), self._run(name, self._X, self._mean, basis)
+
+    def _covariance(self, basis):
+        task = self._task
+        if task.model_covariance:
+            released = self._statistic.moment_within(self._release, self._X, basis.T)
+            return (self._noise_std("model_moment"),), released
+        blocks = task.rows.blocks(self._X, self._mean)
+        radius, within = task.projection_norm, self._statistic.rest.within
+        released = within.run(self._release, blocks, basis.T, radius)
+        return (self._noise_std(within.name) * radius**2,), released
+
+    def _noise_std(self, name: str) -> float:
+        """Deviation of the noise on what a client sends."""
+        weight = 1.0 if name == "model_moment" else self._task.rows.weight
+        return getattr(self._release.plan[name], "noise_std", 0.0) / weight
+
+
+class LocalClient(AnsweringClient):
+    """Rows, a budget of their own, and answers to a server that is not trusted.
+
+    Whatever a server sends, a client releases what its plan says and nothing else: it
+    refuses requests of any other task than its own, takes its clips and its noise from
+    the plan, makes any basis orthonormal, and answers each step of one session once. A
+    request that comes again gets the very same bytes, so that a lost message is no
+    second release.
+
+    Parameters
+    ----------
+    name : str
+        What the server knows the client by, at most 64 bytes in UTF-8; public.
+    X : array-like of shape (n_samples, n_features)
+        Private rows of finite numbers.
+    task : SpectralTask
+        What will be released, agreed on beforehand.
+    epsilon : float or None, default=1.0
+        Privacy budget of the whole session, positive; None (or infinity) switches
+        privacy off, with a warning.
+    delta : float, default=1e-6
+        Privacy budget in [1e-15, 1).
+    accountant : PrivacyAccountant or None, default=None
+        The client's ledger; None takes that of an enclosing ``with`` block, if any.
+    noise_seed : int, RandomState instance or None, default=None
+        None draws noise from the operating system's entropy; anything else voids
+        privacy.
+    estimator : str, default="LocalClient"
+        Name in the ledger.
+
+    Attributes
+    ----------
+    name : str
+        The client's name.
+    task : SpectralTask
+        What it releases; it answers requests of this task alone.
+    plan : PrivacyPlan
+        What the session releases, from public numbers alone.
+    registration : Registration
+        Number of rows and budget, for :class:`Server`; public.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid; nothing is charged.
+
+    Notes
+    -----
+    **Formal guarantee.** All answers of a client together are
+    (`epsilon`, `delta`)-differentially private for one of its rows, under replacement
+    of that row within the client, whatever the server asks and whatever other clients
+    and the server do with the answers; with a task with a ``SpikedModel`` under its
+    model of the rows alone, as `plan` says. The number of rows and the name are public.
+    Rows are checked when the client is made, where its rows are: an error about a value
+    is for their holder alone, and no server sees a client that fails for it. The whole
+    plan is charged at the first valid request, before anything is computed of them.
+    """
+
+    def __init__(
+        self,
+        name,
+        X,
+        task: SpectralTask,
+        *,
+        epsilon=1.0,
+        delta=1e-6,
+        accountant=None,
+        noise_seed=None,
+        estimator="LocalClient",
+    ):
+        X = check_features(X)
+        self._prepare(name, X, task, epsilon, delta, estimator, noise_seed)
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        self._accountant = default_accountant() if accountant is None else accountant
+        self._warn(len(X))
+
+    @classmethod
+    def _charged(cls, name, X, task, plan, epsilon, noise_seed):
+        """Return a client whose plan, for this epsilon, somebody has charged."""
+        client = object.__new__(cls)
+        client._prepare(name, X, task, epsilon, plan.delta, plan.estimator, noise_seed)
+        if client.plan != plan:
+            raise ValueError("the plan that was charged is not the client's")
+        client._accountant = None
+        return client
+
+    def _prepare(self, name, X, task, epsilon, delta, estimator, noise_seed):
+        if not isinstance(task, SpectralTask):
+            raise TypeError("task must be a SpectralTask")
+        check_name(name)
+        epsilon, delta = check_client_budget(epsilon, delta)
+        if X.shape[1] != task.rows.n_features:
+            raise ValueError(
+                f"client {name!r}: X has {X.shape[1]} features, the task has "
+                f"{task.rows.n_features}"
+            )
+        if task.n_components > min(X.shape):
+            raise ValueError(
+                f"client {name!r}: n_components={task.n_components} must be at most "
+                f"its n_samples={X.shape[0]} and n_features={X.shape[1]}"
+            )
+        self._X, self._noise_seed = X, noise_seed
+        self._epsilon = epsilon
+        self.plan = task.plan_of(
+            name, X.shape[0], epsilon, delta, estimator, noise_seed is not None
+        )
+        self._open(name, task)
+        self._releases: Releases | None = None
+
+    def _warn(self, n_samples: int) -> None:
+        if not math.isfinite(self.plan.mu):
+            warnings.warn(
+                f"client {self.name!r} answers without privacy: epsilon is None",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+            return
+        if self.plan.epsilon > self._epsilon:
+            warnings.warn(
+                f"client {self.name!r} is private with epsilon="
+                f"{self.plan.epsilon:.4g}, not {self._epsilon:g}: that is what holds "
+                'of the noise of calibration="paper"',
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        if self.plan.seeded:
+            warnings.warn(
+                f"noise_seed is given: the noise of client {self.name!r} can be made "
+                "again and subtracted, so that its answers are not private; leave "
+                "noise_seed=None but for tests",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+        if self.plan.delta >= 1.0 / n_samples:
+            warnings.warn(
+                f"client {self.name!r}: delta={self.plan.delta:g} is at least "
+                f"1 / n_samples = {1 / n_samples:g}; choose a smaller delta",
+                PrivacyLeakWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def registration(self) -> Registration:
+        """Public numbers that the server may hold the client to."""
+        # The epsilon that was asked for: the plan may claim a larger one.
+        return Registration(len(self._X), self._epsilon, self.plan.delta)
+
+    def _checked(self, request: Request):
+        basis = self.task.check(request)
+        if self._session is not None and self._releases is None:
+            raise MessageError("the session failed at the client; its budget is spent")
+        return basis
+
+    def _start(self, request: Request) -> None:
+        """Charge the plan: nothing of the rows is read before."""
+        release = Release(self.plan, self._accountant, self._noise_seed)
+        self._session = request.session
+        self._begun[request.step] = request
+        self._releases = Releases(self.task, self._X, release)
+
+    def _answered(self, request: Request, brought) -> Reply:
+        assert self._releases is not None
+        numbers, values = self._releases.answer(request.topic, request.step, brought)
+        return Reply(
+            session=request.session,
+            task=self.task.digest,
+            step=request.step,
+            topic=request.topic,
+            client=self.name,
+            n_samples=len(self._X),
+            mu=self.plan.mu,
+            numbers=numbers,
+            values=values,
+        )

@@ -1,0 +1,701 @@
+"""What a client will release in one conversation, agreed on before it begins.
+
+The byte form of a task: one for all that mean the same, with no code in it.
+
+A task from the parameters of an estimator, in units of the data.
+
+Public numbers of a client, which a server may hold it to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from .._messages.messages import (
+    CHECKSUM_BYTES,
+    OVERHEAD,
+    TASK_BYTES,
+    MessageError,
+    Request,
+    Topic,
+    checksum,
+)
+from .._statistics.statistic import Statistic
+from ..accounting._gaussian import MIN_DELTA
+from ..mechanisms import PrivacyPlan
+from ..mechanisms._relations import check_count, check_real, shown
+from . import _kernels_federated
+from ._bounds import RowBounds
+from ._mechanism import ComponentMechanism, design_components
+from ._power_steps import LARGEST_DEFECT, PowerIteration
+from ._scales import LEAST_SIGNAL
+from ._second_moment import Centered, SecondMoment
+from ._spiked import WHOLE_ORDER
+from ._strategies import PrivateMean
+
+# Raised whenever the same bytes would mean other releases, other shares of a budget
+# included: the digest of a task must differ where its releases do.
+VERSION = 1
+
+
+_MAGIC = b"SKDT"
+
+
+# magic, version, aggregation, mechanism, calibration; length; flags; components,
+# features, rounds; pairs of bounds, variances; clip, clip of the mean, projection_norm,
+# noise variance, range, constant. Pairs and variances follow. Little-endian, packed.
+_HEADER = struct.Struct("<4sBBBBQHIIIII7d")
+
+
+_AGGREGATION_CODES = ("projector", "matrix")
+
+
+_MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
+
+
+_CALIBRATIONS = ("exact", "paper")
+
+
+# Order of the flags; then four that say which of the numbers are there, then one more.
+_FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
+
+
+_OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
+
+
+_LAST_FLAG = "own_mean"
+
+
+# Features of a task that is read: more would only fill the reader's memory.
+_MOST_FEATURES = 2**24
+
+
+class TaskFields(NamedTuple):
+    """What a byte form holds, as the parts that a task is made of."""
+
+    n_components: int
+    rows: RowBounds
+    aggregation: str
+    start: bool
+    n_rounds: int
+    projection_norm: float | None
+    mechanism: ComponentMechanism
+    model_covariance: bool
+
+
+def pack(task) -> bytes:
+    """Return the byte form of a task."""
+    rows, mechanism = task.rows, task.mechanism
+    sides = _sides(rows)
+    optional = (
+        rows.clip_norm,
+        rows.center_radius,
+        task.projection_norm,
+        mechanism.noise,
+    )
+    flags = (task.start, task.model_covariance, rows.centered, rows.scale is not None)
+    flags += (bool(rows.paired),)
+    flags += tuple(value is not None for value in optional)
+    flags += (mechanism.centered,)
+    signal = np.array(mechanism.signal or (), dtype="<f8")
+    tail = np.concatenate([*sides, signal]).astype("<f8").tobytes()
+    header = _HEADER.pack(
+        _MAGIC,
+        VERSION,
+        _AGGREGATION_CODES.index(task.aggregation),
+        _MECHANISMS.index(mechanism.name),
+        _CALIBRATIONS.index(mechanism.calibration),
+        _HEADER.size + len(tail) + CHECKSUM_BYTES,
+        sum(bool(flag) << place for place, flag in enumerate(flags)),
+        task.n_components,
+        rows.n_features,
+        task.n_rounds,
+        len(sides[0]),
+        len(signal),
+        *(0.0 if value is None else value for value in optional),
+        *mechanism.norm_range,
+        mechanism.constant,
+    )
+    return header + tail + checksum(header + tail)
+
+
+def _sides(rows) -> tuple[np.ndarray, np.ndarray]:
+    """Low and high bounds: none, one pair for all features, or one for each."""
+    if rows.box is None:
+        return np.zeros(0), np.zeros(0)
+    # Adding zero makes one of the two zeros of float64.
+    low, high = (np.asarray(side) + 0.0 for side in (rows.box.low, rows.box.high))
+    if np.all(low == low[0]) and np.all(high == high[0]):
+        return low[:1], high[:1]
+    return low, high
+
+
+def unpack(data) -> TaskFields:
+    """Read a byte form; whatever is wrong with it is a MessageError or a ValueError."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise MessageError(f"a task must be bytes, got {type(data).__name__}")
+    data = bytes(data)
+    if len(data) < _HEADER.size + CHECKSUM_BYTES:
+        raise MessageError("these bytes are too short for a task")
+    magic, version, *names, length, flags, rank, p, n_rounds, n_pairs, n_signal = (
+        _HEADER.unpack_from(data)[:12]
+    )
+    numbers = _HEADER.unpack_from(data)[12:]
+    if magic != _MAGIC:
+        raise MessageError("these bytes are no task of a federation")
+    if version != VERSION:
+        raise MessageError(
+            f"the task is of version {version}, this release reads {VERSION}"
+        )
+    tail = 8 * (2 * n_pairs + n_signal)
+    if length != len(data) or length != _HEADER.size + tail + CHECKSUM_BYTES:
+        raise MessageError("the task has not the length that it says")
+    if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
+        raise MessageError("the task was damaged: its checksum is another")
+    if n_pairs not in (0, 1, p) or p > _MOST_FEATURES or flags >= 2**10:
+        raise MessageError("the parts of the task have no valid size")
+    values = np.frombuffer(data, "<f8", 2 * n_pairs + n_signal, _HEADER.size)
+    if not all(map(math.isfinite, numbers)) or not np.isfinite(values).all():
+        raise MessageError("the numbers of the task must be finite")
+    known = (_AGGREGATION_CODES, _MECHANISMS, _CALIBRATIONS)
+    if any(i >= len(choices) for i, choices in zip(names, known, strict=True)):
+        raise MessageError("the task names a choice that this release does not know")
+    choices = [choices[i] for i, choices in zip(names, known, strict=True)]
+    return _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
+
+
+def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
+    """Make the parts of a task, which check themselves."""
+    aggregation, name, calibration = choices
+    rank, n_features, n_rounds = counts
+    places = enumerate((*_FLAGS, *_OPTIONAL, _LAST_FLAG))
+    flag = {key: bool(flags >> place & 1) for place, key in places}
+    number = {
+        key: value if flag[key] else None
+        for key, value in zip(_OPTIONAL, numbers[: len(_OPTIONAL)], strict=True)
+    }
+    low, high, signal = np.split(values, [n_pairs, 2 * n_pairs])
+    bounds = None
+    if n_pairs:
+        bounds = (low, high) if n_pairs > 1 else (float(low[0]), float(high[0]))
+    if flag["centered"] and flag["paired"]:
+        raise MessageError("rows are centered, or compared in pairs, and not both")
+    center: str | PrivateMean = "pairs" if flag["paired"] else "none"
+    if flag["centered"]:
+        center = PrivateMean(number["center_radius"])
+    rows = RowBounds(
+        n_features,
+        bounds=bounds,
+        clip_norm=number["clip_norm"],
+        center=center,
+        scale="bounds" if flag["scaled"] else None,
+    )
+    mechanism = ComponentMechanism(
+        name,
+        tuple(signal.tolist()) or None,
+        number["noise"],
+        numbers[-3:-1],
+        calibration,
+        numbers[-1],
+        flag[_LAST_FLAG],
+    )
+    return TaskFields(
+        rank,
+        rows,
+        aggregation,
+        flag["start"],
+        n_rounds,
+        number["projection_norm"],
+        mechanism,
+        flag["model_covariance"],
+    )
+
+
+_LENGTH, _SHORTEST = "projection_norm", 1e-60
+
+
+_MOST_ROUNDS = 1000
+
+
+# What is asked for first, of a second moment and of any other mechanism.
+_AGGREGATIONS = {
+    "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
+    "matrix": (Topic.MATRIX, Topic.PROJECTOR),
+}
+
+
+# What is believed of a client for its weight, at most: a cost, variances across the
+# components, and variances along them in units of those.
+_COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
+
+
+_SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralTask:
+    """The releases of a client: a mean, a second moment, and rounds of products.
+
+    Server and clients agree on it beforehand. Bounds and shares are the client's own;
+    nothing of a request changes them. Every message carries the :attr:`digest` of its
+    sender's task, and no side goes on with another one's. :func:`make_task` makes a
+    task from parameters in units of the data; tasks of the same byte form are equal.
+
+    Parameters
+    ----------
+    n_components : int
+        Components, or columns of a power iteration.
+    rows : RowBounds
+        How rows are bounded, with a private mean or without.
+    aggregation : {"projector", "matrix"}, default="projector"
+        What of the second moment is sent: its leading eigenvectors or all of it.
+    start : bool, default=True
+        Whether the second moment is released at all.
+    n_rounds : int, default=0
+        Rounds of a power iteration.
+    projection_norm : float or None, default=None
+        Public length, in units of the bounded rows (``rows.unit`` units of the data
+        each), that projections are clipped to for a covariance within a basis, which is
+        released last; None for no covariance.
+    mechanism : ComponentMechanism, optional
+        How the start is released; by default a noisy second moment.
+    model_covariance : bool, default=False
+        Whether a covariance within a basis is released last by a model, which
+        takes no `projection_norm`.
+
+    Attributes
+    ----------
+    topics : tuple of Topic
+        What a server asks for, request by request: the start (``COMPONENTS``,
+        ``MATRIX``, ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` where rows
+        are centered, ``POWER`` for each round, ``COVARIANCE`` last. The last two bring
+        a basis; the others depend on nothing.
+        :class:`Rounds` goes through them.
+    second_moment : bool
+        Whether all is made of one noisy second moment.
+    with_covariance : bool
+        Whether a covariance within a basis is released last.
+    digest : bytes
+        16 bytes that differ wherever what clients release differs.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid, or contradicts another.
+    """
+
+    n_components: int
+    rows: RowBounds
+    aggregation: str = "projector"
+    start: bool = True
+    n_rounds: int = 0
+    projection_norm: float | None = None
+    mechanism: ComponentMechanism = _SECOND_MOMENT
+    model_covariance: bool = False
+    # What follows from these.
+    second_moment: bool = field(init=False, repr=False)
+    with_covariance: bool = field(init=False, repr=False)
+    topics: tuple[Topic, ...] = field(init=False, repr=False)
+    digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.aggregation not in _AGGREGATIONS:
+            raise ValueError(
+                f"aggregation must be one of {sorted(_AGGREGATIONS)}, got "
+                f"{self.aggregation!r}"
+            )
+        self._check_flags()
+        self._check_counts()
+        object.__setattr__(self, "second_moment", self.mechanism.name == "gaussian")
+        last = self.projection_norm is not None or self.model_covariance
+        object.__setattr__(self, "with_covariance", last)
+        length = self.projection_norm
+        if length is not None:
+            length = check_real(_LENGTH, length)
+            object.__setattr__(self, _LENGTH, length)
+            if not _SHORTEST <= length <= 1.0 / _SHORTEST:
+                raise ValueError(
+                    f"{_LENGTH} must be in [{_SHORTEST:g}, {1 / _SHORTEST:g}], in "
+                    f"units of the bounded rows, got {length}"
+                )
+        if not self.second_moment:
+            self._check_mechanism()
+        if self.model_covariance and not self.mechanism.spiked:
+            raise ValueError(
+                "model_covariance goes with mechanism=SpikedModel(...) alone"
+            )
+        # Made at once: the arrays that bounds were given by may change later.
+        form = pack(self)
+        made = {
+            "_form": form,
+            "digest": hashlib.sha256(form).digest()[:TASK_BYTES],
+            "topics": self._in_order(),
+            # Made once for all clients of so many rows, and of such a budget.
+            "_statistics": {},
+            "_plans": {},
+        }
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+
+    def _check_flags(self) -> None:
+        """Refuse flags that are none: a 2 would count as two starts in the shares."""
+        for name in ("start", "model_covariance"):
+            flag = getattr(self, name)
+            if not isinstance(flag, (bool, np.bool_)):
+                raise ValueError(f"{name} must be a boolean, got {shown(flag)}")
+            object.__setattr__(self, name, bool(flag))
+
+    def _check_counts(self) -> None:
+        """Refuse numbers of components and rounds that are none."""
+        rank = check_count("n_components", self.n_components)
+        object.__setattr__(self, "n_components", rank)
+        if rank > self.rows.n_features:
+            raise ValueError(
+                f"n_components={rank} must be at most n_features="
+                f"{self.rows.n_features}; ask for fewer components"
+            )
+        rounds = self.n_rounds
+        whole = isinstance(rounds, Integral) and not isinstance(rounds, bool)
+        if not whole or not 0 <= rounds <= _MOST_ROUNDS:
+            raise ValueError(f"n_rounds must be a whole number in [0, {_MOST_ROUNDS}]")
+        if not (self.start or self.n_rounds or self.projection_norm is not None):
+            raise ValueError("start=False needs n_rounds >= 1, or a covariance")
+
+    def _check_mechanism(self) -> None:
+        """Refuse what goes with a noisy second moment alone."""
+        name, spiked = self.mechanism.name, self.mechanism.spiked
+        if self.n_rounds or not self.start:
+            raise ValueError(
+                f"mechanism={name!r} makes a start and no rounds: use n_rounds=0, or "
+                'mechanism="gaussian"'
+            )
+        rows = self.rows
+        centered = rows.centered or rows.paired
+        if spiked and (rows.box is not None or rows.clip is not None or centered):
+            raise ValueError(
+                "bounds, clip_norm, a private mean and pairs have no use with "
+                "mechanism=SpikedModel(...), whose rows are not bounded; leave them out"
+            )
+        if self.n_components == self.rows.n_features and name != "auto":
+            raise ValueError(
+                f"mechanism={name!r} needs n_components below n_features, got "
+                f"n_components={self.n_components}"
+            )
+        if spiked and len(self.mechanism.signal or ()) != self.n_components:
+            raise ValueError(
+                "SpikedModel needs a public signal_variance for each of the "
+                f"{self.n_components} components"
+            )
+        if spiked and self.projection_norm is not None:
+            raise ValueError(
+                f"{_LENGTH} has no use with mechanism=SpikedModel(...), whose "
+                f"projections are not clipped; leave {_LENGTH}=None"
+            )
+        if self.aggregation == "matrix" and not spiked:
+            raise ValueError(
+                'aggregation="matrix" goes with mechanism="gaussian" or a SpikedModel, '
+                f"not with {name!r}, which makes components of several releases; use "
+                'aggregation="projector"'
+            )
+        if self.aggregation == "matrix" and self.rows.n_features > WHOLE_ORDER:
+            raise ValueError(
+                'aggregation="matrix" with a SpikedModel needs n_features of at '
+                f"most {WHOLE_ORDER}, beyond which the noisy projector is never formed"
+            )
+
+    # -- what parties agree on ---------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """Return the byte form, for whoever shall hold the same task.
+
+        Returns
+        -------
+        bytes
+            Versioned, with lengths and a checksum; the same for all tasks that mean
+            the same.
+        """
+        return self._form
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> SpectralTask:
+        """Read a task; nothing is unpickled, and every part is checked.
+
+        Read it before you hold it: a client releases what its task says.
+
+        Parameters
+        ----------
+        data : bytes
+            What :meth:`to_bytes` gave.
+
+        Returns
+        -------
+        SpectralTask
+            The same task.
+
+        Raises
+        ------
+        MessageError
+            If the bytes are no task of this version, whole and unchanged.
+        """
+        try:
+            task = cls(*unpack(data))
+        except MessageError:
+            raise
+        except (ValueError, OverflowError) as error:
+            raise MessageError(f"these bytes are no valid task: {error}") from None
+        if task.to_bytes() != bytes(data):
+            raise MessageError("these bytes are not the byte form of their task")
+        return task
+
+    def __eq__(self, other):
+        if not isinstance(other, SpectralTask):
+            return NotImplemented
+        return self._form == other._form
+
+    def __hash__(self):
+        return hash(self._form)
+
+    def __reduce__(self):
+        # Without what was worked out for clients: copies of one task are alike.
+        return SpectralTask.from_bytes, (self._form,)
+
+    # -- what a client releases --------------------------------------------------------
+
+    @property
+    def largest_variance(self) -> float:
+        """Public guess of the variances within a basis, from above."""
+        if self.projection_norm is not None:
+            return self.projection_norm**2
+        return max(self.mechanism.signal) + self.mechanism.noise
+
+    def _in_order(self) -> tuple[Topic, ...]:
+        """Topics, request by request."""
+        choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
+        first = (choice,) if self.start else ()
+        mean = (Topic.MEAN,) if self.rows.centered else ()
+        last = (Topic.COVARIANCE,) if self.with_covariance else ()
+        return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
+
+    def shape(self, topic: Topic) -> tuple[int, ...]:
+        """Shape of the values that answer a topic."""
+        p, k = self.rows.n_features, self.n_components
+        return {
+            Topic.COMPONENTS: (k, p),
+            Topic.SUBSPACE: (k, p),
+            Topic.MATRIX: (p * (p + 1) // 2,),
+            Topic.PROJECTOR: (p * (p + 1) // 2,),
+            Topic.MEAN: (p,),
+            Topic.POWER: (p, k),
+            Topic.COVARIANCE: (k, k),
+        }[topic]
+
+    def longest(self, topic: Topic | None = None) -> int:
+        """Largest size in bytes of a reply to a topic; without one, of a request."""
+        return 8 * math.prod(self.shape(topic or Topic.POWER)) + OVERHEAD
+
+    def statistic(self, n_samples: int) -> Statistic:
+        """Return what a client of so many rows releases, from public numbers alone."""
+        # As a Python int: equal numbers of other types would be found in its place.
+        if type(n_samples) is not int or n_samples not in self._statistics:
+            n_samples = check_count("n_samples", n_samples)
+        if n_samples not in self._statistics:
+            self._statistics[n_samples] = self._statistic_of(n_samples)
+        return self._statistics[n_samples]
+
+    def _statistic_of(self, n_samples: int) -> Statistic:
+        if not self.second_moment:
+            return self._components(n_samples)
+        rows, rank = self.rows, self.n_components
+        more = self.start, self.n_rounds, self.with_covariance
+        steps = PowerIteration(SecondMoment(rows, n_samples), rank, *more)
+        return Centered(rows, n_samples, steps)
+
+    def _components(self, n_samples: int) -> Statistic:
+        return self.mechanism.statistic(
+            self.rows,
+            n_samples,
+            self.n_components,
+            self.with_covariance,
+            self.projection_norm,
+        )
+
+    def mechanisms(self, n_samples: int, mu: float) -> tuple:
+        """Plan all releases at a total cost of mu, from public numbers alone.
+
+        Not for a model, whose noise depends on delta too: use :meth:`plan`.
+        """
+        return self.statistic(n_samples).mechanisms(mu)
+
+    def plan(
+        self, n_samples: int, epsilon: float, delta: float, estimator: str, seeded: bool
+    ) -> PrivacyPlan:
+        """Return the plan of a client of so many rows."""
+        budget, seeded = (float(epsilon), float(delta)), bool(seeded)
+        statistic = self.statistic(n_samples)
+        plans = self._plans.setdefault((n_samples, *budget), {})
+        if (estimator, seeded) not in plans:
+            more = {"estimator": estimator, "seeded": seeded}
+            # Another thread may add one meanwhile.
+            known = list(plans.values())
+            plan = replace(known[0], **more) if known else None
+            plans[estimator, seeded] = plan or statistic.plan(*budget, **more)
+        return plans[estimator, seeded]
+
+    def plan_of(self, client, n_samples: int, *budget) -> PrivacyPlan:
+        """Return :meth:`plan`, with errors that name the client."""
+        try:
+            return self.plan(n_samples, *budget)
+        except ValueError as error:
+            raise ValueError(f"client {client!r}: {error}") from None
+
+    def squared_error(
+        self, n_samples: int, mu: float, signal: float, noise: float
+    ) -> float:
+        """Expected squared distance of a client's subspace, for its weight.
+
+        Parameters
+        ----------
+        n_samples, mu : int, float
+            Rows and cost that the client stated.
+        signal, noise : float
+            Variances along the components beyond the noise, and across them.
+
+        Returns
+        -------
+        float
+            Finite and not negative, whatever the arguments are: they may come from
+            anyone.
+        """
+        mu = min(max(mu, _COSTS[0]), _COSTS[1])
+        noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
+        signal = min(max(signal, LEAST_SIGNAL * noise), _MOST_SIGNAL * noise)
+        make = self._components if self.second_moment else self.statistic
+        error = make(n_samples).squared_error(mu, signal, noise)
+        if self.aggregation == "matrix":
+            return error
+        rank, p = self.n_components, self.rows.n_features
+        return min(error, 2.0 * min(rank, p - rank))
+
+    def check(self, request: Request) -> np.ndarray | None:
+        """Return the basis of a valid request, made orthonormal; None for none."""
+        if request.step >= len(self.topics):
+            raise MessageError("nothing more will be answered in this session")
+        topic = self.topics[request.step]
+        if request.topic is not topic:
+            raise MessageError(f"step {request.step} asks for {topic.name}")
+        with_basis = topic in (Topic.POWER, Topic.COVARIANCE)
+        expected = self.shape(Topic.POWER) if with_basis else (0, 0)
+        if request.basis.shape != expected:
+            raise MessageError(f"a basis of shape {expected} is expected")
+        if not with_basis:
+            return None
+        basis, defect = _kernels_federated.orthonormal_columns(request.basis)
+        if not defect < LARGEST_DEFECT:
+            raise MessageError("the basis could not be made orthonormal")
+        return basis
+
+
+def make_task(
+    n_components: int,
+    n_features: int,
+    *,
+    bounds=None,
+    clip_norm=None,
+    center="auto",
+    scale=None,
+    aggregation="projector",
+    start=True,
+    n_rounds=0,
+    projection_norm=None,
+    mechanism="gaussian",
+    model_covariance=False,
+) -> SpectralTask:
+    """Return a task from the parameters of an estimator.
+
+    Parameters
+    ----------
+    n_components, n_features : int
+        Shape of the components.
+    bounds, clip_norm, center, scale, mechanism
+        As in :class:`~skdpspectral.DPPCA`.
+    aggregation, start, n_rounds, model_covariance
+        As in :class:`SpectralTask`.
+    projection_norm : float or None, default=None
+        Public length, **in units of the data** as all lengths here (of the scaled
+        features with ``scale="bounds"``), that projections are clipped to for a
+        covariance within the components; None for none.
+
+    Returns
+    -------
+    SpectralTask
+        For a server and all of its clients.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is invalid.
+    """
+    n_components = check_count("n_components", n_components)
+    n_features = check_count("n_features", n_features)
+    covariance = bool(model_covariance) or projection_norm is not None
+    rows, chosen = design_components(
+        mechanism,
+        n_components,
+        n_features,
+        covariance,
+        projection_norm,
+        bounds=bounds,
+        clip_norm=clip_norm,
+        center=center,
+        scale=scale,
+    )
+    if projection_norm is not None:
+        projection_norm = check_real("projection_norm", projection_norm) / rows.unit
+    if chosen.name == "gaussian":
+        # Nothing is searched for, and a variance is for the result alone.
+        chosen = ComponentMechanism()
+    return SpectralTask(
+        n_components,
+        rows,
+        aggregation,
+        bool(start),
+        n_rounds,
+        projection_norm,
+        chosen,
+        bool(model_covariance),
+    )
+
+
+class Registration(NamedTuple):
+    """Public numbers of a client, fixed before a session begins.
+
+    Parameters
+    ----------
+    n_samples : int
+        Number of the client's rows.
+    epsilon, delta : float
+        Budget that the client was given, from which its plan is made; epsilon is
+        infinite without privacy.
+    """
+
+    n_samples: int
+    epsilon: float
+    delta: float
+
+
+def check_client_budget(epsilon, delta) -> tuple[float, float]:
+    """Return a budget as floats; infinity stands for no privacy."""
+    epsilon = math.inf if epsilon is None else check_real("epsilon", epsilon)
+    delta = check_real("delta", delta)
+    if not epsilon > 0.0:
+        raise ValueError(f"epsilon must be positive or None, got {epsilon}")
+    if not MIN_DELTA <= delta < 1.0:
+        raise ValueError(f"delta must be in [{MIN_DELTA:g}, 1), got {delta}")
+    return epsilon, delta

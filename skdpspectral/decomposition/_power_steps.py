@@ -1,0 +1,550 @@
+"""Principal components in two stages: what each costs, releases, and makes of rows.
+
+A private shifted power step with two-sided clipping: the second of two stages.
+
+Private power iterations with bases that others send, one step at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaincinv
+
+from .. import sensitivity
+from .._linalg import eigen, walks
+from .._statistics.statistic import (
+    HALF,
+    AsAsked,
+    Choice,
+    Combination,
+    Statistic,
+    mean_summation_error,
+    pair_order,
+    weight_of,
+)
+from .._tables.clipping import clip_rows
+from .._tables.pairs import PairOrder
+from ..accounting import calibrate_gaussian, split_mu
+from ..mechanisms import Exact
+from . import _kernels
+from ._bounds import RowBounds
+from ._components import Directions, PrincipalComponents
+from ._scales import LEAST_SIGNAL, PrivateScales
+from ._second_moment import ProjectedMoment, SecondMoment, share_of
+
+# Shares of mu**2 of the cross moment and the two moments of projections.
+_STEP_SHARES = (0.95, 0.03, 0.02)
+
+
+# The wider clip of projections, in units of the narrow one.
+_WIDE = 3.0
+
+
+# Floors of released eigenvalues, in units of what they are for equal variances: at
+# least, and at most where the noise on them is larger.
+_LOWEST_FLOOR, _HIGHEST_FLOOR = 0.05, 0.5
+
+
+@dataclass(frozen=True)
+class PowerStep(Statistic):
+    """The releases of one shifted power step, and the better components of them.
+
+    With projections a, narrow clip alpha, wide clip abar, and clipped residuals beta
+    of a row, all over their clip radii, the means of beta alpha', abar alpha' and
+    abar abar' are released: normalized statistics, whose sensitivities are public
+    whatever the radii are.
+
+    Parameters
+    ----------
+    n_samples : int
+        Public number of rows.
+    n_features : int
+        Length of a row.
+    width : int
+        Columns that are planned for; statistics of fewer are padded with zeros.
+    paired : bool or None, default=False
+        Whether the terms are pairs of rows, of whose mean half is released; None where
+        releases tell.
+    """
+
+    n_samples: int
+    n_features: int
+    width: int
+    paired: bool | None = False
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the releases at a total cost of mu."""
+        tall, square = (self.n_features, self.width), (self.width, self.width)
+        names = ("cross_moment", "weighted_moment", "wide_moment")
+        if not math.isfinite(mu):
+            cross, *squares = names
+            return (
+                Exact(cross, tall),
+                *(Exact(name, square, symmetric=True) for name in squares),
+            )
+        # Norms of beta alpha', abar alpha', abar abar'.
+        norms = (1.0, _WIDE, _WIDE**2)
+        n = self.n_samples
+        moved = (
+            sensitivity.cross_moment_sensitivity(1.0, 1.0, n),
+            sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n),
+            sensitivity.second_moment_sensitivity(_WIDE, n),
+        )
+        return tuple(
+            calibrate_gaussian(
+                name,
+                change,
+                cost,
+                shape,
+                symmetric=shape == square and name != names[0],
+                summation_error=mean_summation_error(
+                    norm, n, self.n_features, self.paired
+                ),
+                magnitude=2.0 * norm,
+            )
+            for name, change, cost, shape, norm in zip(
+                names,
+                moved,
+                split_mu(mu, _STEP_SHARES),
+                (tall, square, square),
+                norms,
+                strict=True,
+            )
+        )
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the moments, and return better components.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : Terms
+            Blocks of rows, or of differences, of which the bounds are made here.
+        *given : components, signal, noise
+            Released orthonormal rows of shape (r, p) to start from; released or public
+            variances along them beyond the noise, and across them.
+
+        Returns
+        -------
+        ndarray of shape (r, p)
+            Orthonormal rows.
+        """
+        components, signal, noise = given
+        rank = len(components)
+        inner, outer = self.radii(rank, signal, noise)
+        parts = {"components": components, "inner": inner, "outer": outer}
+        sums = rows.reduce(functools.partial(_sums_of_moments, **parts))
+        cross, weighted, wide = (total / rows.divisor for total in sums)
+        cross = rows.undo(_padded(release, "cross_moment", cross)[:, :rank])
+        weighted = rows.undo(_padded(release, "weighted_moment", weighted))
+        wide = rows.undo(_padded(release, "wide_moment", wide))
+        cross = cross * (inner * outer)
+        weighted = weighted[:rank, :rank] * inner**2
+        wide = wide[:rank, :rank] * inner**2
+        sizes = (_clipped_moments(rank)[1] * (signal + noise), signal)
+        floors = [
+            _floor(release.plan[name], size, rank, inner / math.sqrt(rows.weight))
+            for name, size in zip(
+                ("weighted_moment", "wide_moment"), sizes, strict=True
+            )
+        ]
+        return _kernels.shifted_power_step(
+            components,
+            cross,
+            _kernels.floor_eigenvalues(weighted, floors[0]),
+            _kernels.floor_eigenvalues(wide, noise + floors[1]),
+            noise,
+        )
+
+    def radii(self, rank: int, signal: float, noise: float) -> tuple[float, float]:
+        """Clip radii of projections and residuals, from released variances."""
+        degrees = max(self.n_features - rank, 1)
+        inner = math.sqrt(rank * (signal + noise))
+        outer = math.sqrt(noise * (degrees + 0.5 * math.sqrt(2.0 * degrees)))
+        return inner, outer
+
+    def squared_error(self, mu, rank, signal, noise, start) -> float:
+        """Expected squared projection distance of the step's result, to first order.
+
+        Parameters
+        ----------
+        mu : float
+            Cost of the step.
+        rank : int
+            Number of components.
+        signal, noise : float
+            Variances along the components beyond the noise, and across them.
+        start : float
+            Squared distance of the start.
+
+        Returns
+        -------
+        float
+            For Gaussian rows; of statistical and private error.
+        """
+        variance, n = signal + noise, self.n_samples
+        inner, outer = self.radii(rank, signal, noise)
+        narrow, weighted = _clipped_moments(rank)
+        costs = split_mu(mu, _STEP_SHARES)
+        cross = sensitivity.cross_moment_sensitivity(inner, outer, n) / costs[0]
+        scale = variance / (signal * weighted * variance)
+        first = (noise * narrow * variance / n + cross**2) * scale**2
+        degrees = self.n_features - rank
+        # Errors of the factors that a correction of the size of the start gets.
+        bound = sensitivity.second_moment_sensitivity(inner, n)
+        error_weighted = _WIDE * bound / costs[1] / (weighted * variance)
+        error_wide = _WIDE**2 * bound / costs[2] * noise / (variance * signal)
+        factor = error_weighted**2 + error_wide**2
+        return 2.0 * rank * degrees * first + start * rank * factor
+
+
+@functools.cache
+def _clipped_moments(rank: int) -> tuple[float, float]:
+    """E|alpha|^2 and E[abar'alpha] per direction for normal projections of variance 1.
+
+    The clip radii are the root of the rank, and three times that.
+    """
+    levels = (np.arange(1000) + 0.5) / 1000
+    squares = 2.0 * gammaincinv(0.5 * rank, levels)
+    narrow = np.minimum(squares, rank)
+    weighted = np.sqrt(np.minimum(squares, _WIDE**2 * rank) * narrow)
+    return float(narrow.mean()) / rank, float(weighted.mean()) / rank
+
+
+def _floor(mechanism, size: float, rank: int, inner: float) -> float:
+    """Floor of eigenvalues that are of a given size, by the public noise on them."""
+    noisy = getattr(mechanism, "noise_std", 0.0) * math.sqrt(2.0 * rank) * inner**2
+    return min(max(noisy, _LOWEST_FLOOR * size), _HIGHEST_FLOOR * size)
+
+
+def _padded(release, name: str, value: np.ndarray) -> np.ndarray:
+    """Release a statistic in the corner of an array of the planned shape."""
+    out = np.zeros(release.plan[name].shape, order="F")
+    out[tuple(map(slice, value.shape))] = value
+    return release(name, out, overwrite=True)
+
+
+def _sums_of_moments(blocks, components, inner: float, outer: float):
+    """Sums of beta alpha', abar alpha' and abar abar', of norms at most 1, 3, 9."""
+    rank, n_features = components.shape
+    cross = np.zeros((n_features, rank))
+    weighted, wide = np.zeros((rank, rank)), np.zeros((rank, rank))
+    for rows in blocks:
+        alpha, middle, far, beta = _clipped_parts(rows, components, inner, outer)
+        cross += beta.T @ alpha
+        weighted += middle.T @ middle
+        wide += far.T @ far
+    return cross, weighted, wide
+
+
+def _clipped_parts(rows, components, inner: float, outer: float):
+    """Parts of rows over their clip radii; what is not finite becomes zero.
+
+    The second part has the outer product abar alpha', and a norm of at most the root
+    of 3.
+    """
+    with np.errstate(all="ignore"):
+        scores = np.asarray(rows @ components.T)
+        far = clip_rows(scores / inner, _WIDE)
+        beta = clip_rows(_kernels.residual(rows, scores, components) / outer, 1.0)
+        alpha = clip_rows(far, 1.0)
+        lengths = np.linalg.norm(far, axis=1, keepdims=True)
+        middle = far / np.sqrt(np.maximum(lengths, 1.0))
+    return alpha, clip_rows(middle, math.sqrt(_WIDE)), far, beta
+
+
+# Share of mu**2 of the first stage, in what a private mean and a covariance leave. The
+# second one gets the rest but for that of private lengths (LENGTHS_SHARE).
+_FIRST_SHARE = 0.4
+
+
+# Noise of votes, as a share of the rows, beyond which no choice rests on them.
+_LOUDEST_VOTES = 0.15
+
+
+# Name of a second release of the moment.
+AGAIN = "second_moment_again"
+
+
+class TwoStageComponents(PrincipalComponents):
+    """Components of a noisy second moment, and of a power step that refines them.
+
+    Or, by what the first stage promises, of a second release of the moment in place of
+    the step. Of mu**2, once a private mean and a covariance are paid (15 % each), the
+    second moment gets 40 %; private lengths, by which the step clips, get 4 %, and
+    more where rows are few; the step, or the moment once more, gets what is left.
+
+    Parameters
+    ----------
+    moment, rank, covariance
+        As for :class:`PrincipalComponents`.
+    signal, noise : float or None
+        Public variances along the components beyond the noise, and across them, in
+        units of the bounded rows; None for private ones.
+    norm_range, radius
+        As for :class:`PrincipalComponents`.
+    choose : bool, default=False
+        Whether the second stage is chosen; otherwise it is the step.
+    sparing : bool, default=False
+        Whether the moment is all that is released where votes on private lengths would
+        be drowned, so that no choice could rest on them.
+    """
+
+    def __init__(
+        self,
+        moment: SecondMoment,
+        rank: int | None,
+        covariance: bool,
+        signal: float | None,
+        noise: float | None,
+        norm_range: tuple[float, float],
+        radius: float | None = None,
+        choose: bool = False,
+        sparing: bool = False,
+    ) -> None:
+        self._signal, self._choose = signal, choose
+        self._sparing = sparing and choose and not covariance
+        super().__init__(moment, rank, covariance, noise, norm_range, radius)
+
+    def _plan_more(self, norm_range: tuple[float, float]) -> None:
+        """Say what else is released: lengths that the step clips by, and the step."""
+        moment, p = self.moment, self.bounds.n_features
+        size = moment.n_samples, p
+        self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
+        if self._is_unclipped():
+            # Rows may reach much further along what a second stage makes than along
+            # the first components: the clip is that of the last ones.
+            self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
+        self.second = self.step = PowerStep(*size, self.width, self.bounds.paired)
+        if self._choose:
+            again = replace(moment, name=AGAIN)
+            self.second = Choice("second_stage", self.step, again)
+        else:  # a step needs a direction across the components
+            self.most = max(1, min(self.width, p - 1))
+
+    def _shared(self) -> dict[str, float]:
+        """Shares of mu**2, with what the first stage leaves to the second."""
+        shares = super()._shared()
+        left = shares["first"]
+        shares["first"] = _FIRST_SHARE * (1.0 - shares.get("covariance", 0.0))
+        return {**shares, "second": left - shares["first"]}
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan both stages, or the moment alone, at a total cost of mu."""
+        if self._is_drowned(mu):
+            return self.moment.mechanisms(mu)
+        return super().mechanisms(mu)
+
+    def _is_drowned(self, mu: float) -> bool:
+        """Whether no choice could rest on the votes that mu pays for."""
+        if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
+            return False
+        noise = self.scales.noise_std(self.costs(mu)["scales"])
+        return noise > _LOUDEST_VOTES * self._voters
+
+    def directions(
+        self, release: Any, X: Any, origin: Any, floor: float = 0.0, more: Any = ()
+    ) -> Directions:
+        """Release both stages; as :meth:`PrincipalComponents.directions`."""
+        exact = self.moment.kernel(X, origin, floor)
+        planned = {mechanism.name for mechanism in release.plan.releases()}
+        if self._sparing and AGAIN not in planned:
+            return self._first(release, exact, origin, more)
+        # Kept where it may be released once more: sums of the same bits are cheap.
+        kept = exact.copy(order="F") if self._choose else None
+        found = self._first(release, exact, origin, more)
+        blocks = self.bounds.blocks(X, origin)
+        scales = self.scales.run(release, blocks, found.vectors)
+        found = replace(found, scales=scales)
+        paired = blocks.weight != 1.0
+        if not self._choose or self._step_is_better(release.plan, found, paired):
+            return self._stepped(release, blocks, found)
+        return self._again(release, found, kept, origin)
+
+    def _stepped(self, release, blocks, found: Directions) -> Directions:
+        """Components of a power step from the first ones."""
+        signal, noise, _ = found.scales
+        vectors = self.step.run(release, blocks, found.vectors, signal, noise)
+        along = vectors @ found.matrix @ vectors.T
+        values, vectors = _kernels.leading_first(along, vectors)
+        return replace(found, vectors=vectors, values=values)
+
+    def _again(self, release, found: Directions, kept, origin) -> Directions:
+        """Components of two releases of the moment, averaged by their costs."""
+        plan = release.plan
+        again = self.second.branches[1].release(release, kept, origin)
+        share = share_of(plan, self.moment.name, AGAIN)
+        matrix = share * found.matrix + (1.0 - share) * again
+        spread = math.sqrt(share) * self.moment.noise_std(plan, origin)
+        values, vectors = eigen.top_eigh(matrix, len(found.vectors), spread)
+        return replace(found, vectors=vectors, values=values, matrix=matrix)
+
+    def _step_is_better(self, plan, found: Directions, paired: bool) -> bool:
+        """Whether a power step promises less error than a second release of the moment.
+
+        Both cost the same; the choice is made from released and public numbers.
+        """
+        rank, (signal, noise, _) = len(found.vectors), found.scales
+        if self.bounds.n_features <= rank or signal <= 2.0 * LEAST_SIGNAL * noise:
+            return False
+        if self.scales.wanted:
+            votes = getattr(plan["quantile_1"], "noise_std", 0.0)
+            if votes > _LOUDEST_VOTES * self.moment.n_samples * (0.5 if paired else 1):
+                return False
+        costs = [plan[name].mu for name in (self.moment.name, AGAIN)]
+        twice, staged = self._squared_errors(*costs, (rank, signal, noise), paired)
+        return staged < twice
+
+    # -- what errors to expect ---------------------------------------------------------
+
+    def squared_error(
+        self, mu: float, signal: float, noise: float, paired: bool = False
+    ) -> float:
+        """As :meth:`PrincipalComponents.squared_error`."""
+        if not self._is_drowned(mu):
+            return super().squared_error(mu, signal, noise, paired)
+        alone = PrincipalComponents(self.moment, self.rank, False, None, (1.0, 2.0))
+        return alone.squared_error(mu, signal, noise, paired)
+
+    def _expected(self, costs: dict, signal: float, noise: float, paired) -> float:
+        """Expected squared distance, by what each part costs."""
+        stages, law = (costs["first"], costs["second"]), (self.rank, signal, noise)
+        moment, staged = self._squared_errors(*stages, law, paired)
+        return min(moment, staged) if self._choose else staged
+
+    def _squared_errors(self, first, second, law, paired) -> tuple[float, float]:
+        """Squared distances of two releases of the moment, and of a power step.
+
+        From the costs of what comes first and of what comes second.
+        """
+        both = self.moment.squared_error(math.hypot(first, second), *law, paired)
+        start = min(self.moment.squared_error(first, *law, paired), 2.0 * law[0])
+        step = self.step
+        if paired:
+            # As many rows as one of which moves a mean as far.
+            step = replace(step, n_samples=max(step.n_samples / 2, 1))
+        return both, step.squared_error(second, *law, start)
+
+
+# Largest ||Q'Q - I|| of a basis of orthonormal columns.
+LARGEST_DEFECT = 2.0**-40
+
+
+# Shares of mu**2 of the rounds and of a covariance, once a mean is paid.
+_ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
+
+
+@dataclass(frozen=True)
+class PowerProduct(Statistic):
+    """The second moment of bounded rows about a mean, times orthonormal columns.
+
+    Of pairs, half of it.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        How rows are bounded.
+    n_samples : int
+        Public number of rows.
+    width : int
+        Number of columns.
+    name : str
+        Name of the release.
+    """
+
+    bounds: RowBounds
+    n_samples: int
+    width: int
+    name: str
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Plan the release at a cost of mu; infinite for no noise."""
+        n, shape = self.n_samples, (self.bounds.n_features, self.width)
+        if not math.isfinite(mu):
+            return (Exact(self.name, shape),)
+        radius = self.bounds.second_radius
+        # Of half a mean over pairs, whose terms are more.
+        terms, weight = (n, walks.rows_per_block(shape[0])), 1.0
+        if self.bounds.paired:
+            order, weight = pair_order(n, shape[0]), HALF
+            terms = order.n_blocks * order.block_rows, order.block_rows
+        given = radius, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
+        error = sensitivity.power_product_error(*given)
+        product = calibrate_gaussian(
+            self.name,
+            sensitivity.power_product_sensitivity(radius, n, self.width),
+            mu,
+            shape,
+            summation_error=weight * error,
+            magnitude=2.0 * radius**2,
+        )
+        return (product,)
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release the product, of a given mean (or None) and basis."""
+        origin, basis = given
+        bounds, weight = self.bounds, weight_of(origin)
+        if isinstance(origin, PairOrder):
+            kernel = partial(_kernels.sum_of_products, columns=basis)
+            walk = bounds.pairs(origin, bounds.for_pairs)
+            total = walks.reduce_rows(rows, walk, kernel)
+            product = weight * (total / origin.n_pairs)
+        else:
+            about = partial(bounds.for_second_moment, mean=origin)
+            product = _kernels.blocked_product(rows, about, basis)
+        released = release(self.name, product)
+        return released if weight == 1.0 else released / weight
+
+
+class PowerIteration(Combination):
+    """A second moment to start from, rounds of products, and a covariance.
+
+    The start and the rounds cost the same.
+
+    Parameters
+    ----------
+    moment : SecondMoment
+        The start.
+    rank : int
+        Number of components.
+    start : bool
+        Whether the start is released at all; without it there are rounds from a public
+        one, or a covariance within it.
+    n_rounds : int
+        Number of products, ``"power_1"`` and so on.
+    covariance : bool
+        Whether a covariance within a basis is released last.
+    """
+
+    def __init__(
+        self,
+        moment: SecondMoment,
+        rank: int,
+        start: bool,
+        n_rounds: int,
+        covariance: bool,
+    ) -> None:
+        bounds, n = moment.bounds, moment.n_samples
+        steps: dict[str, Statistic] = {moment.name: moment} if start else {}
+        for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
+            steps[name] = PowerProduct(bounds, n, rank, name)
+        self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
+        self._parts, self._shares = {"rounds": self.rounds}, {"rounds": 1.0}
+        self.within = None
+        if covariance:
+            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
+            self._parts = {"rounds": self.rounds, "within": self.within}
+            self._shares = _ITERATION_SHARES
+            if not steps:  # within a public basis: all of the budget is for it
+                self._parts, self._shares = {"within": self.within}, {"within": 1.0}
+
+    def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
+        """Release a round of a given name, with what else is given."""
+        return self.rounds.run(release, rows, *given)

@@ -1,0 +1,764 @@
+"""Releases whose guarantee rests on a spiked Gaussian model of the rows.
+
+Noise on the projector, and on the covariance, after Cai, Xia and Zha (2024), algorithm
+1. What one row moves is bounded by a theorem for rows of such a law, outside an event
+of small probability. For other rows it is no bound.
+
+A model's projector with private variances in place of stated ones.
+
+Half of the rows release directions, and the other half quantiles of their lengths along
+and across these. Under the model they bound its signal from below, and by that what one
+row moves the projector of all rows (:ref:`theorem-private-variances`).
+
+Rows about their own mean, which no noise hides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.special import betaincinv, gammainccinv, gammaincinv, ndtri
+
+from .. import sensitivity
+from .._linalg import eigen, walks
+from .._statistics.statistic import Statistic, mean_summation_error
+from .._tables.clipping import clip_rows
+from .._tables.readers import map_table
+from ..accounting import calibrate_gaussian, gaussian_epsilon, gaussian_mu, split_mu
+from ..accounting._gaussian import MIN_DELTA
+from ..mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
+from . import _kernels
+from ._bounds import RowBounds
+from ._components import Components
+from ._scales import LEAST_SIGNAL, STEPS, PrivateScales, chi_square_median
+from ._second_moment import SecondMoment
+
+
+def centered_rows(rows, row_map: Callable):
+    """Return rows about their own mean, made block by block; **exact**, as rows are.
+
+    The mean is taken off twice: what rounding left of it the first time is of the size
+    of roundoffs of the rows' spread, and no longer of their place.
+
+    Parameters
+    ----------
+    rows : array or DistantRows of shape (n, p)
+        Dense, in memory, on disk or on a cluster.
+    row_map : callable
+        Block of rows -> float64 block of the same shape, which stands for it.
+    """
+    centering = Centering(row_map, ())
+    for _ in range(2):
+        total = walks.reduce_rows(rows, walks.RowWalk(centering), _column_sums)
+        centering = Centering(row_map, (*centering.means, total / rows.shape[0]))
+    return map_table(rows, centering)
+
+
+@dataclass(frozen=True)
+class Centering:
+    """A map of rows, less several means, one after another.
+
+    Parameters
+    ----------
+    row_map : callable
+        The map.
+    means : tuple of ndarray of shape (p,)
+        What is taken off.
+    """
+
+    row_map: Callable
+    means: tuple[np.ndarray, ...]
+
+    def __call__(self, rows) -> np.ndarray:
+        """Map a block of rows."""
+        block = self.row_map(rows)
+        for mean in self.means:
+            block = block - mean
+        return block
+
+
+def _column_sums(blocks) -> np.ndarray:
+    return np.sum([block.sum(axis=0) for block in blocks], axis=0)
+
+
+# From so many features on, the noisy projector is never formed.
+WHOLE_ORDER = 2000
+
+
+# What rows are cut to, so that squares are finite.
+_LONGEST = 1e60
+
+
+# Shares of mu**2 of projector and covariance under exact calibration.
+_STATED_SHARES = (0.5, 0.5)
+
+
+# Share of delta for rows and replacements that are further apart than the bounds.
+FAILURE_SHARE = 0.1
+
+
+# What it is taken to be where delta is not known: for the weights of clients.
+_USUAL_FAILURE = 1e-7
+
+
+# Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
+ROUNDING = 2.0**-44
+
+
+# How many times their trace mean squares of rows are at most, for roundings of sums.
+_LONGER = 16.0
+
+
+# By how much its cost is rounded up, more than inverses of the curve are off.
+_ROUNDED_UP = 2.0**-40
+
+
+# What noise of the papers may cost; beyond, it hides nothing.
+_LARGEST_MU = 1e3
+
+
+@dataclass(frozen=True)
+class SpikedProjector(Statistic):
+    """Components from a noisy projector, whose noise rests on a spiked model.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        Of rows that are not bounded.
+    n_samples : int
+        Public number of rows.
+    signal : tuple of float
+        Variances along the components beyond the noise, largest first.
+    noise : float
+        Noise variance.
+    covariance : bool
+        Whether the covariance within the components is released too.
+    calibration : {"exact", "paper"}, default="exact"
+        Noise by the theorem and the budget, or by the papers' formulas.
+    constant : float, default=1.0
+        Constant of these formulas.
+    centered : bool, default=False
+        Whether the model knows no mean, and rows are measured about their own.
+    """
+
+    bounds: RowBounds
+    n_samples: int
+    signal: tuple[float, ...]
+    noise: float
+    covariance: bool
+    calibration: str = "exact"
+    constant: float = 1.0
+    centered: bool = False
+
+    @property
+    def n_features(self) -> int:
+        """Length of a row."""
+        return self.bounds.n_features
+
+    @property
+    def _model(self) -> tuple:
+        return self.signal, self.noise, self.n_samples, self.n_features
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("projector", "model_moment") if self.covariance else ("projector",)
+
+    def _sensitivities(self, failure: float) -> tuple[float, ...]:
+        """What the theorem allows for each release; together they may fail so often."""
+        each = failure / len(self._names)
+        model, mean = (*self._model, each), {"centered": self.centered}
+        changes = (sensitivity.spiked_projector_sensitivity(*model, **mean),)
+        if self.covariance:
+            changes += (sensitivity.spiked_moment_sensitivity(*model, **mean),)
+        return changes
+
+    def _largest_distance(self) -> float:
+        """How far any two projectors are apart at most, whatever the rows are."""
+        rank = len(self.signal)
+        return math.sqrt(2.0 * min(rank, self.n_features - rank))
+
+    def _charged(self, failure: float) -> tuple[float, ...]:
+        """As `_sensitivities`, with the largest distance where there is no bound."""
+        projector, *moment = self._sensitivities(failure)
+        return (min(projector, self._largest_distance()), *moment)
+
+    def _printed(self) -> tuple[float, ...]:
+        """What the papers print for each release."""
+        model = *self._model, self.constant
+        changes = (sensitivity.paper_projector_sensitivity(*model),)
+        if self.covariance:
+            changes += (sensitivity.paper_moment_sensitivity(*model),)
+        return changes
+
+    def _entries(self, name: str) -> tuple[tuple[int, int], dict]:
+        """Shape of a release, and what float64 arithmetic needs to know of it."""
+        if name == "projector":
+            condition = (max(self.signal) + self.noise) / min(self.signal)
+            error = ROUNDING * self.n_features * condition
+            return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
+        squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
+        error = mean_summation_error(squares, self.n_samples, self.n_features, False)
+        error += 2.0**-51 * self.n_features * squares  # of the projections
+        size = 2.0**10 * (max(self.signal) + self.noise)
+        return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
+        raise ValueError("a SpikedModel is planned with its delta, by plan")
+
+    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
+        """Plan the releases within a budget, for rows of the model alone.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget; an infinite epsilon for no noise.
+        **named : object
+            `estimator` and `seeded` of the plan.
+
+        Returns
+        -------
+        PrivacyPlan
+            Its epsilon is that of the budget, or larger where the noise is the papers'
+            and the theorem does not show as much as they claim.
+
+        Raises
+        ------
+        ValueError
+            If the model has no bound for so few rows or so little signal, or the
+            papers' noise hides nothing.
+        """
+        mechanisms, holds = self._priced(epsilon, delta)
+        failure = self.failure(epsilon, delta)
+        return PrivacyPlan(
+            holds,
+            delta,
+            mechanisms,
+            assumption=Assumption.SPIKED_GAUSSIAN,
+            remarks=self._remarks(epsilon, failure, holds),
+            failure=failure,
+            **named,
+        )
+
+    def _priced(self, epsilon: float, delta: float) -> tuple[tuple, float]:
+        """Return what is released, and the epsilon that holds of it."""
+        if not math.isfinite(epsilon):
+            if self.calibration == "paper":
+                raise ValueError('calibration="paper" needs a finite epsilon')
+            shapes = [(name, self._entries(name)[0]) for name in self._names]
+            return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
+        failure = self.failure(epsilon, delta)
+        if delta - failure < MIN_DELTA:
+            raise ValueError(
+                f"delta={delta:g} is too small for a SpikedModel, which keeps a "
+                f"tenth of it for rows beyond its bounds; choose at least "
+                f"{2 * MIN_DELTA:g}"
+            )
+        if self.calibration == "paper":
+            return self._plan_paper(epsilon, delta, failure)
+        self._check_bound(failure)
+        changes = self._charged(failure)
+        # Noise for what the failures leave of delta.
+        mu = gaussian_mu(epsilon, delta - failure)
+        costs = split_mu(mu, _STATED_SHARES if self.covariance else (1.0,))
+        mechanisms = []
+        for name, change, cost in zip(self._names, changes, costs, strict=True):
+            shape, more = self._entries(name)
+            mechanism = calibrate_gaussian(
+                name, change, cost, shape, symmetric=True, **more
+            )
+            mechanisms.append(mechanism)
+        return tuple(mechanisms), epsilon
+
+    def failure(self, epsilon: float, delta: float) -> float:
+        """Probability of rows and replacements beyond the bounds of a plan."""
+        return FAILURE_SHARE * delta if math.isfinite(epsilon) else 0.0
+
+    def _check_bound(self, failure: float) -> None:
+        """Refuse what the theorem says nothing of."""
+        if self._sensitivities(failure)[0] < math.inf:
+            return
+        raise ValueError(
+            f"mechanism=SpikedModel(...) has no bound for n_samples={self.n_samples}, "
+            f"n_features={self.n_features}, n_components={len(self.signal)}, "
+            f"signal_variance={min(self.signal):g} and noise_variance={self.noise:g} "
+            f"at this delta: so few rows, or so little signal, may have any leading "
+            "eigenvectors. It needs more rows, a larger signal_variance or a larger "
+            'delta; mechanism="gaussian" has no such limit'
+        )
+
+    def _plan_paper(self, epsilon: float, delta: float, failure: float):
+        """Plan the noise of the papers, at what it costs in truth.
+
+        Each release gets half of epsilon and of delta, the projector alone too, by the
+        classical bound: variances of 8 D^2 log(2.5 / delta) / epsilon^2 off the
+        diagonal, with D as printed. The costs are those of the theorem's bounds.
+        """
+        factor = math.sqrt(2.0 * 8.0 * math.log(2.5 / delta)) / epsilon
+        changes = self._charged(failure)
+
+        mechanisms = []
+        for name, change, printed in zip(
+            self._names, changes, self._printed(), strict=True
+        ):
+            shape, more = self._entries(name)
+            noise = factor * printed
+            mechanisms.append(Gaussian(name, change, noise, shape, True, **more))
+        mu = math.hypot(*(mechanism.mu for mechanism in mechanisms))
+        if not mu <= _LARGEST_MU:
+            raise ValueError(
+                f'calibration="paper" hides nothing at epsilon={epsilon:g} and '
+                f"sensitivity_constant={self.constant:g}: its noise is below a "
+                f"{_LARGEST_MU:g}-th of what one row may change; raise "
+                "sensitivity_constant or lower epsilon"
+            )
+        shown = gaussian_epsilon(mu, delta - failure) * (1.0 + _ROUNDED_UP)
+        return tuple(mechanisms), max(epsilon, shown)
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Expected projection distance under the model, to first order."""
+        rank = len(self.signal)
+        statistical = noise * (signal + noise) / signal**2 / self.n_samples
+        private = 0.5 * getattr(plan["projector"], "noise_std", 0.0) ** 2
+        squared = 2.0 * rank * (self.n_features - rank) * (statistical + private)
+        return math.sqrt(min(squared, 2.0 * min(rank, self.n_features - rank)))
+
+    def squared_error(self, mu: float, *given: float) -> float:
+        """Expected squared distance from the model's subspace, to first order.
+
+        Parameters
+        ----------
+        mu : float
+            Cost of all releases together, by either calibration.
+        *given : float
+            Unused: variances are those of the model.
+
+        Returns
+        -------
+        float
+            Of the leading part of a matrix; of a subspace it is at most the largest
+            squared distance.
+        """
+        signal, noise = np.array(self.signal), self.noise
+        sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
+        changes = self._charged(_USUAL_FAILURE)
+        # Noise is in these proportions, and costs mu in all.
+        scales = self._printed() if self.calibration == "paper" else changes
+        costs = [change / scale for change, scale in zip(changes, scales, strict=True)]
+        private = scales[0] * math.hypot(*costs) / mu
+        rank = len(signal)
+        return (self.n_features - rank) * (
+            2.0 * sampling / self.n_samples + rank * private * private
+        )
+
+    def _remarks(self, epsilon: float, failure: float, holds: float):
+        """Sentences about what the guarantee rests on."""
+        mean = "one unknown mean" if self.centered else "mean zero"
+        sentences = (
+            f"The noise suffices for independent Gaussian rows of {mean} with the "
+            "stated spiked covariance, of which one is replaced by another such row; "
+            "for other data it is not differentially private: a single long row can "
+            "be seen in the result.",
+        )
+        if self.centered:
+            sentences += ("Rows were measured about their mean, which stays unknown.",)
+        if math.isfinite(epsilon):
+            sentences += (
+                "The sensitivities are those of a theorem, for rows and replacements "
+                f"outside an event of probability {failure:g}, "
+                "which delta includes and ledgers add up.",
+            )
+        if holds > epsilon:
+            sentences += (
+                f"The papers' formulas claim epsilon = {epsilon:g} for this noise; "
+                "what the theorem shows of it is the weaker guarantee above.",
+            )
+        if self.n_features > WHOLE_ORDER:
+            sentences += (
+                "The noisy projector is sampled without forming it, and so is not "
+                "rounded to a grid.",
+            )
+        return sentences
+
+    # -- what is released --------------------------------------------------------------
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+        """Release components of rows, of mean zero under the model or about their own.
+
+        Without a released covariance, variances are those that the model states.
+        """
+        vectors = self.projector(release, rows)
+        values = np.array(self.signal) + self.noise
+        if self.covariance:
+            within = self.moment_within(release, rows, vectors)
+            values, vectors = _kernels.leading_first(within, vectors)
+            values = np.maximum(values, self.noise)
+        total = float(values.sum()) + (self.n_features - len(values)) * self.noise
+        # The model states how far its components stand out.
+        above = len(vectors)
+        return Components(None, vectors, values, total, self.noise, 1.0, above)
+
+    def projector(self, release: Any, X: Any) -> np.ndarray:
+        """Release the leading eigenvectors of PCA's projector plus noise.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        X : array or sparse matrix of shape (n, p)
+            Rows of the model; dense where it knows no mean.
+
+        Returns
+        -------
+        ndarray of shape (r, p)
+            Orthonormal rows, leading first.
+        """
+        rank, n_features = len(self.signal), self.n_features
+        if n_features <= WHOLE_ORDER:
+            return eigen.top_eigh(self.noisy_projector(release, X), rank)[1]
+        exact = exact_directions(self._measured(X), rank)
+        normals, degrees = _kernels.band_shapes(n_features, rank)
+        return release.sample(
+            "projector",
+            lambda std, *draws: _kernels.noisy_projector_vectors(exact, std, *draws),
+            normals=normals,
+            chi_degrees=degrees,
+        )
+
+    def noisy_projector(self, release: Any, X: Any) -> np.ndarray:
+        """Release PCA's projector plus noise: symmetric, of shape (p, p)."""
+        exact = exact_directions(self._measured(X), len(self.signal))
+        return release("projector", exact.T @ exact, overwrite=True)
+
+    def _measured(self, X: Any) -> Any:
+        """Rows from where the model has their mean."""
+        return centered_rows(X, _finite) if self.centered else X
+
+    def moment_within(self, release: Any, X: Any, components: np.ndarray) -> np.ndarray:
+        """Release the second moment of projections, whose rows are not clipped."""
+        X = self._measured(X)
+        kernel = partial(_sum_of_projections, components=components)
+        total = walks.reduce_rows(X, walks.RowWalk(_finite), kernel)
+        released = release("model_moment", total / X.shape[0])
+        # About their own mean n rows are as n - 1.
+        return released * (X.shape[0] / (X.shape[0] - int(self.centered)))
+
+
+def _sum_of_projections(blocks, components: np.ndarray) -> np.ndarray:
+    """Sum of outer products of projections, which are not clipped."""
+    total = np.zeros((len(components),) * 2, order="F")
+    for block in blocks:
+        scores = np.asarray(block @ components.T)
+        total += scores.T @ scores
+    return total
+
+
+def exact_directions(X, rank: int) -> np.ndarray:
+    """Leading eigenvectors of the second moment, without noise."""
+    n_samples, n_features = X.shape
+    if n_features <= min(n_samples, WHOLE_ORDER):
+        moment = _kernels.blocked_second_moment(X, _finite)
+        return eigen.top_eigh(moment, rank, exact=True)[1]
+    if isinstance(X, np.ndarray) or sparse.issparse(X):
+        # What is in memory anyway is cut once, and not in every product.
+        return _kernels.top_right_vectors(_finite(X), rank)
+    return _kernels.top_right_vectors(X, rank, _finite)
+
+
+def _finite(block):
+    """Float64 rows whose squares are finite; no sensitivity rests on this cut."""
+    return clip_rows(block, _LONGEST)
+
+
+# Shares of mu**2 of directions, of votes, and of the projector.
+_UNKNOWN_SHARES = (0.05, 0.15, 0.8)
+
+
+# Signals, in units of the noise variance, above which they count as this one: so that
+# what the projector is divided by is bounded from below by public numbers.
+_LARGEST_SIGNAL = 1e4
+
+
+# Parts of the failure probability: half is the projector's; each of two counts of rows,
+# and each of two sequences of noise, may be off with an eighth.
+_PROJECTOR_PART, _EACH_PART = 0.5, 0.125
+
+
+# Allowance for rounding errors of squared lengths, and of noise on its grid.
+_ROUNDED = 2.0**-20
+
+
+@dataclass(frozen=True)
+class SignalBound:
+    """How a bound on the signal is made of noisy quantiles: by public numbers.
+
+    Parameters
+    ----------
+    n_voters : int
+        Public number of rows that vote.
+    noise_std : float
+        Deviation of the noise of each vote.
+    degrees : tuple (along, across)
+        Dimensions of the parts of a row.
+    failure : float
+        Probability that the bound is above the signal, at most: half of it for counts,
+        and half for noise.
+
+    Attributes
+    ----------
+    along, across : float
+        What squared quantiles are divided by: quantiles of chi-square laws of medians
+        that are as far off as they may be; infinite, or zero, where nothing is known.
+    """
+
+    n_voters: int
+    noise_std: float
+    degrees: tuple[int, int]
+    failure: float
+    along: float = field(init=False)
+    across: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        n, each = self.n_voters, 0.25 * self.failure
+        reach = -ndtri(each / STEPS) * self.noise_std * (1.0 + _ROUNDED)
+        # As many rows as may lie below a length that the votes say half lie below,
+        # and as few: by Clopper and Pearson.
+        most, fewest = math.floor(0.5 * n + reach), math.ceil(0.5 * n - reach)
+        # The share beyond: one less a share that small would lose what it is off by.
+        beyond = betaincinv(n - most, most + 1, each) if most < n else 0.0
+        below = betaincinv(fewest, n - fewest + 1, each) if fewest > 0 else 0.0
+        halves = [0.5 * degrees for degrees in self.degrees]
+        object.__setattr__(self, "along", 2.0 * float(gammainccinv(halves[0], beyond)))
+        object.__setattr__(self, "across", 2.0 * float(gammaincinv(halves[1], below)))
+
+    def signal(self, along: float, across: float) -> float:
+        """Bound the signal over the noise variance from below.
+
+        Parameters
+        ----------
+        along, across : float
+            Lower end of the released cell of squared lengths along the directions,
+            and upper end of that across them.
+
+        Returns
+        -------
+        float
+            At most the largest that counts; 0 where nothing is known.
+        """
+        if not (along > 0.0 and self.across > 0.0 and across < math.inf):
+            return 0.0
+        ratio = (along / self.along) / (across / self.across) * (1.0 - _ROUNDED)
+        return min(max(ratio - 1.0, 0.0), _LARGEST_SIGNAL)
+
+    def expected(self, signal: float) -> float:
+        """Return the bound where the medians are those of the law."""
+        medians = [chi_square_median(k) for k in self.degrees]
+        return self.signal((signal + 1.0) * medians[0], medians[1])
+
+
+@dataclass(frozen=True)
+class UnknownSpikes(Statistic):
+    """Components from a noisy projector, under a model whose variances are private.
+
+    All components have the same signal variance under the model.
+
+    Parameters
+    ----------
+    bounds : RowBounds
+        Of unit rows, for the directions.
+    n_samples : int
+        Public number of rows, at least 2.
+    rank : int
+        Number of components.
+    norm_range : tuple (low, high)
+        Public range in which lengths are searched for.
+    """
+
+    bounds: RowBounds
+    n_samples: int
+    rank: int
+    norm_range: tuple[float, float]
+
+    @property
+    def n_features(self) -> int:
+        """Length of a row."""
+        return self.bounds.n_features
+
+    @property
+    def _half(self) -> int:
+        """How many rows, the first ones, make directions."""
+        return self.n_samples // 2
+
+    @property
+    def directions(self) -> SecondMoment:
+        """What directions are made from, of the first half of the rows."""
+        return SecondMoment(self.bounds, max(self._half, 1), "direction_moment")
+
+    @property
+    def scales(self) -> PrivateScales:
+        """Votes of the other half."""
+        voters = self.n_samples - self._half
+        size = voters, self.n_features, self.norm_range
+        return PrivateScales(*size, None, None, False)
+
+    def _largest_distance(self) -> float:
+        """How far any two projectors are apart at most, whatever the rows are."""
+        return math.sqrt(2.0 * min(self.rank, self.n_features - self.rank))
+
+    def distance(self, signal: float, failure: float) -> float:
+        """Bound what one row moves the projector, by a bound on the signal.
+
+        Parameters
+        ----------
+        signal : float
+            Over the noise variance; released, or public.
+        failure : float
+            Of the plan.
+        """
+        most = self._largest_distance()
+        if signal < LEAST_SIGNAL:
+            return most
+        model = (signal,) * self.rank, 1.0, self.n_samples, self.n_features
+        part = _PROJECTOR_PART * failure
+        return min(sensitivity.spiked_projector_sensitivity(*model, part), most)
+
+    def bound(self, plan: PrivacyPlan) -> SignalBound:
+        """Return how the signal is bounded under a plan."""
+        degrees = self.rank, self.n_features - self.rank
+        votes = plan["quantile_1"].noise_std
+        part = 4.0 * _EACH_PART * plan.failure
+        return SignalBound(self.n_samples - self._half, votes, degrees, part)
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
+        raise ValueError("a SpikedModel is planned with its delta, by plan")
+
+    def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
+        """Plan the releases within a budget, for rows of the model alone.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The budget; an infinite epsilon for no noise.
+        **named : object
+            `estimator` and `seeded` of the plan.
+
+        Raises
+        ------
+        ValueError
+            If the model has no bound for so few rows whatever the signal, or there are
+            too many features.
+        """
+        if self.n_features > WHOLE_ORDER:
+            raise ValueError(
+                f"a SpikedModel with private variances takes at most {WHOLE_ORDER} "
+                f"features, got n_features={self.n_features}; state the variances"
+            )
+        failure, mu = 0.0, math.inf
+        if math.isfinite(epsilon):
+            failure = FAILURE_SHARE * delta
+            self._check(delta, failure)
+            mu = gaussian_mu(epsilon, delta - failure)
+        return PrivacyPlan(
+            epsilon,
+            delta,
+            self._parts(mu, failure),
+            assumption=Assumption.SPIKED_GAUSSIAN,
+            remarks=self._remarks(failure),
+            failure=failure,
+            **named,
+        )
+
+    def _check(self, delta: float, failure: float) -> None:
+        """Refuse a delta that is too small, and what no signal has a bound for."""
+        if delta - failure < MIN_DELTA:
+            raise ValueError(
+                f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
+                f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
+            )
+        least = self.distance(_LARGEST_SIGNAL, failure)
+        if self.n_samples < 4 or least >= self._largest_distance():
+            raise ValueError(
+                f"mechanism=SpikedModel(...) has no bound for n_samples="
+                f"{self.n_samples}, n_features={self.n_features}, n_components="
+                f"{self.rank}, whatever the variances are: it needs more rows"
+            )
+
+    def _parts(self, mu: float, failure: float) -> tuple:
+        """Plan directions, votes and the projector, over its bound."""
+        shape = (self.n_features,) * 2
+        if not math.isfinite(mu):
+            last = Exact("projector", shape, symmetric=True)
+            costs = [math.inf] * 2
+        else:
+            *costs, cost = split_mu(mu, _UNKNOWN_SHARES)
+            # What is divided by the bound that releases give moves by at most 1.
+            least = self.distance(_LARGEST_SIGNAL, failure)
+            error = ROUNDING * self.n_features * (1.0 + 1.0 / LEAST_SIGNAL) / least
+            more = {"summation_error": error, "magnitude": 2.0 / least}
+            last = calibrate_gaussian(
+                "projector", 1.0, cost, shape, symmetric=True, **more
+            )
+        first = self.directions.mechanisms(costs[0])
+        return (*first, *self.scales.mechanisms(costs[1]), last)
+
+    def _remarks(self, failure: float) -> tuple[str, ...]:
+        """Sentences about what the guarantee rests on."""
+        sentences = (
+            "Directions and votes are private for any data. The noise on the projector "
+            "suffices for independent Gaussian rows of mean zero with a spiked "
+            "covariance, whatever its variances, all signals alike, of which one is "
+            "replaced by another such row; for other data it is not differentially "
+            "private: a single long row can be seen in the result.",
+        )
+        if failure:
+            sentences += (
+                "The sensitivity is that of a theorem, from a released bound on the "
+                f"signal, outside an event of probability {failure:g}, which delta "
+                "includes and ledgers add up.",
+            )
+        return sentences
+
+    # -- what is released --------------------------------------------------------------
+
+    def run(self, release: Any, rows: Any, *given: Any) -> Components:
+        """Release directions, votes, and the projector of all rows."""
+        rank, half, plan = self.rank, self._half, release.plan
+        moment = self.directions.run(release, rows[:half], None)
+        directions = eigen.top_eigh(moment, rank)[1]
+        voting = self.bounds.blocks(rows[half:])
+        cells = self.scales.cells(release, voting, directions)
+        divisor = 1.0
+        if plan.failure:
+            signal = self.bound(plan).signal(cells[0].low, cells[1].high)
+            divisor = self.distance(signal, plan.failure)
+        vectors = self._components(release, rows, divisor)
+        scales = self.scales.of(cells, rank)
+        values = np.full(rank, scales.signal + scales.noise)
+        total = float(values.sum()) + (self.n_features - rank) * scales.noise
+        return Components(None, vectors, values, total, scales.noise, 1.0, rank)
+
+    def _components(self, release: Any, rows: Any, divisor: float) -> np.ndarray:
+        """Release the projector over a released divisor; return its eigenvectors."""
+        exact = exact_directions(rows, self.rank)
+        statistic = exact.T @ exact
+        statistic /= divisor
+        noisy = release("projector", statistic, overwrite=True)
+        return eigen.top_eigh(noisy, self.rank)[1]
+
+    def expected_error(self, plan, signal: float, noise: float) -> float:
+        """Expected projection distance under the model, to first order."""
+        rank, private = self.rank, 0.0
+        statistical = noise * (signal + noise) / signal**2 / self.n_samples
+        if plan.failure:
+            known = self.bound(plan).expected(signal / noise)
+            private = plan["projector"].noise_std * self.distance(known, plan.failure)
+        squared = statistical + 0.5 * private**2
+        squared *= 2.0 * rank * (self.n_features - rank)
+        return min(math.sqrt(squared), self._largest_distance())

@@ -1,0 +1,400 @@
+"""Which workload and which factorization a user asks for, and for how many steps."""
+
+from __future__ import annotations
+
+import functools
+from numbers import Integral
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .._base.sklearn_compat import Interval
+from .._base.strategies import is_strategy, register, snapshot
+from ._factorizations import (
+    Banded,
+    BufferedToeplitz,
+    Buffers,
+    Dense,
+    Factorization,
+    faded_buffers,
+    optimal_matrix,
+    prefix_buffers,
+)
+from ._workloads import (
+    Average,
+    Custom,
+    Prefix,
+    Workload,
+    binomial_series,
+    check_triangular,
+    check_workload_weights,
+    inverse_series,
+)
+
+# Dense matrices and their history are held in memory.
+LARGEST_DENSE = 5000
+
+
+# So are the columns of Toeplitz matrices, and the rows of noise that "sqrt" keeps.
+LARGEST_BANDED = 10**7
+
+
+_NAMED = {"prefix": Prefix, "average": Average}
+
+
+NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
+
+
+class HorizonError(ValueError, AttributeError):
+    """Rows in batches need a horizon: what takes batches is not there without one."""
+
+
+@register
+class BISR(BaseEstimator):
+    """The banded inverse of the square root, as a choice of factorization.
+
+    Parameters
+    ----------
+    bandwidth : int, default=64
+        Width of the band, at least 1: the number of rows of noise that are kept.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import BISR
+    >>> JMECovariance(factorization=BISR()).set_params(factorization__bandwidth=16)
+    JMECovariance(factorization=BISR(bandwidth=16))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "bandwidth": [Interval(Integral, 1, None, closed="left")]
+    }
+
+    def __init__(self, bandwidth: int = 64):
+        self.bandwidth = bandwidth
+
+
+def is_given(factorization) -> bool:
+    """Whether a factorization is given as an array, not made of the workload."""
+    return not isinstance(factorization, (str, BISR))
+
+
+def needs_steps(workload: Workload, factorization) -> bool:
+    """Whether a factorization must know the number of steps.
+
+    Parameters
+    ----------
+    workload : Workload
+        What is asked for.
+    factorization : str, BISR or array
+        The factorization.
+
+    Returns
+    -------
+    bool
+        False where its column norms are bounded for any number of steps and its
+        filter needs constant memory, or where an array says the number.
+    """
+    if workload.max_steps is not None or is_given(factorization):
+        return False
+    fades = not workload.growing
+    return isinstance(factorization, BISR) or not (
+        factorization == "trivial" or (factorization == "blt" and fades)
+    )
+
+
+def factorize(
+    workload: Workload, factorization="blt", n_steps: int | None = None
+) -> Factorization:
+    """Make the factorization of a workload's core.
+
+    Parameters
+    ----------
+    workload : Workload
+        What is asked for.
+    factorization : {"trivial", "sqrt", "bisr", "blt", "optimal"}, BISR or array of \
+            shape (n, n)
+        "trivial": C = I. "sqrt": the square root of the core, Toeplitz. "bisr", or
+        :class:`BISR`: its inverse cut to a band. "blt": buffered linear Toeplitz, in
+        constant memory. "optimal": the least error, dense. An array is taken for C.
+    n_steps : int or None, default=None
+        Number of steps; None where :func:`needs_steps` says that there is no need.
+
+    Returns
+    -------
+    Factorization
+        The matrix C.
+
+    Raises
+    ------
+    ValueError
+        If the number of steps is missing or too large, or C is singular.
+
+    Examples
+    --------
+    >>> from skdpspectral.covariance.factorizations import (
+    ...     Prefix, factorize, workload_error
+    ... )
+    >>> [round(workload_error(Prefix(), factorize(Prefix(), name, 1000), 1000), 2)
+    ...  for name in ("trivial", "sqrt", "blt")]
+    [22.37, 3.1, 3.05]
+    """
+    n_steps = workload.max_steps if n_steps is None else n_steps
+    if is_given(factorization):
+        return Dense("array", check_triangular("factorization", factorization))
+    banded = BISR() if factorization == "bisr" else factorization
+    name = "bisr" if isinstance(banded, BISR) else factorization
+    if n_steps is None and needs_steps(workload, name):
+        raise ValueError(
+            f'n_steps must be known for factorization="{name}" of {workload}'
+        )
+    if name == "trivial":
+        return Factorization()
+    if name == "blt":
+        return BufferedToeplitz(_buffers(workload, n_steps), n_steps)
+    if name in ("bisr", "sqrt") and n_steps > LARGEST_BANDED:
+        raise ValueError(
+            f'factorization="{name}" holds a number for each step: at most '
+            f"{LARGEST_BANDED} steps; choose a smaller horizon, or take "
+            '"blt", which needs constant memory'
+        )
+    if name == "bisr":
+        band = _bisr_column(workload, min(int(banded.bandwidth), n_steps))
+        return Banded(name, band, inverse_series(band, n_steps))
+    if name == "sqrt":
+        return _square_root(workload, n_steps)
+    if name == "optimal":
+        _check_dense(n_steps)
+        return Dense(name, optimal_matrix(workload.core_matrix(n_steps)))
+    known = ", ".join(map(repr, NAMES))
+    raise ValueError(f"factorization must be an array or one of {known}, got {name!r}")
+
+
+def _square_root(workload: Workload, n: int) -> Factorization:
+    if not workload.toeplitz:
+        raise ValueError(
+            'factorization="sqrt" needs a workload whose weights depend on the age of '
+            'row alone; take "optimal" for other arrays'
+        )
+    if not workload.column(1)[0] > 0.0:
+        raise ValueError(
+            'factorization="sqrt" needs a workload that counts the newest row: its '
+            'diagonal must not be 0; take "trivial"'
+        )
+    return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
+
+
+def _bisr_column(workload: Workload, band: int) -> np.ndarray:
+    if workload.name == "custom":
+        return binomial_series(0.5, band)
+    return workload.root(band, -0.5)
+
+
+def _buffers(workload: Workload, n: int | None) -> Buffers:
+    if workload.name == "exponential":
+        return faded_buffers("exponential", float(workload.decay), n)
+    if workload.name == "window":
+        return faded_buffers("window", float(workload.length), n)
+    return prefix_buffers(n)
+
+
+def _check_dense(n: int) -> None:
+    if n > LARGEST_DENSE:
+        raise ValueError(
+            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; choose '
+            'a smaller horizon, or take "blt" or "sqrt"'
+        )
+
+
+class PlannedNoise(NamedTuple):
+    """What a stream's noise is made for, by public numbers.
+
+    Parameters
+    ----------
+    workload : Workload
+        What is asked for of rows.
+    factorization : Factorization
+        The matrix that shapes their noise.
+    second_workload : Workload
+        What is asked for of products of rows; the same object if it is the same.
+    second_factorization : Factorization
+        The matrix that shapes their noise; the same object if it is the same.
+    n_steps : int or None
+        Steps that it is planned for; None for any number.
+    renewed : bool
+        Whether fresh noise follows after them.
+    """
+
+    workload: Workload
+    factorization: Factorization
+    second_workload: Workload
+    second_factorization: Factorization
+    n_steps: int | None
+    renewed: bool
+
+
+class Choices(NamedTuple):
+    """What a user asks for, as parameters of an estimator have it.
+
+    Parameters
+    ----------
+    workload : str, Workload or array of shape (n, n)
+        A name, a strategy, or weights.
+    factorization : str, BISR or array of shape (n, n)
+        A name, a strategy, or C.
+    second_workload, second_factorization : optional
+        The same for products of rows; None for the above.
+    on_horizon : {"raise", "restart"}, default="raise"
+        What happens beyond the horizon.
+    """
+
+    workload: object
+    factorization: object = "blt"
+    second_workload: object = None
+    second_factorization: object = None
+    on_horizon: str = "raise"
+
+    def made(self) -> list[tuple[str, Workload, object]]:
+        """Return what is asked for, one or two, each with the prefix of its names."""
+        own_mean = self.second_workload is None
+        first = make_workload(self.workload, contrast=not own_mean)
+        found = [("", first, self.factorization)]
+        if not own_mean or self.second_factorization is not None:
+            second = first
+            if not own_mean:
+                second = make_workload(self.second_workload, "second_workload")
+            shaping = self.second_factorization
+            shaping = self.factorization if shaping is None else shaping
+            found.append(("second_", second, shaping))
+        return found
+
+
+def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
+    """Make what a user has asked for, as it is now, or an error about it.
+
+    Parameters
+    ----------
+    choices : Choices
+        What is asked for.
+    horizon : int or None, default=None
+        Number of steps that the noise is made for.
+    n_samples : int or None, default=None
+        Rows of a fit; None for a stream.
+
+    Returns
+    -------
+    PlannedNoise
+        The workloads, the matrices, and their steps.
+
+    Raises
+    ------
+    ValueError
+        Naming the parameter.
+    """
+    asked, renewed = choices.made(), choices.on_horizon == "restart"
+    if renewed:
+        _check_restart(asked, horizon)
+    n_steps = _count_steps(asked, horizon, n_samples)
+    if n_samples is not None and not renewed:
+        check_horizon(n_steps, 0, n_samples)
+    made = [_make_noise(workload, shaping, n_steps) for _, workload, shaping in asked]
+    first, second = asked[0], asked[-1]
+    return PlannedNoise(first[1], made[0], second[1], made[-1], n_steps, renewed)
+
+
+def _make_noise(workload: Workload, factorization, n_steps) -> Factorization:
+    if workload.name == "custom" or is_given(factorization):
+        return factorize(workload, factorization, n_steps)
+    return _kept_factorization(_key(workload), _key(factorization), n_steps)
+
+
+def make_workload(
+    workload, name: str = "workload", *, contrast: bool = False
+) -> Workload:
+    """Return a workload as it is now, or an error about it."""
+    if isinstance(workload, str):
+        if workload not in _NAMED:
+            raise ValueError(
+                f'{name} must be "average", "prefix", Window(length), '
+                f"Exponential(decay) or an array, got {workload!r}"
+            )
+        return _NAMED[workload]()
+    if is_strategy(workload):
+        return snapshot(workload)
+    return Custom(check_workload_weights(workload, name, contrast=contrast))
+
+
+def _check_restart(asked, horizon) -> None:
+    """Refuse fresh noise at an end that there is not."""
+    for prefix, workload, _ in asked:
+        if workload.name in ("custom", "window"):
+            raise ValueError(
+                f'on_horizon="restart" is not for {prefix}workload={workload}: an '
+                'array ends with its rows, and a window needs no horizon with "blt"'
+            )
+    if horizon is None:
+        raise ValueError(
+            'on_horizon="restart" needs horizon: the number of steps after which '
+            "fresh noise begins"
+        )
+
+
+def _count_steps(asked, horizon, n_samples) -> int | None:
+    """Return the number of steps that noise is planned for; None for any number."""
+    sizes = {}
+    for prefix, workload, factorization in asked:
+        if workload.max_steps is not None:
+            sizes[f"{prefix}workload"] = workload.max_steps
+        if is_given(factorization):
+            name = f"{prefix}factorization"
+            sizes[name] = len(check_triangular(name, factorization))
+    if horizon is not None:
+        sizes["horizon"] = int(horizon)
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{name} has {size}" for name, size in sizes.items())
+        raise ValueError(f"the numbers of steps differ: {found}; leave horizon=None")
+    if sizes:
+        return next(iter(sizes.values()))
+    for prefix, workload, factorization in asked:
+        if n_samples is None and needs_steps(workload, factorization):
+            raise HorizonError(
+                f"{prefix}factorization={factorization!r} of {workload} needs a "
+                "horizon: set horizon to a number of steps that is large enough, or "
+                'take "trivial"'
+            )
+    return n_samples
+
+
+def check_batches(choices: Choices) -> None:
+    """Refuse rows in batches where only a horizon says for how many steps."""
+    asked = choices.made()
+    if choices.on_horizon == "restart":
+        _check_restart(asked, None)
+    _count_steps(asked, None, None)
+
+
+def check_horizon(n_steps: int | None, seen: int, more: int) -> None:
+    """Refuse rows for which no noise was planned."""
+    if n_steps is not None and seen + more > n_steps:
+        raise ValueError(
+            f"X has {more} rows after {seen}, but the horizon is {n_steps} steps: "
+            'choose a larger horizon, or on_horizon="restart"'
+        )
+
+
+def _key(choice):
+    """Return what says all of a name or a strategy, and can be hashed."""
+    if isinstance(choice, str):
+        return choice
+    return type(choice), tuple(choice.get_params(deep=False).items())
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_factorization(workload, factorization, n_steps) -> Factorization:
+    """Make a factorization of no arrays, and keep it for the next call."""
+    made = [
+        key if isinstance(key, str) else key[0](**dict(key[1]))
+        for key in (workload, factorization)
+    ]
+    return factorize(*made, n_steps)

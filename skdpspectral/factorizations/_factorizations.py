@@ -1,0 +1,787 @@
+r"""Factorizations A = B C of workloads: C shapes the noise, its columns bound its cost.
+
+A stream of rows x is released as :math:`C x + Z` with independent noise Z, from which
+:math:`x + C^{-1} Z` and every weighted sum of it follow. A row moves :math:`C x` by at
+most its own change times :math:`|C|`, the largest norm of a column of C. The scale of C
+is arbitrary: here it is such that noise of single steps is not smaller than Z.
+
+Filters that shape noise: rows of C^{-1} Z from rows of Z, in constant blocks.
+
+Each filter has a ``block``, and works on so many rows at a time: fed with any number of
+whole blocks (the last time before a reset perhaps a part of one) it returns the same.
+
+The factorization with the least error, dense and offline.
+
+Buffered linear Toeplitz factorizations: few parameters, constant memory.
+
+C has the first column :math:`1, \sum_i \omega_i, \sum_i \omega_i \theta_i,
+\sum_i \omega_i \theta_i^2, \dots`: a sum of q geometric series that comes close to
+the square root of a workload. McMahan, Upadhyay et al. (2024).
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+import math
+
+import numpy as np
+from scipy.fft import irfft, rfft
+from scipy.linalg import cholesky, eigh, solve_triangular
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from ._workloads import (
+    Exponential,
+    Window,
+    Workload,
+    multiply_series,
+    scale_to_unit,
+    toeplitz_matrix,
+)
+
+_SMALL_BLOCK = 32
+
+
+class NoiseFilter(abc.ABC):
+    """Shapes rows, block by block.
+
+    Attributes
+    ----------
+    block : int
+        Rows that it works on at a time.
+    width : int
+        Length of a row.
+    """
+
+    block: int
+    width: int
+
+    def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next rows of the shaped noise.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (b, width)
+            Rows of Z: whole blocks, before the end of them all.
+
+        Returns
+        -------
+        ndarray of shape (b, width)
+            Rows of :math:`C^{-1} Z`.
+        """
+        if len(rows) <= self.block:
+            return self._push_block(rows)
+        starts = range(0, len(rows), self.block)
+        return np.concatenate(
+            [self._push_block(rows[s : s + self.block]) for s in starts]
+        )
+
+    @abc.abstractmethod
+    def reset(self) -> None:
+        """Forget the past."""
+
+    @abc.abstractmethod
+    def _push_block(self, rows: np.ndarray) -> np.ndarray:
+        """Return the next rows of the shaped noise, at most a block of them."""
+
+
+class Identity(NoiseFilter):
+    """The filter of C = I.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    """
+
+    block = _SMALL_BLOCK
+
+    def __init__(self, width: int):
+        self.width = width
+
+    def reset(self):
+        """Forget the past."""
+
+    def _push_block(self, rows):
+        return rows
+
+
+class Buffered(NoiseFilter):
+    r"""The filter of a buffered linear Toeplitz matrix.
+
+    :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`, with a
+    block of steps written as one matrix product.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    decay, weight : ndarray of shape (q,)
+        The numbers :math:`\theta` and :math:`\omega`.
+    """
+
+    block = _SMALL_BLOCK
+
+    def __init__(self, width: int, decay: np.ndarray, weight: np.ndarray):
+        self.width = width
+        self._decay, self._weight = decay, weight
+        self.reset()
+
+    def reset(self):
+        """Forget the past."""
+        self._state = np.zeros((len(self._decay), self.width))
+
+    def _push_block(self, rows):
+        n_rows, n_buffers = len(rows), len(self._state)
+        step = _block_step(tuple(self._decay), tuple(self._weight), n_rows)
+        moved = step @ np.concatenate([rows, self._state])
+        self._state = moved[n_rows:]
+        return moved[: len(moved) - n_buffers]
+
+
+@functools.lru_cache(maxsize=256)
+def _block_step(
+    decays: tuple[float, ...], weights: tuple[float, ...], n_rows: int
+) -> np.ndarray:
+    """Return the matrix that maps (rows, buffers) to (shaped rows, buffers)."""
+    n_buffers = len(decays)
+    decay, weight = np.array(decays), np.array(weights)
+    state = np.zeros((n_buffers, n_rows + n_buffers))
+    state[:, n_rows:] = np.eye(n_buffers)
+    out = np.empty((n_rows, n_rows + n_buffers))
+    for t in range(n_rows):
+        out[t] = -weight @ state
+        out[t, t] += 1.0
+        state = decay[:, None] * state + out[t]
+    return np.concatenate([out, state])
+
+
+class Convolution(NoiseFilter):
+    """The filter of a Toeplitz inverse, given by its first column.
+
+    The past is kept as transforms of blocks, one for each block of the column: as
+    many numbers as the column has rows of noise, twice.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    column : ndarray of shape (m,)
+        Coefficients of the inverse; those beyond are zero.
+    block : int
+        Rows that are fed at a time.
+    """
+
+    def __init__(self, width: int, column: np.ndarray, block: int):
+        self.width, self.block = width, block
+        n_parts = -(-len(column) // block)
+        parts = np.zeros(n_parts * block)
+        parts[: len(column)] = column
+        # Part j of the column, over the double block that a transform spans.
+        self._parts = rfft(parts.reshape(n_parts, block), 2 * block, axis=1)
+        self.reset()
+
+    def reset(self):
+        """Forget the past."""
+        self._past: list[np.ndarray] = []
+        self._tail = np.zeros((self.block, self.width))
+
+    def _push_block(self, rows):
+        newest = rfft(rows, 2 * self.block, axis=0)
+        self._past = [newest, *self._past[: len(self._parts) - 1]]
+        product = self._parts[0][:, None] * newest
+        for part, past in zip(self._parts[1:], self._past[1:], strict=False):
+            product += part[:, None] * past
+        shaped = irfft(product, 2 * self.block, axis=0)
+        out = shaped[: len(rows)] + self._tail[: len(rows)]
+        self._tail = shaped[self.block :]
+        return out
+
+
+class Triangular(NoiseFilter):
+    """The filter of any lower-triangular matrix, by forward substitution.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    matrix : ndarray of shape (n, n)
+        The matrix C.
+    """
+
+    block = _SMALL_BLOCK
+
+    def __init__(self, width: int, matrix: np.ndarray):
+        self.width = width
+        self._matrix = matrix
+        self.reset()
+
+    def reset(self):
+        """Forget the past."""
+        self._shaped = np.zeros((0, self.width))
+
+    def _push_block(self, rows):
+        start, stop = len(self._shaped), len(self._shaped) + len(rows)
+        known = rows - self._matrix[start:stop, :start] @ self._shaped
+        out = solve_triangular(self._matrix[start:stop, start:stop], known, lower=True)
+        self._shaped = np.concatenate([self._shaped, out])
+        return out
+
+
+class Paired(NoiseFilter):
+    """The filters of two parts of a row, side by side.
+
+    Parameters
+    ----------
+    first, second : Filter
+        Of the first entries, and of the rest.
+    stretch : float, default=1.0
+        How much larger the noise of the rest is than its filter makes it.
+    """
+
+    def __init__(
+        self, first: NoiseFilter, second: NoiseFilter, *, stretch: float = 1.0
+    ):
+        self._parts, self._stretch = (first, second), stretch
+        self.width = first.width + second.width
+        # Blocks are powers of two: the larger is whole blocks of the smaller.
+        self.block = max(first.block, second.block)
+
+    def reset(self):
+        """Forget the past."""
+        for part in self._parts:
+            part.reset()
+
+    def _push_block(self, rows):
+        ends = self._parts[0].width
+        sides = np.ascontiguousarray(rows[:, :ends]), rows[:, ends:].copy()
+        shaped = [p.push(side) for p, side in zip(self._parts, sides, strict=True)]
+        return np.concatenate([shaped[0], self._stretch * shaped[1]], axis=1)
+
+
+_ROUNDS = 300
+
+
+_TOLERANCE = 1e-5
+
+
+def optimal_matrix(workload: np.ndarray) -> np.ndarray:
+    r"""Lower-triangular C that minimizes :math:`|C| \, \|A C^{-1}\|_F`.
+
+    By the fixed point of the dual problem: with V diagonal and
+    :math:`X = V^{-1/2} (V^{1/2} A'A V^{1/2})^{1/2} V^{-1/2}`, the diagonal of X is 1
+    at the optimum, and C is its triangular factor, :math:`X = C'C`.
+
+    Parameters
+    ----------
+    workload : ndarray of shape (n, n)
+        The workload A, invertible.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        C, whose columns have norms of 1, but for the tolerance of the iteration.
+
+    Raises
+    ------
+    ValueError
+        If the workload is singular in float64.
+
+    References
+    ----------
+    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy
+    for SGD via optimal private linear operators on adaptive streams, theorem 3.2.
+    """
+    gram = workload.T @ workload
+    dual = np.sqrt(np.diag(gram))
+    for _ in range(_ROUNDS):
+        before = dual
+        dual = np.diag(_root(gram, before)).copy()
+        if np.max(np.abs(dual / before - 1.0)) < _TOLERANCE:
+            break
+    scale = np.sqrt(dual)
+    X = _root(gram, dual) / np.outer(scale, scale)
+    # X = C'C with C lower-triangular: a Cholesky factor in the reverse order.
+    try:
+        return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            'workload is too close to a singular matrix for factorization="optimal"; '
+            "take another factorization"
+        ) from None
+
+
+def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:
+    scale = np.sqrt(dual)
+    values, vectors = eigh(gram * np.outer(scale, scale))
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+# Optimized for prefix sums over 10**3, 10**4, ... steps by `optimize_buffers`:
+# logits of the decays, then logarithms of the weights.
+_FIRST_POWER = 3
+
+
+_TABLE = np.array(
+    [
+        [
+            [-0.20188058, 1.7901906, 3.55837256, 5.87563274],
+            [-1.76004854, -1.77886759, -2.37426157, -2.70674129],
+        ],
+        [
+            [0.67717499, 3.15290089, 5.46878987, 8.12473924],
+            [-1.27692326, -1.96166956, -3.04517291, -3.78961935],
+        ],
+        [
+            [1.35181827, 4.32067715, 7.1929195, 10.31160903],
+            [-1.12036393, -2.27981249, -3.69189531, -4.82272571],
+        ],
+        [
+            [1.95493779, 5.42880463, 8.84524316, 12.45686882],
+            [-1.10673853, -2.65184429, -4.3519698, -5.83280557],
+        ],
+        [
+            [2.5232269, 6.50997387, 10.46264388, 14.57540229],
+            [-1.17553669, -3.05551238, -5.02916669, -6.83533853],
+        ],
+        [
+            [3.07203317, 7.57572557, 12.05900751, 16.67504528],
+            [-1.29709621, -3.48181478, -5.72263249, -7.83667175],
+        ],
+        [
+            [3.60866517, 8.63070845, 13.64052924, 18.76059613],
+            [-1.4542788, -3.92548491, -6.43007186, -8.83924404],
+        ],
+    ]
+).reshape(-1, 8)
+
+
+class Buffers:
+    r"""Parameters of a buffered linear Toeplitz matrix.
+
+    Parameters
+    ----------
+    decay : array-like of shape (q,)
+        The numbers :math:`\theta` in (0, 1).
+    weight : array-like of shape (q,)
+        The numbers :math:`\omega`.
+    """
+
+    def __init__(self, decay, weight):
+        self.decay = np.asarray(decay, dtype=np.float64)
+        self.weight = np.asarray(weight, dtype=np.float64)
+
+    def scaled(self, ratio: float) -> Buffers:
+        r"""Return the buffers of :math:`c(\beta z)`, for faded workloads."""
+        return Buffers(ratio * self.decay, ratio * self.weight)
+
+    def column(self, n: int) -> np.ndarray:
+        """Return the first n entries of the first column of C."""
+        powers = self.decay[None, :] ** np.arange(n - 1)[:, None]
+        return np.concatenate([[1.0], powers @ self.weight])
+
+    def column_norm(self, n: int | None) -> float:
+        r"""Return the 2-norm of the first column over n steps, or over all.
+
+        .. math:: |C|^2 = 1 + \sum_{ij} \omega_i \omega_j
+           \frac{1 - (\theta_i \theta_j)^{n-1}}{1 - \theta_i \theta_j} .
+        """
+        products = np.outer(self.decay, self.decay)
+        shares = 1.0 if n is None else -np.expm1((n - 1) * np.log(products))
+        return math.sqrt(1.0 + self.weight @ (shares / (1.0 - products)) @ self.weight)
+
+    def inverse_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        r"""Return r, :math:`\phi` with :math:`(C^{-1})_j = -\sum r \phi^{j-1}`."""
+        ones = np.ones(len(self.decay))
+        matrix = np.diag(self.decay) - np.outer(ones, self.weight)
+        roots, vectors = np.linalg.eig(matrix)
+        shares = np.linalg.solve(vectors.astype(complex), ones.astype(complex))
+        return (self.weight @ vectors) * shares, roots
+
+    def inverse_norm(self) -> float:
+        """Return the 2-norm of the first column of the inverse, over all steps."""
+        r, roots = self.inverse_parts()
+        total = 1.0 + np.real(r @ (1.0 / (1.0 - np.outer(roots, roots))) @ r)
+        return math.sqrt(max(float(total), 1.0))
+
+    def prefix_error(self, n: int) -> float:
+        r"""Return :math:`|C| \, \|E_1 C^{-1}\|_F / \sqrt n` in closed form."""
+        r, roots = self.inverse_parts()
+        weights = np.concatenate([[1.0 - np.sum(r / (1.0 - roots))], r / (1.0 - roots)])
+        bases = np.concatenate([[1.0], roots])
+        sums = _falling_sums(np.outer(bases, bases), n)
+        total = float(np.real(weights @ sums @ weights))
+        return self.column_norm(n) * math.sqrt(max(total, 0.0) / n)
+
+
+def _falling_sums(ratio: np.ndarray, n: int) -> np.ndarray:
+    r"""Sums :math:`\sum_{j<n} (n - j) r^j`."""
+    gap = 1.0 - ratio
+    near = np.abs(gap) * n < 1e-3
+    gap = np.where(near, 1.0, gap)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = (n + ratio * np.expm1(n * np.log(ratio + 0j)) / gap) / gap
+    close = 0.5 * n * (n + 1.0) - (1.0 - ratio) * n * (n + 1.0) * (n - 1.0) / 6.0
+    return np.where(near, close, far)
+
+
+def prefix_buffers(n: int) -> Buffers:
+    """Return buffers for prefix sums over n steps, from the table.
+
+    Parameters
+    ----------
+    n : int
+        Number of steps. Between powers of ten the logits and logarithms are
+        interpolated; below 1000 the buffers for 1000 serve.
+
+    Returns
+    -------
+    Buffers
+        Four of them.
+    """
+    place = math.log10(max(n, 10**_FIRST_POWER)) - _FIRST_POWER
+    places = np.arange(len(_TABLE))
+    row = [np.interp(place, places, column) for column in _TABLE.T]
+    return _from_free(np.array(row))
+
+
+def _from_free(free: np.ndarray) -> Buffers:
+    q = len(free) // 2
+    return Buffers(expit(free[:q]), np.exp(free[q:]))
+
+
+def optimize_buffers(n: int, start: Buffers | None = None) -> Buffers:
+    """Find the buffers with the least error of prefix sums over n steps.
+
+    Parameters
+    ----------
+    n : int
+        Number of steps, at least 1000.
+    start : Buffers or None, default=None
+        Where to start; it also says how many buffers there are. None starts from
+        the table.
+
+    Returns
+    -------
+    Buffers
+        Sorted by decay.
+    """
+    start = prefix_buffers(n) if start is None else start
+    free = np.log(np.r_[start.decay / (1.0 - start.decay), start.weight])
+
+    def loss(values: np.ndarray) -> float:
+        with np.errstate(all="ignore"):
+            error = _from_free(values).prefix_error(n)
+        return math.log(error) if 0.0 < error < math.inf else 50.0
+
+    for method in ("BFGS", "Nelder-Mead", "BFGS"):
+        free = minimize(loss, free, method=method).x
+    found = _from_free(free)
+    order = np.argsort(found.decay)
+    return Buffers(found.decay[order], found.weight[order])
+
+
+@functools.lru_cache(maxsize=128)
+def faded_buffers(kind: str, size: float, n: int | None) -> Buffers:
+    """Return buffers for workloads whose old rows fade.
+
+    The buffers of prefix sums, scaled so that they fade too; among a few dozen the
+    ones with the least error, by numerical evaluation.
+
+    Parameters
+    ----------
+    kind : {"exponential", "window"}
+        The workload.
+    size : float
+        Its decay, or its length.
+    n : int or None
+        Number of steps; None for no end.
+
+    Returns
+    -------
+    Buffers
+        Four of them.
+    """
+    workload: Workload
+    if kind == "exponential":
+        workload, ratios = Exponential(size), [size]
+        span = 1.0 / (1.0 - size)
+    else:
+        workload, span = Window(int(size)), float(size)
+        shares = np.geomspace(0.05, 3.0, 25)
+        ratios = [1.0 - share / size for share in shares if share < 0.95 * size]
+    steps = int(min(n or math.inf, max(64, math.ceil(20.0 * span)), 200_000))
+    lengths = [10.0**power for power in (3, 3.5, 4, 5, 6) if power < 4 or span > 100]
+    candidates = [
+        prefix_buffers(int(length)).scaled(ratio)
+        for length in lengths
+        for ratio in ratios
+    ]
+    if not candidates:  # a window of one row
+        return Buffers([0.5], [0.0])
+    column = workload.column(steps)
+    return min(candidates, key=lambda c: _error(c, column, steps, n is None))
+
+
+def _error(buffers: Buffers, column: np.ndarray, n: int, endless: bool) -> float:
+    """Error of a Toeplitz workload, of one step far out where there is no end."""
+    r, roots = buffers.inverse_parts()
+    powers = roots[None, :] ** np.arange(n - 1)[:, None]
+    inverse = np.concatenate([[1.0], -np.real(powers @ r)])
+    response = multiply_series(column, inverse, n)
+    if endless:
+        return buffers.column_norm(None) * math.sqrt(np.sum(response**2))
+    falling = (n - np.arange(n)) / n
+    return buffers.column_norm(n) * math.sqrt(np.sum(falling * response**2))
+
+
+# Norms are evaluated in float64: rounded up by more than any of them is off.
+_ROUND_UP = 1.0 + 1e-9
+
+
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
+
+
+# Errors of the noise stay below 2**-6 of a step of its grid, and 16 standard deviations
+# of it below 2**51 steps, where float64 holds integers and their sums exactly.
+_MOST_AMPLIFIED_STEPS = 2.0**39
+
+
+_MOST_NOISE_STEPS = 2.0**47
+
+
+class Factorization:
+    """A matrix C: the norm of its columns, and the filter that applies its inverse.
+
+    Attributes
+    ----------
+    name : str
+        How it was made.
+    max_steps : int or None
+        Number of steps that `column_norm` holds for; None for any number.
+    column_norm : float
+        Upper bound on the largest 2-norm of a column over these steps.
+    amplification : float
+        How many times an error in :math:`C^{-1} Z`, relative to the terms that it is
+        summed from, is larger in Z: 0 for identities, which make none, about 1 for
+        recursions that fade, the largest row sum of :math:`|C| |C^{-1}|`, or a bound
+        on it, for others.
+    noise_gain : float
+        Upper bound on the standard deviation of :math:`C^{-1} Z` at any step, in units
+        of that of Z.
+    toeplitz : bool
+        Whether the inverse is Toeplitz, and its first column says all of it.
+    """
+
+    name = "trivial"
+    max_steps: int | None = None
+    column_norm = 1.0
+    amplification = 0.0
+    noise_gain = 1.0
+    toeplitz = True
+
+    def check_precision(self, steps: float) -> None:
+        """Refuse a matrix whose noise float64 can't hold on its grid.
+
+        Parameters
+        ----------
+        steps : float
+            Standard deviation of Z in steps of the grid.
+
+        Raises
+        ------
+        ValueError
+            If rounding errors, or the noise itself, are too large.
+        """
+        if not self.amplification * steps <= _MOST_AMPLIFIED_STEPS:
+            raise ValueError(
+                f'factorization="{self.name}" of this workload amplifies rounding '
+                "errors until the noise is coarser than its grid, which would show the "
+                'rows: take "trivial" or "blt", or a matrix whose inverse does not grow'
+            )
+        if not self.noise_gain * steps <= _MOST_NOISE_STEPS:
+            raise ValueError(
+                f'factorization="{self.name}" makes the noise of some steps '
+                f"{self.noise_gain:.1e} times larger than float64 can hold beside that "
+                'of others: take "trivial" or "blt", or a matrix whose diagonal is '
+                "closer to the norms of its columns"
+            )
+
+    def filter(self, width: int) -> NoiseFilter:
+        """Return a filter of rows of a width: Z in, :math:`C^{-1} Z` out."""
+        return Identity(width)
+
+    def matrix(self, n: int) -> np.ndarray:
+        """Return C as an array of shape (n, n)."""
+        return np.eye(n)
+
+    def inverse_column(self, n: int) -> np.ndarray | None:
+        """Return the first column of the inverse; None if it is not Toeplitz."""
+        impulse = np.zeros((n, 1))
+        impulse[0] = 1.0
+        return self.filter(1).push(impulse)[:, 0]
+
+
+class Banded(Factorization):
+    """A Toeplitz matrix given by the first column of its inverse.
+
+    Parameters
+    ----------
+    name : str
+        How it was made.
+    inverse : ndarray of shape (m,)
+        The column, which begins with 1; zero beyond.
+    column : ndarray of shape (n,)
+        First column of C over all steps, which begins with 1.
+    """
+
+    def __init__(self, name: str, inverse: np.ndarray, column: np.ndarray):
+        self.name, self.max_steps = name, len(column)
+        self._inverse, self._column = inverse, column
+        self.column_norm = _ROUND_UP * float(np.linalg.norm(column))
+        with np.errstate(over="ignore"):
+            sums = [float(np.abs(part).sum()) for part in (column, inverse)]
+            self.noise_gain = _ROUND_UP * float(np.linalg.norm(inverse))
+        self.amplification = sums[0] * sums[1]
+
+    def filter(self, width):
+        """Return a filter by blocked fast Fourier transforms."""
+        aim = 2 ** int(np.ceil(np.log2(max(1, len(self._inverse) / 16))))
+        block = min(max(aim, _SMALLEST_BLOCK), _LARGEST_BLOCK)
+        return Convolution(width, self._inverse, block)
+
+    def matrix(self, n):
+        """Return C as an array of shape (n, n)."""
+        return toeplitz_matrix(self._column[:n])
+
+
+class BufferedToeplitz(Factorization):
+    """A buffered linear Toeplitz matrix.
+
+    Parameters
+    ----------
+    buffers : Buffers
+        Its parameters.
+    n : int or None
+        Number of steps; None for any number.
+    """
+
+    name = "blt"
+    amplification = 1.0
+
+    def __init__(self, buffers: Buffers, n: int | None):
+        self.buffers, self.max_steps = buffers, n
+        self.column_norm = _ROUND_UP * buffers.column_norm(n)
+        self.noise_gain = _ROUND_UP * buffers.inverse_norm()
+
+    def filter(self, width):
+        """Return a filter in constant memory."""
+        return Buffered(width, self.buffers.decay, self.buffers.weight)
+
+    def matrix(self, n):
+        """Return C as an array of shape (n, n)."""
+        return toeplitz_matrix(self.buffers.column(n))
+
+
+class Dense(Factorization):
+    """Any lower-triangular matrix, divided by the largest norm of its columns.
+
+    Parameters
+    ----------
+    name : str
+        How it was made.
+    matrix : ndarray of shape (n, n)
+        C, of any scale, with a diagonal without zeros.
+    """
+
+    toeplitz = False
+
+    def __init__(self, name: str, matrix: np.ndarray):
+        self.name, self.max_steps = name, len(matrix)
+        matrix = scale_to_unit(np.array(matrix, dtype=np.float64))[0]
+        self._matrix = matrix / np.linalg.norm(matrix, axis=0).max()
+        norms = np.linalg.norm(self._matrix, axis=0)
+        self.column_norm = _ROUND_UP * float(norms.max())
+        self.amplification, self.noise_gain = _error_bounds(self._matrix)
+
+    def filter(self, width):
+        """Return a filter that keeps the shaped noise of all steps."""
+        return Triangular(width, self._matrix)
+
+    def matrix(self, n):
+        """Return the leading block of C."""
+        return self._matrix[:n, :n]
+
+    def inverse_column(self, n):
+        """Return None: the inverse is not Toeplitz."""
+        return None
+
+
+class Pair(Factorization):
+    r"""One matrix for the first entries of a row, and another for the rest.
+
+    The second is made to have columns of norm :math:`|C_1|`. A row then moves
+    :math:`(C_1 x, C_2 y)` by at most :math:`|C_1|` times the change of :math:`(x, y)`,
+    and rounding errors of either part move it by no more than those of one matrix. If
+    its columns are longer, its noise is larger instead, by `stretch`; if they are
+    shorter, the rest is to be weighed by `ratio`, as noise of single steps is not to
+    be smaller than Z.
+
+    Parameters
+    ----------
+    first, second : Factorization
+        The matrices, made for the same number of steps.
+    n_first : int
+        Number of the first entries.
+
+    Attributes
+    ----------
+    ratio, stretch : float
+        :math:`|C_1| / |C_2|` and :math:`|C_2| / |C_1|`, or 1 if that is larger.
+    """
+
+    toeplitz = False
+
+    def __init__(self, first: Factorization, second: Factorization, n_first: int):
+        self._parts, self._n_first = (first, second), n_first
+        self.name = f"{first.name} and {second.name}"
+        known = [part.max_steps for part in self._parts if part.max_steps is not None]
+        self.max_steps = min(known, default=None)
+        self.column_norm = first.column_norm
+        self.ratio = max(first.column_norm / second.column_norm, 1.0)
+        self.stretch = max(second.column_norm / first.column_norm, 1.0)
+        self.amplification = max(first.amplification, second.amplification)
+        self.noise_gain = max(first.noise_gain, self.stretch * second.noise_gain)
+
+    def filter(self, width):
+        """Return a filter that shapes both parts, each by its own."""
+        sizes = self._n_first, width - self._n_first
+        parts = [
+            part.filter(size) for part, size in zip(self._parts, sizes, strict=True)
+        ]
+        return Paired(*parts, stretch=self.stretch)
+
+    def matrix(self, n):
+        """Refuse: there are two."""
+        raise TypeError("a pair of matrices is no matrix")
+
+    def inverse_column(self, n):
+        """Return None: there is not one inverse."""
+        return None
+
+
+def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:
+    """Return the largest row sum of |C| |C^-1|, and the largest row norm of C^-1.
+
+    They are infinite where they are beyond float64.
+    """
+    with np.errstate(all="ignore"):
+        inverse = solve_triangular(matrix, np.eye(len(matrix)), lower=True)
+        sums = np.abs(matrix) @ np.abs(inverse).sum(axis=1)
+        norms = _ROUND_UP * np.linalg.norm(inverse, axis=1)
+    sums_most, norms_most = (
+        largest if np.isfinite(largest) else math.inf
+        for largest in (float(sums.max()), float(norms.max()))
+    )
+    return sums_most, norms_most

@@ -1,0 +1,633 @@
+"""Workloads: which weighted sums of the past a stream asks for at every step.
+
+Weighted sums of rows that arrive in batches, the same for any batching.
+
+Each accumulator has ``skip(n)``: the next n rows are not to be had, and count as zeros;
+sums over windows begin anew after them.
+
+Power series as lower-triangular Toeplitz matrices: first columns in, columns out.
+
+Arrays that a user gives as a workload, or as a matrix that shapes noise.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import ClassVar
+
+import numpy as np
+from scipy.linalg import toeplitz
+from scipy.signal import fftconvolve, lfilter
+from sklearn.base import BaseEstimator
+
+from .._base.sklearn_compat import Interval
+from .._base.strategies import register
+
+
+class RunningSums:
+    """Sums of all rows so far.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    """
+
+    def __init__(self, width: int):
+        self._total = np.zeros(width)
+
+    def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums after each row, of shape (b, width).
+
+        Parameters
+        ----------
+        rows : ndarray of shape (b, width)
+            The next rows, in order; overwritten.
+        """
+        rows[0] += self._total
+        # Row after row, whatever the batch: never pairwise.
+        sums = np.add.accumulate(rows, axis=0, out=rows)
+        self._total = sums[-1].copy()
+        return sums
+
+    def skip(self, n_rows: int) -> None:
+        """Go on after rows that are not to be had."""
+
+
+class ExponentialSums:
+    """Sums whose old rows fade by a factor a step.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    decay : float
+        The factor.
+    """
+
+    def __init__(self, width: int, decay: float):
+        self._decay = decay
+        self._state = np.zeros((1, width))
+
+    def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums after each row, of shape (b, width)."""
+        sums, self._state = lfilter(
+            [1.0], [1.0, -self._decay], rows, axis=0, zi=self._state
+        )
+        return sums
+
+    def skip(self, n_rows: int) -> None:
+        """Go on after rows that are not to be had."""
+        self._state = self._state * self._decay**n_rows
+
+
+class WindowSums:
+    """Sums of the last k rows: differences of running sums.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    length : int
+        Number of rows k.
+    """
+
+    def __init__(self, width: int, length: int):
+        self._width, self._length = width, length
+        self._begin()
+
+    def _begin(self) -> None:
+        self._running = RunningSums(self._width)
+        # Running sums of the last k steps, oldest first.
+        self._past = np.zeros((1, self._width))
+
+    def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums after each row, of shape (b, width)."""
+        known = np.concatenate([self._past, self._running.push(rows)])
+        n_past, n_rows = len(self._past), len(rows)
+        # The sum before the window of each new row; before the first row it is 0,
+        # which is what the oldest known sum is until the window is full.
+        before = np.arange(n_past, n_past + n_rows) - self._length
+        sums = known[n_past:] - known[np.maximum(before, 0)]
+        self._past = known[-min(self._length, len(known)) :].copy()
+        return sums
+
+    def skip(self, n_rows: int) -> None:
+        """Begin anew after rows that are not to be had."""
+        self._begin()
+
+
+class DenseSums:
+    """Sums with weights of an array; keeps all rows.
+
+    Parameters
+    ----------
+    width : int
+        Length of a row.
+    weights : ndarray of shape (n, n)
+        Lower-triangular.
+    """
+
+    def __init__(self, width: int, weights: np.ndarray):
+        self._weights = weights
+        self._rows = np.zeros((len(weights), width))
+        self._step = 0
+
+    def push(self, rows: np.ndarray) -> np.ndarray:
+        """Return the sums after each row, of shape (b, width)."""
+        start, stop = self._step, self._step + len(rows)
+        self._rows[start:stop] = rows
+        sums = np.empty((len(rows), self._rows.shape[1]))
+        for offset, step in enumerate(range(start, stop)):
+            # One product a step, so that its bits do not depend on the batch.
+            sums[offset] = self._weights[step, : step + 1] @ self._rows[: step + 1]
+        self._step = stop
+        return sums
+
+    def skip(self, n_rows: int) -> None:
+        """Go on after rows that are not to be had."""
+        self._step += n_rows
+
+
+# Products of shorter series are summed directly, to the last bit of each term.
+_DIRECT_LENGTH = 4096
+
+
+def toeplitz_matrix(column) -> np.ndarray:
+    """Lower-triangular Toeplitz matrix with a given first column.
+
+    Parameters
+    ----------
+    column : array-like of shape (n,)
+        The first column.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        The matrix.
+    """
+    column = np.asarray(column, dtype=np.float64)
+    return toeplitz(column, np.zeros_like(column))
+
+
+def scale_to_unit(values: np.ndarray) -> tuple[np.ndarray, float]:
+    """Scale an array by a power of two, exactly, so that its largest modulus is near 1.
+
+    Parameters
+    ----------
+    values : ndarray
+        Finite numbers, not all of them zero.
+
+    Returns
+    -------
+    scaled : ndarray
+        With a largest modulus in [1, 2), or less where it was below 1e-301.
+    exponent : int
+        ``values`` are ``scaled * 2**exponent``.
+    """
+    # Not beyond what a float can undo.
+    exponent = max(int(np.frexp(np.abs(values).max())[1]) - 1, -1000)
+    return np.ldexp(values, -exponent), exponent
+
+
+def multiply_series(first, second, n: int) -> np.ndarray:
+    """First n coefficients of a product of two power series."""
+    first, second = first[:n], second[:n]
+    if n <= _DIRECT_LENGTH:
+        return np.convolve(first, second)[:n]
+    return fftconvolve(first, second)[:n]
+
+
+def inverse_series(column, n: int | None = None) -> np.ndarray:
+    """Coefficients of 1 / c(z).
+
+    Parameters
+    ----------
+    column : ndarray of shape (m,)
+        Coefficients of c, the first of them not zero; zero beyond.
+    n : int or None, default=None
+        How many; None for as many as are given.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Coefficients of the inverse.
+    """
+    impulse = np.zeros(len(column) if n is None else n)
+    impulse[0] = 1.0
+    return lfilter([1.0], column, impulse)
+
+
+def root_series(column) -> np.ndarray:
+    """Coefficients of the square root of a(z), as many as are given.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n,)
+        Coefficients of a, the first of them positive.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Coefficients of the root with a positive first coefficient.
+    """
+    root = np.zeros(len(column))
+    root[0] = np.sqrt(column[0])
+    for j in range(1, len(column)):
+        rest = np.dot(root[1:j], root[j - 1 : 0 : -1])
+        root[j] = (column[j] - rest) / (2.0 * root[0])
+    return root
+
+
+def binomial_series(power: float, n: int, ratio: float = 1.0) -> np.ndarray:
+    r"""First n coefficients of :math:`(1 - \beta z)^p`.
+
+    Parameters
+    ----------
+    power : float
+        The exponent p.
+    n : int
+        Number of coefficients.
+    ratio : float, default=1.0
+        The number :math:`\beta` in (0, 1].
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        :math:`\binom{p}{j} (-\beta)^j`.
+    """
+    j = np.arange(1, n)
+    factors = np.ones(n)
+    factors[1:] = ratio * (j - 1 - power) / j
+    return np.cumprod(factors)
+
+
+def spread_series(column, stride: int, n: int) -> np.ndarray:
+    """Coefficients of c(z^k) for a stride k."""
+    out = np.zeros(n)
+    out[::stride] = column[: len(out[::stride])]
+    return out
+
+
+# Squares of weights must not underflow beside those of other rows.
+_LEAST_SHARE = 1e-60
+
+
+# A sum that is smaller, beside that of absolute weights, is a difference.
+_LEAST_SUM = 1e-6
+
+
+def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray:
+    """Check a lower-triangular array of finite numbers.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument, for errors.
+    matrix : array-like of shape (n, n)
+        The array.
+    singular : bool, default=False
+        Whether zeros on the diagonal are fine.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        float64.
+    """
+    try:
+        matrix = np.asarray(matrix)
+        if matrix.dtype.kind not in "iufO":
+            raise TypeError
+        matrix = matrix.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} must be an array of numbers") from None
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.size:
+        raise ValueError(
+            f"{name} must be a square array, one row a step, got shape {matrix.shape}"
+        )
+    if not np.isfinite(matrix).all():
+        raise ValueError(f"{name} must hold finite numbers")
+    if np.any(np.triu(matrix, 1)):
+        raise ValueError(
+            f"{name} must be lower-triangular: no step can depend on later rows"
+        )
+    diagonal = np.abs(np.diag(matrix))
+    if not singular and diagonal.min() <= 1e-8 * np.abs(matrix).max():
+        raise ValueError(
+            f"{name} is singular, or nearly so: its diagonal must not have zeros"
+        )
+    return matrix
+
+
+def check_workload_weights(
+    weights, name: str = "workload", *, contrast: bool = False
+) -> np.ndarray:
+    """Check weights of rows, of which a mean and a covariance are to be made.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n, n)
+        Row t holds the weights of rows 0..t; some may be below 0.
+    name : str, default="workload"
+        Of the argument, for errors.
+    contrast : bool, default=False
+        Whether weights of a step may add up to 0, or to less: no mean is made of them.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+        float64.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument.
+    """
+    weights = check_triangular(name, weights, singular=True)
+    sizes = np.abs(weights)
+    largest = sizes.max(axis=1)
+    if not largest.min() > 0.0:
+        raise ValueError(
+            f"{name} must hold weights that are not all of a row 0: a mean and a "
+            "covariance are made with them"
+        )
+    if largest.min() < _LEAST_SHARE * largest.max():
+        raise ValueError(
+            f"{name} must have rows of similar scale: the largest weight of a row is "
+            f"below {_LEAST_SHARE:g} times that of another; scale its rows"
+        )
+    if not contrast and contrasts(weights).any():
+        raise ValueError(
+            f"the weights of each row of {name} must add up to more than 0, for a mean "
+            "and a covariance are made with them; differences are for workload beside "
+            "a second_workload of which these are made"
+        )
+    return weights
+
+
+def contrasts(weights: np.ndarray) -> np.ndarray:
+    """Say of each row of weights whether it adds up to nothing, or to less."""
+    scaled = weights / np.abs(weights).max(axis=1, keepdims=True)
+    return ~(scaled.sum(axis=1) > _LEAST_SUM * np.abs(scaled).sum(axis=1))
+
+
+# Counts beyond are not exact in float64.
+MOST_STEPS = 2**53
+
+
+class Workload:
+    """Weights A[t, i] of rows i in what is asked for at step t.
+
+    Every workload is a *core* of sums, divided by public numbers: an average is a
+    prefix sum over t. Factorizations are of the core. Those that have a few numbers,
+    or none, are strategies: scikit-learn clones them, and sets their parameters.
+
+    Attributes
+    ----------
+    name : str
+        "prefix", "average", "exponential", "window" or "custom".
+    max_steps : int or None
+        Number of steps after which it ends; None if it does not.
+    toeplitz : bool
+        Whether the core's weights depend on t - i alone.
+    growing : bool
+        Whether weights of old rows do not fade, so that no factorization but the
+        trivial one has column norms that are bounded for all lengths.
+    normalized : bool
+        Whether it is of means: the core is divided by the sum of its weights.
+    signed : bool
+        Whether some weight is below 0.
+    contrast : bool
+        Whether the weights of some step add up to nothing, so that there is no mean.
+    """
+
+    name = "prefix"
+    max_steps: int | None = None
+    toeplitz = True
+    growing = True
+    normalized = False
+    signed = False
+    contrast = False
+
+    def column(self, n: int) -> np.ndarray:
+        """Return the first n weights of the core, of the newest row first."""
+        return np.ones(n)
+
+    def root(self, n: int, power: float = 0.5) -> np.ndarray:
+        """Return n coefficients of a power of the core, for 1/2 or -1/2."""
+        return binomial_series(-power, n)
+
+    def totals(self, steps) -> np.ndarray:
+        """Return the sum of the core's weights at steps 1, 2, ..."""
+        return np.asarray(steps, dtype=np.float64)
+
+    def divisors(self, steps) -> np.ndarray:
+        """Return what the core is divided by at steps 1, 2, ..."""
+        return self.totals(steps) if self.normalized else np.ones(len(steps))
+
+    def positive_totals(self, steps) -> np.ndarray:
+        """Return the sum of the core's weights above 0 at steps 1, 2, ..."""
+        return self.totals(steps)
+
+    def fade(self, steps) -> np.ndarray:
+        """Return what is left of a sum after so many steps without new rows."""
+        return np.ones(len(steps))
+
+    def core_matrix(self, n: int) -> np.ndarray:
+        """Return the core as a matrix of shape (n, n)."""
+        return toeplitz_matrix(self.column(n))
+
+    def matrix(self, n: int) -> np.ndarray:
+        """Return the workload as a matrix of shape (n, n)."""
+        return self.core_matrix(n) / self.divisors(np.arange(1, n + 1))[:, None]
+
+    def weights_at(self, step: int) -> np.ndarray:
+        """Return the core's weights of rows 1..step at a step."""
+        return self.column(step)[::-1]
+
+    def sums(self, width: int):
+        """Return an accumulator that weighs rows of a width, step by step."""
+        return RunningSums(width)
+
+
+@register
+class Prefix(BaseEstimator, Workload):
+    """Sums of all rows so far."""
+
+    _parameter_constraints: ClassVar[dict] = {}
+
+
+@register
+class Average(BaseEstimator, Workload):
+    """Means of all rows so far."""
+
+    _parameter_constraints: ClassVar[dict] = {}
+    name = "average"
+    normalized = True
+
+
+@register
+class Exponential(BaseEstimator, Workload):
+    r"""Sums with weights :math:`\beta^{t - i}`: old rows fade.
+
+    Parameters
+    ----------
+    decay : float
+        Factor a step, :math:`\beta` in (0, 1).
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import Exponential
+    >>> JMECovariance(workload=Exponential(0.9)).set_params(workload__decay=0.99)
+    JMECovariance(workload=Exponential(decay=0.99))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "decay": [Interval(Real, 0, 1, closed="neither")]
+    }
+    name = "exponential"
+    growing = False
+
+    def __init__(self, decay: float):
+        self.decay = decay
+
+    @property
+    def _rate(self) -> float:
+        return float(self.decay)
+
+    def column(self, n):
+        """Return powers of the decay."""
+        return self._rate ** np.arange(n)
+
+    def root(self, n, power=0.5):
+        """Return n coefficients of a power of the core."""
+        return binomial_series(-power, n, self._rate)
+
+    def totals(self, steps):
+        """Return sums of powers of the decay."""
+        steps = np.asarray(steps, dtype=np.float64)
+        return np.expm1(steps * np.log(self._rate)) / (self._rate - 1.0)
+
+    def fade(self, steps):
+        """Return powers of the decay."""
+        return self._rate ** np.asarray(steps, dtype=np.float64)
+
+    def sums(self, width):
+        """Return an accumulator."""
+        return ExponentialSums(width, self._rate)
+
+
+@register
+class Window(BaseEstimator, Workload):
+    """Means of the last k rows, or of all rows while there are fewer.
+
+    Parameters
+    ----------
+    length : int
+        Number of rows k, from 1 to 2**53.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import Window
+    >>> JMECovariance(workload=Window(50)).set_params(workload__length=100)
+    JMECovariance(workload=Window(length=100))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "length": [Interval(Integral, 1, MOST_STEPS, closed="both")]
+    }
+    name = "window"
+    growing = False
+    normalized = True
+
+    def __init__(self, length: int):
+        self.length = length
+
+    @property
+    def _size(self) -> int:
+        return int(self.length)
+
+    def column(self, n):
+        """Return ones for the last k rows."""
+        return (np.arange(n) < self._size).astype(np.float64)
+
+    def root(self, n, power=0.5):
+        """Return n coefficients of a power of the core."""
+        few = -(-n // self._size)
+        ends = spread_series(binomial_series(power, few), self._size, n)
+        return multiply_series(binomial_series(-power, n), ends, n)
+
+    def totals(self, steps):
+        """Return the number of rows in the window."""
+        return np.minimum(np.asarray(steps, dtype=np.float64), self._size)
+
+    def sums(self, width):
+        """Return an accumulator."""
+        return WindowSums(width, self._size)
+
+
+class Custom(Workload):
+    """Weights given as a lower-triangular array.
+
+    The core is scaled by a power of two, so that no square of a weight that matters
+    is beyond float64.
+
+    Parameters
+    ----------
+    weights : array-like of shape (n, n)
+        Row t holds the weights of rows 0..t.
+    """
+
+    name = "custom"
+
+    def __init__(self, weights):
+        weights = np.asarray(weights, dtype=np.float64)
+        self.weights, self._exponent = scale_to_unit(weights)
+        self.max_steps = len(self.weights)
+        self.signed = bool(np.any(self.weights < 0.0))
+        self.contrast = self.signed and bool(contrasts(self.weights).any())
+        same = toeplitz_matrix(self.weights[:, 0])
+        self.toeplitz = bool(np.array_equal(self.weights, same))
+
+    def column(self, n):
+        """Return the first column, which says all of a Toeplitz matrix."""
+        return self.weights[:n, 0]
+
+    def root(self, n, power=0.5):
+        """Return n coefficients of a power of a Toeplitz core over its diagonal."""
+        column = self.column(n)
+        with np.errstate(over="ignore", invalid="ignore"):
+            root = root_series(column / column[0])
+        if power > 0:
+            return root
+        return inverse_series(root)
+
+    def divisors(self, steps):
+        """Return what the weights were scaled by."""
+        return np.full(len(steps), math.ldexp(1.0, -self._exponent))
+
+    def totals(self, steps):
+        """Return the sums of the rows of weights."""
+        return self.weights.sum(axis=1)[np.asarray(steps) - 1]
+
+    def positive_totals(self, steps):
+        """Return the sums of the weights above 0 of the rows."""
+        return np.maximum(self.weights, 0.0).sum(axis=1)[np.asarray(steps) - 1]
+
+    def core_matrix(self, n):
+        """Return the leading block of the weights."""
+        return self.weights[:n, :n]
+
+    def weights_at(self, step):
+        """Return a row of weights."""
+        return self.weights[step - 1, :step]
+
+    def sums(self, width):
+        """Return an accumulator."""
+        return DenseSums(width, self.weights)
+
+    def __repr__(self):
+        return f"Custom(<{self.max_steps} steps>)"

@@ -1,0 +1,589 @@
+"""A server of groups of users: adds up their parts, and says what is released.
+
+A node: users whose rows stay where they are, and sums of what they contribute.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import clone
+
+from .._messages.answering import AnsweringClient
+from .._messages.messages import (
+    Conversation,
+    MessageError,
+    Reply,
+    Request,
+    Topic,
+    check_name,
+)
+from .._release.grid import KEY_BYTES
+from .._release.release import Release, charge
+from .._statistics.user_sums import Released, RememberedRows
+from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
+from ..mechanisms import ParallelPlan, PrivacyPlan
+from ..mechanisms._relations import check_count
+from ._group_tasks import (
+    MOST_GROUPS,
+    GroupTask,
+    are_halves,
+    from_halves,
+    masked,
+    to_halves,
+)
+
+# Parts of a sum are below this in modulus: whole numbers that float64 holds, of which
+# 1024 add up in 64 bits.
+LARGEST_PART = 2.0**52
+
+
+class GroupRounds(Conversation):
+    """All requests of a task of groups, one after another, and the public model.
+
+    The loop is the transport's, as with :class:`Rounds`: as long as it is not done, it
+    sends :meth:`request` to :attr:`clients` and hands what came back to
+    :meth:`collect`. A node that fails, or answers what no node could, is rejected by
+    name for the rest of the session; what it contributed before stays in.
+
+    Parameters
+    ----------
+    clients : sequence of str, or mapping of str to tuple
+        Names of the nodes, all different, at most 1024. With ``noise="node"`` a mapping
+        gives the budget (epsilon, delta) of each, public, where they have their own.
+    task : GroupTask
+        What is released, agreed on beforehand.
+    min_clients : int or None, default=None
+        Nodes that must be left; None takes the task's `n_shares`, or 1. With
+        ``noise="distributed"`` never less: the noise would be too small. Of nodes that
+        mask their parts it is all of them.
+    session : bytes or None, default=None
+        16 bytes that no other conversation has; None makes new ones.
+    noise_seed : int, RandomState instance or None, default=None
+        Of the noise that a server adds, with ``noise="server"``, for tests; anything
+        but None voids privacy.
+
+    Attributes
+    ----------
+    clients : tuple of str
+        Nodes that were not rejected, in their order.
+    rejected : dict of str to str
+        Why each of the others was.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid.
+
+    Notes
+    -----
+    A sum of whole numbers is exact, in any order of the nodes. With ``noise="server"``
+    whoever runs this is trusted with the exact sum of each group, and what is sent is
+    released by the task's plan; otherwise it needs no trust but what the task says.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral import LRSRegressor
+    >>> from skdpspectral.datasets import make_low_rank_sparse_tasks
+    >>> from skdpspectral.federation import GroupClient, GroupRounds, GroupTask
+    >>> X, y, users = make_low_rank_sparse_tasks(
+    ...     600, 20, 5, sparsity=2, random_state=0
+    ... )
+    >>> task = GroupTask(LRSRegressor(n_rounds=2), n_features=5)
+    >>> nodes = {}
+    >>> for place, name in enumerate(["north", "south"]):
+    ...     own = users % 2 == place
+    ...     nodes[name] = GroupClient(name, task, X[own], y[own], users=users[own])
+    >>> rounds = GroupRounds(list(nodes), task)
+    >>> while not rounds.done:
+    ...     request = rounds.request().to_bytes()
+    ...     rounds.collect({n: c.respond(request) for n, c in nodes.items()})
+    >>> rounds.result().components_.shape
+    (1, 5)
+    >>> nodes["north"].model.predict(X[:1], users=users[:1]).shape
+    (1,)
+    """
+
+    def __init__(
+        self,
+        clients: Sequence[str] | Mapping[str, tuple],
+        task: GroupTask,
+        *,
+        min_clients=None,
+        session: bytes | None = None,
+        noise_seed=None,
+    ):
+        if not isinstance(task, GroupTask):
+            raise TypeError("task must be a GroupTask")
+        if len(clients) > MOST_GROUPS:
+            raise ValueError(f"clients must be at most {MOST_GROUPS}")
+        fewest = task.n_shares or 1
+        if task.masked is not None:
+            fewest = len(task.masked)
+            if sorted(clients) != list(task.masked):
+                raise ValueError(
+                    "clients must be the nodes of the task, all of which mask their "
+                    f"parts: {task.masked}"
+                )
+        min_clients = fewest if min_clients is None else min_clients
+        if check_count("min_clients", min_clients) < fewest:
+            raise ValueError(
+                f"min_clients={min_clients} must be at least {fewest}: the shares of "
+                "fewer nodes are not the whole noise, or masks do not cancel"
+            )
+        if noise_seed is not None and task.noise != "server":
+            raise ValueError(
+                f"noise_seed has no use with noise={task.noise!r}, where the server "
+                "adds no noise: give it to the nodes"
+            )
+        self._begin(clients, task, min_clients, session)
+        self._plans = self._planned(clients)
+        self.plan = self._plan_of_all(noise_seed is not None)
+        trusted = task.noise == "server"
+        self._release = Release(self.plan, None, noise_seed) if trusted else None
+        self._released: list[Released] = []
+        self._present: Request | None = None
+        self._done = False
+
+    def _planned(self, clients) -> dict[str, PrivacyPlan]:
+        """Return the plans of all nodes, by name."""
+        if not isinstance(clients, Mapping):
+            return dict.fromkeys(clients, self.task.plan)
+        return {name: self.task.plan_of(*clients[name]) for name in clients}
+
+    def _plan_of_all(self, seeded: bool) -> PrivacyPlan:
+        """Return what holds for the users of all nodes."""
+        plans = {
+            name: replace(plan, seeded=seeded) for name, plan in self._plans.items()
+        }
+        first = next(iter(plans.values()))
+        alike = all(plan == first for plan in plans.values())
+        return first if alike else ParallelPlan.of(plans)
+
+    def restore(self, requests: Iterable[Request | bytes]) -> None:
+        """Go on with a session that another process has held.
+
+        What was released is in the requests that were sent, so that none of it is
+        released again: a transport that writes every request down *before* it is sent
+        needs nothing else. The session must be the same: `session`, or that of the
+        first request.
+
+        Parameters
+        ----------
+        requests : iterable of Request or bytes
+            All that were sent, in their order; the last one is to be sent again.
+
+        Raises
+        ------
+        MessageError
+            If they are not the requests of such a session from its start.
+        """
+        if self._step >= 0:
+            raise MessageError("the session was begun here: restore new rounds alone")
+        for request in requests:
+            if not isinstance(request, Request):
+                request = Request.from_bytes(request, max_bytes=self.task.longest())
+            self._session = request.session if self._step < 0 else self._session
+            if (request.session, request.task, request.step) != (
+                self._session,
+                self.task.digest,
+                self._step + 1,
+            ):
+                raise MessageError("these are not the requests of one such session")
+            said = self.task.check(request)
+            if said is not None:
+                mechanism = self.task.plan.mechanisms[self._step]
+                values = np.array(said[:-1]).reshape(mechanism.shape)
+                self._released.append(Released(values, float(said[-1])))
+                if self._release is not None:
+                    self._release.forgo(mechanism.name)
+            self._step += 1
+            self._present = self._request = request
+
+    @property
+    def server(self) -> GroupRounds:
+        """Who has the `clients`: as of :class:`Rounds`, for the same transport."""
+        return self
+
+    @property
+    def done(self) -> bool:
+        """Whether all sums were released, and the last of them was sent."""
+        return self._done
+
+    def request(self) -> Request:
+        """Return what to send to `clients`; the same until it is answered.
+
+        Returns
+        -------
+        Request
+            To be sent, as it is or by its byte form.
+
+        Raises
+        ------
+        MessageError
+            If nothing is left to ask for.
+        """
+        if self._done:
+            raise MessageError("all of the task was asked for")
+        if self._present is None:
+            self._step += 1
+            basis: np.ndarray | tuple = ()
+            if self._released:
+                total, noise_std = self._released[-1]
+                basis = np.append(total.ravel(), noise_std)[:, None]
+            topic, digest = self.task.topic(self._step), self.task.digest
+            self._present = Request(self._session, digest, self._step, topic, basis)
+            self._request = self._present
+        return self._present
+
+    def collect(self, answers: Mapping[str, object]) -> None:  # type: ignore[override]
+        """Use the answers to the present request.
+
+        Parameters
+        ----------
+        answers : mapping of str to bytes, Reply, exception or None
+            What came from each node; None, or no entry, where nothing came in time.
+
+        Raises
+        ------
+        FederationError
+            If fewer than `min_clients` are left; nothing is released.
+        MessageError
+            If nothing was asked for since the last answers.
+
+        Warns
+        -----
+        UserWarning
+            Of each node that is rejected, by name.
+        PrivacyLeakWarning
+            Once, with ``noise="distributed"``: the answers were seen one by one.
+        """
+        if self._present is None:
+            raise MessageError("nothing was asked for since the last answers")
+        if self._present.topic is Topic.MODEL:
+            # What was released is there, whoever has not heard of it.
+            self._present, self._done = None, True
+            self._valid(answers)
+            return
+        replies = self._valid(answers)
+        self._need_enough()
+        self._warn_of_parts()
+        if self.task.noise == "node":
+            self._add(replies)
+            return
+        self._use(sum(map(self._words, replies)), len(replies))
+
+    def _words(self, reply: Reply) -> np.ndarray:
+        """Return a part as words, whose sum modulo 2**64 is that of the numbers."""
+        if self.task.masked is None:
+            return reply.values.astype(np.int64).astype(np.uint64)
+        return from_halves(reply.values)
+
+    def _warn_of_parts(self) -> None:
+        """Say what shares are worth to who sees each of them."""
+        single = self.task.n_shares in (None, 1)
+        if single or self.task.masked is not None or self._step > 0:
+            return
+        epsilon, delta = self.task.cost(1)
+        warnings.warn(
+            "answers of nodes were seen one by one: what holds against who sees them "
+            f"is epsilon={epsilon:.4g} (delta={delta:g}); by secure aggregation, with "
+            "collect_sum, it is that of the task",
+            PrivacyLeakWarning,
+            stacklevel=3,
+        )
+
+    def collect_sum(self, total, clients: Sequence[str]) -> None:
+        """Use a sum that a transport has made of the answers, by secure aggregation.
+
+        The transport must let nobody see two sums of one request: their difference
+        would be the part of who is in one of them alone.
+
+        Parameters
+        ----------
+        total : array-like of whole numbers
+            Sum of the values of the replies of these nodes, none of which was seen.
+        clients : sequence of str
+            Nodes whose values are in it: all others are rejected.
+
+        Raises
+        ------
+        FederationError
+            If they are fewer than `min_clients`; nothing is released.
+        MessageError
+            If no sum was asked for, it has another shape, or each node's noise is on a
+            grid of its own, with ``noise="node"``.
+        """
+        if self.task.masked is not None:
+            raise MessageError("the answers have masks of their own: use collect")
+        if self.task.noise == "node":
+            raise MessageError('with noise="node" every answer is public: use collect')
+        if self._present is None or self._present.topic is not Topic.SUM:
+            raise MessageError("no sum was asked for since the last answers")
+        total = np.asarray(total)
+        shape = self.task.shape(Topic.SUM, self._step)
+        if total.shape != shape or total.dtype.kind not in "iu":
+            raise MessageError(f"the sum must hold whole numbers of shape {shape}")
+        for name in set(self.clients) - set(clients):
+            self._reject(name, "its part is not in the sum")
+        self._need_enough()
+        self._use(total.astype(np.uint64), len(self.clients))
+
+    def _use(self, total: np.ndarray, n_parts: int) -> None:
+        """Release a sum, or take it for released where nodes have added noise."""
+        mechanism = self.task.plan.mechanisms[self._step]
+        values = total.astype(np.int64).astype(np.float64) * self.task.unit(self._step)
+        # More than all users can have: a node that lies stops nobody.
+        most = mechanism.magnitude
+        values = np.clip(values.reshape(mechanism.shape), -most, most)
+        noise_std = mechanism.noise_std
+        if self._release is not None:
+            values = self._release(mechanism.name, values, overwrite=True)
+        else:
+            noise_std *= math.sqrt(n_parts / self.task.n_shares)
+        self._released.append(Released(values, noise_std))
+        self._present = None
+
+    def _add(self, replies: Sequence[Reply]) -> None:
+        """Add up parts that have their own noise, each on the grid of its node."""
+        shape = self.task.plan.mechanisms[self._step].shape
+        values, variance = np.zeros(shape), 0.0
+        for reply in replies:
+            plan = self._plans[reply.client]
+            unit = self.task.unit(self._step, plan)
+            values += reply.values.reshape(shape) * unit
+            variance += plan.mechanisms[self._step].noise_std ** 2
+        most = self.task.plan.mechanisms[self._step].magnitude
+        values = np.clip(values, -most, most)
+        self._released.append(Released(values, math.sqrt(variance)))
+        self._present = None
+
+    def _shape(self) -> tuple[int, ...]:
+        return self.task.shape(self._request.topic, self._step)
+
+    def _check(self, name: str, answer: Reply) -> None:
+        values = answer.values
+        if self.task.masked is not None and self._request.topic is Topic.SUM:
+            if not are_halves(values):
+                raise MessageError("its part of a sum is not of halves of words")
+        elif np.any(values != np.rint(values)) or np.any(np.abs(values) > LARGEST_PART):
+            raise MessageError("its part of a sum is not of whole numbers up to 2**52")
+        mu = self._plans[name].mu
+        if not math.isclose(answer.mu, mu, rel_tol=1e-9):
+            raise MessageError(
+                f"its budget is not what was agreed on: mu={answer.mu:g} and not {mu:g}"
+            )
+
+    def result(self):
+        """Return the fitted public model, with no user's own.
+
+        Returns
+        -------
+        LRSRegressor or DPMatrixFactorization
+            Safe to hand on: all of it was released. Users fit theirs beside it by
+            ``personalize``, or have them in the ``model`` of their node.
+
+        Raises
+        ------
+        MessageError
+            If there is a sum left to ask for.
+        """
+        if len(self._released) < self.task.n_sums:
+            raise MessageError("there is no result yet: the task is not done")
+        return self.task.public_model(self.plan, self._released)
+
+
+class GroupClient(AnsweringClient):
+    """A group of users, a ledger, and answers about sums over the group.
+
+    Each user's contribution to a sum is clipped by itself, as in a fit in one place,
+    whatever a server says was released before. After the last message :attr:`model`
+    has the public model, and beside it those of the group's users, which stay here.
+
+    Parameters
+    ----------
+    name : str
+        What the server knows the node by, at most 64 bytes in UTF-8; public.
+    task : GroupTask
+        What will be released, agreed on beforehand.
+    X, y, **how
+        Rows of the group's users, as for the ``fit`` of the task's model. They are read
+        when the first request comes, once the ledger is charged.
+    epsilon, delta : float or None, default=None
+        The node's own budget, with ``noise="node"`` alone; None takes that of the task.
+    pair_keys : mapping of str to bytes or None, default=None
+        For a task with masks, and for no other: by the name of each other node, 32
+        random bytes that both have, and nobody else. In one session they serve one
+        client of each node: a second one, made after a crash, would use masks twice,
+        and the difference of both parts is not masked. A :class:`Site` makes no
+        second one, and its keys serve all sessions; elsewhere take new keys for each.
+    accountant : PrivacyAccountant or None, default=None
+        The node's ledger; None takes that of an enclosing ``with`` block, if any.
+    noise_seed : int, RandomState instance or None, default=None
+        Of the noise that the node adds, for tests: anything but None voids privacy.
+        Refused with ``noise="server"``, where it adds none.
+
+    Attributes
+    ----------
+    name : str
+        The node's name.
+    task : GroupTask
+        What it answers requests of, and of no other.
+    plan : PrivacyPlan
+        What the ledger is charged with at the first valid request.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is invalid; nothing is charged.
+
+    Notes
+    -----
+    **Formal guarantee.** That of the task's `plan`, for each user of the group. The
+    number of users and rows is told to nobody. What an error that a server hears of
+    says of values is its type alone.
+    """
+
+    def __init__(
+        self,
+        name,
+        task: GroupTask,
+        X,
+        y=None,
+        *,
+        epsilon=None,
+        delta=None,
+        pair_keys=None,
+        accountant=None,
+        noise_seed=None,
+        **how,
+    ):
+        if not isinstance(task, GroupTask):
+            raise TypeError("task must be a GroupTask")
+        check_name(name)
+        if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
+            raise ValueError("accountant must be a PrivacyAccountant or None")
+        if noise_seed is not None and task.noise == "server":
+            raise ValueError(
+                'noise_seed has no use with noise="server", where nodes add no noise: '
+                "give it to the server"
+            )
+        self._keys = _checked_keys(name, task, pair_keys)
+        self._model = clone(task._model)
+        self._group = self._model._unread_group(task._board, X, y, **how)
+        self._accountant = default_accountant() if accountant is None else accountant
+        self._noise_seed = noise_seed
+        plan = task.plan_of(epsilon, delta)
+        self.plan = replace(plan, seeded=noise_seed is not None)
+        if self.plan.seeded:
+            warnings.warn(
+                f"noise_seed is given: the noise of node {name!r} can be made again "
+                "and subtracted, so that its answers are not private; leave "
+                "noise_seed=None but for tests",
+                PrivacyLeakWarning,
+                stacklevel=2,
+            )
+        self._open(name, task)
+        self._release: Release | None = None
+        self._read: tuple = ()
+        self._rows: RememberedRows | None = None
+        self._released: list[Released] = []
+        self._done = False
+
+    @property
+    def model(self):
+        """The fitted model, with those of the group's users, after the last message.
+
+        Raises
+        ------
+        MessageError
+            If the session is not over.
+        """
+        if not self._done:
+            raise MessageError("there is no model yet: the session is not over")
+        return self._model
+
+    def _checked(self, request: Request):
+        before = self.task.check(request)
+        if len(self._answers) < len(self._begun) or (
+            self._begun and self._rows is None
+        ):
+            raise MessageError("the session failed at the client; its budget is spent")
+        return before
+
+    def _start(self, request: Request) -> None:
+        if self.task.noise == "server":
+            charge(self.plan, self._accountant, None)
+        else:
+            self._release = Release(self.plan, self._accountant, self._noise_seed)
+        self._session = request.session
+        self._begun[request.step] = request
+        self._read = self._group()
+        self._rows = RememberedRows(self._read[0])
+
+    def _answered(self, request: Request, brought) -> Reply:
+        task, step = self.task, request.step
+        if brought is not None:
+            shape = task.plan.mechanisms[step - 1].shape
+            total = np.array(brought[:-1]).reshape(shape)
+            self._released.append(Released(total, float(brought[-1])))
+        values = np.zeros(0)
+        if step < task.n_sums:
+            values = self._part(step)
+        else:
+            self._finish()
+        return Reply(
+            session=request.session,
+            task=task.digest,
+            step=step,
+            topic=request.topic,
+            client=self.name,
+            n_samples=0,
+            mu=self.plan.mu,
+            numbers=(),
+            values=values,
+        )
+
+    def _part(self, step: int) -> np.ndarray:
+        """Return the group's part of the next sum, with noise if the node adds it."""
+        rows = self._rows.again()
+        name, value = self.task.next_sum(rows, self._released, self.plan)
+        if self._release is not None:
+            value = self._release(name, value, overwrite=True)
+        # A division by a power of two is exact; -0.0 would be another byte.
+        values = np.rint(value.ravel() / self.task.unit(step, self.plan)) + 0.0
+        if self.task.masked is None:
+            return values
+        label = b"".join((self._session, self.task.digest, step.to_bytes(4, "little")))
+        return to_halves(masked(values, self.name, self._keys, label))
+
+    def _finish(self) -> None:
+        """Make the models of the users: nothing of it leaves the node."""
+        board = self.task._board
+        found = board.follow(self.task.plan, self._rows.again(), self._released)
+        self._model._finish(board, found, self.plan, *self._read)
+        self._done = True
+
+
+def _checked_keys(name: str, task: GroupTask, pair_keys) -> dict[str, bytes]:
+    """Return the keys of a node, or an error that quotes none."""
+    others = set(task.masked or ()) - {name}
+    if task.masked is not None and name not in task.masked:
+        raise ValueError(f"node {name!r} is none of those that mask their parts")
+    given = dict(pair_keys or {})
+    if set(given) != others:
+        raise ValueError(
+            "pair_keys must have the names of all other nodes of a task with masks, "
+            f"and no others: {sorted(others)}"
+        )
+    for other, key in given.items():
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            raise ValueError(f"the key with {other!r} must be {KEY_BYTES} bytes")
+    if len(set(given.values())) < len(given):
+        raise ValueError("pair_keys must all be different: each is of two nodes alone")
+    return given

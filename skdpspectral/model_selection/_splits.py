@@ -1,0 +1,406 @@
+"""Folds that tell nothing: by positions, or user by user.
+
+Cross-validation of models that know their users.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import math
+import numbers
+from collections.abc import Iterator
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_random_state, indexable
+
+from .._tables.ids import (
+    check_exact,
+    check_feature,
+    encode_array,
+    encode_ids,
+    id_array,
+    read_column,
+)
+from .._tables.rows import shape_of
+from ..mechanisms import Unit
+from ..mechanisms._relations import check_real
+
+_KEY_BYTES = 16
+
+
+_DIGEST_BYTES = 8
+
+
+_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
+
+
+class PrivateSplit(BaseCrossValidator):
+    r"""Folds under which guarantees of fits and scores hold as they are stated.
+
+    A guarantee is about two tables that differ in one row, or one user. It holds of a
+    fit on a fold where the folds of both tables differ in that row, or user, alone. So
+    each row is dealt by its position, and with `user_feature` each user's rows by that
+    user alone. Labels, and who else is there, play no part.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds; with 1, one part is held out, of the share `test_size`.
+    test_size : float or None, default=None
+        Share that is held out with ``n_splits=1``, in (0, 1); None means 0.25.
+    user_feature : int or str or None, default=None
+        The column of X that holds users, by position or name. Rows of each are then
+        spread over the folds, as by :class:`PerUserKFold`: at most one more in a fold
+        than in another. None deals rows, whoever they are of.
+    random_state : int, RandomState instance or None, default=None
+        Source of the order, which is public; an int gives the same folds at each call.
+
+    See Also
+    --------
+    PerUserKFold : Folds of equal sizes, for scores that need no guarantee.
+    PrivateSearchCV : A search over parameters under one guarantee.
+
+    Notes
+    -----
+    It stands where a stratified split is wished for. Stratified folds break the
+    accounting: a label that changes takes its row to another place in the deal, and all
+    later rows of the two classes move on, so that whole folds differ. Here a class of
+    share p has about the share :math:`p \pm \sqrt{p (1 - p) k / n}` in each of k folds
+    of n rows: near enough, but for classes of a few rows.
+
+    Where users are dealt, sizes of folds depend on who is there, and are as private as
+    the rows. Users are told apart by their ids; one id's rows are dealt in the order of
+    the table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.model_selection import PrivateSplit
+    >>> X = np.zeros((8, 1))
+    >>> for train, test in PrivateSplit(2, random_state=0).split(X):
+    ...     print(test)
+    [1 3 5 6]
+    [0 2 4 7]
+    """
+
+    # As GroupKFold: cross-validation functions hand groups on without being asked to.
+    __metadata_request__split = {"groups": False}  # noqa: RUF012
+
+    def __init__(
+        self,
+        n_splits: int = 5,
+        *,
+        test_size: float | None = None,
+        user_feature: int | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        whole = isinstance(n_splits, Integral) and not isinstance(n_splits, bool)
+        if not whole or n_splits < 1:
+            raise ValueError(
+                f"n_splits must be an integer of at least 1, got {n_splits!r}"
+            )
+        if test_size is not None:
+            if n_splits > 1:
+                raise ValueError(
+                    "test_size is for n_splits=1: folds hold out equal parts"
+                )
+            if not 0.0 < check_real("test_size", test_size) < 1.0:
+                raise ValueError(f"test_size must be in (0, 1), got {test_size!r}")
+        if user_feature is not None:
+            check_feature(user_feature, "user_feature")
+        check_random_state(random_state)
+        self.n_splits = int(n_splits)
+        self.test_size = test_size
+        self.user_feature = user_feature
+        self.random_state = random_state
+
+    @property
+    def _splits_by(self) -> Unit:
+        return Unit.ROW if self.user_feature is None else Unit.USER
+
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the rows of each training and test set.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows; only their number counts, and the column `user_feature` if one is
+            named.
+        y, groups : object
+            Ignored, present for the signature.
+
+        Yields
+        ------
+        train : ndarray of int
+            Rows of the training set, ascending.
+        test : ndarray of int
+            Rows of the test fold, ascending.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer rows than parts, or ids are missing, not whole, or not
+            exact.
+        """
+        n_rows = shape_of(X)[0]
+        if n_rows < max(self.n_splits, 2):
+            raise ValueError(
+                f"n_splits={self.n_splits} needs {max(self.n_splits, 2)} rows or more, "
+                f"but n_samples={n_rows}"
+            )
+        if self.user_feature is None:
+            folds = self._folds_of_rows(n_rows)
+        else:
+            folds = self._folds_of_users(X)
+        for fold in range(self.n_splits):
+            is_test = folds == fold
+            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Ignored, present for the signature.
+
+        Returns
+        -------
+        int
+            `n_splits`.
+        """
+        return self.n_splits
+
+    @property
+    def _share(self) -> float:
+        return 0.25 if self.test_size is None else float(self.test_size)
+
+    def _folds_of_rows(self, n_rows: int) -> np.ndarray:
+        """Return the test fold of each row, by positions alone."""
+        order = check_random_state(self.random_state).permutation(n_rows)
+        folds = np.empty(n_rows, dtype=np.intp)
+        if self.n_splits > 1:
+            folds[order] = np.arange(n_rows) % self.n_splits
+            return folds
+        n_test = min(max(round(self._share * n_rows), 1), n_rows - 1)
+        folds[order] = np.arange(n_rows) >= n_test
+        return folds
+
+    def _folds_of_users(self, X: Any) -> np.ndarray:
+        """Return the test fold of each row, by the user and the user's rows alone."""
+        column = read_column(X, self.user_feature, "user_feature")
+        check_exact(column, "user_feature")
+        ids = id_array(column, "user_feature")
+        codes, n_users = encode_array(ids, "user_feature")
+        key = check_random_state(self.random_state).bytes(_KEY_BYTES)
+        firsts = np.unique(codes, return_index=True)[1]
+        start = np.array([_place(ids[row], key) for row in firsts])[codes]
+        counts = np.bincount(codes, minlength=n_users)
+        by_user = np.argsort(codes, kind="stable")
+        number = np.empty(len(codes), dtype=np.intp)
+        number[by_user] = np.arange(len(codes)) - np.repeat(
+            np.cumsum(counts) - counts, counts
+        )
+        if self.n_splits > 1:
+            return (number + np.floor(start * self.n_splits).astype(np.intp)) % (
+                self.n_splits
+            )
+        passed = np.floor((number + 1) * self._share + start)
+        return np.where(passed > np.floor(number * self._share + start), 0, 1)
+
+
+def _place(user: Any, key: bytes) -> float:
+    """Return where in [0, 1) the deal of a user's rows begins, by id and key alone."""
+    text = _words_of(user).encode()
+    digest = hashlib.blake2b(text, digest_size=_DIGEST_BYTES, key=key).digest()
+    return math.ldexp(int.from_bytes(digest, "big") >> 11, -53)
+
+
+def _words_of(user: Any) -> str:
+    """Return one text an id, whatever type it has beside the ids of others.
+
+    A column of dates, or of integers, is of another type as soon as one user's id is a
+    text or a fraction: ids that are equal have the same words in both.
+    """
+    if isinstance(user, datetime.datetime) and user.tzinfo is not None:
+        user = user.astimezone(datetime.timezone.utc)
+        nanoseconds = 1000 * user.microsecond + getattr(user, "nanosecond", 0)
+        return f"instant {user:%Y-%m-%dT%H:%M:%S} {nanoseconds}"
+    if isinstance(user, _TIMES):  # before integers, of which numpy has durations one
+        time = id_array([user], "user_feature")[0]
+        return f"{time.dtype.kind} {int(time.astype(np.int64))}"
+    if isinstance(user, (bool, np.bool_, Integral, np.integer)):
+        return f"number {int(user)}"
+    if isinstance(user, (float, np.floating)):
+        return f"number {int(user)}"  # whole, or it would have been refused
+    return f"{type(user).__name__} {user!s}"
+
+
+__all__ = ["PerUserKFold"]
+
+
+class PerUserKFold(BaseCrossValidator):
+    """K-fold cross-validation that spreads each user's rows over all folds.
+
+    The rows, sorted by user, are dealt to the folds in turn. So a user's rows differ
+    by at most one between two folds, and so do the sizes of the folds; and **a user
+    of two or more rows is in every training set**: a model of that user is scored on
+    rows that it has not seen, never on a user that it has not seen.
+
+    A user of a single row is in the training sets but one, and is new to the model
+    in that one's test fold. Drop such users beforehand to keep new users out.
+
+    Parameters
+    ----------
+    n_splits : int, default=5
+        Number of folds, at least 2.
+    shuffle : bool, default=False
+        Whether to deal each user's rows, and the users, in random order. Without it
+        a user's rows are dealt in the order of the table.
+    random_state : int, RandomState instance or None, default=None
+        Source of the order with `shuffle`; an int gives the same folds at each call.
+    user_feature : int or str, default=None
+        The column of X that holds users, by position or name, where `split` gets no
+        `groups`.
+
+    See Also
+    --------
+    sklearn.model_selection.GroupKFold : Whole users in the test fold: the score of
+        a model on users that it has not seen (cold start).
+    skdpspectral.metrics.make_user_scorer : A scorer that ranks within users.
+
+    Notes
+    -----
+    With metadata routing, `groups` are requested as by `GroupKFold`:
+    ``cross_val_score(model, X, y, cv=PerUserKFold(), params={"groups": users})``.
+
+    The scores of a cross-validation on private rows are a release that no estimator
+    and no accountant accounts for, and so is the choice of a parameter by them. And
+    every fit of a private estimator spends its budget anew, on rows that the folds
+    share.
+
+    References
+    ----------
+    A. Gunawardana and G. Shani (2015), Evaluating recommender systems, in
+    Recommender Systems Handbook, 2nd edition, section 8.3.2 (hidden ratings of known
+    users against new users).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.model_selection import PerUserKFold
+    >>> X = np.zeros((6, 1))
+    >>> users = ["ann", "ann", "ann", "bob", "bob", "eve"]
+    >>> for train, test in PerUserKFold(n_splits=2).split(X, groups=users):
+    ...     print(test)
+    [0 2 4]
+    [1 3 5]
+    """
+
+    # As GroupKFold: cross-validation functions hand groups on without being asked to.
+    __metadata_request__split = {"groups": True}  # noqa: RUF012
+
+    def __init__(
+        self, n_splits=5, *, shuffle=False, random_state=None, user_feature=None
+    ):
+        is_integer = isinstance(n_splits, numbers.Integral)
+        if not is_integer or isinstance(n_splits, bool) or n_splits < 2:
+            raise ValueError(
+                f"n_splits must be an integer of at least 2, got {n_splits!r}"
+            )
+        if not isinstance(shuffle, (bool, np.bool_)):
+            raise TypeError(f"shuffle must be True or False, got {shuffle!r}")
+        if random_state is not None and not shuffle:
+            raise ValueError(
+                "random_state has no effect without shuffle: leave it None, or set "
+                "shuffle=True"
+            )
+        self.n_splits = int(n_splits)
+        self.shuffle = shuffle
+        self.random_state = random_state
+        self.user_feature = user_feature
+
+    def split(self, X, y=None, groups=None):
+        """Yield the rows of each training and test set.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, dataframe} of shape (n_samples, n_features)
+            The rows; only their number counts, and the column `user_feature` where
+            no `groups` are given.
+        y : array-like of shape (n_samples,), default=None
+            Ignored, present for the signature.
+        groups : array-like of shape (n_samples,), default=None
+            The user of each row: any hashable ids. They go before `user_feature`.
+
+        Yields
+        ------
+        train : ndarray of int
+            Rows of the training set, ascending.
+        test : ndarray of int
+            Rows of the test fold, ascending.
+
+        Raises
+        ------
+        ValueError
+            If there are neither `groups` nor a `user_feature`, no such column, a
+            missing id, lengths that differ, or less rows than folds.
+        TypeError
+            If an id is not hashable.
+        """
+        X, y, groups = indexable(X, y, groups)
+        folds = self._folds(X, groups)
+        for fold in range(self.n_splits):
+            is_test = folds == fold
+            yield np.flatnonzero(~is_test), np.flatnonzero(is_test)
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Return the number of folds.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Ignored, present for the signature.
+
+        Returns
+        -------
+        int
+            `n_splits`.
+        """
+        return self.n_splits
+
+    def _folds(self, X, groups):
+        """Return the test fold of each row."""
+        users, n_users = self._users(X, groups)
+        n_rows = len(users)
+        if n_rows < self.n_splits:
+            raise ValueError(
+                f"n_splits={self.n_splits} needs as many rows, but there are {n_rows}: "
+                "lower n_splits"
+            )
+        rows, turns = np.arange(n_rows), np.arange(self.n_splits)
+        if self.shuffle:
+            rng = check_random_state(self.random_state)
+            rows, turns = rng.permutation(n_rows), rng.permutation(self.n_splits)
+            users = rng.permutation(n_users)[users]
+        by_user = rows[np.argsort(users[rows], kind="stable")]
+        folds = np.empty(n_rows, dtype=np.intp)
+        # One deal over all users: the next user starts where the last one stopped.
+        folds[by_user] = np.resize(turns, n_rows)
+        return folds
+
+    def _users(self, X, groups):
+        if groups is not None:
+            return encode_ids(groups, "groups")
+        if self.user_feature is None:
+            raise ValueError(
+                "PerUserKFold needs the user of each row: pass groups, or name a "
+                "column of X by user_feature"
+            )
+        return encode_ids(read_column(X, self.user_feature, "user_feature"), "users")

@@ -1,0 +1,341 @@
+r"""One network a user, for many users at once: low rank plus sparse in their weights.
+
+All weights of user i's network are one vector :math:`\theta_i = U w_i + b_i`, laid out
+as a :class:`~skdpspectral._linalg.neural_network.Layout` says, and the user may have
+some features of their own beside those of the rows, the same in each row (a *prompt*).
+
+Every function here works on a part of a :class:`~.linear_model.user_rows.Block`,
+without a loop over users, and computes each user's numbers from that user's rows and U
+alone, with the same bits in whatever part it stands: only the kernels of ``per_user``
+sum.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .._linalg import per_user
+from ._kernels import Layout, activated, slope
+
+# Weights of users who are handled together, or values of their units: they stay in the
+# cache.
+_PART_NUMBERS = 1 << 18
+
+
+class NetworkRows(NamedTuple):
+    """Rows of some users.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_users, height, n_features)
+        Features; what stands beyond a user's rows has no share.
+    y : ndarray of shape (n_users, height)
+        Targets.
+    shares : ndarray of shape (n_users, height)
+        Of each row in the user's mean: 1 / count, and 0 for no row.
+    counts : ndarray of shape (n_users,)
+        Rows of each user.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    shares: np.ndarray
+    counts: np.ndarray
+
+    def some(self, chosen: np.ndarray) -> NetworkRows:
+        """Return rows at some places, for the mean over all."""
+        whole = self.X.shape[1]
+        shares = self.shares[:, chosen] * (whole / len(chosen))
+        return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
+
+
+class UserNetworks(NamedTuple):
+    """Parameters of the networks of some users.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (n_users, rank)
+        w.
+    prompts : ndarray of shape (n_users, prompt_size)
+        Features of the users' own.
+    support : ndarray of shape (n_users, sparsity)
+        Positions of b, or (n_users, 0); those of numbers that are not zero differ.
+    sparse : ndarray of shape (n_users, sparsity)
+        b on the support.
+    """
+
+    weights: np.ndarray
+    prompts: np.ndarray
+    support: np.ndarray
+    sparse: np.ndarray
+
+    def take(self, chosen) -> UserNetworks:
+        """Return the parameters of some users."""
+        return UserNetworks(*(values[chosen] for values in self))
+
+
+def in_parts(block, layout: Layout) -> list[slice]:
+    """Return slices of a block's users, who are handled together."""
+    numbers = max(layout.n_parameters, block.X.shape[1] * max(layout.sizes))
+    size = max(1, _PART_NUMBERS // numbers)
+    return [slice(start, start + size) for start in range(0, len(block), size)]
+
+
+def rows_of(
+    block, part: slice, ridge_level: float | None
+) -> tuple[NetworkRows, np.ndarray]:
+    """Return the rows of some users of a block, and the levels that targets are about.
+
+    Parameters
+    ----------
+    block : Block
+        Rows and targets.
+    part : slice
+        Which users.
+    ridge_level : float or None
+        Penalty of the users' levels, in rows; None for no levels.
+
+    Returns
+    -------
+    rows : Rows
+        Targets less the user's level.
+    levels : ndarray of shape (n_users,)
+        The users' levels.
+    """
+    counts = np.maximum(block.counts[part], 1)
+    y = block.y[part]
+    own = np.arange(y.shape[1]) < counts[:, None]
+    levels = np.zeros(len(y))
+    if ridge_level is not None:
+        levels = per_user.totals(y) / (counts + ridge_level)
+        y = y - levels[:, None]
+    return NetworkRows(block.X[part], y, own / counts[:, None], counts), levels
+
+
+def whole_weights(U: np.ndarray, users: UserNetworks) -> np.ndarray:
+    """Return U w + b of each user: (n_users, n_parameters)."""
+    whole = per_user.empty_stack(len(users.weights), len(U))
+    whole[...] = 0.0
+    for weights, direction in zip(users.weights.T, U.T, strict=True):
+        whole += weights[:, None] * direction
+    if users.support.shape[1]:
+        _add_sparse(whole, users.support, users.sparse)
+    return whole
+
+
+def _add_sparse(whole: np.ndarray, support: np.ndarray, sparse: np.ndarray) -> None:
+    """Add b to the weights of each user, in place."""
+    # Zeros fill up where a user has fewer weights than others: at any places, one of
+    # which may have a weight too, and of terms at one place only the last is added.
+    own = sparse != 0.0
+    if support.shape == whole.shape and (support == np.arange(len(whole.T))).all():
+        np.add(whole, sparse, out=whole, where=own)
+    else:
+        whole[np.nonzero(own)[0], support[own]] += sparse[own]
+
+
+def _layers(layout: Layout, whole: np.ndarray) -> list[np.ndarray]:
+    """Return a view of each layer of each user: (n_users, inputs + 1, outputs)."""
+    views, start = [], 0
+    for inputs, outputs in zip(layout.sizes, layout.sizes[1:], strict=False):
+        stop = start + (inputs + 1) * outputs
+        views.append(whole[:, start:stop].reshape(len(whole), inputs + 1, outputs))
+        start = stop
+    return views
+
+
+def user_activations(
+    layout: Layout, whole: np.ndarray, prompts: np.ndarray, X: np.ndarray
+) -> list[np.ndarray]:
+    """Return the inputs of every layer, and the outputs of the last.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the features, prompts among them, and the units.
+    whole : ndarray of shape (n_users, n_parameters)
+        Weights of each user.
+    prompts : ndarray of shape (n_users, prompt_size)
+        Features that all rows of a user share.
+    X : ndarray of shape (n_users, height, n_features)
+        Rows.
+
+    Returns
+    -------
+    list of ndarray of shape (n_users, height, width)
+        One for each layer, and the outputs.
+    """
+    n_users, height, d = X.shape
+    inputs = per_user.stacked(X)
+    if prompts.shape[1]:
+        inputs = per_user.empty_stack(n_users, height, d + prompts.shape[1])
+        inputs[:, :, :d] = X
+        inputs[:, :, d:] = prompts[:, None]
+    found, layers = [inputs], _layers(layout, whole)
+    for position, layer in enumerate(layers):
+        values = per_user.products(found[-1], layer[:, :-1])
+        values += layer[:, -1:]
+        if position + 1 < len(layers):
+            values = activated(values, "tanh")
+        found.append(values)
+    return found
+
+
+class Gradients(NamedTuple):
+    """What a user's mean loss changes by.
+
+    Attributes
+    ----------
+    whole : ndarray of shape (n_users, n_parameters)
+        By all weights.
+    prompts : ndarray of shape (n_users, prompt_size)
+        By the prompt.
+    """
+
+    whole: np.ndarray
+    prompts: np.ndarray
+
+
+def user_gradients(
+    layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
+) -> Gradients:
+    """Return the gradient of half of each user's mean squared error.
+
+    Parameters
+    ----------
+    layout, whole, prompts
+        As of :func:`activations`.
+    rows : Rows
+        Rows and targets.
+    """
+    found = user_activations(layout, whole, prompts, rows.X)
+    errors = (found[-1][:, :, 0] - rows.y) * rows.shares
+    out = per_user.empty_stack(*whole.shape)
+    back = _backwards(layout, whole, found, errors[:, :, None], out)
+    q = prompts.shape[1]
+    if not q:
+        return Gradients(out, np.zeros((len(whole), 0)))
+    own = np.ascontiguousarray(_layers(layout, whole)[0][:, -1 - q : -1])
+    of_prompts = per_user.products(back, own, transpose_right=True)
+    return Gradients(out, per_user.totals(of_prompts))
+
+
+def _backwards(layout, whole, found, errors, out) -> np.ndarray:
+    """Write gradients from output errors; return the errors of the first layer."""
+    layers, views = _layers(layout, whole), _layers(layout, out)
+    for position in reversed(range(len(layers))):
+        inputs, view = found[position], views[position]
+        view[:, :-1] = per_user.products(inputs, errors, transpose_left=True)
+        view[:, -1] = per_user.totals(errors)
+        if position:
+            layer = np.ascontiguousarray(layers[position][:, :-1])
+            errors = per_user.products(errors, layer, transpose_right=True)
+            errors *= slope(inputs, "tanh")
+    return errors
+
+
+def curvatures(
+    layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
+) -> np.ndarray:
+    """Return each weight's mean squared derivative of the output: Gauss and Newton's.
+
+    Parameters
+    ----------
+    layout, whole, prompts, rows
+        As of :func:`gradients`.
+
+    Returns
+    -------
+    ndarray of shape (n_users, n_parameters)
+        The diagonal of the mean of J'J.
+    """
+    found = user_activations(layout, whole, prompts, rows.X)
+    layers = _layers(layout, whole)
+    out = per_user.empty_stack(*whole.shape)
+    views, back = _layers(layout, out), np.ones((*rows.y.shape, 1))
+    for position in reversed(range(len(layers))):
+        inputs, squares = found[position], np.square(back) * rows.shares[:, :, None]
+        view = views[position]
+        view[:, :-1] = per_user.products(
+            np.square(inputs), squares, transpose_left=True
+        )
+        view[:, -1] = per_user.totals(squares)
+        if position:
+            layer = np.ascontiguousarray(layers[position][:, :-1])
+            back = per_user.products(back, layer, transpose_right=True)
+            back *= slope(inputs, "tanh")
+    return out
+
+
+def chosen_support(
+    layout: Layout,
+    whole: np.ndarray,
+    users: UserNetworks,
+    rows: NetworkRows,
+    k: int,
+    ridge,
+) -> UserNetworks:
+    r"""Move each user's support to the k weights that a Newton step gains most by.
+
+    A step of hard-thresholding pursuit: with the curvature D of a weight and its
+    gradient g, those of largest :math:`\sqrt D |b - g / D|`. What stays keeps its
+    value, and what joins begins at zero.
+
+    Parameters
+    ----------
+    layout, whole, rows
+        As of :func:`gradients`.
+    users : UserNetworks
+        Parameters of the users.
+    k : int
+        How many weights.
+    ridge : float
+        Penalty of b, in rows.
+
+    Returns
+    -------
+    UserNetworks
+        With supports in increasing order.
+    """
+    each = np.arange(len(whole))[:, None]
+    own = np.zeros(whole.shape)
+    if users.support.shape[1]:
+        own[each, users.support] = users.sparse
+    penalty = (ridge / rows.counts)[:, None]
+    gradient = user_gradients(layout, whole, users.prompts, rows).whole + penalty * own
+    curvature = curvatures(layout, whole, users.prompts, rows) + penalty
+    size = np.square(own - gradient / curvature) * curvature
+    # What overflows is not worth it; NaN compares false.
+    size = np.where(size < np.inf, size, -1.0)
+    support = per_user.among_largest(size, k)
+    return users._replace(support=support, sparse=own[each, support])
+
+
+def along(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
+    """Return each user's products with the columns of U: (n_users, rank)."""
+    out = np.empty((len(gradients), U.shape[1]))
+    for position, direction in enumerate(U.T):
+        out[:, position] = per_user.totals(gradients * direction)
+    return out
+
+
+def predictions(
+    layout: Layout, U: np.ndarray, users: UserNetworks, X: np.ndarray
+) -> np.ndarray:
+    """Return each user's outputs for rows: (n_users, height).
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the features, prompts among them, and the units.
+    U : ndarray of shape (n_parameters, rank)
+        Shared weights.
+    users : UserNetworks
+        Parameters of the users.
+    X : ndarray of shape (n_users, height, n_features)
+        Rows.
+    """
+    whole = whole_weights(U, users)
+    return user_activations(layout, whole, users.prompts, X)[-1][:, :, 0]

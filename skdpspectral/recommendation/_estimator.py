@@ -1,0 +1,342 @@
+"""What estimators of ratings tables have in common: a catalog, and a plan of users.
+
+What a federation of groups of users asks of a recommender.
+
+Models of users of a recommender, which stay with them, and what they have seen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import clone
+
+from .._base.estimator import PrivateEstimator
+from .._statistics.statistic import Statistic
+from .._statistics.user_sums import Billboard
+from .._tables.ids import IdIndex, column_names
+from .._tables.rows import table_shape
+from ..mechanisms import Neighbors, PrivacyPlan, Unit
+from ..mechanisms._relations import check_count
+from ._catalog import (
+    N_BUCKETS,
+    catalog_of_data,
+    index_of,
+    item_codes,
+    read_catalog,
+    read_range,
+    units,
+)
+from ._item_models import MOST_RATERS, CodedRatings
+from ._kernels import RatingsChunk, UserRatings, last_of_each, latest_of_each
+from ._rated_tables import (
+    ClusterCodes,
+    ClusterRated,
+    ClusterRatings,
+    UnreadOnCluster,
+    unread_on_cluster,
+    unread_rated,
+)
+from ._ratings_tables import (
+    RatingsTable,
+    UnreadRatings,
+    find_columns,
+    parquet_ratings,
+    unread_ratings,
+    unread_ratings_beside,
+)
+
+
+class CatalogEstimator(PrivateEstimator):
+    """An estimator with parameters `items`, `item_features` and `rating_range`."""
+
+    def _statistic(self, n_items: int) -> Statistic:
+        """Return what a fit with so many items releases."""
+        raise NotImplementedError
+
+    def privacy_plan(self, n_items):
+        """Describe what a fit will release and cost; no data are needed.
+
+        Parameters
+        ----------
+        n_items : int
+            Number of items of the catalog, or of buckets.
+
+        Returns
+        -------
+        PrivacyPlan
+            What a fit is charged with.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid.
+        """
+        self._check_parameters()
+        return self._plan(self._statistic(check_count("n_items", n_items)))
+
+    def plan_for(self, X) -> PrivacyPlan:
+        """Describe what a fit of X will release and cost; nothing is fitted.
+
+        Parameters
+        ----------
+        X : array-like, dataframe or sparse matrix of shape (n_ratings, n_columns)
+            As for :meth:`fit`; items are read only without privacy and a catalog.
+
+        Returns
+        -------
+        PrivacyPlan
+            What that fit is charged with.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is invalid, or the catalog.
+        """
+        self._check_parameters()
+        if parquet_ratings(X) is None:
+            table_shape(X)
+        table = None
+        if self.items is None and (sparse.issparse(X) or not self._is_private()):
+            table = unread_ratings(clone(self), X, reset=True)
+        return self.privacy_plan(len(self._catalog(table)))
+
+    def _plan(self, statistic: Statistic) -> PrivacyPlan:
+        neighbors = Neighbors.ADD_REMOVE_ONE
+        return self._planned(statistic, unit=Unit.USER, neighbors=neighbors)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        read_range(self.rating_range)
+
+    def _catalog(self, table: UnreadRatings | None):
+        """Return an index of items, or a number of buckets."""
+        if self.items is None and table is not None and table.n_items is not None:
+            return index_of(np.arange(table.n_items))
+        if self.items is None and self.item_features is not None and table is not None:
+            raise ValueError("item_features need items=..., whose order they follow")
+        if self.items is None and not self._is_private():
+            accountant = self._governing_accountant()
+            if accountant is not None:  # a budget refuses before items are read
+                accountant.check(self._plan(self._statistic(1)))
+            return catalog_of_data(table.read().items)
+        return read_catalog(self.items)
+
+    def _unread(self, X, y) -> tuple[UnreadRatings | UnreadOnCluster, list]:
+        """Check the form of a table and of its ratings, which may be in it."""
+        distant = unread_on_cluster(self, X, y)
+        if distant is not None:
+            return distant, []
+        unread = unread_ratings(self, X, reset=True)
+        return unread, unread_ratings_beside(self, unread, y)
+
+    def _user_ratings(
+        self, table: RatingsTable | ClusterRated, catalog, ratings, index
+    ):
+        """Return the ratings of known items, grouped by user, in quarters."""
+        if isinstance(table, ClusterRated):
+            most = getattr(self, "max_ratings_per_user", None)
+            return ClusterRatings(table, catalog, self.rating_range, most)
+        items = item_codes(catalog, table.items)
+        users, ratings = index.codes, np.clip(ratings, *read_range(self.rating_range))
+        most = getattr(self, "max_ratings_per_user", None)
+        if most is not None:
+            known = np.flatnonzero(items >= 0)
+            *found, rows = last_of_each(users[known], items[known], ratings[known])
+            kept = latest_of_each(found[0], rows, most)
+            users, items, ratings = (column[kept] for column in found)
+        counts = np.bincount(users, minlength=len(index))
+        part = RatingsChunk(users, items, ratings)
+        return UserRatings([part], counts, len(catalog), *units(self.rating_range))
+
+    def _coded_ratings(self, table: RatingsTable | ClusterRated, catalog, ratings):
+        """Return all ratings as they are, by codes."""
+        if isinstance(table, ClusterRated):
+            return ClusterCodes(table, catalog)
+        codes = self._user_index(table).codes
+        return CodedRatings(codes, item_codes(catalog, table.items), ratings)
+
+    def _user_index(self, table: RatingsTable | ClusterRated) -> IdIndex | None:
+        """Return the users of a fit, who must not be more than sums are exact for."""
+        if isinstance(table, ClusterRated):
+            return None
+        index = IdIndex(table.users, "user_feature")
+        if len(index) > MOST_RATERS:
+            raise ValueError("user_feature must hold at most 2**31 users")
+        return index
+
+    def _warn_of_columns(self, X, kept=(), remedy: str = "") -> None:
+        """Say which columns of a table are not used, lest somebody expects it."""
+        n_columns = self.n_features_in_
+        if n_columns <= 2:
+            return
+        names = column_names(X)
+        used = {*find_columns(self, names, n_columns), *kept}
+        labels = [f"x{j}" for j in range(n_columns)] if names is None else names
+        rest = [str(label) for j, label in enumerate(labels) if j not in used]
+        if not rest:
+            return
+        warnings.warn(
+            f"columns of X beside users and items are not used: {', '.join(rest[:5])}"
+            f"{', ...' if len(rest) > 5 else ''}{remedy}",
+            UserWarning,
+            stacklevel=3 + self._levels_around_fit,
+        )
+
+    def _warn_of_buckets(self, catalog) -> None:
+        if isinstance(catalog, range) and self.items is None:
+            warnings.warn(
+                f"items=None: item ids are hashed into {N_BUCKETS} buckets, since "
+                "those of the data are private; pass the public catalog as items=...",
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
+
+
+class RatingGroupsMixin:
+    """The parts of a fit: what is public, how rows are read, and what is made of them.
+
+    A fit in one place goes through them, and so do the nodes of a federation.
+    """
+
+    def _billboard(self, n_features=None) -> Billboard:
+        """Return what many groups of users release together, and all that is public."""
+        self._check_parameters()
+        if not self._is_private():
+            raise ValueError("epsilon=None: groups of users need a budget")
+        if n_features is not None:
+            raise ValueError("n_features has no use for a recommender: leave it None")
+        if self.items is None:
+            raise ValueError("items is needed: all nodes need the same catalog")
+        catalog = self._catalog(None)
+        ids = catalog if isinstance(catalog, range) else catalog.ids
+        rows = (ids, read_range(self.rating_range), bool(self.implicit))
+        return Billboard(self._statistic(len(catalog)), (), rows)
+
+    def _unread_group(self, board: Billboard, X, y=None) -> Callable:
+        """Check the form of a group's ratings, and read no value; return what reads.
+
+        ``read()`` returns the users' ratings and their ids.
+        """
+        unread = unread_rated(self, X, y, reset=True)
+        return lambda: self._grouped(unread.read(), self._catalog(None))
+
+    def _grouped(self, table, catalog):
+        """Return ratings by user, and the ids of the users."""
+        rows, index = self._grouped_ratings(table, catalog)
+        if rows.n_users > MOST_RATERS:
+            raise ValueError("user_feature must hold at most 2**31 users")
+        return rows, index
+
+    def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
+        """Make public attributes of what was released, and models of users at hand."""
+        self._set_items(self._catalog(None), found)
+        if rows is None:
+            self.n_features_in_ = 2
+        else:
+            # What belongs to users, apart from all public attributes.
+            self._personal = self._fitted_users(rows, index)
+        self.privacy_ = plan
+
+
+@dataclass(frozen=True)
+class RaterModels:
+    """Weights of users, and the items that they rated.
+
+    Parameters
+    ----------
+    index : IdIndex or None
+        Ids; None for no user.
+    weights : ndarray of shape (n_users, q)
+        Weights on the items' features.
+    pointer : ndarray of shape (n_users + 1,)
+        Where the items of each user begin and end.
+    items : ndarray of shape (n_rated,)
+        Codes of items.
+    """
+
+    entries: ClassVar[tuple[str, ...]] = ("weights", "items")
+
+    index: IdIndex | None
+    weights: np.ndarray
+    pointer: np.ndarray
+    items: np.ndarray
+
+    @classmethod
+    def empty(cls, n_features: int) -> RaterModels:
+        """Return models of no user."""
+        none = np.zeros(0, dtype=np.int32)
+        return cls(None, np.zeros((0, n_features)), np.zeros(1, dtype=np.int64), none)
+
+    @classmethod
+    def fitted(cls, index: IdIndex, weights, rows: UserRatings) -> RaterModels:
+        """Make models of users who were fitted to their ratings."""
+        return cls(index.without_codes(), weights, rows.pointer, rows.items)
+
+    def codes(self, users, name: str) -> np.ndarray:
+        """Codes of ids, -1 for unknown ones; errors name them."""
+        if self.index is None:
+            return np.full(len(IdIndex(users, name).codes), -1)
+        return self.index.find(users, name)
+
+    def weights_or_prior(self) -> np.ndarray:
+        """Weights, and a row of zeros behind them that code -1 stands for."""
+        return np.vstack([self.weights, np.zeros((1, self.weights.shape[1]))])
+
+    def seen(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return pairs of a place in `codes` and an item that this user rated."""
+        starts = self.pointer[codes]
+        counts = np.where(codes < 0, 0, self.pointer[codes + 1] - starts)
+        places = np.repeat(np.arange(len(codes)), counts)
+        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        return places, self.items[np.repeat(starts, counts) + within]
+
+    def code_of(self, user) -> int:
+        """Code of one user, -1 for an unknown one."""
+        return int(self.codes([user], "user")[0])
+
+    def arrays(self, code: int) -> dict[str, np.ndarray]:
+        """Arrays of one user, without the id; none of a negative code."""
+        if code < 0:
+            return {}
+        items = self.items[self.pointer[code] : self.pointer[code + 1]]
+        return {"weights": self.weights[code : code + 1], "items": items}
+
+    @classmethod
+    def of_file(cls, index: IdIndex, arrays: dict[str, np.ndarray]) -> RaterModels:
+        """Make models of what :meth:`arrays` gave of one user."""
+        return cls(index, pointer=np.array([0, len(arrays["items"])]), **arrays)
+
+    def updated(self, new: RaterModels) -> RaterModels:
+        """Return models with those of some users replaced or added.
+
+        Parameters
+        ----------
+        new : RaterModels
+            Models of users, known or not.
+        """
+        if self.index is None:
+            return new
+        codes = self.index.find(new.index.ids, "users")
+        kept = np.ones(len(self.weights), dtype=bool)
+        kept[codes[codes >= 0]] = False
+        _, items = self.seen(np.flatnonzero(kept))
+        counts = np.concatenate([np.diff(self.pointer)[kept], np.diff(new.pointer)])
+        return RaterModels(
+            _joined(self.index.ids[kept], new.index.ids),
+            np.concatenate([self.weights[kept], new.weights]),
+            np.concatenate(([0], np.cumsum(counts))),
+            np.concatenate([items, new.items]),
+        )
+
+
+def _joined(ids: np.ndarray, others: np.ndarray) -> IdIndex:
+    """Index ids of two arrays, which float64 might not hold together."""
+    if ids.dtype != others.dtype:
+        ids, others = ids.astype(object), others.astype(object)
+    return IdIndex(np.concatenate([ids, others]), "users").without_codes()

@@ -1,0 +1,616 @@
+"""Models of items from users' ratings: offsets in two rounds, then factors.
+
+In every round a user answers with one vector of norm at most one, made from their own
+ratings and earlier releases; the sum over users is released with noise.
+
+Sums over users of one answer each, and how they are released.
+
+Offsets of items, as two rounds of users' answers leave them.
+
+The model of items: offsets, what is left of them, and factors of tastes.
+
+Offsets of items, and components of what they leave of the ratings.
+
+The second moment of users x items, one row of unit norm a user.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import sensitivity
+from .._linalg import eigen
+from .._statistics.statistic import Combination, Statistic
+from .._statistics.user_sums import MOST_EXACT_USERS
+from ..accounting import calibrate_gaussian
+from ..mechanisms import Exact, Mechanism, Neighbors
+from . import _kernels, _kernels_models
+from ._kernels import RatingsBlock, UserRatings
+from ._kernels_models import STEP, ItemModel, item_model, user_weights
+
+# Users that sums are exact for.
+MOST_RATERS = 2.0**31
+
+
+# Items that the bound of what a user answers holds for: terms of a sum.
+MOST_ITEMS = 2**26 - 1
+
+
+class Answers(NamedTuple):
+    """A released sum.
+
+    Parameters
+    ----------
+    total : ndarray
+        The sum with its noise.
+    noise_std : float
+        Standard deviation of the noise; 0 without privacy.
+    """
+
+    total: np.ndarray
+    noise_std: float
+
+
+@dataclass(frozen=True)
+class SumOfAnswers(Statistic):
+    """The sum over users of one vector each, of norm at most 1, in whole steps.
+
+    Parameters
+    ----------
+    name : str
+        Of the release.
+    shape : tuple of int
+        Of the sum.
+    n_jobs : int or None
+        Threads.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    n_jobs: int | None = None
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan the sum: a user moves it by a vector of norm at most 1."""
+        if not math.isfinite(mu):
+            return (Exact(self.name, self.shape),)
+        return (
+            calibrate_gaussian(
+                self.name,
+                sensitivity.sum_sensitivity(1.0, Neighbors.ADD_REMOVE_ONE),
+                mu,
+                self.shape,
+                magnitude=MOST_RATERS,
+            ),
+        )
+
+    def run(
+        self,
+        release,
+        rows: UserRatings,
+        answer: Callable[[RatingsBlock], np.ndarray],
+    ) -> Answers:
+        """Release the sum of what `answer` gives for each block, in whole steps.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : UserRatings
+            The ratings of all users.
+        answer : callable
+            Sums the vectors of a block's users.
+        """
+        total = np.zeros(self.shape)
+        for steps in rows.map(answer, self.n_jobs):
+            total += steps
+        planned = release.plan[self.name]
+        released = release(self.name, total * STEP, overwrite=True)
+        return Answers(released, getattr(planned, "noise_std", 0.0))
+
+
+# Variance of offsets of items of equal popularity and features, and of what tastes add,
+# in squares of a quarter of the range.
+_OFFSET_SPREADS = (0.06, 1.0)
+
+
+_FACTOR_SPREADS = (1e-5, 1.0)
+
+
+# Noise that is left where there is none, so that quotients are finite.
+_LEAST_NOISE = 1e-9
+
+
+# Of the variance within users at least this share is not that of items.
+_LEAST_SHARE = 0.25
+
+
+# Factors are of unit size where tastes differ at least by this variance.
+_LEAST_TASTE = 1e-3
+
+
+@dataclass(frozen=True)
+class ItemOffsets:
+    """What is known of the items so far; all of it made from releases.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_items,)
+        Positive sums of the weights of users who rated an item.
+    logged : ndarray of shape (n_items,)
+        Their logarithms.
+    offsets, variance : ndarray of shape (n_items,)
+        Posterior means and variances.
+    level : float
+        Mean of users' levels.
+    weight : float
+        Typical weight of a user, by ratings.
+    residual : float
+        Variance of ratings within users and items.
+    n_users : float
+        Noisy number of users.
+    design : ndarray of shape (n_items, d)
+        Columns of the prior mean.
+    growth : float, default=1.0
+        How much more a user's residuals weigh in the second round.
+    """
+
+    counts: np.ndarray
+    logged: np.ndarray
+    offsets: np.ndarray
+    variance: np.ndarray
+    level: float
+    weight: float
+    residual: float
+    n_users: float
+    design: np.ndarray
+    growth: float = 1.0
+
+    def with_residuals(self, second: Answers) -> ItemOffsets:
+        """Add what users answered in the second round.
+
+        Parameters
+        ----------
+        second : Answers
+            Sums of residuals, and of the quotients of users' weights.
+        """
+        total, noise_std = second
+        growth = (
+            _kernels_models.LARGEST_RATIO
+            * total[-1]
+            / _kernels_models.SIDE
+            / self.n_users
+        )
+        growth = float(np.clip(growth, 0.5, _kernels_models.LARGEST_RATIO))
+        counts = growth * self.counts
+        noise = noise_std**2 + self.residual * growth * self.weight * counts
+        noise += _LEAST_NOISE
+        gain = self.variance * counts / (counts * counts * self.variance + noise)
+        rest = total[:-1]
+        return replace(
+            self,
+            offsets=self.offsets + gain * rest,
+            variance=self.variance * (1.0 - gain * counts),
+            growth=growth,
+        )
+
+    def factors(self, third: Answers) -> np.ndarray:
+        """Return what tastes add to items, of at most unit variance.
+
+        Parameters
+        ----------
+        third : Answers
+            Sums of products of residuals and tastes: (n_items, k).
+        """
+        total, noise_std = third
+        k = total.shape[1]
+        noise = (noise_std / self.growth) ** 2 + _LEAST_NOISE
+        noise = noise + self.residual / k * self.weight * self.counts
+        columns = [
+            _kernels_models.shrink(
+                self.counts, sums, self.design, noise, _FACTOR_SPREADS
+            )
+            for sums in total.T / self.growth
+        ]
+        # What the prior explains users have as features already.
+        own = np.column_stack([column.values - column.prior for column in columns])
+        least = max(_LEAST_TASTE, *(column.spread for column in columns))
+        return _kernels_models.principal_columns(own, self.counts, least)
+
+
+def first_offsets(first: Answers, columns: np.ndarray) -> ItemOffsets:
+    """Estimate offsets from the first round.
+
+    Parameters
+    ----------
+    first : Answers
+        Sums of weights, of weighted residuals, and of three numbers a user.
+    columns : ndarray of shape (n_items, d)
+        Standardized public features.
+    """
+    total, noise_std = first
+    n_items = len(columns)
+    sums, sides = (
+        total[n_items : 2 * n_items],
+        total[2 * n_items :] / _kernels_models.SIDE,
+    )
+    n_users = max(float(sides[0]), 1.0)
+    spread = float(np.clip(sides[1] / n_users, 0.05, 0.9))
+    level = float(np.clip(sides[2] / n_users, -1.0, 1.0))
+    released = total[:n_items]
+    counts = _kernels_models.positive_counts(released)
+    logged = _kernels_models.log_counts(released, noise_std)
+    popular = _kernels_models.standardized(logged)
+    design = np.column_stack([np.ones(n_items), columns, popular, popular**2])
+    # Of a user with m ratings m s^2 is the share of the ones in the squared norm: the
+    # mean of s, weighted by ratings, is the quotient of the sums over users.
+    share = _kernels_models.SHARE_BESIDE_THREE**2 * (1.0 - spread)
+    weight = min(share * n_users / max(float(released.sum()), 1.0), 1.0)
+    within = spread / (1.0 - spread)
+    residual, between = within, 0.0
+    for _ in range(2):  # the second time with the variance between items known
+        noise = (1.0 + between) * noise_std**2 + residual * weight * counts
+        noise += _LEAST_NOISE
+        found = _kernels_models.shrink(counts, sums, design, noise, _OFFSET_SPREADS)
+        between = _kernels_models.weighted_variance(found.values, counts)
+        residual = max(within - between, _LEAST_SHARE * within)
+    return ItemOffsets(
+        counts,
+        logged,
+        found.values,
+        found.variance,
+        level,
+        weight,
+        residual,
+        n_users,
+        design,
+    )
+
+
+# Shares of mu^2.
+_TWO_ROUNDS = {"offsets": 0.5, "residuals": 0.5}
+
+
+_WITH_FACTORS = {"offsets": 0.45, "residuals": 0.45, "factors": 0.1}
+
+
+REMARKS = (
+    "The catalog of items is taken to be public.",
+    "Models of users stay with their users: what is predicted for a user of the fit "
+    "is for that user alone (billboard model).",
+)
+
+
+class FoundItems(NamedTuple):
+    """What a fit leaves of the items.
+
+    Parameters
+    ----------
+    model : ItemModel
+        What users' models rest on.
+    popularity : ndarray of shape (n_items,)
+        Logarithms of sums of users' weights.
+    counts : ndarray of shape (n_items,)
+        These sums, positive.
+    """
+
+    model: ItemModel
+    popularity: np.ndarray
+    counts: np.ndarray
+
+
+@dataclass(frozen=True)
+class RatingsModel(Combination):
+    """Offsets of items in two rounds, and factors of tastes.
+
+    Parameters
+    ----------
+    features : ndarray of shape (n_items, d)
+        Public features of the items.
+    n_components : int
+        Tastes whose products with residuals are released.
+    n_jobs : int or None, default=None
+        Threads.
+    """
+
+    features: np.ndarray
+    n_components: int
+    n_jobs: int | None = None
+
+    def parts(self) -> dict[str, SumOfAnswers]:
+        """Return the sums, in the order of their releases."""
+        p, k = len(self.features), self.n_tastes
+        parts = {
+            "offsets": SumOfAnswers("offsets", (2 * p + 3,), self.n_jobs),
+            "residuals": SumOfAnswers("residuals", (p + 1,), self.n_jobs),
+        }
+        if k:
+            parts["factors"] = SumOfAnswers("factors", (p, k), self.n_jobs)
+        return parts
+
+    def shares(self) -> dict[str, float]:
+        """Return shares of mu**2, by the names of parts."""
+        return _WITH_FACTORS if self.n_tastes else _TWO_ROUNDS
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return REMARKS
+
+    @property
+    def n_tastes(self) -> int:
+        """Tastes: no more than there are features of users' models, but the level."""
+        n_columns = min(self.features.shape[1], _kernels_models.MOST_TASTES)
+        return min(self.n_components, n_columns + 2)
+
+    def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
+        """Release all rounds; return what they leave of the items.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : UserRatings
+            Ratings in units of a quarter of their range, from its middle.
+        progress : FitProgress or None, default=None
+            Told of every release.
+        """
+        step = progress.step if progress else _nobody_is_told
+        model, found = self._offsets(release, rows, step)
+        if self.n_tastes:
+            model = self._with_factors(release, rows, model, found)
+            step(3)
+        return FoundItems(model, found.logged, found.counts)
+
+    def _offsets(self, release, rows, step) -> tuple[ItemModel, ItemOffsets]:
+        """Release both rounds of offsets."""
+        parts = self.parts()
+        columns = _kernels_models.leading_columns(
+            _kernels_models.public_columns(self.features), _kernels_models.MOST_TASTES
+        )
+        first = parts["offsets"].run(release, rows, _kernels_models.centered_answers)
+        step(1)
+        found = first_offsets(first, columns)
+        tastes = _kernels_models.tastes(columns, found.counts, found.logged)
+        model = item_model(found.level, found.offsets, tastes)
+
+        residuals = partial(_residuals, model=model)
+        found = found.with_residuals(parts["residuals"].run(release, rows, residuals))
+        step(2)
+        return model.with_offsets(found.offsets), found
+
+    def _with_factors(self, release, rows, model: ItemModel, found: ItemOffsets):
+        """Release products of residuals and tastes, and add what they tell."""
+        # Public components first, then popularity, then the factor of offsets.
+        order = [*range(2, model.features.shape[1]), 1][: self.n_tastes]
+
+        products = partial(_products, model=model, order=order)
+        third = self.parts()["factors"].run(release, rows, products)
+        return model.with_factors(found.factors(third))
+
+
+@dataclass(frozen=True)
+class ItemFeatures(RatingsModel):
+    """The same releases for who has no users' models: features of items alone."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return REMARKS[:1]
+
+    @property
+    def n_factors(self) -> int:
+        """Private components that a fit leaves."""
+        return self.n_tastes
+
+
+def _residuals(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Sum what models of a block's users leave."""
+    return _kernels_models.residual_answers(block, residuals_of(block, model)[0])
+
+
+def _products(block: RatingsBlock, model: ItemModel, order: list) -> np.ndarray:
+    """Sum products of what is left and tastes."""
+    left, weights = residuals_of(block, model)
+    return _kernels_models.taste_answers(block, left, weights[:, order])
+
+
+def _nobody_is_told(_: int) -> None:
+    pass
+
+
+def residuals_of(
+    block: RatingsBlock, model: ItemModel
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a block's users; return what is left of their ratings, and their weights."""
+    weights = user_weights(block, model, keep=True)
+    return _kernels_models.clip_answers(model.residuals(block, weights)), weights
+
+
+class CodedRatings(NamedTuple):
+    """Ratings of users, by numbers.
+
+    Parameters
+    ----------
+    users : ndarray of shape (n_ratings,)
+        Codes of users.
+    items : ndarray of shape (n_ratings,)
+        Codes of items; -1 for those outside the catalog.
+    values : ndarray of shape (n_ratings,)
+        Finite ratings.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class ItemMoment(Statistic):
+    """Leading directions of the sum of x x' over users, for rows x of unit norm.
+
+    Parameters
+    ----------
+    n_items : int
+        Items of the public catalog.
+    n_components : int
+        Directions that are asked for; with 0 nothing is released.
+    rating_range : tuple (low, high), default=(1.0, 5.0)
+        Public range that ratings are clipped to, and measured from the middle of.
+    max_ratings_per_user : int or None, default=None
+        Ratings of a user that count, the last ones.
+    """
+
+    n_items: int
+    n_components: int
+    rating_range: tuple[float, float] = (1.0, 5.0)
+    max_ratings_per_user: int | None = None
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan the sum: a user moves it by a matrix x x' of Frobenius norm 1."""
+        shape = (self.n_items, self.n_items)
+        if not self.n_components:
+            return ()
+        if not math.isfinite(mu):
+            return (Exact("second_moment", shape, symmetric=True),)
+        return (
+            calibrate_gaussian(
+                "second_moment",
+                sensitivity.projector_sum_sensitivity(Neighbors.ADD_REMOVE_ONE),
+                mu,
+                shape,
+                symmetric=True,
+                magnitude=MOST_EXACT_USERS,
+            ),
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that a reader of the guarantee must know."""
+        return ("The catalog of items is taken to be public.",)
+
+    def run(self, release, rows: CodedRatings) -> tuple[np.ndarray, np.ndarray]:
+        """Release the sum; return its components and their eigenvalues.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : CodedRatings
+            The ratings of all users.
+
+        Returns
+        -------
+        components : ndarray of shape (n_components, n_items)
+            Orthonormal rows, leading first; no more than items.
+        values : ndarray of shape (n_components,)
+            Eigenvalues, floored at 0.
+        """
+        rank = min(self.n_components, self.n_items)
+        if not rank:
+            return np.zeros((0, self.n_items)), np.zeros(0)
+        moment = release("second_moment", self._moment(rows), overwrite=True)
+        noise = getattr(release.plan["second_moment"], "noise_std", 0.0)
+        values, components = eigen.top_eigh(moment, rank, noise / math.sqrt(2.0))
+        return components, np.maximum(values, 0.0)
+
+    def _moment(self, rows: CodedRatings) -> np.ndarray:
+        """Sum over users of x x', exact: items x items."""
+        if not isinstance(rows, CodedRatings):  # of groups of users on a cluster
+            total = rows.total(self._moment)
+            return np.zeros((self.n_items,) * 2) if total is None else total
+        low, high = self.rating_range
+        known = np.flatnonzero(rows.items >= 0)
+        # Halves first: neither the middle nor the difference overflows.
+        centered = np.clip(rows.values[known], low, high) - (0.5 * low + 0.5 * high)
+        users, items = rows.users[known], rows.items[known]
+        with np.errstate(all="ignore"):  # an error would tell of somebody's ratings
+            return _kernels.second_moment(
+                users, items, centered, self.n_items, self.max_ratings_per_user
+            )
+
+
+# Shares of mu^2.
+_WITHOUT = {"offsets": 0.5, "residuals": 0.5}
+
+
+_WITH_MOMENT = {"offsets": 0.25, "residuals": 0.25, "second_moment": 0.5}
+
+
+@dataclass(frozen=True)
+class ResidualMoment(ItemMoment):
+    """The sum over users of x x' for unit rows x of what their models leave."""
+
+    def run(self, release, rows: UserRatings, model: ItemModel) -> Answers:  # type: ignore[override]
+        """Release the sum.
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : UserRatings
+            Ratings of all users.
+        model : ItemModel
+            Made of earlier releases.
+        """
+        projectors = partial(_projectors, model=model, n_items=self.n_items)
+        total = np.zeros((self.n_items, self.n_items), order="F")
+        for moment in rows.map(projectors):
+            total += moment
+        planned = release.plan["second_moment"]
+        released = release("second_moment", total, overwrite=True)
+        return Answers(released, getattr(planned, "noise_std", 0.0))
+
+
+def _projectors(block: RatingsBlock, model: ItemModel, n_items: int) -> np.ndarray:
+    """Sum outer products of what models of a block's users leave, of unit norm."""
+    left = residuals_of(block, model)[0]
+    steps = _kernels.unit_steps(block.of_user, block.items, left, n_items)
+    return _kernels.second_moment_of_steps(steps)
+
+
+@dataclass(frozen=True)
+class ItemComponents(ItemFeatures):
+    """Offsets in two rounds, and leading components of the residuals.
+
+    Parameters are those of :class:`ItemFeatures`; `n_components` counts components, of
+    which there are no more than items.
+    """
+
+    @property
+    def n_factors(self) -> int:
+        """Private components that a fit leaves."""
+        return min(self.n_components, len(self.features))
+
+    def parts(self) -> dict[str, Statistic]:  # type: ignore[override]
+        """Return the sums, in the order of their releases."""
+        named = super().parts()
+        parts: dict[str, Statistic] = {name: named[name] for name in _WITHOUT}
+        if self.n_factors:
+            moment = ResidualMoment(len(self.features), self.n_factors)
+            parts["second_moment"] = moment
+        return parts
+
+    def shares(self) -> dict[str, float]:
+        """Return shares of mu**2, by the names of parts."""
+        return _WITH_MOMENT if self.n_factors else _WITHOUT
+
+    def run(self, release, rows: UserRatings, progress: Any = None) -> FoundItems:
+        """Release all rounds; return what they leave of the items."""
+        model, found = self._offsets(release, rows, lambda _: None)
+        if self.n_factors:
+            moment = self.parts()["second_moment"].run(release, rows, model)
+            model = model.with_factors(self._components(moment, found.counts))
+        return FoundItems(model, found.logged, found.counts)
+
+    def _components(self, moment: Answers, counts: np.ndarray) -> np.ndarray:
+        """Return components over roots of counts, without what noise is as large as."""
+        total, noise_std = moment.total.copy(), moment.noise_std
+        # A user's square of one item tells nothing of another one.
+        np.fill_diagonal(total, 0.0)
+        spread = noise_std / np.sqrt(2.0)
+        values, components = eigen.top_eigh(total, self.n_factors, spread)
+        noise = noise_std * np.sqrt(2.0 * len(total))
+        return _kernels_models.component_columns(values, components, noise, counts)

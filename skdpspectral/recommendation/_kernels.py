@@ -1,0 +1,477 @@
+"""Second moments of sparse users x items tables, summed without any rounding.
+
+Ratings in any order, gathered by user and then by item, in few bytes each.
+
+They come part by part, so that a table need not be in memory, and are sorted by
+counting: every step takes time in proportion to the ratings.
+
+Ratings of many users, each user's in an order of their own, walked in blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from .._linalg.walks import map_in_threads, quietly
+
+# Values are held in steps of 2**-11: products of two are multiples of 2**-22, and sums
+# of them over at most 2**31 users of unit norm are exact in float64.
+STEP = 2.0**-11
+
+
+# Columns of a product that are made together.
+_PANEL = 256
+
+
+def last_of_each(users, items, values):
+    """Keep the last value of every pair of user and item, in order of users."""
+    order = np.lexsort((items, users))  # stable: rows stay in their order
+    users, items, values = users[order], items[order], values[order]
+    last = np.ones(len(users), dtype=bool)
+    last[:-1] = (users[1:] != users[:-1]) | (items[1:] != items[:-1])
+    return users[last], items[last], values[last], order[last]
+
+
+def latest_of_each(users, rows, most: int) -> np.ndarray:
+    """Mark the last `most` entries of every user, by their rows in the table."""
+    order = np.lexsort((-rows, users))
+    starts = np.searchsorted(users[order], users[order], side="left")
+    kept = np.zeros(len(users), dtype=bool)
+    kept[order] = np.arange(len(users)) - starts < most
+    return kept
+
+
+def unit_steps(users, items, values, n_items: int) -> sparse.csr_array:
+    """Rows of unit norm, one a user, in whole steps towards zero.
+
+    Parameters
+    ----------
+    users, items : ndarray of shape (n_entries,)
+        Codes; users in ascending order, every pair once.
+    values : ndarray of shape (n_entries,)
+        Finite numbers.
+    n_items : int
+        Number of columns.
+
+    Returns
+    -------
+    csr_array of shape (n_users, n_items)
+        Whole numbers, of norm at most 2**11 in each row. A row is a function of that
+        user's entries alone, to the last bit.
+    """
+    firsts = np.unique(users, return_index=True)[1]
+    shape = (len(firsts), n_items)
+    if not len(firsts):
+        return sparse.csr_array(shape)
+    pointer = np.append(firsts, len(users))
+    counts = np.diff(pointer)
+    # By a power of two that brings the largest to 1/2 or more: squares that matter
+    # neither overflow nor underflow.
+    exponents = np.frexp(np.maximum.reduceat(np.abs(values), firsts))[1]
+    values = np.ldexp(values, -np.repeat(exponents, counts))
+    # Entry after entry of each user: the order is that user's own.
+    of_user = np.repeat(np.arange(len(firsts)), counts)
+    lengths = np.sqrt(np.bincount(of_user, values * values, len(firsts)))
+    # Longer by more than the error of a sum of so many squares: never above 1.
+    lengths *= 1.0 + (counts + 8) * 2.0**-52
+    lengths[lengths == 0.0] = 1.0
+    steps = np.trunc(values / np.repeat(lengths, counts) / STEP)
+    return sparse.csr_array((steps, items, pointer), shape=shape)
+
+
+def second_moment_of_steps(steps: sparse.csr_array) -> np.ndarray:
+    """Sum over rows of x x', for rows in whole steps: exact, items x items."""
+    n_items = steps.shape[1]
+    out = np.empty((n_items, n_items), order="F")
+    columns, rows = steps.tocsc(), steps.T.tocsr()
+    for start in range(0, n_items, _PANEL):
+        panel = slice(start, min(start + _PANEL, n_items))
+        out[:, panel] = (rows @ columns[:, panel]).toarray()
+    out *= STEP * STEP
+    return out
+
+
+def second_moment(users, items, values, n_items: int, most: int | None) -> np.ndarray:
+    """Sum over users of x x' for unit rows x of their last values, exact.
+
+    Parameters
+    ----------
+    users, items : ndarray of shape (n_entries,)
+        Codes.
+    values : ndarray of shape (n_entries,)
+        Finite numbers.
+    n_items : int
+        Number of items.
+    most : int or None
+        Items of a user that count: the last ones.
+
+    Returns
+    -------
+    ndarray of shape (n_items, n_items)
+        Multiples of 2**-22.
+    """
+    users, items, values, rows = last_of_each(users, items, values)
+    if most is not None:
+        kept = latest_of_each(users, rows, most)
+        users, items, values = users[kept], items[kept], values[kept]
+    return second_moment_of_steps(unit_steps(users, items, values, n_items))
+
+
+# Ratings that are sorted together: what is made of them stays in the cache.
+_SORTED_RATINGS = 1 << 19
+
+
+# Types that hold ratings, the narrowest first.
+_FLOATS = (np.float16, np.float32, np.float64)
+
+
+class RatingsChunk(NamedTuple):
+    """Some rows of a ratings table.
+
+    Parameters
+    ----------
+    users, items : ndarray of shape (n_rows,)
+        Codes; items outside the catalog are -1.
+    values : ndarray of shape (n_rows,)
+        Finite ratings, float64.
+    """
+
+    users: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+
+
+def gathered(parts: Iterable[RatingsChunk], counts: np.ndarray, n_items: int):
+    """Gather the last rating of every user and item of the catalog.
+
+    Parameters
+    ----------
+    parts : iterable of Part
+        The table, in its order.
+    counts : ndarray of shape (n_users,)
+        Rows of each user.
+    n_items : int
+        Items of the catalog.
+
+    Returns
+    -------
+    pointer : ndarray of shape (n_users + 1,)
+        Where each user's ratings begin and end.
+    items : ndarray of shape (n_ratings,)
+        Codes, ascending for each user, in the narrowest type.
+    values : ndarray of shape (n_ratings,)
+        Ratings, in the narrowest type that holds all of them exactly.
+
+    Raises
+    ------
+    ValueError
+        If the parts do not hold as many rows of each user as were counted.
+    """
+    pointer = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+    # Items outside the catalog come last, by a code of their own, until they go.
+    kind = np.uint16 if n_items < 2**16 else np.int32
+    items = np.empty(pointer[-1], dtype=kind)
+    values = np.empty(pointer[-1], dtype=_FLOATS[0])
+    filled = pointer[:-1].copy()
+    for part in parts:
+        if np.any(part.users < 0):
+            _refuse_changes()
+        found = np.where(part.items < 0, n_items, part.items)
+        rows = _by_row(part.users, found, part.values, (len(counts), n_items + 1))
+        values = values.astype(_float_for(rows.data, values.dtype), copy=False)
+        within = np.diff(rows.indptr)
+        if np.any(filled + within > pointer[1:]):
+            _refuse_changes()  # a user's rows would lie upon another's
+        places = np.repeat(filled - rows.indptr[:-1], within)
+        places += np.arange(len(places))
+        items[places], values[places] = rows.indices, rows.data
+        filled += within
+    if np.any(filled != pointer[1:]):
+        _refuse_changes()
+    return _last_of_each(pointer, items, values, n_items)
+
+
+def _refuse_changes():
+    raise ValueError(
+        "X has changed while it was read: give a table that stays as it is"
+    )
+
+
+def _last_of_each(pointer, items, values, n_items: int):
+    """Sort each user's ratings by item in place, and keep the last one of each."""
+    kept, kept_pointer = 0, np.zeros_like(pointer)
+    for start, stop in user_blocks(pointer, _SORTED_RATINGS, _SORTED_RATINGS):
+        rows = slice(pointer[start], pointer[stop])
+        by_user = sparse.csr_array(
+            (
+                values[rows].astype(np.float64),
+                items[rows].astype(np.int32),
+                pointer[start : stop + 1] - pointer[start],
+            ),
+            shape=(stop - start, n_items + 1),
+        )
+        # Twice transposed, entries are in the order of items; equal ones stay in order.
+        by_user = by_user.tocsc().tocsr()
+        found, ends = by_user.indices, by_user.indptr
+        last = np.ones(len(found), dtype=bool)
+        last[:-1] = found[1:] != found[:-1]
+        last[ends[1:][ends[1:] > 0] - 1] = True  # of a user, whoever comes next
+        last &= found < n_items
+        before = np.concatenate(([0], np.cumsum(last)))
+        n_kept = before[-1]
+        items[kept : kept + n_kept] = found[last]
+        values[kept : kept + n_kept] = by_user.data[last]
+        kept_pointer[start + 1 : stop + 1] = kept + before[ends[1:]]
+        kept += n_kept
+    return kept_pointer, items[:kept], values[:kept]
+
+
+def user_blocks(pointer: np.ndarray, most: int, most_users: int):
+    """Yield where blocks of so many ratings begin and end, and of so many users.
+
+    A user's ratings are never in two blocks, however many they are.
+    """
+    start, n_users = 0, len(pointer) - 1
+    while start < n_users:
+        limit = pointer[start] + most
+        stop = int(np.searchsorted(pointer, limit, side="right")) - 1
+        stop = min(max(stop, start + 1), start + most_users, n_users)
+        yield start, stop
+        start = stop
+
+
+def _by_row(rows, columns, values, shape) -> sparse.csr_array:
+    """Group entries by row, in the order given; those of one place stay apart."""
+    entries = sparse.coo_array((values, (rows, columns)), shape=shape)
+    entries.has_canonical_format = True  # else entries of one place would be added
+    return entries.tocsr()
+
+
+def _float_for(values: np.ndarray, least) -> np.dtype:
+    """Narrowest type, at least `least`, that holds numbers exactly."""
+    with np.errstate(all="ignore"):
+        for kind in map(np.dtype, _FLOATS):
+            wide = kind.itemsize >= np.dtype(least).itemsize
+            if wide and np.array_equal(values.astype(kind), values):
+                return kind
+    return np.dtype(np.float64)
+
+
+# Ratings and users of a block: what is made of them fits in memory many times.
+_BLOCK_RATINGS = 1 << 19
+
+
+_BLOCK_USERS = 1 << 13
+
+
+# Numbers that are kept from one round for the next, at most: half a gigabyte.
+_KEPT_NUMBERS = 1 << 26
+
+
+class KeptProducts:
+    """Sums of one round that wait for the next, and what all blocks share.
+
+    Attributes
+    ----------
+    sums : dict
+        Features and sums of their pairs, by the first user of a block.
+    """
+
+    def __init__(self) -> None:
+        self.sums: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._last: tuple = (None, None, None)
+
+    def pairs(self, old, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return places of pairs that are as they were, and products of all others.
+
+        Parameters
+        ----------
+        old : ndarray of shape (n_items, q) or None
+            Features that sums were kept of.
+        features : ndarray of shape (n_items, r)
+            Features that sums are asked of.
+        """
+        last_old, last, answer = self._last
+        if last is features and last_old is old:
+            return answer
+        j, i = np.tril_indices(features.shape[1])
+        same = np.zeros(features.shape[1], dtype=bool)
+        if old is not None:
+            for k, column in enumerate(old.T[: len(same)]):
+                same[k] = np.array_equal(column, features[:, k])
+        # Pairs of the first features have the same places whatever comes behind.
+        found = same[i] & same[j]
+        # Row by row in memory, as products of every block want it.
+        table = np.ascontiguousarray(features[:, i[~found]] * features[:, j[~found]])
+        answer = np.flatnonzero(found), table
+        self._last = old, features, answer
+        return answer
+
+
+@dataclass(frozen=True)
+class RatingsBlock:
+    """Some users, one after another, with the items that each of them rated.
+
+    Parameters
+    ----------
+    users : slice
+        Their codes.
+    pointer : ndarray of shape (n_users + 1,)
+        Where each user's ratings begin and end.
+    items : ndarray of shape (n_ratings,)
+        Codes of items, ascending for each user, none twice.
+    values : ndarray of shape (n_ratings,)
+        Ratings.
+    n_items : int
+        Items of the catalog.
+    kept : KeptProducts
+        Where sums of one round wait for the next.
+
+    Attributes
+    ----------
+    counts : ndarray of shape (n_users,)
+        Ratings of each user.
+    of_user : ndarray of shape (n_ratings,)
+        Place of each rating's user in the block.
+    """
+
+    users: slice
+    pointer: np.ndarray
+    items: np.ndarray
+    values: np.ndarray
+    n_items: int
+    kept: KeptProducts = field(default_factory=KeptProducts, repr=False)
+    counts: np.ndarray = field(init=False)
+    of_user: np.ndarray = field(init=False)
+
+    def __len__(self) -> int:
+        return len(self.pointer) - 1
+
+    def __post_init__(self) -> None:
+        # Not when they are asked for first: that would take a lock, which a fork keeps.
+        counts = np.diff(self.pointer)
+        of_user = np.repeat(np.arange(len(self)), counts)
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "of_user", of_user)
+
+    def totals(self, values: np.ndarray) -> np.ndarray:
+        """Sum over each user's ratings, one after another: the order is their own."""
+        return np.bincount(self.of_user, values, len(self))
+
+    def item_totals(self, values: np.ndarray) -> np.ndarray:
+        """Sum over the ratings of each item: exact for whole numbers alone."""
+        return np.bincount(self.items, values, self.n_items)
+
+    def products(self, rows: np.ndarray, values: np.ndarray | None = None):
+        """Sum rows of items over each user's ratings, weighted by `values` if given.
+
+        Entry by entry, one rating after another: a user's sums have the same bits
+        alone and among others.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_items, q)
+            What is public of the items.
+        values : ndarray of shape (n_ratings,) or None, default=None
+            Weights.
+
+        Returns
+        -------
+        ndarray of shape (n_users, q)
+            Sums.
+        """
+        values = np.ones(len(self.items)) if values is None else values
+        shape = (len(self), self.n_items)
+        return sparse.csr_array((values, self.items, self.pointer), shape=shape) @ rows
+
+    def pair_products(self, features: np.ndarray, *, keep: bool = False) -> np.ndarray:
+        """Sum products of all pairs of items' features over each user's ratings.
+
+        Sums of features that are the same as when sums were last kept are taken from
+        there: they have the same bits.
+
+        Parameters
+        ----------
+        features : ndarray of shape (n_items, q)
+            What is public of the items.
+        keep : bool, default=False
+            Whether to keep the sums for the next call, as far as there is room.
+
+        Returns
+        -------
+        ndarray of shape (n_users, q * (q + 1) / 2)
+            Sums for features i <= j at place i + j * (j + 1) / 2.
+        """
+        old, known = self.kept.sums.get(self.users.start, (None, None))
+        found, table = self.kept.pairs(old, features)
+        out = self.products(table)
+        if len(found):
+            rest, out = out, np.empty((len(self), len(found) + out.shape[1]))
+            out[:, found] = known[:, found]
+            out[:, np.delete(np.arange(out.shape[1]), found)] = rest
+        if keep and self.users.stop * out.shape[1] <= _KEPT_NUMBERS:
+            self.kept.sums[self.users.start] = features, out
+        return out
+
+
+class UserRatings:
+    """The last rating of every user and item, by user and then by item.
+
+    Parameters
+    ----------
+    parts : iterable of Part
+        Users' and items' codes and finite ratings, in the order of the table.
+    counts : ndarray of shape (n_users,)
+        Rows of each user.
+    n_items : int
+        Items of the catalog.
+    middle, unit : float, default=0.0 and 1.0
+        What is subtracted from ratings, and what they are divided by then.
+
+    Attributes
+    ----------
+    pointer : ndarray of shape (n_users + 1,)
+        Where each user's ratings begin and end.
+    items : ndarray of shape (n_ratings,)
+        Codes of items, ascending for each user, in the narrowest type.
+    """
+
+    def __init__(self, parts, counts, n_items: int, middle=0.0, unit=1.0):
+        self.pointer, self.items, self._values = gathered(parts, counts, n_items)
+        self.n_users, self.n_items = len(counts), n_items
+        self._units = middle, unit
+        self._kept = KeptProducts()
+
+    def blocks(self) -> Iterator[RatingsBlock]:
+        """Yield all users, a few at a time."""
+        for start, stop in user_blocks(self.pointer, _BLOCK_RATINGS, _BLOCK_USERS):
+            first, last = self.pointer[start], self.pointer[stop]
+            yield RatingsBlock(
+                slice(start, stop),
+                (self.pointer[start : stop + 1] - first).astype(np.int32),
+                self.items[first:last].astype(np.int32),
+                self._in_units(slice(first, last)),
+                self.n_items,
+                self._kept,
+            )
+
+    def forgetful(self) -> UserRatings:
+        """Return the same ratings, which keep nothing from one round for the next."""
+        other = object.__new__(UserRatings)
+        other.__dict__.update(self.__dict__)
+        other._kept = KeptProducts()
+        return other
+
+    @quietly
+    def _in_units(self, rows: slice) -> np.ndarray:
+        middle, unit = self._units
+        return (self._values[rows].astype(np.float64) - middle) / unit
+
+    def map(self, function: Callable, n_jobs: int | None = None):
+        """Apply a function to every block, in threads; yield what it returns."""
+        return map_in_threads(function, self.blocks(), n_jobs)

@@ -1,0 +1,616 @@
+"""What a user answers about their ratings: vectors of norm at most 1, in whole steps.
+
+Every function makes one vector a user, of that user's own ratings and public numbers
+alone, and returns the sum over the users of a block: whole numbers, which add up
+without any rounding, in any order.
+
+What noisy sums over users say of items: everything here is made from releases.
+
+A model of items for all, and a ridge regression a user on it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .._linalg.per_user import eliminate_upper
+from ._kernels import RatingsBlock
+
+# Entries are held in steps of 2**-21, rounded towards zero: sums over at most 2**31
+# users, of entries of modulus at most 1, are exact in float64.
+STEP = 2.0**-21
+
+
+# Residuals count up to this many units, of which the range of ratings has four.
+LARGEST = 3.0
+
+
+# A user's mean is drawn to the middle of the range as by so many ratings there.
+_PRIOR_RATINGS = 3.0
+
+
+# Each number about a user as a whole is answered at this scale, exact in steps.
+SIDE = 0.125
+
+
+# What is left to the ratings, beside three such numbers, one, and none: the squares
+# add up to less than 1 by more than rounding can put on top.
+SHARE_BESIDE_THREE = 0.976
+
+
+SHARE_BESIDE_ONE = 0.992
+
+
+SHARE_ALONE = 1.0 - 2.0**-20
+
+
+# Lengths below this are taken for it. Residuals so small as to have a square that
+# underflows then come to nothing, whatever stands beside them.
+_SHORTEST = 2.0**-100
+
+
+# Largest ratio of a user's weights in two rounds that is told.
+LARGEST_RATIO = 4.0
+
+
+def _steps(values: np.ndarray) -> np.ndarray:
+    return np.trunc(values / STEP)
+
+
+def clip_answers(values: np.ndarray) -> np.ndarray:
+    """Residuals within the largest that counts."""
+    return np.clip(values, -LARGEST, LARGEST)
+
+
+def from_own_mean(block: RatingsBlock) -> tuple[np.ndarray, np.ndarray]:
+    """Return users' shrunk means, and ratings measured from them, clipped."""
+    means = block.totals(block.values) / (block.counts + _PRIOR_RATINGS)
+    return means, clip_answers(block.values - means[block.of_user])
+
+
+def first_weights(block: RatingsBlock, centered: np.ndarray) -> np.ndarray:
+    """Weight of a user such that one and residual, over their items, have norm 1."""
+    squares = block.counts + block.totals(centered * centered)
+    return SHARE_BESIDE_THREE / np.sqrt(np.maximum(squares, 1.0))
+
+
+def centered_answers(block: RatingsBlock) -> np.ndarray:
+    """Sum users' weights, weighted residuals, and three numbers about each user.
+
+    The vector of a user with weight s and residuals e is (s, s e) over the items that
+    they rated, and 1, the mean square of the residuals over one plus itself, and the
+    shrunk mean clipped to +-1, times ``SIDE``; zero for a user without ratings.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and ratings, in units of a quarter of the range, from its middle.
+
+    Returns
+    -------
+    ndarray of shape (2 * n_items + 3,)
+        Whole numbers of steps.
+    """
+    means, centered = from_own_mean(block)
+    weights = first_weights(block, centered)
+    some = block.counts > 0
+    squares = block.totals(centered * centered)
+    spread = squares / np.maximum(block.counts + squares, 1.0)
+    level = np.clip(means, -1.0, 1.0)
+    sides = [_steps(SIDE * side[some]).sum() for side in (some, spread, level)]
+    own = weights[block.of_user]
+    return np.concatenate(
+        [
+            block.item_totals(_steps(own)),
+            block.item_totals(_steps(own * centered)),
+            sides,
+        ]
+    )
+
+
+def click_answers(block: RatingsBlock) -> np.ndarray:
+    """Sum users' vectors of equal entries over their items, and a number of users.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and items; values are not used.
+
+    Returns
+    -------
+    ndarray of shape (n_items + 1,)
+        Whole numbers of steps. The last entry is the number of users with any item,
+        times ``SIDE``.
+    """
+    weights = SHARE_BESIDE_ONE / np.sqrt(np.maximum(block.counts, 1.0))
+    n_users = np.count_nonzero(block.counts)
+    answers = block.item_totals(_steps(weights[block.of_user]))
+    return np.append(answers, _steps(np.float64(SIDE)) * n_users)
+
+
+def residual_answers(block: RatingsBlock, residuals: np.ndarray) -> np.ndarray:
+    """Sum users' residuals, scaled to a common norm, and what one of theirs weighs.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and ratings.
+    residuals : ndarray of shape (n_ratings,)
+        What is left of each rating, clipped.
+
+    Returns
+    -------
+    ndarray of shape (n_items + 1,)
+        Whole numbers of steps. The last entry is the sum of the quotients of a user's
+        weight here and in :func:`centered_answers`, over ``LARGEST_RATIO``, clipped
+        to 1, times ``SIDE``.
+    """
+    weights = SHARE_BESIDE_ONE / _lengths(block, residuals)
+    before = first_weights(block, from_own_mean(block)[1])
+    some = block.counts > 0
+    ratios = np.minimum(weights / before / LARGEST_RATIO, 1.0)[some]
+    answers = block.item_totals(_steps(weights[block.of_user] * residuals))
+    return np.append(answers, _steps(SIDE * ratios).sum())
+
+
+def taste_answers(block: RatingsBlock, residuals, tastes: np.ndarray) -> np.ndarray:
+    """Sum products of users' unit residuals and unit tastes.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and ratings.
+    residuals : ndarray of shape (n_ratings,)
+        What is left of each rating, clipped.
+    tastes : ndarray of shape (n_users, k)
+        Weights of each user, finite, of modulus below 1e100.
+
+    Returns
+    -------
+    ndarray of shape (n_items, k)
+        Whole numbers of steps.
+    """
+    square = np.zeros(len(block))
+    for taste in tastes.T:
+        square += taste * taste
+    lengths = np.maximum(np.sqrt(square), _SHORTEST)
+    unit = residuals * (SHARE_ALONE / _lengths(block, residuals))[block.of_user]
+    return np.column_stack(
+        [
+            block.item_totals(_steps(unit * (taste / lengths)[block.of_user]))
+            for taste in tastes.T
+        ]
+    )
+
+
+def _lengths(block: RatingsBlock, values: np.ndarray) -> np.ndarray:
+    return np.maximum(np.sqrt(block.totals(values * values)), _SHORTEST)
+
+
+# Counts of items are taken for this where noise has left less.
+_SMALLEST_COUNT = 1e-3
+
+
+# Logarithms of counts begin here, or at their noise.
+_SMALLEST_LOGGED = 0.5
+
+
+# Rounds of prior and variance in turn.
+_ROUNDS = 5
+
+
+# Public features are reduced to so many components.
+MOST_TASTES = 24
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Values of items between what was released and a prior.
+
+    Parameters
+    ----------
+    values, prior : ndarray of shape (n_items,)
+        Posterior means, and those of the prior.
+    variance : ndarray of shape (n_items,)
+        Posterior variances.
+    spread : float
+        Variance of the items about the prior.
+    """
+
+    values: np.ndarray
+    prior: np.ndarray
+    variance: np.ndarray
+    spread: float
+
+
+def positive_counts(counts: np.ndarray) -> np.ndarray:
+    """Counts that noise has made too small are taken for a small number."""
+    return np.maximum(counts, _SMALLEST_COUNT)
+
+
+def log_counts(counts: np.ndarray, shift: float) -> np.ndarray:
+    """Logarithms of noisy counts, which begin at half a rating or at `shift`."""
+    return np.log(np.maximum(counts, 0.0) + max(_SMALLEST_LOGGED, shift))
+
+
+def standardized(values: np.ndarray) -> np.ndarray:
+    """Values of mean 0 and variance 1 over the catalog; zero if they are all alike."""
+    return standardized_by(values, np.full(len(values), 1.0 / len(values)))
+
+
+def standardized_by(values: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Values of weighted mean 0 and variance 1; zero if they are all alike."""
+    centered = values - shares @ values
+    deviation = np.sqrt(shares @ (centered * centered))
+    return centered / deviation if deviation > 1e-9 else np.zeros_like(values)
+
+
+def shrink(counts, sums, design, noise, spreads: tuple[float, float]) -> Shrunk:
+    """Estimate values of items from noisy sums: empirical Bayes.
+
+    The sum of an item with count N is N times its value plus noise of a known variance.
+    Values have a mean that is linear in public columns, and a variance by moments.
+
+    Parameters
+    ----------
+    counts, sums : ndarray of shape (n_items,)
+        Positive counts, and sums.
+    design : ndarray of shape (n_items, d)
+        Columns of the prior mean.
+    noise : ndarray of shape (n_items,)
+        Variances of the sums, positive.
+    spreads : tuple (low, high)
+        Where the variance of values is looked for.
+
+    Returns
+    -------
+    Shrunk
+        Values and what they were shrunk to.
+    """
+    spread = min(max(0.2, spreads[0]), spreads[1])
+    for _ in range(_ROUNDS):
+        weights = 1.0 / (counts * counts * spread + noise)
+        weighted = design * (counts * weights)[:, None]
+        gram = weighted.T @ (design * counts[:, None]) + np.eye(design.shape[1])
+        prior = design @ np.linalg.solve(gram, weighted.T @ sums)
+        rest = sums - counts * prior
+        squares = counts * counts * weights * weights
+        found = (squares @ (rest * rest - noise)) / (squares @ (counts * counts))
+        spread = float(np.clip(found, *spreads))
+    gain = counts * spread / (counts * counts * spread + noise)
+    variance = 1.0 / (1.0 / spread + counts * counts / noise)
+    return Shrunk(prior + gain * rest, prior, variance, spread)
+
+
+def weighted_variance(values: np.ndarray, counts: np.ndarray) -> float:
+    """Variance of values of items over the ratings, by their counts."""
+    shares = counts / counts.sum()
+    centered = values - shares @ values
+    return float(shares @ (centered * centered))
+
+
+def public_columns(features: np.ndarray) -> np.ndarray:
+    """Public features, standardized over the catalog; constant ones become zero."""
+    scale = np.abs(features).max(axis=0, initial=0.0)
+    features = features / np.where(scale > 0.0, scale, 1.0)
+    columns = [standardized(column) for column in features.T]
+    return np.column_stack([np.empty((len(features), 0)), *columns])
+
+
+def leading_columns(columns: np.ndarray, most: int) -> np.ndarray:
+    """Principal components of public columns over the catalog, unless there are few."""
+    if columns.shape[1] <= most:
+        return columns
+    return principal_columns(columns, np.ones(len(columns)), 0.0)[:, :most]
+
+
+def principal_columns(columns: np.ndarray, counts, least: float) -> np.ndarray:
+    """Scores of items on principal components of columns, by the items' counts.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Columns.
+    counts : ndarray of shape (n_items,)
+        Positive weights of the items.
+    least : float
+        The variance that scores are measured by is at least this.
+
+    Returns
+    -------
+    ndarray of shape (n_items, d)
+        Scores, of variance at most 1: that of the first one, unless it is `least`.
+    """
+    shares = counts / counts.sum()
+    centered = columns - shares @ columns
+    values, vectors = np.linalg.eigh(centered.T @ (centered * shares[:, None]))
+    largest = max(values[-1], least) if len(values) else 0.0
+    if largest <= 0.0:
+        return np.zeros_like(columns)
+    return centered @ vectors[:, ::-1] / np.sqrt(largest)
+
+
+def measured_columns(columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Measure columns as :func:`principal_columns` does, but do not turn them.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Columns.
+    counts : ndarray of shape (n_items,)
+        Positive weights of the items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, d)
+        Columns of weighted mean 0, over the deviation of their first component: the
+        same distances between items as the scores on all components.
+    """
+    shares = counts / counts.sum()
+    centered = columns - shares @ columns
+    values = np.linalg.eigvalsh(centered.T @ (centered * shares[:, None]))
+    largest = values[-1] if len(values) else 0.0
+    return centered / np.sqrt(largest) if largest > 0.0 else np.zeros_like(columns)
+
+
+def component_columns(values, components, noise: float, counts) -> np.ndarray:
+    """Columns of items from components of a sum over users of products of residuals.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k,)
+        Eigenvalues.
+    components : ndarray of shape (k, n_items)
+        Orthonormal rows.
+    noise : float
+        Spectral norm that noise alone would have, about.
+    counts : ndarray of shape (n_items,)
+        Positive counts of the items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, k)
+        Components over roots of counts, by how much of them is not noise: of variance
+        at most 1 over the ratings, zero where there is but noise.
+    """
+    # What is no larger than noise is taken for it, and so is what is not positive.
+    seen = values > noise
+    noise_share = np.divide(noise, values, out=np.ones(len(values)), where=seen)
+    sizes = np.sqrt(np.where(seen, values, 0.0) * (1.0 - noise_share**2))
+    # An item that few rate has a small product with all others.
+    columns = components.T * sizes / np.sqrt(np.maximum(counts, 1.0))[:, None]
+    largest = max((weighted_square(column, counts) for column in columns.T), default=0)
+    return columns / np.sqrt(largest) if largest > 0.0 else columns
+
+
+def weighted_square(values: np.ndarray, counts: np.ndarray) -> float:
+    """Mean square of values of items over the ratings, by their counts."""
+    return float((counts / counts.sum()) @ (values * values))
+
+
+def tastes(columns: np.ndarray, counts, logged: np.ndarray) -> np.ndarray:
+    """What tastes differ in: components of public columns, and popularity.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Standardized public features.
+    counts, logged : ndarray of shape (n_items,)
+        Positive counts, and their logarithms.
+
+    Returns
+    -------
+    ndarray of shape (n_items, d + 1)
+        The last column is popularity, of unit variance over the ratings.
+    """
+    popular = standardized_by(logged, counts / counts.sum())
+    return np.column_stack([principal_columns(columns, counts, 0.0), popular])
+
+
+def uncorrelated(columns: np.ndarray, shares, ridge) -> tuple[np.ndarray, np.ndarray]:
+    """Turn columns such that they are uncorrelated over clicks, and of one penalty.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, d)
+        Columns.
+    shares : ndarray of shape (n_items,)
+        Shares of the items in all clicks.
+    ridge : ndarray of shape (d,)
+        Positive penalties of squared weights on the columns.
+
+    Returns
+    -------
+    features : ndarray of shape (n_items, d)
+        Of mean zero, whose weights have penalty 1.
+    back : ndarray of shape (d, d)
+        Weights on features times this are weights on columns.
+    """
+    scaled = (columns - shares @ columns) / np.sqrt(ridge)
+    vectors = np.linalg.eigh(scaled.T @ (scaled * shares[:, None]))[1]
+    return scaled @ vectors, vectors.T / np.sqrt(ridge)
+
+
+def against_anchors(shares: np.ndarray, most: int) -> np.ndarray:
+    """Rows that tell which of the most popular items a user has, beyond their shares.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n_items,)
+        Shares of the items in all clicks.
+    most : int
+        Number of such items.
+
+    Returns
+    -------
+    ndarray of shape (n_items, most)
+        Zero for all other items. Summed over the items of a user, they are the user's
+        clicks of each of these items, less what popularity leads one to expect.
+    """
+    anchors = np.argsort(-shares, kind="stable")[:most]
+    rows = np.zeros((len(shares), len(anchors)))
+    rows[anchors] = np.eye(len(anchors)) - shares[anchors] / shares[anchors].sum()
+    return rows
+
+
+# Users whose normal equations are in the cache together.
+_PART_USERS = 512
+
+
+# Ratings that are predicted together, for the same reason.
+_PART_RATINGS = 1 << 14
+
+
+# Largest modulus of a weight, which no ratings come near.
+_LARGEST = 1e6
+
+
+# Penalties of what a user adds, in squares of residuals: of a level, of a factor of
+# the items' offsets, of tastes on public features, and of those on private factors.
+LEVEL_RIDGE, OFFSET_RIDGE, TASTE_RIDGE, FACTOR_RIDGE = 5.0, 3.0, 60.0, 30.0
+
+
+@dataclass(frozen=True)
+class ItemModel:
+    """What is released or public of the items.
+
+    Parameters
+    ----------
+    level : float
+        Mean of the users' levels.
+    offsets : ndarray of shape (n_items,)
+        What an item is rated above the level.
+    features : ndarray of shape (n_items, q)
+        Ones, the offsets, and what tastes differ in.
+    ridge : ndarray of shape (q,)
+        Penalties of a user's weights on the features.
+    """
+
+    level: float
+    offsets: np.ndarray
+    features: np.ndarray
+    ridge: np.ndarray
+
+    def with_offsets(self, offsets: np.ndarray) -> ItemModel:
+        """Return the model with other offsets."""
+        features = self.features.copy()
+        features[:, 1] = offsets
+        return ItemModel(self.level, offsets, features, self.ridge)
+
+    def with_factors(self, factors: np.ndarray) -> ItemModel:
+        """Return the model with private factors behind the other features."""
+        ridge = np.full(factors.shape[1], FACTOR_RIDGE)
+        return ItemModel(
+            self.level,
+            self.offsets,
+            np.column_stack([self.features, factors]),
+            np.concatenate([self.ridge, ridge]),
+        )
+
+    def predict(self, items, own, weights: np.ndarray) -> np.ndarray:
+        """Predict ratings, each with the bits that it has alone.
+
+        Parameters
+        ----------
+        items, own : ndarray of shape (n_ratings,)
+            Item of each rating, and the row of `weights` of its user.
+        weights : ndarray of shape (n_users, q)
+            Weights of users; zeros for who has none.
+
+        Returns
+        -------
+        ndarray of shape (n_ratings,)
+            Predictions, not clipped.
+        """
+        out = np.empty(len(items))
+        # Column by column of copies that lie together: faster than rows far apart.
+        features, weights = self.features.T.copy(), weights.T.copy()
+        for start in range(0, len(items), _PART_RATINGS):
+            part = slice(start, start + _PART_RATINGS)
+            rated, rating = items[part].astype(np.intp), own[part]
+            total = self.level + self.offsets[rated]
+            for feature, weight in zip(features, weights, strict=True):
+                total += feature[rated] * weight[rating]
+            out[part] = total
+        return out
+
+    def residuals(self, block: RatingsBlock, weights: np.ndarray) -> np.ndarray:
+        """Return what users' models leave of their ratings."""
+        return block.values - self.predict(block.items, block.of_user, weights)
+
+
+def item_model(level: float, offsets: np.ndarray, tastes: np.ndarray) -> ItemModel:
+    """Return a model of offsets, and features that tastes differ in."""
+    ridge = [LEVEL_RIDGE, OFFSET_RIDGE, *[TASTE_RIDGE] * tastes.shape[1]]
+    features = np.column_stack([np.ones(len(offsets)), offsets, tastes])
+    return ItemModel(level, offsets, features, np.array(ridge))
+
+
+def user_weights(block: RatingsBlock, model: ItemModel, *, keep=False) -> np.ndarray:
+    """Fit each user of a block: a ridge regression of what the model leaves.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and their ratings.
+    model : ItemModel
+        Model of the items.
+    keep : bool, default=False
+        Whether another fit of these users will follow, beside a like model.
+
+    Returns
+    -------
+    ndarray of shape (n_users, q)
+        Weights, of finite numbers; with the same bits alone and among others.
+    """
+    features = model.features
+    q = features.shape[1]
+    j, i = np.tril_indices(q)
+    pairs = block.pair_products(features, keep=keep)
+    rest = block.values - model.level - model.offsets[block.items]
+    right = block.products(features, rest)
+    weights = np.empty_like(right)
+    for start in range(0, len(block), _PART_USERS):
+        part = slice(start, start + _PART_USERS)
+        gram = np.empty((q, q, len(right[part])))
+        gram[i, j] = pairs[part].T
+        gram[range(q), range(q)] += model.ridge[:, None]
+        solved = right[part].T.copy()
+        eliminate_upper(gram, solved)
+        weights[part] = solved.T
+    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+
+
+def click_weights(block: RatingsBlock, model: ItemModel) -> np.ndarray:
+    """Fit each user of a block to what they clicked: tastes beside popularity.
+
+    A user clicks items with probabilities in proportion to the exponential of an
+    item's offset, the logarithm of its popularity, and of features times weights.
+    Features are uncorrelated over clicks by popularity alone, so that one step of
+    Newton's method from there needs no system of equations.
+
+    Parameters
+    ----------
+    block : RatingsBlock
+        Users and their items; values are not used.
+    model : ItemModel
+        Model of the items; features have mean zero over clicks by popularity.
+
+    Returns
+    -------
+    ndarray of shape (n_users, q)
+        Weights; with the same bits alone and among others.
+    """
+    shares = click_shares(model.offsets)
+    spreads = shares @ (model.features * model.features)
+    sums = block.products(model.features)
+    weights = sums / (block.counts[:, None] * spreads + model.ridge)
+    return np.clip(np.where(np.isfinite(weights), weights, 0.0), -_LARGEST, _LARGEST)
+
+
+def click_shares(popularity: np.ndarray) -> np.ndarray:
+    """Shares of items in all clicks, from logarithms of their popularity."""
+    shares = np.exp(popularity - popularity.max())
+    return shares / shares.sum()
