@@ -64,6 +64,7 @@ _ROOMS = (
     "covariance",
     "datasets",
     "decomposition",
+    "factorizations",
     "federation",
     "linear_model",
     "mechanisms",

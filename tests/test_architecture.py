@@ -67,7 +67,7 @@ NARROWER = {
     # No noise is drawn where rows are weighed, nor in what follows a release.
     "covariance/_moment_stream.py": {
         *("_linalg", "_statistics", "_tables", "accounting", "mechanisms"),
-        "sensitivity",
+        *("factorizations", "sensitivity"),
     },
     "covariance/_moment_sums.py": {"mechanisms", "_linalg", "_tables"},
     # Workloads and factorizations are arithmetic.

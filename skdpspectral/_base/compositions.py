@@ -79,8 +79,7 @@ from sklearn.random_projection import BaseRandomProjection
 
 from ..mechanisms import Assumption, Unit
 from ..mechanisms._relations import shown
-from ..metrics._private_scorer import PrivateScorer
-from .estimator import PrivateEstimator
+from .estimator import SCORERS, PrivateEstimator
 from .sklearn_compat import BaseSearchCV, output_container
 
 # Fitting these takes nothing from X; they treat each row alone.
@@ -478,7 +477,7 @@ def reason_of_search(search) -> str | None:
     scorer = search.scoring
     if isinstance(scorer, str) and hasattr(search, "_selects_privately"):
         unit = Unit.ROW
-    elif not isinstance(scorer, PrivateScorer):
+    elif not type(scorer) in SCORERS:
         return (
             "picks parameters by scores on private rows, which nothing accounts for: "
             "take make_private_scorer, or PrivateSearchCV"

@@ -57,6 +57,10 @@ _WRONG = (AttributeError, EOFError, KeyError, TypeError, ValueError)
 _UNREADABLE = (*_WRONG, zipfile.BadZipFile, zlib.error)
 
 
+# Exact types of scorers whose scores are charged and released.
+SCORERS: set[type] = set()
+
+
 class Publishable(BaseEstimator):
     """Base of estimators whose fitted attributes are all public or released."""
 
@@ -303,7 +307,7 @@ class PrivateEstimator(Publishable):
         Raises
         ------
         ValueError
-            If a parameter is invalid, or does not fit the shape.
+            If a parameter is invalid, or X has another form.
         """
         return self.privacy_plan(*table_shape(X))
 

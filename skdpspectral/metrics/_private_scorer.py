@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import sensitivity
+from .._base.estimator import SCORERS
 from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
@@ -574,3 +575,6 @@ class PrivateScorer:
         twin.__dict__.update(self.__dict__)
         twin._noise_seed = copy.deepcopy(self._noise_seed, memo)
         return twin
+
+
+SCORERS.add(PrivateScorer)

@@ -175,8 +175,8 @@ def test_who_is_interrupted_while_waiting_is_not_charged_later(
 
 def test_no_function_takes_a_ledger_where_it_may_be_interrupted():
     """Whatever opens a transaction or a connection is `uninterrupted`."""
-    takes, found = {"transaction", "_connect", "locked"}, set()
-    for path in Path(accounting.__file__).parent.glob("*.py"):
+    takes, found = {"transaction", "_connect", "lock_file", "lock_tables"}, set()
+    for path in Path(accounting.__file__).parent.rglob("*.py"):
         for function in ast.walk(ast.parse(path.read_text())):
             if not isinstance(function, ast.FunctionDef) or function.name in takes:
                 continue
@@ -186,7 +186,13 @@ def test_no_function_takes_a_ledger_where_it_may_be_interrupted():
                 found.add(function.name)
                 decorators = {getattr(d, "id", None) for d in function.decorator_list}
                 assert "uninterrupted" in decorators, f"{path.name}: {function.name}"
-    assert {"_enter", "create", "advance_stream", "_stands"} <= found
+    assert {
+        "_enter",
+        "create_file",
+        "create_tables",
+        "advance_stream",
+        "_stands",
+    } <= found
 
 
 INTERRUPTED_FORK = """

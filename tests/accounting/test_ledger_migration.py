@@ -134,7 +134,7 @@ def test_no_copy_no_migration(tmp_path, monkeypatch):
         raise LedgerError("no backup can be made: the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_migration._file, "back_up", full)
+        patch.setattr(_migration, "back_up", full)
         with pytest.raises(LedgerError, match="the disk is full"):
             accountant.charge(fit_plan())
     assert (version_of(path), len(accountant.ledger)) == (2, 7)
@@ -150,7 +150,7 @@ def test_a_migration_that_fails_leaves_the_old_ledger(tmp_path, monkeypatch):
     old_ledger(path)
     accountant = PrivacyAccountant(path=path)
     with monkeypatch.context() as patch:
-        patch.setattr(_migration._file, "CURVES", "CREATE TABLE entries (id INTEGER)")
+        patch.setattr(_migration, "CURVES", "CREATE TABLE entries (id INTEGER)")
         with pytest.raises(LedgerError, match="can't be used"):
             accountant.charge(fit_plan())
     assert (version_of(path), len(accountant.ledger)) == (2, 7)

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sliced_rows import SlicedTable
 
-from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA, _linalg
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral._linalg import eigen
 from skdpspectral._linalg.walks import BLOCKS_TOGETHER
 from skdpspectral._release.release import record_releases
@@ -260,7 +260,7 @@ def test_rows_that_lie_too_far_are_paired_at_no_loss(monkeypatch):
         spreads.append(spread)
         return count(values, trace, order, spread, n_samples)
 
-    monkeypatch.setattr(_linalg, "count_above_noise", counted)
+    monkeypatch.setattr(eigen, "count_above_noise", counted)
     for center in ("auto", "pairs"):
         for seed in range(3):
             with record_releases() as released:
@@ -472,7 +472,7 @@ def test_what_stands_out_is_counted_in_the_release_alone(mechanism, monkeypatch)
         asked.append((values, trace))
         return count(values, trace, *more)
 
-    monkeypatch.setattr(_linalg, "count_above_noise", counted)
+    monkeypatch.setattr(eigen, "count_above_noise", counted)
     X = np.random.default_rng(0).normal(size=(500, 5))
     with record_releases() as released:
         DPPCA(2, mechanism=mechanism, center="none", clip_norm=3.0).fit(X)

@@ -15,10 +15,9 @@ from skdpspectral import (
     PrivacyBudgetError,
     PrivacyLeakWarning,
 )
-from skdpspectral import linear_model as lrs
 from skdpspectral._linalg import user_rows
 from skdpspectral.accounting import gaussian_delta, gaussian_mu
-from skdpspectral.linear_model import Alternation, Clip
+from skdpspectral.linear_model import Alternation, Clip, _kernels_shared
 
 X, Y = table(alike(5, 4, 4))
 ROOT2 = math.sqrt(2.0)
@@ -155,14 +154,14 @@ def test_a_fit_is_charged_once_before_it_reads(monkeypatch):
         log.append("charged")
 
     monkeypatch.setattr(accountant, "charge", logged_charge, raising=False)
-    monkeypatch.setattr(lrs, "UserRows", Watched(log))
+    monkeypatch.setattr(user_rows, "UserRows", Watched(log))
     LRSRegressor(user_feature=0, accountant=accountant).fit(X, Y)
     assert log == ["charged", "read"]
 
 
 def test_a_refused_fit_reads_nothing(monkeypatch):
     log, accountant = [], PrivacyAccountant(0.5, 1e-6)
-    monkeypatch.setattr(lrs, "UserRows", Watched(log))
+    monkeypatch.setattr(user_rows, "UserRows", Watched(log))
     model = LRSRegressor(user_feature=0, accountant=accountant)
     with pytest.raises(PrivacyBudgetError, match="nothing was charged"):
         model.fit(X, Y)
@@ -217,7 +216,7 @@ IN_VALUES = {"NaN", "infinite target", "missing ids"}
 def test_what_fails_before_values_are_read_costs_nothing(name, monkeypatch):
     parameters, arguments = FAILURES[name]
     log, accountant = [], PrivacyAccountant(10.0, 1e-6)
-    monkeypatch.setattr(lrs, "UserRows", Watched(log))
+    monkeypatch.setattr(user_rows, "UserRows", Watched(log))
     model = LRSRegressor(**{"user_feature": 0, "accountant": accountant, **parameters})
     before = dict(vars(model))
     with pytest.raises((ValueError, TypeError)):
@@ -258,7 +257,7 @@ def test_a_fit_that_is_cut_off_stays_charged_and_leaves_no_trace(error, monkeypa
             raise error
         return np.ones((4, 1))
 
-    monkeypatch.setattr(lrs, "solve_moments", stop)
+    monkeypatch.setattr(_kernels_shared, "solve_moments", stop)
     with pytest.raises(error):
         model.fit(X, Y)
     assert len(accountant.ledger) == 1

@@ -355,19 +355,20 @@ MUTANTS = {
         check_features,
         MODEL,
         (
-            "tastes = items.tastes(columns, found.counts, found.logged)",
+            "tastes = _kernels_models.tastes(columns, found.counts, found.logged)",
             "rated = np.bincount(rows.items, minlength=len(columns)) + 1.0\n"
-            "        tastes = items.tastes(columns, rated, found.logged)",
+            "        tastes = _kernels_models.tastes(columns, rated, found.logged)",
         ),
     ),
     "residuals of the second round from others' ratings": (
         check_sums,
         MODEL,
         (
-            "    return answers.clipped(model.residuals(block, weights)), weights",
+            "    return _kernels_models.clip_answers(model.residuals(block, weights))"
+            ", weights",
             "    left = model.residuals(block, weights)\n"
             "    left -= left.mean()\n"
-            "    return answers.clipped(left), weights",
+            "    return _kernels_models.clip_answers(left), weights",
         ),
     ),
     "users' means drawn to that of all": (
