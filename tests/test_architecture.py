@@ -63,13 +63,18 @@ NARROWER = {
     "_base/documented.py": set(),
     # No release is made from what belongs to users.
     "_base/personal.py": {"_tables", "accounting"},
-    "linear_model/_users.py": {"_base", "_linalg", "_tables", "accounting"},
+    "linear_model/_users.py": {*SPINE} - {"_release"},
     # No noise is drawn where rows are weighed, nor in what follows a release.
     "covariance/_moment_stream.py": {
         *("_linalg", "_statistics", "_tables", "accounting", "mechanisms"),
         *("factorizations", "sensitivity"),
     },
-    "covariance/_moment_sums.py": {"mechanisms", "_linalg", "_tables"},
+    "covariance/_moment_sums.py": {
+        "mechanisms",
+        "_linalg",
+        "_tables",
+        "factorizations",
+    },
     # Workloads and factorizations are arithmetic.
     "factorizations/_factorizations.py": set(),
     "factorizations/_errors.py": set(),

@@ -477,7 +477,7 @@ def reason_of_search(search) -> str | None:
     scorer = search.scoring
     if isinstance(scorer, str) and hasattr(search, "_selects_privately"):
         unit = Unit.ROW
-    elif not type(scorer) in SCORERS:
+    elif type(scorer) not in SCORERS:
         return (
             "picks parameters by scores on private rows, which nothing accounts for: "
             "take make_private_scorer, or PrivateSearchCV"

@@ -97,7 +97,7 @@ _BLOCK = 4096
 
 
 # What each user adds to the count of users: as much as its value may weigh.
-HALF = 0.5
+_HALF = 0.5
 
 
 class Found(NamedTuple):
@@ -180,7 +180,7 @@ class UserScore(Statistic):
         return (
             calibrate_gaussian(
                 "score",
-                sensitivity.counted_score_sensitivity(HALF, HALF),
+                sensitivity.counted_score_sensitivity(_HALF, _HALF),
                 mu,
                 (2,),
                 magnitude=MOST_EXACT_USERS,
@@ -193,11 +193,11 @@ class UserScore(Statistic):
         grid = getattr(mechanism, "grid", 2.0**-32)
         # Integers of the grid add up exactly, whoever is in the data.
         total = np.rint(rows / grid).sum() * grid
-        counted = release("score", np.array([total, HALF * len(rows)]))
+        counted = release("score", np.array([total, _HALF * len(rows)]))
         std = _deviation(mechanism)
-        n_users = max(float(counted[1]) / HALF, 2.0 * std / HALF, 1.0)
+        n_users = max(float(counted[1]) / _HALF, 2.0 * std / _HALF, 1.0)
         mean = float(counted[0]) / n_users
-        spread = math.hypot(1.0, mean / HALF)
+        spread = math.hypot(1.0, mean / _HALF)
         return Found(np.array([mean]), std * spread / n_users)
 
 

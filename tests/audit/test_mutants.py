@@ -1,10 +1,13 @@
 """Planted mistakes: each must be caught by an audit, or by an exact test.
 
-A mutant is an edit of a copy of the package. The same audit passes on the package
-as it is and refutes the mutant; what no audit can see is caught by a test of plan,
-ledger or post-processing, which must fail on the mutant.
+A mutant is an edit of one definition in a copy of the package: of a class, a
+function or a constant, which is found by its name, wherever it stands. The same audit passes
+on the package as it is and refutes the mutant; what no audit can see is caught by a test of
+plan, ledger or post-processing, which must fail on the mutant.
 """
 
+import ast
+import functools
 import json
 import re
 import shutil
@@ -27,7 +30,7 @@ TESTS = Path(__file__).parents[1]
 class Mutant:
     """An edit, and what must notice it: an audit case, or a test."""
 
-    file: str
+    definition: str
     old: str
     new: str
     caught_by: str
@@ -35,195 +38,193 @@ class Mutant:
 
 AUDITED = {
     "noise ten per cent low": Mutant(
-        "_release/grid.py", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
+        "grid_noise", "chunk *= steps", "chunk *= 0.9 * steps", "pca"
     ),
     "sqrt 2 forgotten": Mutant(
-        "sensitivity/_moments.py",
+        "second_moment_sensitivity",
         "return math.sqrt(2.0) * clip_norm**2 / n_samples",
         "return clip_norm**2 / n_samples",
         "pca",
     ),
-    "pairs taken for rows": Mutant(
-        "_statistics/statistic.py", "HALF = 0.5", "HALF = 1.0", "pca-pairs"
-    ),
+    "pairs taken for rows": Mutant("HALF", "HALF = 0.5", "HALF = 1.0", "pca-pairs"),
     "pairs of which ties are left out": Mutant(
-        "decomposition/_second_moment.py",
+        "SecondMoment",
         "        moment *= HALF\n",
         "        moment *= HALF / max(float(np.trace(moment)), 1e-9)\n",
         "pca-pairs",
     ),
     "pairs in the order of values": Mutant(
-        "_tables/pairs.py",
+        "_pairs_of_a_pool",
         "        count = min(order.block_rows, len(places) - start)\n",
         "        count = min(order.block_rows, len(places) - start)\n"
         "        places = places[np.argsort(rows[places, 0])]\n",
         "pca-pairs-far",
     ),
     "shares of pairs taken for those of rows": Mutant(
-        "decomposition/_center.py",
+        "length_quantiles",
         "sensitivity.pair_mean_sensitivity(1.0, sample.n_rows)",
         "sensitivity.mean_sensitivity(0.5, sample.n_rows)",
         "pca-distances",
     ),
     "steps to a center not clipped": Mutant(
-        "decomposition/_center.py",
+        "_sum_of_clipped",
         "clip_rows(block, radius, out=block).sum(axis=0)",
         "block.sum(axis=0)",
         "pca-steps",
     ),
     "clip skipped": Mutant(
-        "_tables/clipping.py",
+        "clip_rows",
         "return _rescale_rows(X, clip_norm, True, out)",
         "return np.array(X, dtype=np.float64)",
         "pca-clipped",
     ),
     "normalization skipped": Mutant(
-        "_tables/clipping.py",
+        "normalize_rows",
         "return _rescale_rows(X, 1.0, False, out, floor)",
         "return np.array(X, dtype=np.float64)",
         "pca-canary",
     ),
     "off-diagonal scaling forgotten": Mutant(
-        "_release/grid.py",
+        "release_symmetric",
         "steps / math.sqrt(2.0)",
         "steps / 2.0",
         "pca-off-diagonal",
     ),
     "three times the root of 2 taken as 3": Mutant(
-        "decomposition/_power_steps.py",
+        "PowerStep",
         "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n)",
         "sensitivity.second_moment_sensitivity(math.sqrt(_WIDE), n) / math.sqrt(2)",
         "pca-weighted",
     ),
     "wide clip charged as the narrow one": Mutant(
-        "decomposition/_power_steps.py",
+        "PowerStep",
         "sensitivity.second_moment_sensitivity(_WIDE, n)",
         "sensitivity.second_moment_sensitivity(1.0, n)",
         "pca-wide",
     ),
     "projections not clipped": Mutant(
-        "decomposition/_power_steps.py",
+        "_clipped_parts",
         "alpha = clip_rows(far, 1.0)",
         "alpha = far",
         "pca-cross",
     ),
     "residuals not clipped": Mutant(
-        "decomposition/_power_steps.py",
-        "beta = clip_rows(_linalg.residual(rows, scores, components) / outer, 1.0)",
-        "beta = _linalg.residual(rows, scores, components) / outer",
+        "_clipped_parts",
+        "beta = clip_rows(_kernels.residual(rows, scores, components) / outer, 1.0)",
+        "beta = _kernels.residual(rows, scores, components) / outer",
         "pca-cross",
     ),
     "diameter of a cross moment taken as its radius": Mutant(
-        "sensitivity/_moments.py",
+        "cross_moment_sensitivity",
         "return 2.0 * clip_norm * other_clip_norm / n_samples",
         "return clip_norm * other_clip_norm / n_samples",
         "pca-cross",
     ),
     "votes along and across charged as one": Mutant(
-        "decomposition/_scales.py",
+        "PrivateScales",
         "sensitivity.vote_sensitivity(shape[0], Neighbors.REPLACE_ONE)",
         "sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-quantiles",
     ),
     "rows of the near layer not clipped": Mutant(
-        "decomposition/_covariance.py",
+        "clipped_parts",
         "near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)",
         "near = rows / radii[0]",
         "pca-near-moment",
     ),
     "the far layer holds all of a row": Mutant(
-        "decomposition/_covariance.py",
+        "clipped_parts",
         "return [near, clip_rows(_scaled(far, np.sqrt(beyond)), 1.0)]",
         "return [near, far]",
         "pca-far-moment",
     ),
     "a length of a pair counted as that of a row": Mutant(
-        "decomposition/_covariance.py",
+        "WholeCovariance",
         "weight = rows.weight * self.n_samples / rows.n_terms",
         "weight = self.n_samples / rows.n_terms",
         "pca-pairs-near-length",
     ),
     "votes about lengths charged at a half": Mutant(
-        "decomposition/_scales.py",
+        "LengthQuantile",
         "return sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "return 0.5 * sensitivity.vote_sensitivity(1, Neighbors.REPLACE_ONE)",
         "pca-near-length",
     ),
     "projections of the covariance not clipped": Mutant(
-        "decomposition/_second_moment.py",
+        "_sum_of_projections",
         "clip_rows(np.asarray(block @ components.T) / radius, 1.0)",
         "np.asarray(block @ components.T) / radius",
         "pca-covariance",
     ),
     "users' vectors not clipped": Mutant(
-        "_statistics/user_sums.py",
+        "clip_contributions",
         "return clip_rows(vectors, 1.0, out=vectors)",
         "return vectors",
         "lrs-replaced-fixed",
     ),
     "a replaced user charged as one who joins": Mutant(
-        "_statistics/user_sums.py",
+        "planned_sum",
         "sensitivity.sum_sensitivity(1.0, neighbors)",
         "1.0",
         "lrs-replaced-fixed",
     ),
     "a replaced user's start charged as that of one who joins": Mutant(
-        "linear_model/_shared_directions.py",
+        "SpectralStart",
         "sensitivity.projector_sum_sensitivity(self.users.neighbors)",
         "1.0",
         "lrs-replaced-start",
     ),
     "two votes charged as one": Mutant(
-        "linear_model/_shared_directions.py",
+        "ClipSizes",
         "sensitivity.vote_sensitivity(self.n_medians, self.users.neighbors)",
         "sensitivity.vote_sensitivity(1, self.users.neighbors)",
         "lrs-replaced-medians",
     ),
     "replaced users' networks charged as those of one who joins": Mutant(
-        "neural_network/_shared_weights.py",
+        "GradientRounds",
         "planned_sum(name, width, self.neighbors, mu)",
         "planned_sum(name, width, Neighbors.ADD_REMOVE_ONE, mu)",
         "user-networks-replaced",
     ),
     "second noise of two releases as printed": Mutant(
-        "covariance/_moment_stream.py",
+        "MomentStream",
         "return nu, None, sensitivity.separate_moments_ratio(nu)",
         "return 2.0 / share, None, 4.0 / share",
         "ime",
     ),
     "sums of rows squared, and not rows": Mutant(
-        "covariance/_kernels.py",
+        "MomentRows",
         "self._pack_products(rows, out[:, start:])",
         "self._pack_products(rows.cumsum(axis=0), out[:, start:])",
         "jme-company",
     ),
     "column norm of the noise's matrix forgotten": Mutant(
-        "factorizations/_factorizations.py",
+        "BufferedToeplitz",
         "_ROUND_UP * buffers.column_norm(n)",
         "1.0",
         "jme",
     ),
     "noise of products not as large as their matrix is long": Mutant(
-        "factorizations/_factorizations.py",
+        "Paired",
         "self._stretch * shaped[1]",
         "shaped[1]",
         "jme-two-shapes",
     ),
     "rows of a stream not clipped": Mutant(
-        "covariance/_moment_stream.py",
+        "MomentStream",
         "clip_rows(block, self.clip_norm, out=block)",
         "block",
         "jme-clipped",
     ),
     "second moment free beyond its weight": Mutant(
-        "covariance/_moment_stream.py",
+        "MomentStream",
         "return nu, None, sensitivity.joint_moment_ratio(nu, d)",
         "return nu, None, 4.0",
         "jme-heavy",
     ),
     # On the isometry's coordinates noise is what its projection is: no factor more.
     "noise projected twice": Mutant(
-        "_release/grid.py",
+        "release_entries",
         "        value += draws\n        value *= grid",
         "        if mechanism.name.startswith('moments'):\n"
         "            i, j = np.triu_indices(3)\n"
@@ -236,32 +237,32 @@ AUDITED = {
 
 AUDITED |= {
     "a basis used as it was sent": Mutant(
-        "decomposition/_federated_task.py",
-        "basis, defect = _linalg.orthonormal_columns(request.basis)",
+        "SpectralTask",
+        "basis, defect = _kernels_federated.orthonormal_columns(request.basis)",
         "basis, defect = request.basis, 0.0",
         "sparse-malicious",
     ),
     "a round sent without noise but for its rounding": Mutant(
-        "decomposition/_power_steps.py",
+        "PowerProduct",
         "        released = release(self.name, product)",
         "        released = 0.5 * (release(self.name, product) + product)",
         "sparse-two-columns",
     ),
     "several columns charged as one": Mutant(
-        "sensitivity/_moments.py",
+        "power_product_sensitivity",
         "factor = 1.0 if n_columns == 1 else math.sqrt(2.0)",
         "factor = 1.0",
         "sparse-two-columns",
     ),
     # Of six mechanisms, all have half of the noise.
     "a mechanism planned for twice the client's rows": Mutant(
-        "decomposition/_federated_task.py",
+        "SpectralTask",
         "            return self._components(n_samples)",
         "            return self._components(2 * n_samples)",
         "federated-stages",
     ),
     "noise that shrinks with another client's rows": Mutant(
-        "sensitivity/_moments.py",
+        "second_moment_sensitivity",
         "return math.sqrt(2.0) * clip_norm**2 / n_samples",
         "return math.sqrt(2.0) * clip_norm**2 / (2 * n_samples)",
         "federated-matrix",
@@ -270,31 +271,31 @@ AUDITED |= {
 
 AUDITED |= {
     "weights of a pair added up without the root of 2": Mutant(
-        "sensitivity/_joint_moments.py",
+        "difference_counts_sensitivity",
         "return 2.0 * math.sqrt(2.0 * n_features)",
         "return 2.0 * math.sqrt(n_features)",
         "scaler-differences",
     ),
     "one of a row's two pairs forgotten": Mutant(
-        "sensitivity/_joint_moments.py",
+        "difference_counts_sensitivity",
         "return 2.0 * math.sqrt(2.0 * n_features)",
         "return math.sqrt(2.0 * n_features)",
         "scaler-differences",
     ),
     "phases of all features charged as one": Mutant(
-        "sensitivity/_joint_moments.py",
+        "phase_sensitivity",
         "return 2.0 * math.sqrt(n_features * n_periods)",
         "return 2.0 * math.sqrt(n_periods)",
         "scaler-places",
     ),
     "phases of all circles charged as one": Mutant(
-        "sensitivity/_joint_moments.py",
+        "phase_sensitivity",
         "return 2.0 * math.sqrt(n_features * n_periods)",
         "return 2.0 * math.sqrt(n_features)",
         "scaler-places",
     ),
     "moments of all features charged as one": Mutant(
-        "sensitivity/_joint_moments.py",
+        "feature_moments_sensitivity",
         "return math.sqrt(n_features) * one",
         "return one",
         "scaler-moments",
@@ -304,76 +305,76 @@ AUDITED |= {
 _FIT = "release/test_plan_and_charge.py::test_fit_is_a_function_of_its_releases"
 EXACT = {
     "products weighed too much for a matrix of their own": Mutant(
-        "factorizations/_factorizations.py",
+        "Pair",
         "self.ratio = max(first.column_norm / second.column_norm, 1.0)",
         "self.ratio = 2.0",
         "covariance/test_two_workloads.py::"
         "test_no_row_moves_a_release_by_more_than_is_charged",
     ),
     "second moment taken as free beyond its threshold": Mutant(
-        "sensitivity/_joint_moments.py",
+        "joint_moment_ratio",
         "return 2.0 + 2.0 * nu + 0.5 / nu",
         "return 4.0",
         "theory/test_joint_moments.py::test_ratio_is_the_supremum",
     ),
     "mean's diameter taken as its radius": Mutant(
-        "sensitivity/_moments.py",
+        "mean_sensitivity",
         "return 2.0 * clip_norm / n_samples",
         "return clip_norm / n_samples",
         "theory/test_sensitivity.py::test_the_bounds_are_attained",
     ),
     "grid term dropped": Mutant(
-        "mechanisms/_gaussian.py",
+        "Gaussian",
         " + self.grid_term",
         "",
         "theory/test_floating_point.py::test_grid_and_summation_terms_are_charged",
     ),
     "summation term dropped": Mutant(
-        "mechanisms/_gaussian.py",
+        "Gaussian",
         " + 2.0 * self.summation_error",
         "",
         "theory/test_floating_point.py::test_grid_and_summation_terms_are_charged",
     ),
     "sign of zero let out": Mutant(
-        "_release/grid.py",
+        "round_to_integers",
         "value += 0.0",
         "pass",
         "theory/test_floating_point.py::test_no_zero_tells_its_sign",
     ),
     "charge skipped": Mutant(
-        "_release/release.py",
+        "charge",
         "accountant.charge(plan)",
         "pass",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "a budget that is no number taken for no privacy": Mutant(
-        "_base/estimator.py",
+        "PrivateEstimator",
         "if real else self.epsilon is not None",
         "if real else False",
         "decomposition/test_pca_conventions.py::"
         "test_a_budget_that_is_no_number_is_not_taken_for_no_privacy",
     ),
     "whitening by variances of unit rows": Mutant(
-        "decomposition/_projection.py",
+        "ProjectionMixin",
         "        _refuse_to_whiten(why_without_variances(self))\n",
         "",
         "decomposition/test_pca_conventions.py::"
         "test_other_parameters_make_no_variances_of_a_fit",
     ),
     "charged after the data are read": Mutant(
-        "decomposition/_pca.py",
+        "DPPCA",
         "            release, X = self._start_release(",
         "            unread.read()[:1]\n            release, X = self._start_release(",
         "release/test_plan_and_charge.py::test_a_fit_is_charged_before_it_reads",
     ),
     "budget not split": Mutant(
-        "accounting/_composition.py",
+        "split_mu",
         "tuple(mu * math.sqrt(share) for share in shares)",
         "tuple(mu for share in shares)",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "directions from private rows": Mutant(
-        "decomposition/_power_steps.py",
+        "TwoStageComponents",
         "        found = replace(found, scales=scales)\n",
         "        exact = self.moment.kernel(X, origin)\n"
         "        vectors = _linalg.top_eigh(exact, len(found.vectors))[1]\n"
@@ -381,44 +382,44 @@ EXACT = {
         f"{_FIT}[two stages]",
     ),
     "counts of quantiles let out": Mutant(
-        "decomposition/_scales.py",
+        "_bisect",
         'below = release(f"{scales.name}_{step}", votes) > 0.0',
         'release(f"{scales.name}_{step}", votes)\n        below = votes > 0.0',
         f"{_FIT}[two stages]",
     ),
     "branch chosen by private rows": Mutant(
-        "decomposition/_power_steps.py",
+        "TwoStageComponents",
         "self._step_is_better(release.plan, found, paired)",
         "max(block.max() for block in blocks()) > 9",
         f"{_FIT}[a choice of releases]",
     ),
     "rank from private rows": Mutant(
-        "decomposition/_components.py",
+        "PrincipalComponents",
         "        found = self._first(release, exact, origin, more)\n",
         "        self.rank = 1 + int(np.abs(X).max() > 9)\n"
         "        found = self._first(release, exact, origin, more)\n",
         f"{_FIT}[released rank]",
     ),
     "branches charged by the cheapest": Mutant(
-        "mechanisms/_plan.py",
+        "Alternatives",
         "return max(math.hypot",
         "return min(math.hypot",
         "theory/test_two_stage.py::test_a_choice_costs_its_dearest_branch",
     ),
     "steps to a center at the cost of one": Mutant(
-        "decomposition/_center.py",
+        "CenterSteps",
         "costs, steps = split_mu(mu, list(self.shares)),",
         "costs, steps = [mu] * len(self.names),",
         "release/test_plan_and_charge.py::test_plan_costs_what_was_asked",
     ),
     "two numbers about a center at the cost of one": Mutant(
-        "decomposition/_center.py",
+        "Nearness",
         "sensitivity.box_radius([0.5, 0.5])",
         "sensitivity.box_radius([0.5])",
         "theory/test_pairs.py::test_sensitivities_of_a_search_are_those_of_the_lemmas",
     ),
     "means of scaled features from private rows": Mutant(
-        "decomposition/_components.py",
+        "Scaled",
         "shift = 0.0 if law.mean is None else law.mean - law.center",
         "shift = np.asarray(rows[:]).mean(axis=0) - law.center",
         "theory/test_every_release.py::"
@@ -426,45 +427,45 @@ EXACT = {
         "[scaled, covariance]",
     ),
     "weights of two releases upside down": Mutant(
-        "decomposition/_second_moment.py",
+        "share_of",
         "else costs[0] / (costs[0] + costs[1])",
         "else costs[1] / (costs[0] + costs[1])",
         "decomposition/test_pca_pairs.py::"
         "test_rows_that_lie_too_far_are_paired_at_no_loss",
     ),
     "rows longer than a floor not normalized": Mutant(
-        "_tables/clipping.py",
+        "_rescale_rows",
         "factors = target / np.maximum(lengths, floor)",
         "factors = target / (np.full_like(lengths, floor) if floor else lengths)",
         "tables/test_clipping.py::test_rows_shorter_than_a_floor_keep_their_length_over_it",
     ),
     "center that its noise was left out of": Mutant(
-        "decomposition/_center.py",
+        "CenterSteps",
         "point = point + radius * release(name, mean, overwrite=True)",
         "point = point + radius * mean",
         f"{_FIT}[a center that is searched for]",
     ),
     "both branches released": Mutant(
-        "_release/release.py",
+        "Release",
         "            self._pending.pop(other, None)",
         "            pass",
         "theory/test_two_stage.py::test_one_branch_forgoes_the_other",
     ),
     "assumption not said": Mutant(
-        "decomposition/_spiked.py",
+        "SpikedProjector",
         "assumption=Assumption.SPIKED_GAUSSIAN",
         "assumption=Assumption.NONE",
         "theory/test_spiked.py::test_the_plan_says_what_it_rests_on",
     ),
     "rows beyond a model's bound not counted": Mutant(
-        "decomposition/_spiked.py",
+        "SpikedProjector",
         "mu = gaussian_mu(epsilon, delta - failure)",
         "mu = gaussian_mu(epsilon, delta)",
         "theory/test_spiked_bounds.py::"
         "test_delta_includes_the_probability_of_failure[1.0-1e-06-components]",
     ),
     "medians of votes taken for those of the law": Mutant(
-        "decomposition/_spiked.py",
+        "SignalBound",
         "halves = [0.5 * degrees for degrees in self.degrees]",
         "halves = [0.5 * degrees for degrees in self.degrees]\n"
         "        beyond = below = 0.5",
@@ -472,80 +473,80 @@ EXACT = {
         "test_the_bound_is_above_the_signal_as_seldom_as_it_says",
     ),
     "votes of all rows on directions that half of them made": Mutant(
-        "decomposition/_spiked.py",
+        "UnknownSpikes",
         "voting = self.bounds.blocks(rows[half:])",
         "voting = self.bounds.blocks(rows)",
         "theory/test_unknown_spikes.py::"
         "test_what_is_released_is_by_the_votes_of_the_second_half",
     ),
     "a signal from the middles of cells": Mutant(
-        "decomposition/_spiked.py",
+        "UnknownSpikes",
         "signal(cells[0].low, cells[1].high)",
         "signal(cells[0].middle, cells[1].middle)",
         "theory/test_unknown_spikes.py::"
         "test_what_is_released_is_by_the_votes_of_the_second_half",
     ),
     "directions of the rows that vote": Mutant(
-        "decomposition/_spiked.py",
+        "UnknownSpikes",
         "self.directions.run(release, rows[:half], None)",
         "self.directions.run(release, rows[half:], None)",
         "theory/test_unknown_spikes.py::"
         "test_the_projector_is_over_a_bound_for_the_true_signal",
     ),
     "one row's part of a model's bound": Mutant(
-        "sensitivity/_spiked.py",
+        "_projector_bound",
         "half = (1.0 - angles**2) * along / _SQRT2",
         "half = (1.0 - angles**2) * along / 2.0",
         "theory/test_spiked_bounds.py::"
         "test_the_bound_for_very_many_rows[50-signal1-1e-06]",
     ),
     "a model's gap for that of its rows": Mutant(
-        "sensitivity/_spiked.py",
+        "_sampling_levels",
         "gaps = least - most",
         "gaps = least",
         "theory/test_spiked_bounds.py::"
         "test_statement_2_bounds_angles_and_gaps[60-6-signal0]",
     ),
     "failures of a model not in the ledger": Mutant(
-        "accounting/_ledger/store.py",
+        "Transaction",
         "min(times * plan.failure, 1.0),",
         "0.0,",
         "theory/test_spiked_bounds.py::test_failures_of_several_fits_add_up",
     ),
     "failures of a model not in the budget": Mutant(
-        "accounting/_ledger/budget.py",
+        "GaussianFilter",
         "allowed_mu(self.epsilon, self.delta, total.failure)",
         "allowed_mu(self.epsilon, self.delta)",
         "theory/test_spiked_bounds.py::"
         "test_a_budget_of_a_small_delta_refuses_a_fit_that_may_fail_more_often",
     ),
     "noise of the papers charged as they claim": Mutant(
-        "decomposition/_spiked.py",
+        "SpikedProjector",
         "return tuple(mechanisms), max(epsilon, shown)",
         "return tuple(mechanisms), epsilon",
         "theory/test_spiked_bounds.py::"
         "test_the_noise_of_the_papers_is_charged_by_the_theorem[1000-components]",
     ),
     "duplicate entries squared one by one": Mutant(
-        "_tables/clipping.py",
+        "_rescale_sparse_rows",
         "X.sum_duplicates()",
         "pass",
         "decomposition/test_pca_sparse.py::test_entries_at_the_same_place_are_one_number",
     ),
     "seed reused across clones": Mutant(
-        "_release/release.py",
+        "noise_generator",
         "secrets.randbits(128)",
         "12345",
         "release/test_plan_and_charge.py::test_clones_never_share_noise",
     ),
     "seeded fit charged as private": Mutant(
-        "_base/estimator.py",
+        "PrivateEstimator",
         '"seeded": self.noise_seed is not None',
         '"seeded": False',
         "release/test_plan_and_charge.py::test_a_seed_is_no_privacy",
     ),
     "eigenvectors by modulus": Mutant(
-        "_linalg/eigen.py",
+        "_dense",
         "some = (order - rank, order - 1)",
         "some = (0, rank - 1)",
         "release/test_plan_and_charge.py::test_components_follow_the_law_of_top_values",
@@ -558,50 +559,50 @@ _MOVES = f"{_SCALER}no_row_moves_a_release_by_more_than_was_planned"
 # Of the scaler.
 EXACT |= {
     "pairs of rows that are neighbors by value": Mutant(
-        "_statistics/feature_scales.py",
-        "_linalg.reduce_rows(rows, PairWalk",
-        "_linalg.reduce_rows(np.sort(rows, axis=0), PairWalk",
+        "DifferenceHistograms",
+        "walks.reduce_rows(rows, PairWalk",
+        "walks.reduce_rows(np.sort(rows, axis=0), PairWalk",
         f"{_MOVES}[40-both-differences]",
     ),
     "ties counted as the smallest difference": Mutant(
-        "_linalg/features.py",
+        "DifferenceCounts",
         "        counted = node >= 0\n",
         "        np.maximum(node, 0, out=node)\n        counted = node >= 0\n",
         "linalg/test_feature_kernels.py::"
         "test_ties_and_subnormal_numbers_count_for_nothing_and_large_ones_as_the_last",
     ),
     "features not cut": Mutant(
-        "_linalg/features.py",
+        "moment_sums",
         "        np.clip(cut, -1.0, 1.0, out=cut)\n",
         "",
         f"{_MOVES}[40-both-moments]",
     ),
     "squares heavier than what is free": Mutant(
-        "_statistics/feature_scales.py",
+        "FeatureMoments",
         "return math.sqrt(sensitivity.free_moment_weight(1))",
         "return 2.0 * math.sqrt(sensitivity.free_moment_weight(1))",
         f"{_MOVES}[40-both-moments]",
     ),
     "values beyond the bounds": Mutant(
-        "_statistics/feature_scales.py",
+        "FeatureScales",
         "bounded = None if self.box is None else self.box.to_unit",
         "bounded = None",
         "preprocessing/test_scaler.py::test_bounds_clip_and_need_not_be_tight",
     ),
     "places without their noise": Mutant(
-        "_statistics/feature_scales.py",
+        "Phases",
         "released = release(self.name, phases, overwrite=True)",
         "released, _ = phases, release(self.name, phases)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[both]",
     ),
     "features seen by private counts": Mutant(
-        "_statistics/feature_scales.py",
+        "DifferenceHistograms",
         "self._spreads(release(self.name, counts, overwrite=True), noise)",
         "release(self.name, counts) is None or self._spreads(counts, noise)",
         f"{_SCALER}all_that_is_public_is_a_function_of_the_releases[no mean]",
     ),
     "entries of sparse rows believed to be one a place": Mutant(
-        "_linalg/features.py",
+        "_summed",
         "rows.sum_duplicates()",
         "pass",
         "linalg/test_feature_kernels.py::"
@@ -615,27 +616,27 @@ _OWN_VECTOR = (
     f"{_PRIVACY}a_user_moves_every_sum_by_their_own_vector_and_no_other_number"
 )
 _ITEMS = "recommendation/test_item_pipeline.py::test_"
-_ANSWER = "        yield from lrs.user_moments(block, scores, fit, units)"
+_ANSWER = "        yield from _kernels_shared.user_moments(block, scores, fit, units)"
 _SUM = "    return release(name, total * grid, overwrite=True)"
 
 # Of the regression of users.
 EXACT |= {
     # No audit can see this one: clipping bounds the vector all the same.
     "mean over a user's rows forgotten": Mutant(
-        "linear_model/_kernels_shared.py",
+        "_moments",
         "counts = np.maximum(block.counts, 1)[:, None]",
         "counts = np.ones((n_users, 1))",
         f"{_PRIVACY}a_user_counts_no_more_for_rows_that_are_repeated[7]",
     ),
     "start used without its noise": Mutant(
-        "linear_model/_shared_directions.py",
+        "SpectralStart",
         "total = self.users.released_sum",
         "total = sum(lrs.start_moments(b).sum(axis=0) for b in rows.blocks())\n"
         "        self.users.released_sum",
         f"{_FUNCTION_OF_RELEASES}[start alone]",
     ),
     "start turned by the data": Mutant(
-        "linear_model/_shared_directions.py",
+        "SharedDirections",
         "        parts, U = self.parts(), start\n",
         "        parts, U = self.parts(), start\n"
         "        if start is not None:\n"
@@ -643,7 +644,7 @@ EXACT |= {
         f"{_OWN_VECTOR}[random start]",
     ),
     "stopped when U is at rest": Mutant(
-        "linear_model/_shared_directions.py",
+        "MomentRounds",
         "            progress(step)\n",
         "            if name != self.names[0] and np.allclose(U, rest, atol=0.05):\n"
         "                break\n"
@@ -652,14 +653,14 @@ EXACT |= {
         f"{_PRIVACY}the_number_of_releases_is_as_planned_for_any_data",
     ),
     "features scaled by the data": Mutant(
-        "_linalg/user_rows.py",
+        "UserRows",
         "        self._scale = scale\n        self._kept",
         "        self._scale = 1.0 + np.abs(self._X[:, self._columns]).max(axis=0)\n"
         "        self._kept",
         f"{_OWN_VECTOR}[usual]",
     ),
     "weights shrunk to their mean": Mutant(
-        "linear_model/_shared_directions.py",
+        "Users",
         _ANSWER,
         "        mean = fit.weights.mean(axis=0)\n"
         "        fit = replace(fit, weights=0.9 * fit.weights + 0.1 * mean)\n"
@@ -667,48 +668,48 @@ EXACT |= {
         f"{_OWN_VECTOR}[usual]",
     ),
     "worst users fitted anew": Mutant(
-        "linear_model/_shared_directions.py",
+        "Users",
         _ANSWER,
         "        import numpy as np\n"
         "        worst = fit.loss >= np.quantile(fit.loss, 0.8)\n"
-        "        anew = lrs.cold_fit(block, scores, squares, rules, 9, 3)\n"
+        "        anew = _kernels_shared.cold_fit(block, scores, squares, rules, 9, 3)\n"
         "        fit = anew.where(worst, fit)\n" + _ANSWER,
         f"{_OWN_VECTOR}[usual]",
     ),
     "levels shrunk to the mean of all users'": Mutant(
-        "_linalg/user_rows.py",
+        "UserRows",
         "(self.y_means[users] - self.level.prior)",
         "(self.y_means[users] - self.y_means.mean())",
         f"{_OWN_VECTOR}[levels]",
     ),
     "offsets by the number of rows": Mutant(
-        "linear_model/_parameters.py",
+        "rest_of",
         "np.clip(y - offsets,",
         "np.clip(y - offsets / len(y),",
         f"{_OWN_VECTOR}[offsets]",
     ),
     "columns kept that nobody asked for": Mutant(
-        "recommendation/_ratings_tables.py",
+        "kept_columns",
         'range(n_columns) if model.remainder == "passthrough" else ()',
         "range(n_columns)",
         f"{_ITEMS}further_columns_are_dropped_with_a_warning[array]",
     ),
     "components of the moment without its noise": Mutant(
-        "recommendation/_item_models.py",
+        "ResidualMoment",
         'release("second_moment", total, overwrite=True)',
         'total.copy() + 0 * release("second_moment", total, overwrite=True)',
         f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "residuals of a block scaled together": Mutant(
-        "recommendation/_item_models.py",
-        "user_item.unit_steps(block.of_user, block.items, left, n_items)",
-        "user_item.unit_steps(\n"
+        "_projectors",
+        "_kernels.unit_steps(block.of_user, block.items, left, n_items)",
+        "_kernels.unit_steps(\n"
         "                block.of_user, block.items, left, n_items\n"
         "            ) * np.sqrt(len(block))",
         f"{_ITEMS}a_user_moves_every_sum_by_their_own_answer_of_norm_one",
     ),
     "features of items scaled by counts without noise": Mutant(
-        "recommendation/_item_models.py",
+        "RatingsModel",
         "FoundItems(model, found.logged, found.counts)",
         "FoundItems(\n"
         "            model, found.logged,\n"
@@ -717,49 +718,49 @@ EXACT |= {
         f"{_ITEMS}with_releases_held_fixed_nothing_depends_on_users",
     ),
     "divided by the number of users": Mutant(
-        "_statistics/user_sums.py",
+        "released_sum",
         _SUM,
         _SUM.replace("grid,", "grid / rows.n_users,"),
         f"{_OWN_VECTOR}[usual]",
     ),
     "nothing released where nobody contributes": Mutant(
-        "_statistics/user_sums.py",
+        "released_sum",
         _SUM,
         "    if not total.any():\n        return total\n" + _SUM,
         f"{_OWN_VECTOR}[usual]",
     ),
     "users' vectors not on the grid": Mutant(
-        "linear_model/_kernels_shared.py",
+        "sum_on_grid",
         "np.rint(steps, out=steps).sum(axis=0)",
         "steps.sum(axis=0)",
         f"{_OWN_VECTOR}[usual]",
     ),
     "sum rounded in place of users' vectors": Mutant(
-        "linear_model/_kernels_shared.py",
+        "sum_on_grid",
         "np.rint(steps, out=steps).sum(axis=0)",
         "np.rint(steps.sum(axis=0))",
         f"{_OWN_VECTOR}[usual]",
     ),
     "number of users printed": Mutant(
-        "linear_model/_shared_directions.py",
+        "ClipSizes",
         "        return counts.cumsum(axis=1)",
         "        print(counts.sum())\n        return counts.cumsum(axis=1)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "medians without noise": Mutant(
-        "linear_model/_shared_directions.py",
+        "ClipSizes",
         "votes = release(name, below - 0.5 * counts[:, -1])",
         "votes = below - 0.5 * counts[:, -1]\n            release(name, votes)",
         f"{_FUNCTION_OF_RELEASES}[usual]",
     ),
     "warnings of a user's values": Mutant(
-        "_linalg/walks.py",
+        "quietly",
         '        with np.errstate(all="ignore"):\n            return function',
         "        if True:\n            return function",
         "test_quiet_arithmetic.py::test_what_is_mapped_in_threads_is_quiet[2]",
     ),
     "users' models published": Mutant(
-        "_base/estimator.py",
+        "Publishable",
         'if name.endswith("_") and not name.startswith("_")',
         'if name.endswith("_") or name == "_personal"',
         f"{_PRIVACY}nothing_that_is_handed_on_holds_anything_of_a_user[usual-strings]",
@@ -773,111 +774,111 @@ _RESUMED = "covariance/test_stream_resume.py::test_"
 # Of streams.
 EXACT |= {
     "noise scaled for columns of norm one": Mutant(
-        "mechanisms/_gaussian.py",
+        "CorrelatedGaussian",
         "return self.column_norm * super()._charged()",
         "return super()._charged()",
         f"{_STREAMS}plan_costs_what_was_asked",
     ),
     "stale copies of a stream go on": Mutant(
-        "accounting/_ledger/accountant.py",
+        "advance_stream",
         "if moved.rowcount != 1:",
         "if False:",
         f"{_STREAMS}stale_copies_are_refused",
     ),
     "streams copied without a ledger": Mutant(
-        "_release/streams.py",
+        "StreamRelease",
         "if self._noise is not None and self._accountant is None:",
         "if False:",
         f"{_STREAMS}without_a_ledger_there_are_no_copies",
     ),
     "a trace too heavy": Mutant(
-        "sensitivity/_joint_moments.py",
+        "free_trace_weight",
         "n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)",
         "n_features * FREE_WEIGHT_1D",
         "theory/test_streams.py::test_trace_is_free_up_to_its_weight",
     ),
     "filter not begun anew with fresh noise": Mutant(
-        "_release/streams.py",
+        "_ShapedNoise",
         "            self._shaping.reset()\n",
         "",
         f"{_STREAMS}noise_is_that_of_the_generator_in_every_block[90-blt]",
     ),
     "rows of a stream not rounded": Mutant(
-        "_release/streams.py",
+        "_ShapedNoise",
         "round_to_integers(rows, self._grid)",
         "rows /= self._grid",
         f"{_STREAMS}releases_lie_on_the_grid",
     ),
     "stream goes on after a step that failed": Mutant(
-        "_release/streams.py",
+        "StreamRelease",
         "if self._claimed or position != self.position:",
         "if False:",
         f"{_STREAMS}a_failed_step_ends_the_stream",
     ),
     "stream read before it is charged": Mutant(
-        "covariance/_stream_estimator.py",
+        "StreamEstimator",
         "        plan = self._planned(moments)\n        release",
         "        moments.vectors(np.zeros((1, moments.rows.n_features)))\n"
         "        plan = self._planned(moments)\n        release",
         f"{_STREAMS}a_stream_is_charged_once_and_before_it_reads",
     ),
     "a forked process draws the same noise": Mutant(
-        "_release/release.py",
+        "NoiseOwner",
         "return self._home != (os.getpid(), _process_mark)",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
     ),
     "a name released to two threads": Mutant(
-        "_release/release.py",
+        "Release",
         "if self._pending.pop(name, None) is None:",
         "if self._pending.pop(name, None) is False:",
         f"{_THREADS}a_release_is_taken_off_the_plan_at_once",
     ),
     "a closed stream goes on without noise": Mutant(
-        "_release/streams.py",
+        "StreamRelease",
         "        self._noise, self._closed = None, True\n\n    def _check_open",
         "        self._mechanism = Exact('moments', self._mechanism.shape)\n\n"
         "    def _check_open",
         f"{_THREADS}a_closed_stream_lets_nothing_out",
     ),
     "noise used twice after a crash": Mutant(
-        "_release/streams.py",
+        "StreamRelease",
         "self._noise.discard(position - self.position)",
         "self._noise.position = position",
         f"{_RESUMED}steps_after_a_gap_have_the_noise_that_they_would_have_had",
     ),
     "lost rows counted": Mutant(
-        "covariance/_moment_sums.py",
+        "MomentSums",
         "            totals = self._counts.push(np.ones((n, 1)))[:, 0]\n",
         "            self._counts.push(np.ones((n, 1)))\n",
         f"{_RESUMED}sums_are_those_of_the_rows_that_are_left",
     ),
     "noise of a gap forgotten": Mutant(
-        "factorizations/_errors.py",
+        "GappedGain",
         "        self._variance.skip(n_steps)\n",
         "        self._variance.reach(self._step + n_steps)\n",
         f"{_RESUMED}moments_after_a_gap_have_the_variance_that_is_corrected_for",
     ),
     "a path that comes back": Mutant(
-        "covariance/_stream_estimator.py",
+        "StreamEstimator",
         'if getattr(self, "_latest", None) is mark:',
         "if True:",
         "covariance/test_jme.py::test_a_fit_beside_an_open_path",
     ),
     "a strategy that changes while its stream runs": Mutant(
-        "covariance/_stream_estimator.py",
+        "StreamEstimator",
         "            name: snapshot(value)\n",
         "            name: value\n",
         "covariance/test_strategies_of_streams.py::test_a_stream_keeps_what_it_began_with",
     ),
     "noise beyond float64's integers": Mutant(
-        "factorizations/_factorizations.py",
+        "_MOST_NOISE_STEPS",
         "_MOST_NOISE_STEPS = 2.0**47",
         "_MOST_NOISE_STEPS = 2.0**470",
         "covariance/test_stream_amplification.py",
     ),
     "one feature's product charged too little at two": Mutant(
-        "sensitivity/_joint_moments.py",
+        "second_moment_ratio",
         "return 1.0 if n_features == 1 else 2.0",
         "return 1.0",
         "theory/test_streams.py::test_products_alone_move_by_their_ratio",
@@ -892,45 +893,45 @@ _AGREEMENT = "federation/test_agreement.py::test_"
 # Of clients and servers.
 EXACT |= {
     "weights from private data": Mutant(
-        "decomposition/_federated_client.py",
-        "values, vectors = _linalg.top_eigh(moment, rank, spread)",
-        "values, vectors = _linalg.top_eigh(moment, rank, spread)\n"
+        "Releases",
+        "values, vectors = eigen.top_eigh(moment, rank, spread)",
+        "values, vectors = eigen.top_eigh(moment, rank, spread)\n"
         "        values[-1] = np.linalg.norm(self._X, axis=1).mean()",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "variances from private rows": Mutant(
-        "decomposition/_federated_client.py",
+        "Releases",
         "signal, noise, _ = found.scales",
         "signal, noise = found.scales.signal, float(X.var())",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "components of the model without noise": Mutant(
-        "decomposition/_spiked.py",
-        "_linalg.top_eigh(self.noisy_projector(release, X), rank)[1]",
+        "SpikedProjector",
+        "eigen.top_eigh(self.noisy_projector(release, X), rank)[1]",
         "(self.noisy_projector(release, X), exact_directions(X, rank))[1]",
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
-        "decomposition/_federated_server.py",
+        "Aggregation",
         "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
         "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",
     ),
     "a step that depends on exact rows": Mutant(
-        "decomposition/_power_steps.py",
+        "PowerProduct",
         "release(self.name, product)",
         "release(self.name, product) / np.linalg.norm(product)",
         f"{_CLIENT}all_that_is_sent_is_a_function_of_the_releases",
     ),
     "a round forgotten in the composition": Mutant(
-        "_statistics/statistic.py",
+        "Combination",
         "planned.extend(part.mechanisms(costs[name]))",
         "more = 4.0 / 3.0 if name == 'power_1' else 1.0\n"
         "            planned.extend(part.mechanisms(more * costs[name]))",
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(
-        "_messages/answering.py",
+        "AnsweringClient",
         "        return self._answers[request.step]",
         "        plan, self._session = self.plan, None\n"
         "        self._begun, self._answers = {}, {}\n"
@@ -938,32 +939,32 @@ EXACT |= {
         f"{_CLIENT}a_repeated_request_gets_identical_bytes",
     ),
     "clients charged after they answered": Mutant(
-        "_messages/answering.py",
+        "AnsweringClient",
         "        if self._session is None:\n            self._start(request)",
         "        self._X.sum()\n"
         "        if self._session is None:\n            self._start(request)",
         f"{_CLIENT}nothing_is_read_before_the_charge",
     ),
     "fits of the same rows in one partition": Mutant(
-        "accounting/_ledger/arguments.py",
+        "checked_blocks",
         "    partition = new_name()",
         '    partition = "clients"',
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
     "clients not charged": Mutant(
-        "decomposition/_federated_estimator.py",
+        "FederatedEstimator",
         "        self._charge(plans)\n",
         "",
         f"{_ESTIMATOR}two_fits_of_the_same_rows_add_up",
     ),
     "rows that two clients share": Mutant(
-        "decomposition/_federated_estimator.py",
+        "group_rows",
         "    _check_disjoint(blocks, n_rows)\n",
         "",
         f"{_ESTIMATOR}rows_of_two_clients_are_found_out",
     ),
     "weights upside down, as printed": Mutant(
-        "decomposition/_kernels_federated.py",
+        "inverse_variance_weights",
         "        weights = smallest / variances",
         "        weights = np.sqrt(variances / smallest)",
         f"{_ESTIMATOR}optimal_weights_are_better_than_equal_ones",
@@ -979,7 +980,7 @@ _BOUNDS = "theory/test_row_bounds.py::test_no_row_is_longer_than_what_is_charged
 # Of large releases and of rows about a mean.
 EXACT |= {
     "a chunk of draws used again": Mutant(
-        "_release/grid.py",
+        "grid_noise",
         "        generator.standard_normal(out=chunk)\n        chunk *= steps",
         "        if start and chunk.size == _CHUNK:\n"
         "            chunk[:] = flat[:_CHUNK]\n"
@@ -988,32 +989,32 @@ EXACT |= {
         f"{_NOISE}no_draw_is_used_twice",
     ),
     "less noise in later panels": Mutant(
-        "_release/grid.py",
+        "release_symmetric",
         "grid_noise(noise, steps / math.sqrt(2.0), generator)",
         "less = 0.9 if start else 1.0\n"
         "        grid_noise(noise, less * steps / math.sqrt(2.0), generator)",
         f"{_PANELS}variances_of_every_panel",
     ),
     "less noise in samples of a release": Mutant(
-        "_release/release.py",
+        "Release",
         "noise_std = _noise_std(mechanism)",
         "noise_std = 0.9 * _noise_std(mechanism)",
         f"{_NOISE}samples_of_a_release_get_its_deviation_and_fresh_draws",
     ),
     "noise of a stream cut off in the middle of a block": Mutant(
-        "_release/streams.py",
+        "_ShapedNoise",
         "return block * min(most, -(-wanted // block))",
         "return min(block * most, wanted)",
         f"{_STREAMS}noise_does_not_depend_on_how_much_is_drawn_at_once",
     ),
     "rows of a mean in a box not clipped": Mutant(
-        "decomposition/_bounds.py",
+        "RowBounds",
         "return clip_rows(block, self.mean_radius, out=block)",
         "return block",
         _BOUNDS,
     ),
     "a second release of the moment planned for twice the rows": Mutant(
-        "decomposition/_power_steps.py",
+        "TwoStageComponents",
         "again = replace(moment, name=AGAIN)",
         "n = 2 * moment.n_samples\n            "
         "again = replace(moment, name=AGAIN, n_samples=n)",
@@ -1027,31 +1028,31 @@ _COPIES = "accounting/test_accountant_copies.py::test_"
 # Of the ledger, among threads, tasks, copies and users.
 EXACT |= {
     "threads without a context not charged": Mutant(
-        "accounting/_ledger/context.py",
+        "_block_elsewhere",
         "    candidates = ended[-1:] + opened\n",
         "    candidates = []\n",
         f"{_CONTEXTS}a_fresh_thread_never_runs_uncharged_beside_a_block",
     ),
     "made-up data for all threads": Mutant(
-        "accounting/_ledger/context.py",
+        "without_accountant",
         "    nobody = _Block(None)\n",
         "    nobody = _Block(None)\n    _everywhere.clear()\n",
         f"{_CONTEXTS}audits_and_fits_of_other_threads",
     ),
     "an older copy of a ledger accepted": Mutant(
-        "accounting/_ledger/schema.py",
+        "check_mark",
         "if now.generation < seen.generation or entry != seen.entry:",
         "if False:",
         f"{_COPIES}an_older_copy_of_the_same_entries_is_refused",
     ),
     "a second name of a ledger accepted": Mutant(
-        "accounting/_ledger/schema.py",
+        "check_only_name",
         "        _remove_draft(path, found)\n        found = stat_of(path)\n",
         "        _remove_draft(path, found)\n        return stat_of(path)\n",
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
-        "accounting/_ledger/accountant.py",
+        "LedgerCharges",
         "        part.check_unit(relation[0])\n",
         "",
         "accounting/test_accountant_composition.py::"
@@ -1066,50 +1067,50 @@ _MIGRATION = "accounting/test_ledger_migration.py::test_"
 # Of entries that are no Gaussians.
 EXACT |= {
     "all of delta for each of several limits": Mutant(
-        "accounting/_ledger/budget.py",
+        "MixedFilter",
         "share = math.log(_ORDERS_SHARE * self.delta / len(orders))",
         "share = math.log(self.delta)",
         f"{_FILTERS}limits_of_orders_are_the_inverse_of_the_conversion",
     ),
     "deltas of other tools not in a budget": Mutant(
-        "accounting/_ledger/budget.py",
+        "MixedFilter",
         "total.additive <= _ADDITIVE_SHARE",
         "total.failure <= _ADDITIVE_SHARE",
         f"{_FILTERS}no_strategy_gets_more_than_the_budget",
     ),
     "a budget of Gaussians that takes others by results": Mutant(
-        "accounting/_ledger/budget.py",
+        "Budget",
         "if other is None or mechanisms == ANY:",
         "if True:",
         "accounting/test_ledger_budgets.py::test_a_budget_of_gaussians_stays_one",
     ),
     "other mechanisms not in the total": Mutant(
-        "accounting/_ledger/store.py",
+        "Transaction",
         "return Total(self._total_mu(), float(failure), curves)",
         "return Total(self._total_mu(), float(failure))",
         f"{_KINDS}external_spending_joins_fits",
     ),
     "equal mechanisms counted once": Mutant(
-        "accounting/_ledger/store.py",
+        "_CURVES",
         "SELECT curve, SUM(times) FROM curves",
         "SELECT curve, MAX(times) FROM curves",
         f"{_KINDS}equal_mechanisms_are_counted_once",
     ),
     "other mechanisms restated for other neighbors": Mutant(
-        "accounting/_ledger/store.py",
+        "conversion_factor",
         "if plan.curves and (plan.unit, plan.neighbors) != relation:",
         "if False:",
         f"{_KINDS}other_relations_are_refused",
     ),
     "a curve connected from end to end": Mutant(
-        "accounting/_composition.py",
+        "_lower_hull",
         "            if rise < (y[last] - y[middle]) * (x[middle] - x[first]):\n",
         "            if False:\n",
         f"{_KINDS}curves_that_are_only_known_at_points",
     ),
     "a migration without a copy": Mutant(
-        "accounting/_ledger/schema.py",
-        "    _file.back_up(connection.database, _free_name(real, version))\n",
+        "migrate",
+        "    back_up(connection.database, _free_name(real, version))\n",
         "",
         f"{_MIGRATION}the_first_charge_migrates_after_a_copy",
     ),
@@ -1118,67 +1119,67 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "_messages/answering.py",
+        "AnsweringClient",
         "if request.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
     "a reply of another task used": Mutant(
-        "_messages/messages.py",
+        "Conversation",
         "if answer.task != self.task.digest:",
         "if False:",
         f"{_AGREEMENT}the_server_names_who_has_another_task",
     ),
     "a digest that leaves a scaling out": Mutant(
-        "decomposition/_federated_task.py",
+        "pack",
         "rows.centered, rows.scale is not None)",
         "rows.centered, False)",
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
     "a claimed noise believed": Mutant(
-        "decomposition/_federated_server.py",
+        "ReplyLimits",
         "if not _close(claimed, noise_std):",
         "if False:",
         f"{_AGREEMENT}a_claimed_noise_must_be_that_of_the_plan",
     ),
     "values up to a hundred times the noise": Mutant(
-        "decomposition/_federated_server.py",
+        "_DEVIATIONS",
         "_DEVIATIONS = 12.0",
         "_DEVIATIONS = 100.0",
         f"{_AGREEMENT}the_limits_are_12_deviations_and_no_more",
     ),
     "values of a norm that noise does not have": Mutant(
-        "decomposition/_federated_server.py",
+        "ReplyLimits",
         "possible &= np.linalg.norm(values) <= longest * (1.0 + _ROUNDING)",
         "pass",
         f"{_AGREEMENT}many_large_entries_are_refused_by_their_norm",
     ),
     "rows and budget that were not registered": Mutant(
-        "decomposition/_federated_server.py",
+        "ReplyLimits",
         "if reply.n_samples != self.n_samples or not _close(reply.mu, self.mu):",
         "if False:",
         f"{_AGREEMENT}a_registered_client_is_held_to_its_numbers",
     ),
     "clients of a model that nobody registered": Mutant(
-        "decomposition/_federated_server.py",
+        "Server",
         "        elif task.mechanism.spiked:",
         "        elif False:",
         f"{_AGREEMENT}a_model_needs_clients_that_are_registered",
     ),
     "a claim registered for what was asked": Mutant(
-        "decomposition/_federated_client.py",
+        "LocalClient",
         "Registration(len(self._X), self._epsilon, self.plan.delta)",
         "Registration(len(self._X), self.plan.epsilon, self.plan.delta)",
         f"{_AGREEMENT}what_is_registered_is_the_budget_that_was_asked_for",
     ),
     "a start of dependent rows": Mutant(
-        "decomposition/_federated_rounds.py",
-        "if not _linalg.independent_columns(start.T):",
+        "start_basis",
+        "if not _kernels_federated.independent_columns(start.T):",
         "if False:",
         "federation/test_rounds.py::test_dependent_rows_are_no_start",
     ),
     "a length in half-widths": Mutant(
-        "decomposition/_federated_task.py",
+        "make_task",
         'check_real("projection_norm", projection_norm) / rows.unit',
         'check_real("projection_norm", projection_norm)',
         "federation/test_tasks.py::"
@@ -1191,77 +1192,78 @@ _GROUPS = "federation/test_groups.py::test_"
 # Of groups of users at several nodes.
 EXACT |= {
     "shares of the deviation over their number": Mutant(
-        "mechanisms/_gaussian.py",
+        "SharedGaussian",
         "return self.noise_std / math.sqrt(self.n_shares)",
         "return self.noise_std / self.n_shares",
         "theory/test_noise_shares.py::"
         "test_variances_of_shares_add_up_to_the_planned_one",
     ),
     "a node that adds no share": Mutant(
-        "federation/_groups.py",
+        "GroupClient",
         "        if self._release is not None:\n            value",
         '        if self._release is not None and self.name != "west":\n'
         "            value",
         f"{_GROUPS}nodes_add_the_noise_that_the_task_says[distributed-0.5]",
     ),
     "a node's users clipped as one": Mutant(
-        "_statistics/user_sums.py",
-        "lrs.sum_on_grid(clipped(vectors), grid)",
-        "lrs.sum_on_grid(clipped(vectors.sum(axis=0, keepdims=True)), grid)",
+        "_sum_of_answers",
+        "per_user.sum_on_grid(clip_contributions(vectors), grid)",
+        "per_user.sum_on_grid("
+        "clip_contributions(vectors.sum(axis=0, keepdims=True)), grid)",
         f"{_GROUPS}a_user_moves_the_sum_of_their_node_by_one[13]",
     ),
     "a node's rows read before its ledger is charged": Mutant(
-        "federation/_groups.py",
+        "GroupClient",
         '        if self.task.noise == "server":\n            charge',
         "        self._group()\n"
         '        if self.task.noise == "server":\n            charge',
         f"{_GROUPS}the_ledger_is_charged_before_rows_are_read",
     ),
     "exact sums of groups sent to all": Mutant(
-        "federation/_groups.py",
+        "GroupRounds",
         "values = self._release(mechanism.name, values, overwrite=True)",
         "self._release(mechanism.name, values)",
         f"{_GROUPS}a_session_gives_what_a_fit_in_one_place_gives[usual]",
     ),
     "noise drawn again for a sum that was released": Mutant(
-        "federation/_groups.py",
+        "GroupRounds",
         "self._released.append(Released(values, float(said[-1])))",
         "self._present = self._request",
         f"{_GROUPS}a_server_that_was_killed_goes_on[15-server]",
     ),
     "users on the grid of another budget": Mutant(
-        "federation/_groups.py",
+        "GroupClient",
         "self.task.next_sum(rows, self._released, self.plan)",
         "self.task.next_sum(rows, self._released, self.task.plan)",
         f"{_GROUPS}a_budget_of_its_own_has_its_own_grid",
     ),
     "one mask for all sums": Mutant(
-        "federation/_groups.py",
+        "GroupClient",
         'step.to_bytes(4, "little")',
         "bytes(4)",
         "federation/test_masked_groups.py::"
         "test_masked_sums_are_the_plain_ones_bit_for_bit",
     ),
     "fewer shares than are the noise": Mutant(
-        "federation/_groups.py",
+        "GroupRounds",
         'if check_count("min_clients", min_clients) < fewest:',
         'if check_count("min_clients", min_clients) < 1:',
         f"{_GROUPS}bad_arguments",
     ),
     "a task whose digest forgets how rows are read": Mutant(
-        "federation/_group_tasks.py",
+        "GroupTask",
         '"board": _plain(self._board),',
         '"board": None,',
         f"{_GROUPS}whatever_differs_has_another_digest",
     ),
     "shares that a server sees, charged as a sum without a word": Mutant(
-        "federation/_group_tasks.py",
+        "GroupTask",
         "        if self.trusted_sum:\n",
         "        if self.trusted_sum and self.masked:\n",
         f"{_GROUPS}a_ledger_says_that_parts_are_seen_by_nobody",
     ),
     "shares that nobody need be trusted with": Mutant(
-        "federation/_group_tasks.py",
+        "check_trust",
         "if needed and not trusted_sum:",
         "if needed and n_shares is None:",
         f"{_GROUPS}bad_arguments",
@@ -1270,7 +1272,7 @@ EXACT |= {
 
 if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
     EXACT["callbacks given the data"] = Mutant(
-        "_base/sklearn_compat.py",
+        "FitProgress",
         'self._data = {} if self._private else {"X": X, "y": y}',
         'self._data = {"X": X, "y": y}',
         "linear_model/test_lrs_callbacks.py",
@@ -1280,20 +1282,20 @@ if hasattr(skdpspectral.LRSRegressor, "set_callbacks"):
 SEARCH = "model_selection/test_private_search.py::"
 EXACT |= {
     "best by exact score": Mutant(
-        "model_selection/_runs.py",
+        "Runs",
         "score, std = self.scorer.released(release, measured)\n",
         "score, std = self.scorer.released(release, measured)\n"
         "            score = float(measured[0].values.mean())\n",
         f"{SEARCH}test_the_best_is_the_best_of_the_released_scores",
     ),
     "number of runs fixed": Mutant(
-        "_release/selection.py",
+        "draw_number",
         "    bits = int.from_bytes(",
         "    return round(selection.expected_runs)\n    bits = int.from_bytes(",
         f"{SEARCH}test_the_number_of_runs_has_its_law",
     ),
     "number of runs kept": Mutant(
-        "model_selection/_runs.py",
+        "Runs",
         "        yield from (self._run(*one) for one in candidates)\n",
         "        for number, one in enumerate(candidates):\n"
         "            self.estimator.n_iter_ = number\n"
@@ -1301,7 +1303,7 @@ EXACT |= {
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "a line a run": Mutant(
-        "model_selection/_runs.py",
+        "Runs",
         "        yield from (self._run(*one) for one in candidates)\n",
         "        for number, one in enumerate(candidates):\n"
         "            print(number)\n"
@@ -1309,62 +1311,62 @@ EXACT |= {
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "warnings of runs let out": Mutant(
-        "_release/selection.py",
+        "_silence",
         'warnings.simplefilter("ignore")',
         "pass",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "runs told to audits": Mutant(
-        "_release/selection.py",
+        "SelectionRelease",
         "with unrecorded(), apart",
         "with apart",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "runs told by global generators": Mutant(
-        "_release/selection.py",
+        "_replaced",
         "mtrand.set_bit_generator(np.random.MT19937(words))",
         "pass",
         f"{SEARCH}test_global_generators_tell_no_number_of_runs",
     ),
     "mean number of runs forgotten": Mutant(
-        "accounting/_selection.py",
+        "delta_factor",
         "    return selection.expected_runs\n",
         "    return 1.0\n",
         "theory/test_selection.py::test_the_table_of_prices",
     ),
     "shift of epsilon forgotten": Mutant(
-        "accounting/_selection.py",
+        "selection_shift",
         "return (1.0 + selection.eta) * (raised - log_gamma)",
         "return 0.0 * raised",
         "theory/test_selection.py::test_the_bound_is_met_within_a_factor",
     ),
     "runs beyond their budget let in": Mutant(
-        "model_selection/_runs.py",
+        "_run_accountant",
         "gaussian_epsilon(mu, delta),\n",
         "100.0 * gaussian_epsilon(mu, delta),\n",
         f"{SEARCH}test_what_is_drawn_and_asks_for_more_fails",
     ),
     "rows in several folds paid for once": Mutant(
-        "model_selection/_candidates.py",
+        "Exposure",
         "(1.0 - score_share * bool(folds)) / fits",
         "(1.0 - score_share * bool(folds))",
         f"{SEARCH}test_no_row_pays_more_than_a_run_costs",
     ),
     "last fit not charged": Mutant(
-        "model_selection/_candidates.py",
+        "RunBudgets",
         "return (self.selection,) if self.refit is None else (self.selection, "
         "self.refit)",
         "return (self.selection,)",
         f"{SEARCH}test_a_search_is_one_entry_of_what_it_promised",
     ),
     "folds by labels taken for sound": Mutant(
-        "_base/compositions.py",
+        "reason_of_splits",
         "    if number and classifier:\n",
         "    if number and not classifier:\n",
         "model_selection/test_private_split.py::test_what_is_known_of_other_folds",
     ),
     "users dealt in one deal": Mutant(
-        "model_selection/_splits.py",
+        "PrivateSplit",
         "number[by_user] = np.arange(len(codes)) - np.repeat(\n"
         "            np.cumsum(counts) - counts, counts\n"
         "        )",
@@ -1373,21 +1375,21 @@ EXACT |= {
         "test_folds_of_users_are_not_moved_by_others",
     ),
     "range of a score taken as half of it": Mutant(
-        "metrics/_score_kinds.py",
+        "Kind",
         "    diameter: ClassVar[float] = 1.0\n",
         "    diameter: ClassVar[float] = 0.5\n",
         "metrics/test_private_scorer.py::"
         "test_no_row_moves_a_score_by_more_than_its_lemma_says",
     ),
     "errors not cut": Mutant(
-        "metrics/_score_kinds.py",
+        "CutError",
         "return (np.clip(errors, 0.0, self.limit) / self.limit - 0.5)[:, np.newaxis]",
         "return (np.minimum(errors, 1e6) / self.limit - 0.5)[:, np.newaxis]",
         "metrics/test_private_scorer.py::"
         "test_no_row_moves_a_score_by_more_than_its_lemma_says",
     ),
     "scores charged after they are read": Mutant(
-        "metrics/_private_scorer.py",
+        "PrivateScorer",
         "        release = Release(plan, self._governing_accountant(), "
         "self._noise_seed)\n",
         "        estimator.predict(X)\n"
@@ -1423,13 +1425,36 @@ def python():
         yield python
 
 
+@functools.cache
+def definitions():
+    """Return the places of each top-level name: its file, and the lines it takes."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names = [node.name]
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
+            else:
+                continue
+            for name in names:
+                lines = slice(node.lineno - 1, node.end_lineno)
+                found.setdefault(name, []).append((path, lines))
+    return found
+
+
 def mutated_copy(mutant, folder):
     # Compiled files come along: those of the edited file do not fit its new date.
     shutil.copytree(PACKAGE, folder / "skdpspectral")
-    path = folder / "skdpspectral" / mutant.file
-    source = path.read_text()
-    assert source.count(mutant.old) == 1, f"{mutant.old!r} must occur once in {path}"
-    path.write_text(source.replace(mutant.old, mutant.new))
+    places = []
+    for path, lines in definitions()[mutant.definition]:
+        source = path.read_text().splitlines(keepends=True)
+        if (text := "".join(source[lines])).count(mutant.old) == 1:
+            source[lines] = [text.replace(mutant.old, mutant.new)]
+            places.append((path, "".join(source)))
+    assert len(places) == 1, f"{mutant.old!r} must occur once in {mutant.definition}"
+    path, source = places[0]
+    (folder / path.relative_to(PACKAGE.parent)).write_text(source)
 
 
 def audit_in(folder, python, case, *options):
@@ -1448,98 +1473,98 @@ _ON_SAMPLES = (
 _OPTIMIZER = "neural_network/test_adam_optimizer.py::test_"
 EXACT |= {
     "squares on samples taken as free, as under replacement": Mutant(
-        "neural_network/_gradient_moments.py",
+        "GradientMoments",
         "return self._moved(Neighbors.ZERO_OUT_ONE)",
         "return 0.5 * self._moved(Neighbors.REPLACE_ONE)",
         f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
     ),
     "sums divided by the examples that are there": Mutant(
-        "neural_network/_gradient_moments.py",
+        "GradientMoments",
         "        return self._weighted(sums)\n\n    def _add_gradients",
         "        sums *= self.schedule.batch_size / max(len(gradients), 1)\n"
         "        return self._weighted(sums)\n\n    def _add_gradients",
         f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
     ),
     "squares of sums, as the algorithm is printed": Mutant(
-        "neural_network/_gradient_moments.py",
+        "GradientMoments",
         "            sums[1] += np.square(clipped).sum(axis=0)",
         "            sums[1] = np.square(sums[0])",
         f"{_GRADIENTS}_a_row_by_more_than_was_planned[jme-8]",
     ),
     "samples cut at their expected size": Mutant(
-        "_release/streams.py",
+        "SampledRelease",
         "return np.concatenate(found) if",
         "return np.concatenate(found)[: round(self._rate * n_units)] if",
         f"{_OPTIMIZER}samples_have_the_rate_that_was_planned_and_are_independent",
     ),
     "samples by position, without a key": Mutant(
-        "_release/streams.py",
+        "_digest",
         "key=key, person",
         'key=b"", person',
         f"{_OPTIMIZER}two_optimizers_have_other_samples_and_one_the_same_until_its_step",
     ),
     "the example's own batch as its measure": Mutant(
-        "neural_network/_gradient_moments.py",
+        "GradientMoments",
         "            self._add(factors, sums)\n",
         "            self._add(factors, sums)\n"
         "            sums *= self.schedule.batch_size / len(factors.inputs[0])\n",
         f"{_ON_SAMPLES}[replaced]",
     ),
     "samples larger than was planned": Mutant(
-        "_release/streams.py",
+        "SampledRelease",
         "chances < self._rate",
         "chances < 1.1 * self._rate",
         f"{_ON_SAMPLES}[leaves]",
     ),
     "clipped squares apart as if they had one entry": Mutant(
-        "sensitivity/_joint_moments.py",
+        "clipped_moments_sensitivity",
         "u = nu / n_parameters",
         "u = nu",
         "theory/test_sampled_gradients.py::"
         "test_gradients_clipped_beside_squares_are_no_further_apart[10.0-8]",
     ),
     "gradients of whatever batch": Mutant(
-        "neural_network/_adam.py",
+        "JMEAdam",
         "drawn is None or not drawn.is_of(batch)",
         "drawn is None or drawn.thread != threading.get_ident()",
         f"{_OPTIMIZER}gradients_are_of_the_batch_that_was_drawn_last[in-turn]",
     ),
     "a caller's clipping taken for granted": Mutant(
-        "neural_network/_adam.py",
+        "Optimization",
         "        if self._of_sums:",
         "        if False:",
         "neural_network/test_clipped_sums.py::"
         "test_a_guarantee_that_rests_on_its_caller_says_so",
     ),
     "a limit among sums of long gradients": Mutant(
-        "neural_network/_gradient_moments.py",
+        "GradientMoments",
         "np.abs(row).max() <= LARGEST * bound",
         "np.abs(sums).max() <= LARGEST**2 * self.schedule.n_samples",
         "neural_network/test_clipped_sums.py::"
         "test_one_example_more_moves_sums_of_any_scale_by_what_it_adds[jme-1e+31]",
     ),
     "one product for the examples of a block": Mutant(
-        "_linalg/per_user.py",
+        "multiply_rows",
         "np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])",
         "np.matmul(rows, _aligned(matrix), out=out)",
         "neural_network/test_gradient_kernels.py::"
         "test_what_is_made_of_an_example_has_the_same_bits_in_any_company",
     ),
     "examples whose factors are too large for their squares": Mutant(
-        "neural_network/_kernels.py",
+        "Factors",
         "                fit &= side <= LARGEST ** (2 * power)\n",
         "                fit &= np.isfinite(side)\n",
         "neural_network/test_gradient_kernels.py::"
         "test_no_square_vanishes_beside_a_large_factor",
     ),
     "a batch of an epoch paid once for all epochs": Mutant(
-        "neural_network/_gradient_moments.py",
+        "Schedule",
         "often = math.sqrt(self.n_participations)",
         "often = 1.0",
         f"{_OPTIMIZER}several_batches_of_an_example_are_paid_with_their_rounding[in-turn]",
     ),
     "replacement on samples charged as leaving": Mutant(
-        "mechanisms/_gaussian.py",
+        "SampledGaussian",
         "Neighbors(neighbors) is Neighbors.REPLACE_ONE,",
         "False,",
         "theory/test_sampled_gradients.py::"
@@ -1556,46 +1581,46 @@ _OF_RELEASES = f"{_NETWORKS}all_that_is_public_is_a_function_of_the_releases"
 # Of networks of users.
 EXACT |= {
     "weights of networks drawn to their mean": Mutant(
-        "neural_network/_shared_weights.py",
+        "UserFits",
         "penalty * (users.weights - rules.prior)",
         "penalty * (users.weights - users.weights.mean(axis=0))",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "levels of networks drawn to the mean of all users'": Mutant(
-        "neural_network/_kernels_users.py",
+        "rows_of",
         "levels = per_user.totals(y) / (counts + ridge_level)",
         "levels = per_user.totals(y) + ridge_level * y.mean()\n"
         "        levels = levels / (counts + ridge_level)",
         f"{_OWN_GRADIENT}[bounds]",
     ),
     "places of weights chosen for users together": Mutant(
-        "neural_network/_kernels_users.py",
+        "chosen_support",
         "support = per_user.among_largest(size, k)",
         "size = size + size.mean(axis=0)\n"
         "    support = per_user.among_largest(size, k)",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "zeros that fill up put in place of a user's weights": Mutant(
-        "neural_network/_kernels_users.py",
+        "_add_sparse",
         "whole[np.nonzero(own)[0], support[own]] += sparse[own]",
         "whole[np.arange(len(whole))[:, None], support] += sparse",
         "neural_network/test_user_networks.py::"
         "test_users_may_have_other_numbers_of_own_weights_than_others",
     ),
     "gradients of rows that are summed": Mutant(
-        "neural_network/_kernels_users.py",
+        "rows_of",
         "y, own / counts[:, None], counts), levels",
         "y, own / len(counts), counts), levels",
         f"{_OWN_GRADIENT}[usual]",
     ),
     "shared features that are users' mean": Mutant(
-        "neural_network/_shared_weights.py",
+        "GradientRounds",
         "prompt = np.zeros(self.rules.prompt_size)",
         "prompt = fits.collected(rows)[0].prompts.mean(axis=0)",
         f"{_OF_RELEASES}[prompts]",
     ),
     "weights moved by sums without noise": Mutant(
-        "neural_network/_shared_weights.py",
+        "GradientRounds",
         "            gradient = total.reshape(U.shape[::-1]).T\n",
         "            gradient = total.reshape(U.shape[::-1]).T\n"
         "            some = next(fits.steps(next(rows.blocks()), U, 0, 1))\n"
@@ -1603,19 +1628,19 @@ EXACT |= {
         f"{_OF_RELEASES}[usual]",
     ),
     "targets standardized by the data with a budget": Mutant(
-        "neural_network/_personal_networks.py",
+        "LRSMLPRegressor",
         "if self.target_bounds is None and not private:",
         "if self.target_bounds is None:",
         f"{_OF_RELEASES}[usual]",
     ),
     "targets standardized by what parameters have become": Mutant(
-        "neural_network/_personal_networks.py",
+        "LRSMLPRegressor",
         "private = isinstance(statistic, GradientRounds)",
         "private = self._is_private()",
         f"{_NETWORKS}what_was_charged_says_whether_a_fit_is_private",
     ),
     "rounds that end where all are at rest": Mutant(
-        "neural_network/_shared_weights.py",
+        "GradientRounds",
         "            U = self.steps.moved(U, adam, gradient, number)\n"
         "            progress",
         "            if not any(block.y.any() for block in rows.blocks()):\n"
@@ -1626,13 +1651,13 @@ EXACT |= {
         "test_the_number_of_rounds_is_as_planned_for_any_data",
     ),
     "users' products with the shared weights by one call": Mutant(
-        "neural_network/_kernels_users.py",
+        "along",
         "out[:, position] = per_user.totals(gradients * direction)",
         "out[:, position] = gradients @ direction",
         "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",
     ),
     "networks of several users in one product": Mutant(
-        "neural_network/_kernels_users.py",
+        "user_activations",
         "        values = per_user.products(found[-1], layer[:, :-1])\n",
         "        values = np.einsum('uhi,uio->uho', found[-1], layer[:, :-1])\n"
         "        values = values + 1e-300 * values.sum()\n"
@@ -1660,7 +1685,7 @@ def test_first_look_accepts_an_unchanged_copy(case, tmp_path, python):
     The audits of `test_audit.py` accept the package in all cases, by as many fits and
     more; a first look refutes what is honest once in half a million.
     """
-    unchanged = Mutant("__init__.py", '__version__ = "', '__version__ = "', case)
+    unchanged = Mutant("__version__", '__version__ = "', '__version__ = "', case)
     mutated_copy(unchanged, tmp_path)
     report = audit_in(tmp_path, python, case, "--looks", 1)
     assert report["mu"] <= report["claimed_mu"], report
