@@ -1,9 +1,9 @@
 """Planted mistakes: each must be caught by an audit, or by an exact test.
 
-A mutant is an edit of one definition in a copy of the package: of a class, a
-function or a constant, which is found by its name, wherever it stands. The same audit passes
-on the package as it is and refutes the mutant; what no audit can see is caught by a test of
-plan, ledger or post-processing, which must fail on the mutant.
+A mutant is an edit of one definition in a copy of the package: of a class, a function
+or a constant, which is found by its name, wherever it stands. The same audit passes on
+the package as it is and refutes the mutant; what no audit can see is caught by a test
+of plan, ledger or post-processing, which must fail on the mutant.
 """
 
 import ast
