@@ -3,6 +3,7 @@
 And which of many cases of a test a run at work leaves out.
 """
 
+import copy
 import os
 from collections import Counter
 
@@ -38,3 +39,19 @@ def pytest_collection_modifyitems(config, items):
         seen[item.parent, item.originalname] += 1
         if number % every:
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def generators_of_modules_start_anew(request, _states_of_generators={}):  # noqa: B006
+    """Let no test draw what depends on which tests drew before it.
+
+    A generator of a module has the state that the module's import left, in each test.
+    """
+    import numpy as np
+
+    for name, value in vars(request.module).items():
+        if isinstance(value, np.random.Generator):
+            key = request.module.__name__, name
+            bits = value.bit_generator
+            first = _states_of_generators.setdefault(key, copy.deepcopy(bits.state))
+            bits.state = copy.deepcopy(first)
