@@ -21,9 +21,6 @@ def _numbers(side) -> np.ndarray:
     raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
 
 
-_SMALLEST_EXTENT = 1e-100
-
-
 def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     """Return the public box, or an error that names bounds."""
     if bounds is None:
@@ -58,6 +55,9 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
             f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
         )
     return Box(low, high, n_features, per_feature=per_feature)
+
+
+_SMALLEST_EXTENT = 1e-100
 
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.
