@@ -8,17 +8,7 @@ from scipy import sparse
 from .._linalg.per_user import totals
 from .ids import refuse_masked
 
-
-def _numbers(side) -> np.ndarray:
-    """Return one side of the bounds as float64 numbers."""
-    refuse_masked(side, "bounds")
-    try:
-        side = np.asarray(side)
-        if side.dtype.kind in "iufO":
-            return side.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
+_SMALLEST_EXTENT = 1e-100
 
 
 def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
@@ -57,7 +47,16 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
     return Box(low, high, n_features, per_feature=per_feature)
 
 
-_SMALLEST_EXTENT = 1e-100
+def _numbers(side) -> np.ndarray:
+    """Return one side of the bounds as float64 numbers."""
+    refuse_masked(side, "bounds")
+    try:
+        side = np.asarray(side)
+        if side.dtype.kind in "iufO":
+            return side.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
 
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.

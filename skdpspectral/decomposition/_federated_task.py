@@ -56,7 +56,7 @@ _MAGIC = b"SKDT"
 _HEADER = struct.Struct("<4sBBBBQHIIIII7dQ")
 
 
-_LENGTH = struct.Struct("<I")
+_NAMES_LENGTH = struct.Struct("<I")
 
 
 _AGGREGATION_CODES = ("projector", "matrix")
@@ -137,7 +137,7 @@ def pack(task) -> bytes:
 def _pack_names(names) -> bytes:
     """Return each name behind its length in bytes; nothing where there are none."""
     encoded = [name.encode() for name in names or ()]
-    return b"".join(_LENGTH.pack(len(name)) + name for name in encoded)
+    return b"".join(_NAMES_LENGTH.pack(len(name)) + name for name in encoded)
 
 
 def _unpack_names(data: bytes, n_features: int) -> tuple[str, ...] | None:
@@ -145,10 +145,10 @@ def _unpack_names(data: bytes, n_features: int) -> tuple[str, ...] | None:
     names: list[bytes] = []
     place = 0
     while place < len(data) and len(names) < n_features:
-        start = place + _LENGTH.size
+        start = place + _NAMES_LENGTH.size
         if start > len(data):
             break
-        place = start + _LENGTH.unpack_from(data, start - _LENGTH.size)[0]
+        place = start + _NAMES_LENGTH.unpack_from(data, start - _NAMES_LENGTH.size)[0]
         names.append(data[start:place])
     if place != len(data) or len(names) not in (0, n_features):
         raise MessageError("the task has not one name for each feature")
