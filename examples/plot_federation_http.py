@@ -7,9 +7,11 @@ budget and a ledger of its own. A coordinator that nobody has to trust posts req
 them, and makes one result of the releases that come back. One hospital goes off line in
 the middle; another claims what it cannot have.
 
-The transport is ``http_transport.py`` beside this page, fewer than a hundred lines of
-the standard library. Here all parties are threads of one process on the loopback;
-nothing would change if they were far apart, but for the encryption that you would add.
+The transport is ``http_transport.py`` beside this page, some 160 lines of
+the standard library. Requests travel by TLS and carry a token: a site answers nobody
+else, since each session spends its budget. Here all parties are threads of one process
+on the loopback, and each certificate is signed by itself, by ``openssl``; far apart
+they would have certificates of an authority that both trust.
 """
 
 # tags: quick
@@ -29,7 +31,14 @@ from threading import Thread
 
 import matplotlib.pyplot as plt
 import numpy as np
-from http_transport import exchange, run, serve
+from http_transport import (
+    Address,
+    exchange,
+    make_certificate,
+    make_token,
+    run,
+    serve,
+)
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral.datasets import make_spiked_covariance
@@ -53,19 +62,33 @@ print([topic.name for topic in task.topics])
 # %%
 # The hospitals
 # -------------
-# Each reads the task, looks at it, and serves its client. Its ledger is a file.
+# Each reads the task, looks at it, and serves its client. Its ledger is a file. So are
+# its certificate, with a key, and its token: the coordinator has got certificate and
+# token by another way than the network, and has files of its own of them.
 
 X, truth = make_spiked_covariance(sum(sizes.values()), 20, random_state=0)
 rows = dict(zip(sizes, np.split(X, np.cumsum(list(sizes.values()))[:-1]), strict=True))
 folder = Path(tempfile.mkdtemp())
 
 
+for name in sizes:
+    make_token(folder / f"{name}.token")
+    make_certificate(folder / f"{name}.pem", folder / f"{name}.key")
+
+
 def open_site(name, task, disguise=lambda client: client):
     ledger = PrivacyAccountant(4.0, 1e-5, path=folder / f"{name}.db")
     own = SpectralTask.from_bytes(task.to_bytes())
-    site = serve(disguise(LocalClient(name, rows[name], own, accountant=ledger)))
+    client = disguise(LocalClient(name, rows[name], own, accountant=ledger))
+    files = [folder / f"{name}.{kind}" for kind in ("token", "pem", "key")]
+    site = serve(client, *files)
     Thread(target=site.serve_forever, daemon=True).start()
     return site
+
+
+def address_of(name, site):
+    token, certificate = folder / f"{name}.token", folder / f"{name}.pem"
+    return Address(*site.server_address, token, certificate)
 
 
 def close(site):
@@ -80,12 +103,26 @@ def close(site):
 # hands over what came back.
 
 sites = {name: open_site(name, task) for name in sizes}
-addresses = {name: site.server_address for name, site in sites.items()}
+addresses = {name: address_of(name, site) for name, site in sites.items()}
 result = run(Rounds(Server(registered, task)), addresses)
 print("distance:", round(subspace_distance(result.components, truth), 3))
 print("variance along the component:", result.explained_variance.round(1))
 for site in sites.values():
     close(site)
+
+# %%
+# Who has not the token
+# ---------------------
+# A stranger who can reach a site gets nothing from it, and spends nothing of its
+# budget: the site refuses before it reads the request.
+
+site = open_site("north", task)
+stranger = Rounds(Server({"north": registered["north"]}, task))
+address = address_of("north", site)
+guess = address._replace(token=make_token(folder / "guess.token"))
+print(exchange({"north": guess}, stranger.request(), task))
+print(len(PrivacyAccountant(4.0, 1e-5, path=folder / "north.db").ledger), "session")
+close(site)
 
 # %%
 # One is lost, one lies
@@ -108,7 +145,7 @@ class Liar:
 
 sites = {name: open_site(name, task) for name in ("north", "east")}
 sites["south"] = open_site("south", task, Liar)
-addresses = {name: site.server_address for name, site in sites.items()}
+addresses = {name: address_of(name, site) for name, site in sites.items()}
 rounds = Rounds(Server(registered, task))
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # they say what `rejected` says

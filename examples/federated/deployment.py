@@ -53,19 +53,24 @@ class Deployment(Processes):
 
         Parameters
         ----------
-        rows : dict of str to ndarray
-            What the client is made of: ``X``, and of users ``y`` and ``users``.
+        rows : dict of str to ndarray, or DataFrame
+            What the client is made of: ``X``, and of users ``y`` and ``users``; or a
+            table with column names, which the site reads as CSV.
         task : SpectralTask or dict
             Of components, or of users: a model's class, parameters, and who adds noise.
         **how : float, str or dict
             Epsilon and delta of a session; of nodes that mask their parts `pair_keys`;
-            `ledger`, the name of another one than the site's first.
+            `ledger`, the name of another one than the site's first; `target`, the
+            column of a table that is y.
         """
         own = self.folder / name / study
         own.mkdir(mode=0o700, exist_ok=True)
-        np.savez(own / "rows.npz", **rows)
-        for earlier in own.glob("task.*"):
+        for earlier in (*own.glob("task.*"), *own.glob("rows.*")):
             earlier.unlink()
+        if isinstance(rows, dict):
+            np.savez(own / "rows.npz", **rows)
+        else:
+            rows.to_csv(own / "rows.csv", index=False)
         write_task(own, task)
         write_secret(own / "how.json", json.dumps(how).encode())
 

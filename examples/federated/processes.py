@@ -66,6 +66,7 @@ class Processes:
         home = self.folder / "homes" / name
         home.mkdir(parents=True, exist_ok=True)
         inherited = ("LANG", "LC_ALL", "PYTHONPATH", "TMPDIR", "HOME")
+        inherited += ("OPENBLAS_CORETYPE",)  # the same bits as in this process
         given = {key: os.environ[key] for key in inherited if key in os.environ}
         return given | {
             "PATH": f"{BIN}:/usr/local/bin:/usr/bin:/bin",

@@ -1,11 +1,13 @@
 """One site as a process: ``python site_process.py FOLDER``, until it is stopped.
 
 The folder is the site's own. ``site.json`` names its client and its budget. Each study
-that the site has agreed to has a folder within: ``rows.npz`` has its rows, ``task.bin``
-or ``task.json`` is what may be released, and ``how.json`` says what a session takes of
-the budget, or holds the keys that mask what is sent. The answers that were given are
-kept there, and, of users, their models. All studies have one ledger, ``ledger.db``, but
-for those that name another: one ledger protects either rows or users.
+that the site has agreed to has a folder within. ``rows.csv``, a table with column
+names, or ``rows.npz`` has its rows. ``task.bin`` or ``task.json`` is what may be
+released. ``how.json`` says what a session takes of the budget, holds the keys that mask
+what is sent, and names the column of the table that is y, if one is (``target``). The
+answers that were given are kept there, and, of users, their models. All studies have
+one ledger, ``ledger.db``, but for those that name another: one ledger protects either
+rows or users.
 """
 
 import contextlib
@@ -52,11 +54,28 @@ class Studies:
     def __init__(self, name, sites):
         self.name, self.sites = name, sites
 
+    def longest(self):
+        return max((site.longest() for site in self.sites.values()), default=0)
+
     def respond(self, request):
         task = Request.from_bytes(request).task
         if task not in self.sites:
             raise MessageError(f"this site has not agreed on the task {task.hex()}")
         return self.sites[task].respond(request)
+
+
+def read_rows(folder, target):
+    """Return what a client is made of: a table with column names, or arrays."""
+    path = folder / "rows.csv"
+    if not path.exists():
+        with np.load(folder / "rows.npz") as arrays:
+            return dict(arrays)
+    import pandas as pd
+
+    table = pd.read_csv(path)
+    if target is None:
+        return {"X": table}
+    return {"X": table.drop(columns=target), "y": table[target]}
 
 
 def open_study(folder, settings):
@@ -71,8 +90,7 @@ def open_study(folder, settings):
     if "pair_keys" in how:
         how["pair_keys"] = {n: bytes.fromhex(k) for n, k in how["pair_keys"].items()}
     task = read_task(folder)
-    with np.load(folder / "rows.npz") as arrays:
-        rows = dict(arrays)
+    rows = read_rows(folder, how.pop("target", None))
     kind = LocalClient if isinstance(task, SpectralTask) else GroupClient
 
     def open_client(accountant):

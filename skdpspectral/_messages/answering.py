@@ -9,6 +9,21 @@ from .._release.release import Turns
 from .messages import MessageError, Reply, Request
 
 
+def check_task(request: Request, task) -> None:
+    """Refuse a request of another task."""
+    if request.task != task.digest:
+        raise MessageError(
+            f"the request is of another task: {request.task.hex()}, and not "
+            f"{task.digest.hex()}; all parties need the same parameters"
+        )
+
+
+def check_step(request: Request, expected: int) -> None:
+    """Refuse a new request that is out of turn."""
+    if request.step != expected:
+        raise MessageError(f"step {request.step} was asked for before step {expected}")
+
+
 class AnsweringClient:
     """Answers to a server that is not trusted: each step once, always the same bytes.
 
@@ -80,19 +95,12 @@ class AnsweringClient:
 
     @quietly  # in whatever thread; a server would hear of an error
     def _respond(self, request: Request) -> Reply:
-        if request.task != self.task.digest:
-            raise MessageError(
-                f"the request is of another task: {request.task.hex()}, and not "
-                f"{self.task.digest.hex()}; all parties need the same parameters"
-            )
+        check_task(request, self.task)
         if self._session is not None and request.session != self._session:
             raise MessageError("the request is of another session than the first one")
         if request.step in self._begun:
             return self._repeat(request)
-        if request.step != len(self._begun):
-            raise MessageError(
-                f"step {request.step} was asked for before step {len(self._begun)}"
-            )
+        check_step(request, len(self._begun))
         brought = self._checked(request)
         if self._session is None:
             self._start(request)

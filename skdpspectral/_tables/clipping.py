@@ -8,19 +8,6 @@ from scipy import sparse
 from .._linalg.per_user import totals
 from .ids import refuse_masked
 
-
-def _numbers(side) -> np.ndarray:
-    """Return one side of the bounds as float64 numbers."""
-    refuse_masked(side, "bounds")
-    try:
-        side = np.asarray(side)
-        if side.dtype.kind in "iufO":
-            return side.astype(np.float64)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
-
-
 _SMALLEST_EXTENT = 1e-100
 
 
@@ -58,6 +45,18 @@ def make_box(bounds, n_features: int, per_feature: bool) -> Box | None:
             f"{_SMALLEST_EXTENT:g} or more, in every feature; choose a smaller unit"
         )
     return Box(low, high, n_features, per_feature=per_feature)
+
+
+def _numbers(side) -> np.ndarray:
+    """Return one side of the bounds as float64 numbers."""
+    refuse_masked(side, "bounds")
+    try:
+        side = np.asarray(side)
+        if side.dtype.kind in "iufO":
+            return side.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise ValueError("bounds must hold numbers, or arrays of numbers, within float64")
 
 
 # Squared lengths in this range suffer neither overflow nor harmful underflow.

@@ -15,6 +15,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 
 from .cluster_users import ClusterUserTable, cluster_ids
 from .clusters import ClusterTable, brought_here, cluster_table, column_beside
+from .declared_columns import select_columns
 from .ids import (
     as_array,
     check_exact,
@@ -246,8 +247,7 @@ def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> Unread
     position = position_of(user_feature, names, parameter) % len(names)
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names, parameter)
-    rest = X.iloc[:, kept] if hasattr(X, "iloc") else X.select([names[i] for i in kept])
-    features = unread_rows(None, rest)
+    features = unread_rows(None, select_columns(X, names, kept))
     validate_data(estimator, X, reset=reset, skip_check_array=True)
 
     def ids():

@@ -14,6 +14,7 @@ from .._linalg import eigen
 from .._messages.answering import AnsweringClient
 from .._messages.messages import MessageError, Reply, Request, Topic, check_name
 from .._release.release import Release
+from .._tables.declared_columns import in_declared_order
 from .._tables.rows import check_features
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accountant
 from . import _kernels_federated
@@ -61,6 +62,9 @@ class Releases:
             found = statistic.directions(self._release, X)
             signal, noise, _ = found.scales
             return found.mean, ((signal, noise), found.vectors)
+        if task.mechanism.unknown_spikes:
+            (signal, noise, _), vectors = statistic.subspace(self._release, X)
+            return None, ((signal, noise), vectors)
         numbers = (float(np.mean(statistic.signal)), statistic.noise)
         if task.aggregation == "matrix":
             noisy = statistic.noisy_projector(self._release, X)
@@ -118,8 +122,10 @@ class LocalClient(AnsweringClient):
     ----------
     name : str
         What the server knows the client by, at most 64 bytes in UTF-8; public.
-    X : array-like of shape (n_samples, n_features)
-        Private rows of finite numbers.
+    X : array-like or dataframe of shape (n_samples, n_features)
+        Private rows of finite numbers. Where the task has `feature_names`, X must be a
+        dataframe with these columns; they are put into the order of the task. Where it
+        has none, X must be an array with its columns in the agreed order.
     task : SpectralTask
         What will be released, agreed on beforehand.
     epsilon : float or None, default=1.0
@@ -149,7 +155,8 @@ class LocalClient(AnsweringClient):
     Raises
     ------
     ValueError
-        If an argument is invalid; nothing is charged.
+        If an argument is invalid, or the columns of X are not those of the task;
+        nothing is charged.
 
     Notes
     -----
@@ -175,7 +182,9 @@ class LocalClient(AnsweringClient):
         noise_seed=None,
         estimator="LocalClient",
     ):
-        X = check_features(X)
+        if not isinstance(task, SpectralTask):
+            raise TypeError("task must be a SpectralTask")
+        X = check_features(in_declared_order(X, task.feature_names))
         self._prepare(name, X, task, epsilon, delta, estimator, noise_seed)
         if not (accountant is None or isinstance(accountant, PrivacyAccountant)):
             raise ValueError("accountant must be a PrivacyAccountant or None")
@@ -193,8 +202,6 @@ class LocalClient(AnsweringClient):
         return client
 
     def _prepare(self, name, X, task, epsilon, delta, estimator, noise_seed):
-        if not isinstance(task, SpectralTask):
-            raise TypeError("task must be a SpectralTask")
         check_name(name)
         epsilon, delta = check_client_budget(epsilon, delta)
         if X.shape[1] != task.rows.n_features:

@@ -3,12 +3,15 @@
 Which rows of a table belong to which client.
 
 Weights of clients, as parameters have them, by the names that a server knows.
+
+Parameters of an estimator that are those of a task, in units of the data.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import ClassVar, NamedTuple
 
@@ -30,9 +33,17 @@ from ._bounds import RowBounds
 from ._federated_client import LocalClient
 from ._federated_rounds import FederatedResult, InProcessSession, Rounds
 from ._federated_server import Server
-from ._federated_task import Registration
+from ._federated_task import Registration, SpectralTask, check_client_budget
+from ._mechanism import ComponentMechanism
 from ._projection import ProjectionMixin, SpikedCovarianceMixin
-from ._strategies import CENTER_CONSTRAINT, CLIP_RANGE
+from ._strategies import (
+    CENTER_CONSTRAINT,
+    CLIP_RANGE,
+    DEFAULT_RANGE,
+    STRATEGIES,
+    PrivateMean,
+    SpikedModel,
+)
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
@@ -157,6 +168,83 @@ def weights_by_name(weights, groups: Sequence):
     return {names[client]: value for client, value in weights.items()}
 
 
+def parameters_of(task: SpectralTask) -> dict:
+    """Return constructor parameters that make this task, but for rounding."""
+    rows, length = task.rows, task.projection_norm
+    return {
+        "n_components": task.n_components,
+        "aggregation": task.aggregation,
+        "n_rounds": task.n_rounds,
+        "release": "covariance" if task.with_covariance else "components",
+        "projection_norm": None if length is None else length * rows.unit,
+        "mechanism": _mechanism(task.mechanism, rows.unit),
+        "bounds": _bounds(rows),
+        "clip_norm": rows.clip_norm,
+        "scale": rows.scale,
+        "center": "auto" if task.mechanism.spiked else _center(rows),
+    }
+
+
+def budgets_of(registered: Mapping[str, Registration]) -> dict:
+    """Return budgets by client; without privacy at one of them there is none."""
+    epsilons = {name: check_client_budget(*r[1:])[0] for name, r in registered.items()}
+    private = all(epsilon < np.inf for epsilon in epsilons.values())
+    return {
+        "epsilon": epsilons if private else None,
+        "delta": {name: r.delta for name, r in registered.items()},
+    }
+
+
+def _bounds(rows: RowBounds):
+    """Bounds as numbers where they are the same for all features."""
+    if rows.box is None:
+        return None
+    low, high = rows.box.low, rows.box.high
+    if np.all(low == low[0]) and np.all(high == high[0]):
+        return float(low[0]), float(high[0])
+    return low.copy(), high.copy()
+
+
+def _center(rows: RowBounds):
+    if rows.paired:
+        return "pairs"
+    if not rows.centered:
+        return "none"
+    radius = rows.center_radius
+    return "private" if radius is None else PrivateMean(radius)
+
+
+def _mechanism(chosen: ComponentMechanism, unit: float):
+    """A mechanism with its public numbers in units of the data."""
+    if chosen.name == "gaussian":
+        return "gaussian"
+    square = unit * unit
+    signal, noise = chosen.signal, chosen.noise
+    signal = None if signal is None else tuple(square * value for value in signal)
+    noise = None if noise is None else square * noise
+    low, high = chosen.norm_range
+    default = chosen.norm_range == tuple(end / unit for end in DEFAULT_RANGE)
+    lengths = DEFAULT_RANGE if default else (unit * low, unit * high)
+    if not chosen.spiked:
+        return STRATEGIES[chosen.name](signal, noise, lengths)
+    if chosen.unknown_spikes:
+        return SpikedModel("private", "private", norm_range=lengths)
+    constant = chosen.constant if chosen.calibration == "paper" else None
+    return SpikedModel(
+        signal,
+        noise,
+        mean="unknown" if chosen.centered else "zero",
+        calibration=chosen.calibration,
+        sensitivity_constant=constant,
+    )
+
+
+_UNCHECKED = (
+    "The clients are separate: it is assumed, and was not checked, that no row is at "
+    "two of them, that each has charged its ledger, and that none has a noise_seed."
+)
+
+
 @documented
 class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
     """Base of estimators whose rows lie with clients that release on their own.
@@ -166,6 +254,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
     """
 
     _levels_around_fit: ClassVar[int] = 1  # that of @unweighted
+    _in_rounds: ClassVar[bool] = False
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "weights")
     _federated_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
@@ -327,13 +416,18 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
 
     # -- the way of a fit --------------------------------------------------------------
 
-    def _hold_session(self, X, clients) -> FederatedResult:
+    def _hold_session(self, X, clients) -> None:
         """Check, plan and charge all clients, and ask them all that is planned."""
         self._check_parameters()
         unread = unread_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
         )
         task = self._task(unread.n_features)
+        if unread.distant is not None and task.mechanism.unknown_spikes:
+            raise ValueError(
+                "X: a SpikedModel with private variances needs the rows of clients in "
+                "memory. Pass X.compute(), or state the variances."
+            )
         # Which client has how many rows is public: it is read before the charge, and
         # nothing else is.
         groups = group_rows(unread.ids(), unread.n_rows)
@@ -367,9 +461,9 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         }
         self.n_samples_ = len(table.X)
         self.privacy_ = plan
-        result = InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
-        self._set_common(task.rows, result)
-        self._set_variances(result)
+        self._set_result(
+            InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
+        )
         if task.rows.paired and hasattr(self, "noise_variance_"):
             warnings.warn(
                 "no mean was released, as rows of clients were compared in pairs: "
@@ -378,7 +472,59 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
                 UserWarning,
                 stacklevel=3 + self._levels_around_fit,
             )
-        return result
+
+    @classmethod
+    def from_result(cls, result):
+        """Return a fitted estimator of what separate clients have released.
+
+        Parameters
+        ----------
+        result : FederatedResult
+            From :class:`~skdpspectral.federation.Rounds`. Its server must have the
+            clients' registrations, from which `privacy_` is computed.
+
+        Returns
+        -------
+        estimator
+            As :meth:`fit` leaves it in one process. Its parameters are those of the
+            task, in units of the data, and those of the server.
+
+        Raises
+        ------
+        TypeError
+            If `result` is not a FederatedResult.
+        ValueError
+            If its task is that of another estimator, or clients are not registered.
+
+        Notes
+        -----
+        Nothing is released or charged: each client has charged its own ledger.
+        `privacy_` is the plan of clients with this task and these registrations. Its
+        remarks list what a server cannot verify.
+        """
+        if not isinstance(result, FederatedResult):
+            raise TypeError("result must be a FederatedResult, from Rounds.result()")
+        task, registered = result.task, result.registered
+        if cls._in_rounds != (task.n_rounds > 0):
+            right = "FederatedDPPCA" if cls._in_rounds else "SparseDPPCA"
+            raise ValueError(
+                f"result has a task with n_rounds={task.n_rounds}: use {right}"
+                ".from_result"
+            )
+        if registered is None:
+            raise ValueError(
+                "result has no registrations, on which the plan depends. Give Server a "
+                "mapping of each name to Registration(n_samples, epsilon, delta)."
+            )
+        given = {**parameters_of(task), **budgets_of(registered), **result.parameters}
+        estimator = cls(**{k: given[k] for k in cls._get_param_names() if k in given})
+        estimator.privacy_ = _plan_of_separate(cls.__name__, task, registered)
+        estimator.n_samples_ = sum(r.n_samples for r in registered.values())
+        estimator.n_features_in_ = task.rows.n_features
+        if task.feature_names is not None:
+            estimator.feature_names_in_ = np.array(task.feature_names, dtype=object)
+        estimator._set_result(result)
+        return estimator
 
     def _rounds(self, server: Server) -> Rounds:
         """Return all steps of the server."""
@@ -396,14 +542,16 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         # That no row is in two blocks was checked where they were made.
         accountant._charge_disjoint(type(self).__name__, plans)
 
-    def _set_common(self, rows: RowBounds, result: FederatedResult) -> None:
+    def _set_result(self, result: FederatedResult) -> None:
         """Set what all of these estimators have."""
+        rows = result.task.rows
         self.components_ = result.components
         self.n_components_ = len(result.components)
         self.mean_ = result.mean
         self.scale_ = None if self.scale is None else rows.box.unit.copy()
         self.clients_ = np.array(result.clients, dtype=object)
         self.rejected_ = result.rejected
+        self._set_variances(result)
 
     def _set_variances(self, result: FederatedResult) -> None:
         """Set what is known of variances: new with every fit, or not there."""
@@ -433,6 +581,16 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         """Return the features of rows; any client may be in their column."""
         how = {"reset": False, "names": CLIENTS}
         return read_users(self, X, None, self.client_feature, **how).features()
+
+
+def _plan_of_separate(estimator: str, task, registered) -> ParallelPlan:
+    """Return the plan of clients elsewhere, and say what nobody has checked."""
+    plans = {}
+    for name, (n_samples, *budget) in registered.items():
+        given = *check_client_budget(*budget), estimator, False
+        plan = task.plan_of(name, n_samples, *given)
+        plans[name] = replace(plan, remarks=(*plan.remarks, _UNCHECKED))
+    return ParallelPlan.of(plans)
 
 
 def _registered(groups, budgets) -> dict[str, Registration]:

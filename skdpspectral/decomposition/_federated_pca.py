@@ -116,7 +116,8 @@ class FederatedDPPCA(FederatedEstimator):
     --------
     DPPCA : The same for rows in one place.
     SparseDPPCA : Few features in all components, by rounds between clients and server.
-    skdpspectral.federation : The parts, for clients that are elsewhere.
+    skdpspectral.federation : The parts, for clients that are elsewhere. `from_result`
+        makes this estimator of what they release.
 
     Notes
     -----
@@ -234,7 +235,7 @@ class FederatedDPPCA(FederatedEstimator):
 
     def _public_noise(self) -> float | None:
         noise = name_of(self.mechanism)[1].noise_variance
-        return None if noise is None else float(noise)
+        return None if noise is None or isinstance(noise, str) else float(noise)
 
     def _task(self, n_features: int) -> SpectralTask:
         length, spiked = self.projection_norm, isinstance(self.mechanism, SpikedModel)
@@ -283,6 +284,9 @@ class FederatedDPPCA(FederatedEstimator):
         {no_clients}
         """
         with self._unchanged_on_error():
-            result = self._hold_session(X, clients)
-            self.client_weights_ = result.weights
+            self._hold_session(X, clients)
         return self
+
+    def _set_result(self, result) -> None:
+        super()._set_result(result)
+        self.client_weights_ = result.weights

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -18,11 +18,15 @@ from ..mechanisms._relations import check_count
 from . import _kernels_federated
 from ._federated_client import LocalClient
 from ._federated_server import Server
+from ._federated_task import Registration, SpectralTask
 
 
 @dataclass(frozen=True, eq=False)
 class FederatedResult:
     """What a task has led to, in units of the data.
+
+    ``FederatedDPPCA.from_result(result)``, or ``SparseDPPCA.from_result(result)`` after
+    rounds, returns a fitted estimator with ``transform``, ``publish`` and ``save``.
 
     Parameters
     ----------
@@ -51,6 +55,14 @@ class FederatedResult:
         end.
     rejected : dict of str to str
         Why each of the others is not, or what failed later.
+    task : SpectralTask
+        The task.
+    registered : dict of str to Registration or None
+        Public numbers of all clients, rejected ones too; None if the server had names
+        alone.
+    parameters : dict
+        `weights`, `eigengap` and `min_clients` of the server, `n_nonzero_features` and
+        `init` of its rounds; without those that are None.
     """
 
     components: np.ndarray
@@ -62,6 +74,9 @@ class FederatedResult:
     support: np.ndarray | None
     clients: tuple[str, ...]
     rejected: dict[str, str]
+    task: SpectralTask = field(repr=False)
+    registered: dict[str, Registration] | None = field(repr=False)
+    parameters: dict[str, object] = field(repr=False)
 
 
 class Rounds:
@@ -121,6 +136,14 @@ class Rounds:
         self.server = server
         self._n_kept = kept_features(task, n_nonzero_features)
         self._basis = None if task.start else start_basis(task, init)
+        own = {
+            "weights": server.weights,
+            "eigengap": server.eigengap,
+            "min_clients": server.min_clients,
+            "n_nonzero_features": n_nonzero_features,
+            "init": None if init is None else np.array(init, dtype=np.float64),
+        }
+        self._parameters = {k: v for k, v in own.items() if v is not None}
         self._present: Request | None = None
         self._n_done, self._used = 0, ()
         self._first: list[object] = []
@@ -206,6 +229,9 @@ class Rounds:
             if server.task.start and not server.task.n_rounds
             else server.clients,
             dict(server.rejected),
+            server.task,
+            server.registered,
+            dict(self._parameters),
         )
 
     def _variances(self, components):

@@ -16,7 +16,7 @@ from .._linalg import eigen
 from .._messages.messages import Conversation, MessageError, Reply, Request, Topic
 from ..mechanisms._relations import check_count, check_real, shown
 from . import _kernels_federated
-from ._federated_task import SpectralTask, check_client_budget
+from ._federated_task import Registration, SpectralTask, check_client_budget
 
 # Size of eigenvalues that is assumed at least, in units of the squared rows.
 _LEAST_SPIKE = 1e-12
@@ -352,7 +352,9 @@ class ReplyLimits:
         """Refuse variances out of the public range, or not those that are public."""
         task = self._task
         statistic = task.statistic(self.n_samples)
-        if task.mechanism.spiked:
+        if task.mechanism.unknown_spikes:
+            ranges = statistic.scales.ranges(task.n_components)
+        elif task.mechanism.spiked:
             signal = float(np.mean(statistic.signal))
             ranges = (signal, signal), (statistic.noise, statistic.noise)
         else:
@@ -504,6 +506,8 @@ class Server(Conversation, Aggregation):
         Clients that were not rejected, in their order.
     rejected : dict of str to str
         Why each of the others was.
+    registered : dict of str to Registration or None
+        Public numbers of all clients; None if `clients` are names alone.
 
     Raises
     ------
@@ -538,10 +542,12 @@ class Server(Conversation, Aggregation):
         super().__init__(task, check_client_weights(weights, self.clients), eigengap)
         # What each client can send, by its registration or its first answer.
         self._limits: dict[str, ReplyLimits] = {}
+        self.registered: dict[str, Registration] | None = None
         if isinstance(clients, Mapping):
             self._limits = {
                 name: self._registered(name, clients[name]) for name in clients
             }
+            self.registered = {name: Registration(*clients[name]) for name in clients}
         elif task.mechanism.spiked:
             raise ValueError(
                 "clients must be registered for a task with a SpikedModel, whose "

@@ -28,6 +28,7 @@ from .._messages.messages import (
     checksum,
 )
 from .._statistics.statistic import Statistic
+from .._tables.declared_columns import check_feature_names
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._relations import check_count, check_real, shown
@@ -42,7 +43,7 @@ from ._strategies import PrivateMean
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.
-VERSION = 1
+VERSION = 2
 
 
 _MAGIC = b"SKDT"
@@ -50,8 +51,12 @@ _MAGIC = b"SKDT"
 
 # magic, version, aggregation, mechanism, calibration; length; flags; components,
 # features, rounds; pairs of bounds, variances; clip, clip of the mean, projection_norm,
-# noise variance, range, constant. Pairs and variances follow. Little-endian, packed.
-_HEADER = struct.Struct("<4sBBBBQHIIIII7d")
+# noise variance, range, constant; bytes of feature names. Pairs, variances and names
+# follow, each name behind its length. Little-endian, packed.
+_HEADER = struct.Struct("<4sBBBBQHIIIII7dQ")
+
+
+_NAMES_LENGTH = struct.Struct("<I")
 
 
 _AGGREGATION_CODES = ("projector", "matrix")
@@ -88,6 +93,7 @@ class TaskFields(NamedTuple):
     projection_norm: float | None
     mechanism: ComponentMechanism
     model_covariance: bool
+    feature_names: tuple[str, ...] | None
 
 
 def pack(task) -> bytes:
@@ -105,7 +111,8 @@ def pack(task) -> bytes:
     flags += tuple(value is not None for value in optional)
     flags += (mechanism.centered,)
     signal = np.array(mechanism.signal or (), dtype="<f8")
-    tail = np.concatenate([*sides, signal]).astype("<f8").tobytes()
+    named = _pack_names(task.feature_names)
+    tail = np.concatenate([*sides, signal]).astype("<f8").tobytes() + named
     header = _HEADER.pack(
         _MAGIC,
         VERSION,
@@ -122,8 +129,30 @@ def pack(task) -> bytes:
         *(0.0 if value is None else value for value in optional),
         *mechanism.norm_range,
         mechanism.constant,
+        len(named),
     )
     return header + tail + checksum(header + tail)
+
+
+def _pack_names(names) -> bytes:
+    """Return each name behind its length in bytes; nothing where there are none."""
+    encoded = [name.encode() for name in names or ()]
+    return b"".join(_NAMES_LENGTH.pack(len(name)) + name for name in encoded)
+
+
+def _unpack_names(data: bytes, n_features: int) -> tuple[str, ...] | None:
+    """Read names of features; a MessageError if they are not as many."""
+    names: list[bytes] = []
+    place = 0
+    while place < len(data) and len(names) < n_features:
+        start = place + _NAMES_LENGTH.size
+        if start > len(data):
+            break
+        place = start + _NAMES_LENGTH.unpack_from(data, start - _NAMES_LENGTH.size)[0]
+        names.append(data[start:place])
+    if place != len(data) or len(names) not in (0, n_features):
+        raise MessageError("the task has not one name for each feature")
+    return tuple(name.decode() for name in names) or None
 
 
 def _sides(rows) -> tuple[np.ndarray, np.ndarray]:
@@ -147,7 +176,7 @@ def unpack(data) -> TaskFields:
     magic, version, *names, length, flags, rank, p, n_rounds, n_pairs, n_signal = (
         _HEADER.unpack_from(data)[:12]
     )
-    numbers = _HEADER.unpack_from(data)[12:]
+    *numbers, n_named = _HEADER.unpack_from(data)[12:]
     if magic != _MAGIC:
         raise MessageError("these bytes are no task of a federation")
     if version != VERSION:
@@ -155,7 +184,7 @@ def unpack(data) -> TaskFields:
             f"the task is of version {version}, this release reads {VERSION}"
         )
     tail = 8 * (2 * n_pairs + n_signal)
-    if length != len(data) or length != _HEADER.size + tail + CHECKSUM_BYTES:
+    if length != len(data) or length != _HEADER.size + tail + n_named + CHECKSUM_BYTES:
         raise MessageError("the task has not the length that it says")
     if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
         raise MessageError("the task was damaged: its checksum is another")
@@ -168,7 +197,9 @@ def unpack(data) -> TaskFields:
     if any(i >= len(choices) for i, choices in zip(names, known, strict=True)):
         raise MessageError("the task names a choice that this release does not know")
     choices = [choices[i] for i, choices in zip(names, known, strict=True)]
-    return _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
+    fields = _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
+    names = data[_HEADER.size + tail : len(data) - CHECKSUM_BYTES]
+    return fields._replace(feature_names=_unpack_names(names, p))
 
 
 def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
@@ -201,7 +232,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
         name,
         tuple(signal.tolist()) or None,
         number["noise"],
-        numbers[-3:-1],
+        tuple(numbers[-3:-1]),
         calibration,
         numbers[-1],
         flag[_LAST_FLAG],
@@ -215,6 +246,7 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
         number["projection_norm"],
         mechanism,
         flag["model_covariance"],
+        None,
     )
 
 
@@ -269,6 +301,10 @@ class SpectralTask:
     model_covariance : bool, default=False
         Whether a covariance within a basis is released last by a model, which
         takes no `projection_norm`.
+    feature_names : sequence of str or None, default=None
+        Names of the features, all different, in the order of the components. Each
+        client must then pass a dataframe with these columns, in any order. With None,
+        features are matched by position, and each client must pass an array.
 
     Attributes
     ----------
@@ -299,6 +335,7 @@ class SpectralTask:
     projection_norm: float | None = None
     mechanism: ComponentMechanism = _SECOND_MOMENT
     model_covariance: bool = False
+    feature_names: tuple[str, ...] | None = None
     # What follows from these.
     second_moment: bool = field(init=False, repr=False)
     with_covariance: bool = field(init=False, repr=False)
@@ -313,6 +350,8 @@ class SpectralTask:
             )
         self._check_flags()
         self._check_counts()
+        names = check_feature_names(self.feature_names, self.rows.n_features)
+        object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "second_moment", self.mechanism.name == "gaussian")
         last = self.projection_norm is not None or self.model_covariance
         object.__setattr__(self, "with_covariance", last)
@@ -388,7 +427,9 @@ class SpectralTask:
                 f"mechanism={name!r} needs n_components below n_features, got "
                 f"n_components={self.n_components}"
             )
-        if spiked and len(self.mechanism.signal or ()) != self.n_components:
+        if self.mechanism.unknown_spikes:
+            self._check_unknown_spikes()
+        elif spiked and len(self.mechanism.signal or ()) != self.n_components:
             raise ValueError(
                 "SpikedModel needs a public signal_variance for each of the "
                 f"{self.n_components} components"
@@ -408,6 +449,24 @@ class SpectralTask:
             raise ValueError(
                 'aggregation="matrix" with a SpikedModel needs n_features of at '
                 f"most {WHOLE_ORDER}, beyond which the noisy projector is never formed"
+            )
+
+    def _check_unknown_spikes(self) -> None:
+        """Refuse what needs public variances of a model."""
+        mechanism = self.mechanism
+        if (
+            mechanism.noise is not None
+            or mechanism.centered
+            or mechanism.calibration != "exact"
+        ):
+            raise ValueError(
+                "signal_variance and noise_variance of a SpikedModel must both be "
+                'numbers, or both "private" with mean="zero" and calibration="exact"'
+            )
+        if self.model_covariance or self.aggregation == "matrix":
+            raise ValueError(
+                'release="covariance" and aggregation="matrix" need public variances '
+                "of a SpikedModel: state signal_variance and noise_variance"
             )
 
     # -- what parties agree on ---------------------------------------------------------
@@ -616,6 +675,7 @@ def make_task(
     projection_norm=None,
     mechanism="gaussian",
     model_covariance=False,
+    feature_names=None,
 ) -> SpectralTask:
     """Return a task from the parameters of an estimator.
 
@@ -625,7 +685,7 @@ def make_task(
         Shape of the components.
     bounds, clip_norm, center, scale, mechanism
         As in :class:`~skdpspectral.DPPCA`.
-    aggregation, start, n_rounds, model_covariance
+    aggregation, start, n_rounds, model_covariance, feature_names
         As in :class:`SpectralTask`.
     projection_norm : float or None, default=None
         Public length, **in units of the data** as all lengths here (of the scaled
@@ -670,6 +730,7 @@ def make_task(
         projection_norm,
         chosen,
         bool(model_covariance),
+        feature_names,
     )
 
 

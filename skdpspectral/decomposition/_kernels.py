@@ -23,6 +23,14 @@ from .._linalg.eigen import _start, flip_signs
 from .._linalg.walks import RowWalk, blas_threads, reduce_rows
 
 
+def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
+    """Sum of x (x'Q) over rows that come in blocks, as in :func:`blocked_product`."""
+    total = np.zeros(columns.shape)
+    for rows in blocks:
+        total += rows.T @ (rows @ columns)
+    return total
+
+
 def blocked_product(
     X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
 ) -> np.ndarray:
@@ -46,14 +54,6 @@ def blocked_product(
     """
     kernel = partial(sum_of_products, columns=columns)
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
-
-
-def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
-    """Sum of x (x'Q) over rows that come in blocks, as in :func:`blocked_product`."""
-    total = np.zeros(columns.shape)
-    for rows in blocks:
-        total += rows.T @ (rows @ columns)
-    return total
 
 
 # Columns of a sparse product that are made dense together.

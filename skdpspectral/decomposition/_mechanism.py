@@ -117,6 +117,11 @@ class ComponentMechanism:
         """Whether the guarantee rests on a model of the rows."""
         return self.name == "spiked"
 
+    @property
+    def unknown_spikes(self) -> bool:
+        """Whether it is a model with private variances."""
+        return self.spiked and self.signal is None
+
     def statistic(
         self,
         bounds: RowBounds,
@@ -149,7 +154,7 @@ class ComponentMechanism:
         Searched, CenteredComponents, SpikedProjector or UnknownSpikes
             Whose ``run`` gives :class:`Components`.
         """
-        if self.spiked and self.signal is None:
+        if self.unknown_spikes:
             return UnknownSpikes(bounds, n_samples, int(rank or 1), self.norm_range)
         if self.spiked:
             return SpikedProjector(

@@ -128,6 +128,7 @@ class SparseDPPCA(FederatedEstimator):
     [0, 1, 2, 3, 4]
     """
 
+    _in_rounds: ClassVar[bool] = True
     _array_parameters: ClassVar[tuple[str, ...]] = ("bounds", "init", "weights")
 
     _parameter_constraints: ClassVar[dict] = {
@@ -235,7 +236,10 @@ class SparseDPPCA(FederatedEstimator):
         {no_clients}
         """
         with self._unchanged_on_error():
-            result = self._hold_session(X, clients)
-            self.support_ = result.support
-            self.n_rounds_ = int(self.n_rounds)
+            self._hold_session(X, clients)
         return self
+
+    def _set_result(self, result) -> None:
+        super()._set_result(result)
+        self.support_ = result.support
+        self.n_rounds_ = result.task.n_rounds

@@ -36,7 +36,7 @@ from ..mechanisms import Assumption, Exact, Gaussian, PrivacyPlan
 from . import _kernels
 from ._bounds import RowBounds
 from ._components import Components
-from ._scales import LEAST_SIGNAL, STEPS, PrivateScales, chi_square_median
+from ._scales import LEAST_SIGNAL, STEPS, PrivateScales, Scales, chi_square_median
 from ._second_moment import SecondMoment
 
 
@@ -104,7 +104,7 @@ FAILURE_SHARE = 0.1
 
 
 # What it is taken to be where delta is not known: for the weights of clients.
-_USUAL_FAILURE = 1e-7
+USUAL_FAILURE = 1e-7
 
 
 # Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
@@ -347,7 +347,7 @@ class SpikedProjector(Statistic):
         """
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
-        changes = self._charged(_USUAL_FAILURE)
+        changes = self._charged(USUAL_FAILURE)
         # Noise is in these proportions, and costs mu in all.
         scales = self._printed() if self.calibration == "paper" else changes
         costs = [change / scale for change, scale in zip(changes, scales, strict=True)]
@@ -628,12 +628,14 @@ class UnknownSpikes(Statistic):
         part = _PROJECTOR_PART * failure
         return min(sensitivity.spiked_projector_sensitivity(*model, part), most)
 
-    def bound(self, plan: PrivacyPlan) -> SignalBound:
-        """Return how the signal is bounded under a plan."""
+    def bound(self, noise_std: float, failure: float) -> SignalBound:
+        """Return how the signal is bounded, by the noise of votes and the failure."""
         degrees = self.rank, self.n_features - self.rank
-        votes = plan["quantile_1"].noise_std
-        part = 4.0 * _EACH_PART * plan.failure
-        return SignalBound(self.n_samples - self._half, votes, degrees, part)
+        part = 4.0 * _EACH_PART * failure
+        return SignalBound(self.n_samples - self._half, noise_std, degrees, part)
+
+    def _bound_of(self, plan: PrivacyPlan) -> SignalBound:
+        return self.bound(plan["quantile_1"].noise_std, plan.failure)
 
     def mechanisms(self, mu: float) -> tuple:
         """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
@@ -729,6 +731,22 @@ class UnknownSpikes(Statistic):
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release directions, votes, and the projector of all rows."""
+        rank = self.rank
+        scales, vectors = self.subspace(release, rows)
+        values = np.full(rank, scales.signal + scales.noise)
+        total = float(values.sum()) + (self.n_features - rank) * scales.noise
+        return Components(None, vectors, values, total, scales.noise, 1.0, rank)
+
+    def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
+        """Release the same; return the variances and orthonormal rows of shape (r, p).
+
+        Parameters
+        ----------
+        release : Release
+            Charged with the plan.
+        rows : array-like of shape (n, p)
+            The rows.
+        """
         rank, half, plan = self.rank, self._half, release.plan
         moment = self.directions.run(release, rows[:half], None)
         directions = eigen.top_eigh(moment, rank)[1]
@@ -736,13 +754,10 @@ class UnknownSpikes(Statistic):
         cells = self.scales.cells(release, voting, directions)
         divisor = 1.0
         if plan.failure:
-            signal = self.bound(plan).signal(cells[0].low, cells[1].high)
+            signal = self._bound_of(plan).signal(cells[0].low, cells[1].high)
             divisor = self.distance(signal, plan.failure)
         vectors = self._components(release, rows, divisor)
-        scales = self.scales.of(cells, rank)
-        values = np.full(rank, scales.signal + scales.noise)
-        total = float(values.sum()) + (self.n_features - rank) * scales.noise
-        return Components(None, vectors, values, total, scales.noise, 1.0, rank)
+        return self.scales.of(cells, rank), vectors
 
     def _components(self, release: Any, rows: Any, divisor: float) -> np.ndarray:
         """Release the projector over a released divisor; return its eigenvectors."""
@@ -754,11 +769,31 @@ class UnknownSpikes(Statistic):
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
         """Expected projection distance under the model, to first order."""
-        rank, private = self.rank, 0.0
-        statistical = noise * (signal + noise) / signal**2 / self.n_samples
+        private = 0.0
         if plan.failure:
-            known = self.bound(plan).expected(signal / noise)
+            known = self._bound_of(plan).expected(signal / noise)
             private = plan["projector"].noise_std * self.distance(known, plan.failure)
-        squared = statistical + 0.5 * private**2
-        squared *= 2.0 * rank * (self.n_features - rank)
+        squared = self._squared(signal / noise, private)
         return min(math.sqrt(squared), self._largest_distance())
+
+    def squared_error(self, mu: float, signal: float, noise: float) -> float:
+        """Expected squared distance under the model, to first order.
+
+        Parameters
+        ----------
+        mu : float
+            Cost of all releases together.
+        signal, noise : float
+            Variances along the components beyond the noise, and across them.
+        """
+        _, votes, cost = split_mu(mu, _UNKNOWN_SHARES)
+        known = self.bound(self.scales.noise_std(votes), USUAL_FAILURE)
+        ratio = signal / noise
+        private = self.distance(known.expected(ratio), USUAL_FAILURE) / cost
+        return self._squared(ratio, private)
+
+    def _squared(self, ratio: float, private: float) -> float:
+        """Squared distance by signal over noise, and the deviation on the projector."""
+        statistical = (ratio + 1.0) / ratio**2 / self.n_samples
+        squared = statistical + 0.5 * private**2
+        return squared * 2.0 * self.rank * (self.n_features - self.rank)

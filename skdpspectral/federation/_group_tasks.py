@@ -28,6 +28,7 @@ from .._messages.messages import (
 )
 from .._release.grid import pair_mask
 from .._statistics.user_sums import NO_USERS, Billboard, Sum
+from .._tables.declared_columns import check_feature_names
 from ..accounting import gaussian_epsilon
 from ..mechanisms import Assumption, Gaussian, PrivacyPlan, SharedGaussian
 from ..mechanisms._gaussian import MOST_SHARES
@@ -124,7 +125,7 @@ def trust_remarks(
 
 
 # Raised whenever equal parameters would mean other releases, or other messages.
-_FORM = 1
+_FORM = 2
 
 
 NOISE = ("server", "distributed", "node")
@@ -178,6 +179,11 @@ class GroupTask:
         receives them is trusted to look at nothing but their sum. The plan, and the
         ledgers that it is entered in, then say that the guarantee assumes
         "summed-parts".
+    feature_names : sequence of str or None, default=None
+        For an ``LRSRegressor``: names of the features, all different, columns of users
+        and offsets not counted. Each node must then pass a dataframe with these
+        columns, in any order. With None, features are matched by position, and each
+        node must pass an array.
 
     Attributes
     ----------
@@ -191,6 +197,8 @@ class GroupTask:
         Nodes that mask their parts.
     trusted_sum : bool
         Whether the guarantee assumes that nobody sees parts, without masks.
+    feature_names : tuple of str or None
+        Names of the features.
     digest : bytes
         16 bytes that differ wherever what is released, or sent, differs.
 
@@ -247,6 +255,7 @@ class GroupTask:
         n_shares=None,
         masked=None,
         trusted_sum=False,
+        feature_names=None,
     ):
         if not hasattr(model, "_billboard"):
             raise TypeError(
@@ -266,6 +275,12 @@ class GroupTask:
         self.trusted_sum = trusted_sum
         self._model = clone(model).set_params(accountant=None, noise_seed=None)
         self._board: Billboard = self._model._billboard(n_features)
+        if feature_names is not None and n_features is None:
+            raise ValueError(
+                "feature_names has no use for a recommender: user_feature and "
+                "item_feature name its columns; leave feature_names=None"
+            )
+        self.feature_names = check_feature_names(feature_names, n_features)
         self.plan = self._planned(self._model)
         self._sums = [m for m in self.plan.mechanisms if isinstance(m, Gaussian)]
         self.digest = self._made_digest()
@@ -360,6 +375,7 @@ class GroupTask:
             "form": _FORM,
             "model": type(self._model).__name__,
             "noise": [self.noise, self.n_shares, self.masked],
+            "features": self.feature_names,
             "board": _plain(self._board),
             "plan": self.plan.to_dict(),
         }
@@ -448,6 +464,9 @@ class GroupTask:
         found = self._board.follow(self.plan, NO_USERS, released)
         model = clone(self._model)
         model._finish(self._board, found, plan)
+        names = self.feature_names
+        if names is not None and len(names) == model.n_features_in_:
+            model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
 

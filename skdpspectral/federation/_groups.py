@@ -413,7 +413,9 @@ class GroupClient(AnsweringClient):
         What will be released, agreed on beforehand.
     X, y, **how
         Rows of the group's users, as for the ``fit`` of the task's model. They are read
-        when the first request comes, once the ledger is charged.
+        when the first request comes, once the ledger is charged. Columns of a dataframe
+        are matched by name: by the task's `feature_names`, or by the `user_feature` and
+        `item_feature` of a recommender.
     epsilon, delta : float or None, default=None
         The node's own budget, with ``noise="node"`` alone; None takes that of the task.
     pair_keys : mapping of str to bytes or None, default=None
@@ -475,7 +477,8 @@ class GroupClient(AnsweringClient):
             )
         self._keys = _checked_keys(name, task, pair_keys)
         self._model = clone(task._model)
-        self._group = self._model._unread_group(task._board, X, y, **how)
+        given = task._board, task.feature_names, X, y
+        self._group = self._model._unread_group(*given, **how)
         self._accountant = default_accountant() if accountant is None else accountant
         self._noise_seed = noise_seed
         plan = task.plan_of(epsilon, delta)

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from .._messages.answering import check_step, check_task
 from .._messages.messages import MessageError, Request, check_name
 from ..accounting import PrivacyAccountant
 from ._kept import KeptFile, digest_of
@@ -65,11 +66,6 @@ class KeptAnswers:
         self._file.close()
 
 
-def session_of_request(request: bytes) -> bytes:
-    """Return the session that a request names, or a MessageError."""
-    return Request.from_bytes(request).session
-
-
 class Site:
     """Answers servers' requests for as long as a ledger allows.
 
@@ -77,23 +73,23 @@ class Site:
     charges it under that session's name, and writes every answer to a file before it
     is sent. So it can be killed at any moment: started again, it gives the very bytes
     that it gave before, and refuses what was charged and not answered, since to draw
-    again would be a second release. It refuses that too if the file is lost.
+    again would be a second release. It refuses that too if the file is lost. A site
+    that was started again answers no new step of an earlier session: nothing shows that
+    the file of answers is complete, and not an older copy.
 
     Parameters
     ----------
     open_client : callable
         ``open_client(accountant)`` returns a new client of this site, which charges
-        that accountant: a :class:`LocalClient`, or anything with a `name` and with
-        ``respond(request: bytes)``, which charges once, at its first valid request,
-        and returns bytes or what has ``to_bytes()``.
+        that accountant: a :class:`LocalClient` or a :class:`GroupClient`, or anything
+        with the same `name`, `task`, `plan` and ``respond(request: bytes)``. Its rows
+        are read at each call, so that it is called only for sessions that the ledger
+        can pay for.
     accountant : PrivacyAccountant
         The site's ledger, in a file of its own; its budget is the limit of all
         sessions together.
     answers : str or path-like
         File of answers, beside the ledger; made where there is none.
-    session_of : callable, optional
-        Returns the session, as bytes, that a request names, or raises a
-        :class:`MessageError`; that of :class:`Request` by default.
     max_sessions : int, default=4
         Sessions that are held at a time; of an older one only what was answered is
         answered again.
@@ -122,16 +118,16 @@ class Site:
         accountant: PrivacyAccountant,
         answers,
         *,
-        session_of: Callable[[bytes], bytes] = session_of_request,
         max_sessions: int = 4,
     ):
         if not isinstance(accountant, PrivacyAccountant):
             raise ValueError("accountant must be a PrivacyAccountant: a site has one")
         self._open_client, self._accountant = open_client, accountant
         # Rows are checked here and now, where their holder sees what is wrong.
-        self.name = check_name(open_client(accountant).name)
+        client = open_client(accountant)
+        self.name, self._task = check_name(client.name), client.task
+        self._plan, self._most = client.plan, max_sessions
         self._answers = KeptAnswers(answers)
-        self._session_of, self._most = session_of, max_sessions
         self._clients: OrderedDict[bytes, Any] = OrderedDict()
         self._lock, self._process = threading.Lock(), os.getpid()
 
@@ -164,13 +160,15 @@ class Site:
                 "process that answers"
             )
         request = bytes(request)
-        session = self._session_of(request)
+        asked = Request.from_bytes(request, max_bytes=self.longest())
+        check_task(asked, self._task)
+        session = asked.session
         with self._lock:
             kept = self._answers.find(session, request)
             if kept is not None:
                 return kept
             label = f"session {session.hex()}"
-            client = self._client_of(session, label)
+            client = self._client_of(asked, label)
             try:
                 answer = as_bytes(client.respond(request))
             finally:
@@ -184,16 +182,24 @@ class Site:
             self._answers.keep(session, request, answer)
             return answer
 
+    def longest(self) -> int:
+        """Largest size in bytes of a request that can be answered."""
+        return self._task.longest()
+
     def close(self) -> None:
         """Let another process serve this site."""
         with self._lock:
             self._answers.close()
 
-    def _client_of(self, session: bytes, label: str):
-        if session in self._clients:
-            return self._clients[session]
+    def _client_of(self, asked: Request, label: str):
+        """Return the client of a session; a new one only if it will be charged."""
+        if asked.session in self._clients:
+            return self._clients[asked.session]
         if self._is_charged(label):
             raise MessageError(_SPENT)
+        check_step(asked, 0)
+        self._task.check(asked)
+        self._accountant.check(self._plan)
         return self._open_client(self._accountant.named(label))
 
     @property

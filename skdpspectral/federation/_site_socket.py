@@ -17,9 +17,10 @@ import logging
 import os
 import socket
 import stat
+import struct
 import threading
 import time
-from multiprocessing.connection import Client, Listener
+from multiprocessing.connection import Client
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,14 +134,19 @@ _NAME, _REQUEST = b"n", b"r"
 _KINDS = {ANSWER: b"a", REFUSAL: b"r", FAILURE: b"f"}
 
 
-_LONGEST_REQUEST = 2**28
+# How `multiprocessing.connection` writes a length: short, or -1 and long.
+_SHORT, _LONG = struct.Struct("!i"), struct.Struct("!Q")
 
 
-_BACKLOG = 16
+_BACKLOG = _MOST_PEERS = 16
 
 
-# Connections at a time, and seconds that one may be silent: more of them wait.
-_MOST_CONNECTIONS, _PATIENCE = 16, 10.0
+# Seconds that a peer may keep the site waiting, in one direction: with places free,
+# and with none; beside them, bytes that it has to move in a second.
+_PATIENCE, _CROWDED, _SLOWEST = 10.0, 1.0, 2**25
+
+
+_TICK = 0.25
 
 
 # What a system lacks for the moment when a connection comes, or the connection is gone.
@@ -160,10 +166,15 @@ _LONGEST_PATH = 100
 def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
     """Answer requests that come by a socket, until interrupted.
 
+    Sixteen peers are served at a time. A peer that does not send its request, or does
+    not take its answer, within 10 seconds loses its place; within one second where all
+    places are taken. How long an answer is computed does not count. A request that is
+    longer than ``site.longest()`` is refused unread.
+
     Parameters
     ----------
     site : Site
-        Who answers.
+        Who answers: anything with its `name`, ``longest()`` and ``respond(request)``.
     path : str or path-like
         Where to make the socket; at most 100 bytes. A socket that a dead process has
         left there is replaced.
@@ -179,33 +190,72 @@ def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
         If there is another file at `path`, another process serves there, or the path
         is too long.
     """
-    path = _free(Path(path))
-    earlier = os.umask(0o777 & ~mode)
-    try:
-        listener = Listener(str(path), family="AF_UNIX", backlog=_BACKLOG)
-    finally:
-        os.umask(earlier)
-    with listener:
-        if on_ready is not None:
-            on_ready()
-        places = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        while True:
-            places.acquire()
-            connection = _accepted(listener)
-            threading.Thread(
-                target=_serve, args=(site, connection, places), daemon=True
-            ).start()
-
-
-def _accepted(listener):
-    """Return the next connection: no number of them ends a site."""
-    while True:
+    longest, path = site.longest(), _free(Path(path))
+    with socket.socket(socket.AF_UNIX) as listener:
+        earlier = os.umask(0o777 & ~mode)
         try:
-            return listener.accept()
+            listener.bind(str(path))
+        finally:
+            os.umask(earlier)
+        try:
+            listener.listen(_BACKLOG)
+            if on_ready is not None:
+                on_ready()
+            _serve(site, listener, longest)
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _serve(site: Site, listener: socket.socket, longest: int) -> None:
+    """Answer whoever connects: no number of connections ends a site."""
+    places, peers = threading.BoundedSemaphore(_MOST_PEERS), _Peers()
+    listener.settimeout(_TICK)
+    while True:
+        full = not places.acquire(blocking=False)
+        peers.let_go(_CROWDED if full else _PATIENCE)
+        if full and not places.acquire(timeout=_TICK):
+            continue
+        try:
+            peer, _ = listener.accept()
         except OSError as error:
-            if error.errno not in _PASSING:
+            places.release()
+            if error.errno in _PASSING:
+                peers.let_go(_CROWDED)
+                time.sleep(_TICK)
+            elif not isinstance(error, TimeoutError):
                 raise
-        time.sleep(0.1)
+            continue
+        threading.Thread(
+            target=_answer, args=(site, peer, longest, peers, places), daemon=True
+        ).start()
+
+
+class _Peers:
+    """Peers that the site waits for, and since when."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._since: dict[socket.socket, float] = {}
+
+    @contextlib.contextmanager
+    def awaited(self, peer: socket.socket, size: int):
+        """Wait for a peer to send or take up to so many bytes."""
+        with self._lock:
+            self._since[peer] = time.monotonic() + size / _SLOWEST
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._since[peer]
+
+    def let_go(self, seconds: float) -> None:
+        """Disconnect peers that are awaited for longer, whatever they have sent."""
+        latest = time.monotonic() - seconds
+        with self._lock:
+            for peer, since in self._since.items():
+                if since < latest:
+                    with contextlib.suppress(OSError):
+                        peer.shutdown(socket.SHUT_RDWR)
 
 
 def _free(path: Path) -> Path:
@@ -234,24 +284,49 @@ def _is_served(path: Path) -> bool:
     return True
 
 
-def _serve(site: Site, connection, places: threading.BoundedSemaphore) -> None:
+def _answer(site: Site, peer: socket.socket, longest: int, peers, places) -> None:
+    # Whoever connects may send anything, stay silent, or be gone.
     try:
-        _answer(site, connection)
+        with peer, contextlib.suppress(OSError, EOFError):
+            with peers.awaited(peer, longest):
+                asked = _received(peer, longest)
+            if asked is None:
+                kind, content = told(
+                    MessageError(f"requests of this task have at most {longest} bytes")
+                )
+            elif asked[:1] == _NAME:
+                kind, content = ANSWER, site.name.encode()
+            else:
+                kind, content = outcome_of(site, asked[1:])
+            with peers.awaited(peer, len(content)):
+                _send(peer, _KINDS[kind] + content)
+                while asked is None and peer.recv(2**16):
+                    pass  # it reads the refusal once all was taken from it
     finally:
         places.release()
 
 
-def _answer(site: Site, connection) -> None:
-    # Whoever connects may send anything, stay silent, or be gone.
-    with connection, contextlib.suppress(OSError, EOFError):
-        if not connection.poll(_PATIENCE):
-            return
-        asked = connection.recv_bytes(_LONGEST_REQUEST)
-        if asked[:1] == _NAME:
-            kind, content = ANSWER, site.name.encode()
-        else:
-            kind, content = outcome_of(site, asked[1:])
-        connection.send_bytes(_KINDS[kind] + content)
+def _received(peer: socket.socket, longest: int) -> bytes | None:
+    """Return a kind and a request, or None where more bytes are announced."""
+    with peer.makefile("rb") as stream:
+        (size,) = _SHORT.unpack(_exactly(stream, _SHORT.size))
+        if size == -1:
+            (size,) = _LONG.unpack(_exactly(stream, _LONG.size))
+        return _exactly(stream, size) if 0 <= size <= longest + 1 else None
+
+
+def _exactly(stream, size: int) -> bytes:
+    found = stream.read(size)
+    if len(found) < size:
+        raise EOFError
+    return found
+
+
+def _send(peer: socket.socket, content: bytes) -> None:
+    size = len(content)
+    short = size < 2**31
+    peer.sendall(_SHORT.pack(size) if short else _SHORT.pack(-1) + _LONG.pack(size))
+    peer.sendall(content)
 
 
 class SiteConnection:

@@ -27,6 +27,7 @@ from .._linalg.per_user import combined_columns
 from .._statistics.user_sums import Billboard
 from .._tables.cluster_users import ClusterUsers, ClusterUserTable
 from .._tables.clusters import common_type, numbers_of
+from .._tables.declared_columns import in_declared_order
 from .._tables.ids import encode_ids
 from .._tables.rows import Unread
 from .._tables.users import (
@@ -554,11 +555,17 @@ class RegressionGroupsMixin:
         rows = (self.fit_intercept, self.prior_intercept, float(self.ridge_intercept))
         return Billboard(_parameters.shared_statistic(self, d), given, rows)
 
-    def _unread_group(self, board: Billboard, X, y, *, users=None) -> Callable:
+    def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
         """Check the form of a group's rows, and read no value; return what reads them.
 
-        ``read()`` returns the users' rows and their ids.
+        `names` are those of the features, or None. ``read()`` returns the users' rows
+        and their ids.
         """
+        columns = ("user_feature", "offset_feature")
+        beside = [(column, getattr(self, column)) for column in columns]
+        X = in_declared_order(
+            X, names, [pair for pair in beside if pair[1] is not None]
+        )
         table, targets, offset, d = self._unread(X, y, users)
         scale = board.given[1]
         if len(scale) != d:

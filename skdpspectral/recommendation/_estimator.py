@@ -218,12 +218,20 @@ class RatingGroupsMixin:
         rows = (ids, read_range(self.rating_range), bool(self.implicit))
         return Billboard(self._statistic(len(catalog)), (), rows)
 
-    def _unread_group(self, board: Billboard, X, y=None) -> Callable:
+    def _unread_group(self, board: Billboard, names, X, y=None) -> Callable:
         """Check the form of a group's ratings, and read no value; return what reads.
 
-        ``read()`` returns the users' ratings and their ids.
+        `names` is None. ``read()`` returns the users' ratings and their ids.
         """
         unread = unread_rated(self, X, y, reset=True)
+        columns = (self.user_feature, self.item_feature)
+        if hasattr(self, "feature_names_in_") and not all(
+            isinstance(column, str) for column in columns
+        ):
+            raise ValueError(
+                "user_feature and item_feature must be column names where X has them: "
+                "other nodes may have their columns in another order"
+            )
         return lambda: self._grouped(unread.read(), self._catalog(None))
 
     def _grouped(self, table, catalog):

@@ -60,6 +60,7 @@ TASKS = {
     "model": MODEL,
     "model, covariance": {**MODEL, "model_covariance": True},
     "model, whole": {**MODEL, "aggregation": "matrix"},
+    "model, private variances": {"mechanism": SpikedModel("private", "private")},
     "model, paper": {
         "mechanism": SpikedModel(
             [5.0, 3.0], 1.0, calibration="paper", sensitivity_constant=1.0

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import skdpspectral
-from skdpspectral import PrivacyAccountant
+from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_low_rank_sparse_tasks, make_ratings
 from skdpspectral.federation import (
     GroupClient,
@@ -195,6 +195,10 @@ def test_three_processes(tools, tmp_path):
             equal(ended_well(made, job), result)
             if job == "factors":
                 assert (tmp_path / "north" / job / "models.pickle").exists()
+        for job, kind in (("directions", FederatedDPPCA), ("sparse", SparseDPPCA)):
+            saved = kind.load(tmp_path / job / "estimator.npz")
+            equal({"components": saved.components_}, expected[job])
+            assert [name for name, _ in saved.privacy_.blocks] == list(NAMES)
         plain = users_in_process(tools, {**REGRESSION, "trusted_sum": True})
         equal(ended_well(made, "lrs"), plain, most=0.0)
         family = {

@@ -7,8 +7,14 @@ of their own, and in one federation all are. The guide's own code is run too.
 import contextlib
 import io
 import re
+import shutil
+import socket
+import ssl
+import stat
 import subprocess
 import sys
+import time
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from threading import Event, Thread
 
@@ -32,7 +38,8 @@ from skdpspectral.metrics import subspace_distance
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 pytestmark = pytest.mark.skipif(
-    not (EXAMPLES / "http_transport.py").exists(), reason="the examples are not here"
+    not (EXAMPLES / "http_transport.py").exists() or shutil.which("openssl") is None,
+    reason="needs the examples, and openssl",
 )
 
 SIZE, P = 3000, 8
@@ -71,7 +78,7 @@ def act(request):
 
 
 client.respond = act
-site = serve(client)
+site = serve(client, *(folder / file for file in sys.argv[4:]))
 print(site.server_port, flush=True)
 site.serve_forever()
 """
@@ -88,8 +95,8 @@ def transport(monkeypatch):
 class Sites:
     """Servers of one client each: honest ones in threads, others as processes."""
 
-    def __init__(self, folder, serve):
-        self.folder, self.serve = folder, serve
+    def __init__(self, folder, transport, secrets):
+        self.folder, self.transport, self.secrets = folder, transport, secrets
         self.processes, self.threads, self.addresses = {}, {}, {}
 
     def start(self, name, rows, task, mode=None):
@@ -97,17 +104,23 @@ class Sites:
             return self._start_process(name, rows, task, mode)
         accountant = self.ledger(name)
         client = LocalClient(name, rows, task, epsilon=2.0, accountant=accountant)
-        site = self.serve(client)
+        site = self.transport.serve(client, *self.secrets)
         Thread(target=site.serve_forever, daemon=True).start()
         self.threads[name] = site
-        self.addresses[name] = ("127.0.0.1", site.server_port)
+        self._found(name, site.server_port)
+
+    def _found(self, name, port):
+        token, certificate, _ = self.secrets
+        self.addresses[name] = self.transport.Address(
+            "127.0.0.1", port, token, certificate
+        )
 
     def _start_process(self, name, rows, task, mode):
         (self.folder / f"{name}.task").write_bytes(task.to_bytes())
         np.save(self.folder / f"{name}.npy", rows)
         paths = [str(EXAMPLES), str(Path(skdpspectral.__file__).parents[1])]
         process = subprocess.Popen(
-            [sys.executable, "-c", SITE, name, str(self.folder), mode],
+            [sys.executable, "-c", SITE, name, str(self.folder), mode, *self.secrets],
             stdout=subprocess.PIPE,
             env={"PYTHONPATH": ":".join(paths), "OMP_NUM_THREADS": "1"},
         )
@@ -115,8 +128,7 @@ class Sites:
 
     def wait(self):
         for name, process in self.processes.items():
-            port = int(process.stdout.readline())
-            self.addresses[name] = ("127.0.0.1", port)
+            self._found(name, int(process.stdout.readline()))
 
     def ledger(self, name):
         return PrivacyAccountant(2.0, 1e-5, path=self.folder / f"{name}.db")
@@ -131,9 +143,23 @@ class Sites:
             process.stdout.close()
 
 
+@pytest.fixture(scope="session")
+def secrets(tmp_path_factory):
+    """Files of a token, a certificate and its key."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXAMPLES))
+        import http_transport
+
+    folder = tmp_path_factory.mktemp("secrets")
+    token, *pair = (folder / name for name in ("token", "site.pem", "site.key"))
+    http_transport.make_token(token)
+    http_transport.make_certificate(*pair)
+    return [token, *pair]
+
+
 @pytest.fixture
-def sites(tmp_path, transport):
-    made = Sites(tmp_path, transport.serve)
+def sites(tmp_path, transport, secrets):
+    made = Sites(tmp_path, transport, secrets)
     yield made
     made.stop()
 
@@ -244,12 +270,12 @@ def test_too_few_sites_are_an_error_that_names_them(sites, transport):
 
 
 @contextlib.contextmanager
-def serving(transport, client):
-    site = transport.serve(client)
+def serving(transport, client, secrets):
+    site = transport.serve(client, *secrets)
     thread = Thread(target=site.serve_forever, daemon=True)
     thread.start()
     try:
-        yield ("127.0.0.1", site.server_port)
+        yield transport.Address("127.0.0.1", site.server_port, *secrets[:2])
     finally:
         site.shutdown()
         site.server_close()
@@ -267,13 +293,16 @@ class Client:
 
 @pytest.mark.slow
 @pytest.mark.dependencies
-def test_a_slow_site_does_not_hold_up_the_others(transport):
+def test_a_slow_site_does_not_hold_up_the_others(transport, secrets):
     task = Client.task
     honest = LocalClient("north", ROWS["north"], task)
     go_on, ended = Event(), []
     slow = Client(lambda request: ended.append(go_on.wait(60)))
     server = Server(["north", "east"], task)
-    with serving(transport, honest) as a, serving(transport, slow) as b:
+    with (
+        serving(transport, honest, secrets) as a,
+        serving(transport, slow, secrets) as b,
+    ):
         answers = transport.exchange(
             {"north": a, "east": b}, server.request(), task, timeout=3.0
         )
@@ -283,12 +312,12 @@ def test_a_slow_site_does_not_hold_up_the_others(transport):
         assert len(server.collect(answers)) == 1
 
 
-def test_a_site_tells_nothing_of_an_error(transport):
+def test_a_site_tells_nothing_of_an_error(transport, secrets):
     def fails(request):
         raise RuntimeError("row 3.25")
 
     server = Server(["a"], Client.task)
-    with serving(transport, Client(fails)) as address:
+    with serving(transport, Client(fails), secrets) as address:
         answers = transport.exchange({"a": address}, server.request(), Client.task)
     assert "3.25" not in repr(answers)
     with (
@@ -298,21 +327,110 @@ def test_a_site_tells_nothing_of_an_error(transport):
         server.collect(answers)
 
 
-def test_a_request_that_is_too_long_is_refused_unread(transport):
-    from http.client import HTTPConnection
-
+def test_a_request_that_is_too_long_is_refused_unread(transport, secrets):
     client = LocalClient("a", ROWS["north"], Client.task)
-    with serving(transport, client) as address:
-        for announced in (str(10**12), "-5"):
-            connection = HTTPConnection(*address, timeout=10)
+    with serving(transport, client, secrets) as address:
+        for announced, sent in ((10**12, Client.task.longest() + 1), (-5, 0)):
+            connection = HTTPSConnection(
+                address.host,
+                address.port,
+                timeout=10,
+                context=ssl.create_default_context(cafile=address.certificate),
+            )
             connection.putrequest("POST", "/")
-            connection.putheader("Content-Length", announced)
+            connection.putheader("Authorization", transport.read_token(address.token))
+            connection.putheader("Content-Length", str(announced))
             connection.endheaders()
-            connection.send(bytes(100_000))
+            connection.send(bytes(sent))
             reply = connection.getresponse()
             assert reply.status == 409
             reply.read()
             connection.close()
+
+
+def refused(address, given, context, body):
+    """Post by hand; return the status, or the error that a stranger gets."""
+    kind = HTTPConnection if context is None else HTTPSConnection
+    how = {} if context is None else {"context": context}
+    connection = kind(address.host, address.port, timeout=10, **how)
+    headers = {} if given is None else {"Authorization": given}
+    try:
+        connection.request("POST", "/", body, headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    except (OSError, HTTPException) as error:
+        return type(error), b""
+    finally:
+        connection.close()
+
+
+def test_without_token_or_tls_nothing_is_answered_and_nothing_spent(
+    transport, secrets, tmp_path
+):
+    """Whoever can post a request can spend the budget of a site."""
+    ledger = PrivacyAccountant(path=tmp_path / "a.db")
+    client = LocalClient("a", ROWS["north"], Client.task, accountant=ledger)
+    body = Server(["a"], Client.task).request().to_bytes()
+    token = transport.read_token(secrets[0])
+    wrong = [None, "", "Bearer", token[:-1], token + "x", token[7:], "Bearer é"]
+    with serving(transport, client, secrets) as address:
+        context = ssl.create_default_context(cafile=secrets[1])
+        for given in wrong:
+            assert refused(address, given, context, body) == (401, b""), given
+        status, _ = refused(address, token, None, body)  # by plain HTTP
+        assert issubclass(status, (OSError, HTTPException))
+        assert len(ledger.ledger) == 0
+        assert refused(address, token, context, body)[0] == 200
+        assert len(ledger.ledger) == 1
+
+
+def test_a_site_with_another_certificate_is_sent_nothing(transport, secrets, tmp_path):
+    """Whoever has taken a site's place learns no token."""
+    asked = []
+    transport.make_certificate(tmp_path / "other.pem", tmp_path / "other.key")
+    request = Server(["a"], Client.task).request()
+    with serving(transport, Client(asked.append), secrets) as address:
+        other = address._replace(certificate=tmp_path / "other.pem")
+        moved = address._replace(host="localhost")  # the certificate is of 127.0.0.1
+        for wrong in (other, moved):
+            answers = transport.exchange({"a": wrong}, request, Client.task)
+            assert isinstance(answers["a"], ssl.SSLCertVerificationError)
+    assert asked == []
+
+
+def test_a_silent_connection_keeps_no_site(transport, secrets):
+    """The handshake of TLS is waited for by nobody else."""
+    client = LocalClient("a", ROWS["north"], Client.task)
+    server = Server(["a"], Client.task)
+    with serving(transport, client, secrets) as address:
+        with socket.create_connection((address.host, address.port), timeout=10):
+            answers = transport.exchange(
+                {"a": address}, server.request(), Client.task, timeout=5.0
+            )
+        assert len(server.collect(answers)) == 1
+
+
+def test_a_peer_has_a_time_for_all_of_its_request(transport, secrets, monkeypatch):
+    monkeypatch.setattr(transport, "PATIENCE", 0.5)
+    with serving(transport, Client(None), secrets) as address:
+        begun = time.monotonic()
+        peer = socket.create_connection((address.host, address.port), timeout=10)
+        with peer, contextlib.suppress(OSError):
+            peer.sendall(b"\x16\x03\x01\x02\x00")  # a handshake that is never whole
+            while time.monotonic() - begun < 5.0:
+                peer.sendall(b"x")
+                time.sleep(0.1)
+    assert 0.4 < time.monotonic() - begun < 4.0
+
+
+def test_secrets_are_files_of_their_owner(secrets, transport, tmp_path):
+    for path in (secrets[0], secrets[2]):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (tmp_path / "short").write_text("secret")
+    with pytest.raises(ValueError, match="at least 32 characters"):
+        transport.read_token(tmp_path / "short")
+    with pytest.raises(FileExistsError):  # nobody's secret is replaced
+        transport.make_token(secrets[0])
 
 
 # -- the guide -------------------------------------------------------------------------

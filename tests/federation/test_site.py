@@ -1,10 +1,12 @@
 """A site: what it answers again, and what it refuses, however it has ended before."""
 
+import contextlib
 import json
 import os
 import socket
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
 import threading
@@ -12,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from flower_tools import make_site, rows_of
 
@@ -22,9 +25,12 @@ from skdpspectral.federation import (
     LocalClient,
     MessageError,
     Request,
+    Rounds,
+    Server,
     Site,
     SiteConnection,
     SiteError,
+    Topic,
     make_task,
     serve_site,
 )
@@ -114,6 +120,69 @@ def test_what_is_refused_charges_nothing_and_holds_nothing(tmp_path):
     assert len(site._clients) == 0
     site.respond(ask())
     assert len(ledger_of(tmp_path)) == 1
+
+
+def counting_site(folder, budget=9.0):
+    """A site whose clients are counted."""
+    opened = []
+
+    def open_client(accountant):
+        opened.append(LocalClient("a", rows_of(0), TASK, accountant=accountant))
+        return opened[-1]
+
+    ledger = PrivacyAccountant(budget, 1e-5, path=folder / "a.db")
+    return Site(open_client, ledger, folder / "a.answers"), opened
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"task": bytes(16)}, "another task"),
+        ({"step": 1, "topic": TASK.topics[1], "basis": BASIS}, "before step 0"),
+        ({"topic": Topic.SUM}, "step 0 asks for"),
+        ({"basis": BASIS}, "a basis of shape"),
+    ],
+)
+def test_no_client_is_opened_for_what_is_refused(wrong, reason, tmp_path):
+    """Each of them reads its rows anew."""
+    site, opened = counting_site(tmp_path)
+    given = {"session": bytes(16), "task": TASK.digest, "step": 0}
+    request = Request(**{**given, "topic": TASK.topics[0], **wrong}).to_bytes()
+    with pytest.raises(MessageError, match=reason):
+        site.respond(request)
+    assert len(opened) == 1
+    assert len(ledger_of(tmp_path)) == 0
+    site.respond(ask())
+    assert len(opened) == 2
+
+
+def test_no_client_is_opened_for_what_the_ledger_refuses(tmp_path):
+    site, opened = counting_site(tmp_path, budget=1.5)
+    for i in range(2):
+        site.respond(ask(session=bytes([i]) * 16))
+    with pytest.raises(PrivacyBudgetError):
+        site.respond(ask(session=bytes([7]) * 16))
+    assert len(opened) == 3
+    assert len(ledger_of(tmp_path)) == 2
+
+
+def test_another_task_waits_for_nobody(tmp_path):
+    site, request = (
+        make_site(tmp_path, "a", TASK),
+        Request(bytes(16), bytes(16), 0, TASK.topics[0]),
+    )
+    reasons = []
+
+    def refused():
+        with pytest.raises(MessageError, match="another task") as caught:
+            site.respond(request.to_bytes())
+        reasons.append(caught)
+
+    with site._lock:  # as for somebody whose answer takes long
+        thread = threading.Thread(target=refused, daemon=True)
+        thread.start()
+        thread.join(5.0)
+        assert len(reasons) == 1
 
 
 def test_two_processes_cannot_serve_one_site(tmp_path):
@@ -230,13 +299,16 @@ site = make_site(folder, "a", TASK)
 respond, mode = site.respond, sys.argv[2]
 if mode == "has few descriptors":
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 10,) * 2)
-    _site_socket._PATIENCE = 0.2
+if mode in ("has few descriptors", "is impatient"):
+    _site_socket._PATIENCE, _site_socket._CROWDED = 0.6, 0.2
 
 
 def act(request):
     if mode == "dies before":
         os.kill(os.getpid(), 9)
     answer = respond(request)
+    if mode == "is impatient":
+        return bytes(2**22)  # more than the system takes of what nobody reads
     if mode == "dies after":
         os.kill(os.getpid(), 9)
     return answer
@@ -336,6 +408,80 @@ def test_no_number_of_connections_ends_a_site(tmp_path):
     assert len(ledger_of(tmp_path)) == 1
 
 
+def connect(folder, sent=b""):
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(10.0)
+    connection.connect(str(folder / "s"))
+    connection.sendall(sent)
+    return connection
+
+
+def seconds_until_closed(connection, drip):
+    """Say a byte now and then; return when the site had enough of it."""
+    begun = time.monotonic()
+    with connection, contextlib.suppress(OSError):
+        while time.monotonic() - begun < 5.0:
+            time.sleep(0.05)
+            if drip:
+                connection.sendall(b"x")
+            elif not connection.recv(1000):
+                break
+    return time.monotonic() - begun
+
+
+@pytest.mark.parametrize("drip", [True, False])
+def test_a_peer_has_a_time_for_all_of_its_request(drip, tmp_path):
+    with Served(tmp_path, "is impatient"):
+        half = connect(tmp_path, struct.pack("!i", 200) + b"r" * 100)
+        assert 0.4 < seconds_until_closed(half, drip) < 3.0
+
+
+def test_a_peer_has_a_time_to_take_its_answer(tmp_path):
+    with Served(tmp_path, "is impatient") as served:
+        assert len(served.site.respond(ask())) == 2**22
+        request = b"r" + ask()
+        slow = connect(tmp_path, struct.pack("!i", len(request)) + request)
+        time.sleep(1.5)
+        taken = 0
+        with slow, contextlib.suppress(OSError):
+            while part := slow.recv(2**20):
+                taken += len(part)
+        assert 0 < taken < 2**22
+
+
+def test_strangers_keep_no_place_that_others_need(tmp_path):
+    with Served(tmp_path) as served:
+        strangers, names = silent_connections(tmp_path / "s", 60), []
+        assert len(strangers) > 16
+        for stranger in strangers[:-1]:
+            stranger.sendall(b"\0")
+        ask_name = threading.Thread(
+            target=lambda: names.append(served.site.name), daemon=True
+        )
+        ask_name.start()
+        ask_name.join(6.0)  # they are let go after a second, sixteen at a time
+        assert names == ["a"]
+        for stranger in strangers:
+            stranger.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_site_reads_no_more_than_its_task_can_ask_for(tmp_path):
+    def peak():
+        status = Path(f"/proc/{served.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+    with Served(tmp_path) as served:
+        before, size = peak(), 2**26
+        for _ in range(2):
+            stranger = connect(tmp_path, struct.pack("!i", size))
+            with stranger, contextlib.suppress(OSError):
+                stranger.sendall(bytes(size - 1))
+                time.sleep(0.2)
+        assert served.site.name == "a"
+        assert peak() - before < 16
+
+
 def test_a_site_that_is_served_is_not_replaced(tmp_path):
     other = tmp_path / "other"
     other.mkdir()
@@ -356,7 +502,9 @@ def test_refusals_and_garbage_by_a_socket(served, tmp_path):
     from multiprocessing.connection import Client
 
     with pytest.raises(MessageError, match="no message of a federation"):
-        served.site.respond(b"x" * 300)
+        served.site.respond(b"x" * 200)
+    with pytest.raises(MessageError, match="this task have at most 248 bytes"):
+        served.site.respond(bytes(2**24))
     with Client(str(tmp_path / "s"), family="AF_UNIX") as silent:
         for frame in (b"", b"z", b"r"):
             with Client(str(tmp_path / "s"), family="AF_UNIX") as connection:
@@ -383,6 +531,38 @@ def test_nobody_there(tmp_path):
     with pytest.raises(SiteError, match="no site answers"):
         SiteConnection(tmp_path / "s").respond(ask())
     assert time.monotonic() - begun < 5.0
+
+
+def test_an_example_site_reads_a_csv(tmp_path, monkeypatch):
+    """Its columns are in another order than in the task; other columns cost nothing."""
+    example = Path(__file__).parents[2] / "examples/federated"
+    if not example.exists():
+        pytest.skip("the examples are not here")
+    monkeypatch.syspath_prepend(str(example))
+    from site_process import open_site
+
+    own, names = tmp_path / "study", list("abcdef")
+    own.mkdir()
+    settings = {"name": "north", "budget": [4.0, 1e-5], "noise_seed": None}
+    (tmp_path / "site.json").write_text(json.dumps(settings))
+    (own / "how.json").write_text(json.dumps({"epsilon": 1.0, "delta": 1e-6}))
+    X = rows_of(0, 5000, 6) * [9.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    table = pd.DataFrame(X, columns=names)
+    for columns in (names[::-1], [*names[:5], "g"]):
+        task = make_task(1, 6, feature_names=columns)
+        table.to_csv(own / "rows.csv", index=False)
+        (own / "task.bin").write_bytes(task.to_bytes())
+        if "g" in columns:
+            with pytest.raises(ValueError, match="has no columns 'g'"):
+                open_site(tmp_path)
+            continue
+        site = open_site(tmp_path)
+        rounds = Rounds(Server({"north": (5000, 1.0, 1e-6)}, task))
+        while not rounds.done:
+            rounds.collect({"north": site.respond(rounds.request().to_bytes())})
+        assert rounds.result().components[0, 5] > 0.99
+        site.sites[task.digest].close()
+    assert len(PrivacyAccountant(path=tmp_path / "ledger.db").ledger) == 1
 
 
 def test_an_example_site_has_no_two_studies_of_one_task(tmp_path):

@@ -26,6 +26,9 @@ MODEL = {"mechanism": SpikedModel(signal_variance=[4.0, 2.0], noise_variance=1.0
 SIDES = np.array([[-3.0, -2.0, -1.0, 0.0, -5.0], [1.0, 2.0, 7.0, 0.0, 5.0]])
 PARAMETERS = {
     "plain": {},
+    "names": {"feature_names": list("abcde")},
+    "other order of names": {"feature_names": list("edcba")},
+    "names cut elsewhere": {"feature_names": ["ab", "", "c", "dä", "e\0"]},
     "matrix": {"aggregation": "matrix"},
     "clip": {"clip_norm": 3.0},
     "center": {"clip_norm": 3.0, "center": "private"},
@@ -191,7 +194,7 @@ BAD = {
     "must be bytes": "task",
     "too short": b"SKDT",
     "no task": damaged(0, 0),
-    "of version 9, this release reads 1": damaged(4, 9),
+    "of version 9, this release reads 2": damaged(4, 9),
     "does not know": damaged(6, 9),
     "the length that it says": damaged(8, 3, "Q"),
     "no valid size": damaged(16, 2**15, "H"),
@@ -199,8 +202,11 @@ BAD = {
     "n_rounds": damaged(26, 2000, "I"),
     "must be finite": damaged(38, np.nan, "d"),
     "not the byte form": damaged(38, 1.0, "d"),
-    "bounds are reversed": damaged(94, 9.0, "d"),
+    "bounds are reversed": damaged(102, 9.0, "d"),
     "damaged": TASKS["plain"].to_bytes()[:-1] + b"\0",
+    "one name for each feature": signed(
+        TASKS["names"].to_bytes()[:102] + struct.pack("<I", 21) + b"x" * 21
+    ),
     "no task of a federation": pickle.dumps(list(range(100))),
 }
 
@@ -235,6 +241,11 @@ def test_a_model_is_checked_however_a_task_came_about():
 
 
 BAD_TASKS = {
+    "feature_names must be a sequence": {"feature_names": "abcde"},
+    "feature_names must be strings": {"feature_names": [1, 2, 3, 4, 5]},
+    "feature_names must have n_features=5": {"feature_names": ["a"]},
+    "feature_names must differ": {"feature_names": list("abcda")},
+    "feature_names must be valid": {"feature_names": [*"abcd", "\udc80"]},
     "n_rounds": {"n_rounds": 1.5},
     "n_rounds must": {"n_rounds": -1},
     "n_components": {"n_components": 6},

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi2, norm
 
-from skdpspectral import DPPCA, FederatedDPPCA
+from skdpspectral import DPPCA, FederatedDPPCA, PrivacyAccountant
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
 from skdpspectral.decomposition import SpikedModel
@@ -275,7 +275,47 @@ def test_what_has_no_bound_is_refused(model, parameters, shape, said):
         DPPCA(1, mechanism=model, **parameters).privacy_plan(*shape)
 
 
-def test_federations_need_public_variances():
+def test_clients_with_private_variances():
+    """Clients of larger budgets count for more, by the error that is expected."""
+    X, components = make_spiked_covariance(60_000, 10, random_state=0)
+    budgets = {0: 0.3, 1: 1.0, 2: 2.0}
+    pca = FederatedDPPCA(1, mechanism=PRIVATE, epsilon=budgets)
+    pca.fit(X, clients=np.repeat([0, 1, 2], 20_000))
+    assert abs(components[0] @ pca.components_[0]) > 0.999
+    assert np.all(np.diff(pca.client_weights_) > 0.0)
+    assert 0.9 < pca.noise_variance_ < 1.1
+    statistic = UnknownSpikes(RowBounds(10, center="none"), 20_000, 1, (1e-6, 1e6))
+    for _, plan in pca.privacy_.blocks:
+        assert plan.assumption == "spiked-gaussian"
+        expected = statistic.expected_error(plan, 10.0, 1.0) ** 2
+        squared = statistic.squared_error(plan.mu, 10.0, 1.0)
+        np.testing.assert_allclose(squared, expected, rtol=1e-3)
+
+
+def test_clients_on_a_cluster_are_refused_before_the_charge():
+    arrays = pytest.importorskip("dask.array")
+    X, ids = np.ones((40, 5)), np.repeat([0, 1], 20)
+    X, ids = (
+        arrays.from_array(array, chunks=(20, 5)[: array.ndim]) for array in (X, ids)
+    )
+    accountant = PrivacyAccountant()
+    pca = FederatedDPPCA(1, mechanism=PRIVATE, accountant=accountant)
+    with pytest.raises(ValueError, match="in memory"):
+        pca.fit(X, clients=ids)
+    assert not len(accountant.ledger)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "said"),
+    [
+        ({"release": "covariance"}, "needs public variances"),
+        ({"aggregation": "matrix"}, "need public variances"),
+    ],
+)
+def test_what_clients_need_public_variances_for(parameters, said):
     X = np.zeros((40, 5))
-    with pytest.raises(ValueError, match="public signal_variance"):
-        FederatedDPPCA(1, mechanism=PRIVATE).fit(X, clients=np.arange(40) % 2)
+    accountant = PrivacyAccountant()
+    pca = FederatedDPPCA(1, mechanism=PRIVATE, accountant=accountant, **parameters)
+    with pytest.raises(ValueError, match=said):
+        pca.fit(X, clients=np.arange(40) % 2)
+    assert not len(accountant.ledger)

@@ -8,7 +8,9 @@ import numpy as np
 from agreed import read_task
 from flwr.serverapp import ServerApp
 
+from skdpspectral import FederatedDPPCA, SparseDPPCA
 from skdpspectral.federation import (
+    FederatedResult,
     GroupRounds,
     KeptSession,
     Registration,
@@ -61,7 +63,7 @@ def main(grid, context):
             kept=kept,
             on_answer=show,
         )
-        save(folder / "result.npz", found)
+        save(folder, found)
         outcome["rejected"] = rounds.server.rejected
         outcome["clients"] = list(rounds.clients)
     except Exception as error:
@@ -75,12 +77,20 @@ def main(grid, context):
         draft.replace(folder / "outcome.json")
 
 
-def save(path, found):
-    """Write a result's arrays to a file, whole or not at all.
+def save(folder, found):
+    """Write the published estimator, and a result's arrays, whole or not at all.
 
     Of components a FederatedResult; of users the public model.
     """
     arrays = {k: v for k, v in vars(found).items() if isinstance(v, np.ndarray)}
-    draft = path.with_suffix(".draft.npz")
-    np.savez(draft, **arrays)
-    draft.replace(path)
+    estimator = found
+    if isinstance(found, FederatedResult):
+        kind = SparseDPPCA if found.task.n_rounds else FederatedDPPCA
+        estimator = kind.from_result(found)
+    for name, write in (
+        ("estimator", estimator.save),
+        ("result", lambda path: np.savez(path, **arrays)),
+    ):
+        draft = folder / f"{name}.draft.npz"
+        write(draft)
+        draft.replace(folder / f"{name}.npz")

@@ -1,0 +1,198 @@
+"""Columns of separate clients: matched by the names in the task, before the charge."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from federation_tools import answers, make_server, registered, rows_of
+from flower_tools import Grid, act_as_a_task
+
+from skdpspectral import DPMatrixFactorization, LRSRegressor, PrivacyAccountant
+from skdpspectral.datasets import make_low_rank_sparse_tasks, make_spiked_covariance
+from skdpspectral.federation import (
+    FederationError,
+    GroupClient,
+    GroupRounds,
+    GroupTask,
+    LocalClient,
+    Rounds,
+    Server,
+    Site,
+    make_task,
+)
+
+NAMES = [f"f{j}" for j in range(10)]
+
+
+def frames():
+    """Three hospitals, two with their columns reversed; and all rows in order."""
+    X, _ = make_spiked_covariance(9000, 10, random_state=0)
+    table = pd.DataFrame(X, columns=NAMES)
+    found = {name: table.iloc[i * 3000 :][:3000] for i, name in enumerate("abc")}
+    return {**found, "b": found["b"][NAMES[::-1]], "c": found["c"][NAMES[::-1]]}, X
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+def test_columns_are_put_in_the_order_of_the_task(kind):
+    """All columns reversed, and those of an array in order: the same bits."""
+    found, X = frames()
+    task = make_task(2, 10, feature_names=NAMES)
+    plain = make_task(2, 10)
+    if kind == "polars":
+        polars = pytest.importorskip("polars")
+        found = {name: polars.from_pandas(frame) for name, frame in found.items()}
+    if kind == "pyarrow":
+        arrow = pytest.importorskip("pyarrow")
+        found = {n: arrow.Table.from_pandas(f) for n, f in found.items()}
+    results = []
+    for chosen, rows in (
+        (task, found),
+        (plain, {name: X[i * 3000 :][:3000] for i, name in enumerate("abc")}),
+    ):
+        clients = {
+            name: LocalClient(name, own, chosen, epsilon=None)
+            for name, own in rows.items()
+        }
+        rounds = Rounds(make_server(chosen, registered(clients)))
+        while not rounds.done:
+            rounds.collect(answers(clients, rounds.request()))
+        results.append(rounds.result().components)
+    assert np.array_equal(*results)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("names", "columns", "said"),
+    [
+        (None, NAMES[:6], "the task has no feature_names"),
+        (None, [5, 4, 3, 2, 1, 0], "the task has no feature_names"),
+        (NAMES[:6], None, "X has no column names"),
+        (NAMES[:6], range(6), "X has no column names"),
+        (NAMES[:6], [*NAMES[:5], "g"], "has no columns 'f5'"),
+        (NAMES[:6], [*NAMES[:6], "id"], "unexpected columns 'id'"),
+        (NAMES[:6], [*NAMES[:5], "f4"], "columns of X must differ, got 'f4' twice"),
+        (NAMES[:6], [*NAMES[:5], 5], "has no columns 'f5'"),
+    ],
+)
+def test_other_columns_are_refused_before_the_charge(names, columns, said):
+    """Before a value is read, too: there is a missing one."""
+    X = rows_of(0, p=6 if columns is None else len(columns))
+    X[0, 0] = np.nan
+    X = X if columns is None else pd.DataFrame(X, columns=list(columns))
+    accountant = PrivacyAccountant()
+    task = make_task(2, 6, feature_names=names)
+    with pytest.raises(ValueError, match=said):
+        LocalClient("a", X, task, accountant=accountant)
+    assert not len(accountant.ledger)
+
+
+def test_frames_of_numbered_columns_are_arrays():
+    X, task = rows_of(0), make_task(2, 6)
+    LocalClient("a", pd.DataFrame(X), task)
+    assert make_task(2, 6, feature_names=NAMES[:6]).feature_names == tuple(NAMES[:6])
+
+
+def test_a_site_is_not_made_for_other_columns(tmp_path):
+    ledger = PrivacyAccountant(1.0, 1e-5, path=tmp_path / "ledger.db")
+    task = make_task(2, 6, feature_names=NAMES[:6])
+    table = pd.DataFrame(rows_of(0), columns=NAMES[1:7])
+
+    def open_client(accountant):
+        return LocalClient("a", table, task, accountant=accountant)
+
+    with pytest.raises(ValueError, match="has no columns 'f0'"):
+        Site(open_client, ledger, tmp_path / "answers.db")
+    assert not len(ledger.ledger)
+
+
+def test_names_over_flower(tmp_path):
+    """Server and sites agree on names by the digest; columns are moved at the site."""
+    flower = pytest.importorskip("skdpspectral.federation.flower")
+    pytest.importorskip("flwr")
+    act_as_a_task()
+    found, X = frames()
+    task = make_task(1, 10, feature_names=NAMES)
+    sites = {}
+    for i, (name, table) in enumerate(found.items()):
+        ledger = PrivacyAccountant(1.0, 1e-5, path=tmp_path / f"{name}.db")
+
+        def open_client(accountant, name=name, table=table):
+            return LocalClient(name, table, task, accountant=accountant)
+
+        sites[i] = Site(open_client, ledger, tmp_path / f"{name}.answers")
+    registration = dict.fromkeys(found, (3000, 1.0, 1e-6))
+    rounds = Rounds(Server(registration, task))
+    result = flower.hold_session(Grid(sites), rounds)
+    top = np.linalg.eigh(X.T @ X)[1][:, -1]
+    assert abs(result.components[0] @ top) > 0.99
+    assert not result.rejected
+    other = make_task(1, 10, feature_names=NAMES[::-1])
+    rejected = pytest.warns(UserWarning, match="was rejected")
+    with pytest.raises(FederationError, match="another task"), rejected:
+        flower.hold_session(Grid(sites), Rounds(Server(registration, other)))
+
+
+# -- users -----------------------------------------------------------------------------
+
+
+def hold(task, nodes):
+    rounds = GroupRounds(list(nodes), task)
+    while not rounds.done:
+        rounds.collect(answers(nodes, rounds.request()))
+    return rounds.result()
+
+
+@pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
+@pytest.mark.parametrize("column", ["site", 0])
+def test_columns_of_users(column):
+    """A node with reversed columns beside the users' gets the model of one in order."""
+    X, y, users = make_low_rank_sparse_tasks(600, 20, 5, sparsity=2, random_state=0)
+    names, found = list("abcde"), []
+    table = pd.DataFrame(X, columns=names)
+    table.insert(0, "site", users)
+    model = LRSRegressor(n_rounds=2, user_feature=column)
+    for order in (names, names[::-1]):
+        task = GroupTask(model, 5, noise="node", feature_names=names)
+        own = table[["site", *order]]
+        nodes = {"a": GroupClient("a", task, own, y, noise_seed=0)}
+        found.append(hold(task, nodes))
+        assert list(nodes["a"].model.feature_names_in_) == ["site", *names]
+    assert np.array_equal(found[0].components_, found[1].components_)
+    accountant = PrivacyAccountant()
+    for told, rows, said in (
+        (None, table, "the task has no feature_names"),
+        (names, table.to_numpy(), "X has no column names"),
+        (names, table.rename(columns={"a": "z"}), "has no columns 'a'"),
+    ):
+        task = GroupTask(model, 5, feature_names=told)
+        with pytest.raises(ValueError, match=said):
+            GroupClient("a", task, rows, y, accountant=accountant)
+    assert not len(accountant.ledger)
+
+
+def test_names_are_of_the_task_of_users():
+    model, names = LRSRegressor(), list("abcde")
+    tasks = [GroupTask(model, 5, feature_names=n) for n in (None, names, names[::-1])]
+    assert len({task.digest for task in tasks}) == 3
+    X, y, users = make_low_rank_sparse_tasks(600, 20, 5, sparsity=2, random_state=0)
+    own = pd.DataFrame(X, columns=names)
+    public = hold(tasks[1], {"a": GroupClient("a", tasks[1], own, y, users=users)})
+    assert list(public.feature_names_in_) == names
+
+
+def test_columns_of_a_recommender_go_by_name():
+    """By position, a node with its columns reversed would protect items."""
+    table = pd.DataFrame({"item_id": [1, 2, 3], "user_id": [1, 1, 2]})
+    y, accountant = [1.0, 2.0, 3.0], PrivacyAccountant()
+    items = np.arange(1, 4)
+    named = GroupTask(DPMatrixFactorization(items=items))
+    GroupClient("a", named, table, y, accountant=accountant)
+    placed = GroupTask(
+        DPMatrixFactorization(items=items, user_feature=0, item_feature=1)
+    )
+    with pytest.raises(ValueError, match="must be column names where X has them"):
+        GroupClient("a", placed, table, y, accountant=accountant)
+    GroupClient("a", placed, table.to_numpy()[:, ::-1], y, accountant=accountant)
+    assert not len(accountant.ledger)
+    with pytest.raises(ValueError, match="no use for a recommender"):
+        GroupTask(DPMatrixFactorization(items=items), feature_names=["u", "i"])
