@@ -1119,8 +1119,8 @@ EXACT |= {
 # Of what parties believe of each other.
 EXACT |= {
     "a request of another task answered": Mutant(
-        "AnsweringClient",
-        "if request.task != self.task.digest:",
+        "check_task",
+        "if request.task != task.digest:",
         "if False:",
         f"{_AGREEMENT}a_client_refuses_requests_of_another_task_and_spends_nothing",
     ),
