@@ -1,31 +1,25 @@
-"""Estimators that hold estimators: who is in them, and what they do to rows.
+"""Which splitters choose rows without looking at anything private.
 
-What steps do to the columns of a table, before a later step looks for ids.
+Estimators that hold estimators: who is in them, and what they do to rows.
 
-Estimators of scikit-learn whose fit takes nothing from the values of rows.
-
-Which splitters choose rows without looking at anything private.
-
-Which steps of a pipeline are private, and which leak what they were fitted on.
+Estimators that a search tries, told from its parameters alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from numbers import Integral
+from dataclasses import replace
+from itertools import product
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from scipy import special
-from sklearn.base import OneToOneFeatureMixin, is_classifier
+from scipy.stats import randint
+from scipy.stats.distributions import rv_frozen
+from sklearn.base import clone, is_classifier
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import (
-    ColumnTransformer,
-    TransformedTargetRegressor,
-    make_column_selector,
-)
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     AdaBoostClassifier,
     AdaBoostRegressor,
@@ -36,8 +30,6 @@ from sklearn.ensemble import (
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import (
     RFE,
     RFECV,
@@ -45,7 +37,6 @@ from sklearn.feature_selection import (
     SequentialFeatureSelector,
 )
 from sklearn.frozen import FrozenEstimator
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import (
     FixedThresholdClassifier,
     KFold,
@@ -62,230 +53,13 @@ from sklearn.multioutput import (
     MultiOutputRegressor,
     RegressorChain,
 )
-from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-    RobustScaler,
-    StandardScaler,
-)
-from sklearn.random_projection import BaseRandomProjection
+from sklearn.preprocessing import FunctionTransformer
 
-from ..mechanisms import Assumption, Unit
+from ..mechanisms import Unit
 from ..mechanisms._relations import shown
 from .estimator import SCORERS, PrivateEstimator
-from .sklearn_compat import BaseSearchCV, output_container
-
-# Fitting these takes nothing from X; they treat each row alone.
-_ROW_BY_ROW = (Binarizer, FeatureHasher, HashingVectorizer, Normalizer)
-
-
-_KNOWN = ("sklearn", "skdpspectral")
-
-
-# Fitting these takes the shape of X.
-_SHAPE_ALONE = (BaseRandomProjection, PolynomialFeatures)
-
-
-def is_known(estimator) -> bool:
-    """Whether the code of an estimator is that of scikit-learn or of this library.
-
-    A class derived from theirs may have any other ``fit``.
-    """
-    return type(estimator).__module__.partition(".")[0] in _KNOWN
-
-
-def stateless_reason(estimator) -> str | None:
-    """Say why fitting takes nothing from the values; None if it may."""
-    if not is_known(estimator) or telling_reason(estimator) is not None:
-        return None
-    if isinstance(estimator, _ROW_BY_ROW):
-        return "treats each row alone"
-    if isinstance(estimator, FunctionTransformer):
-        # Any other function may look at several rows at once.
-        return "treats each value alone" if treats_values_alone(estimator) else None
-    if isinstance(estimator, _SHAPE_ALONE):
-        return "takes from X its shape alone"
-    if isinstance(estimator, SimpleImputer) and estimator.strategy == "constant":
-        # Otherwise the columns that come out depend on where values are missing.
-        fixed = estimator.keep_empty_features and not estimator.add_indicator
-        return "fills in a constant" if fixed else None
-    if isinstance(estimator, (OneHotEncoder, OrdinalEncoder)):
-        given = not isinstance(estimator.categories, str)
-        fixed = given and not _counts_categories(estimator)
-        return "its categories are given" if fixed else None
-    return None
-
-
-def telling_reason(estimator) -> str | None:
-    """Say how a step that fits nothing may still tell of values; None if it may not.
-
-    Errors and warnings come before any later step is charged.
-    """
-    if isinstance(estimator, HashingVectorizer):
-        functions = ("preprocessor", "tokenizer", "analyzer")
-        if any(callable(getattr(estimator, name)) for name in functions):
-            return "a function reads its texts, and may remember them"
-    if isinstance(estimator, FunctionTransformer):
-        both = estimator.func is not None and estimator.inverse_func is not None
-        if both and estimator.check_inverse:
-            return "warns of rows that do not come back: set check_inverse=False"
-    if isinstance(estimator, OneHotEncoder) and not _is_silent(estimator):
-        return (
-            "an error or a warning tells of categories that were not given: set "
-            "handle_unknown='ignore', without drop"
-        )
-    if isinstance(estimator, OrdinalEncoder) and estimator.handle_unknown == "error":
-        return (
-            "an error tells of categories that were not given: set "
-            "handle_unknown='use_encoded_value'"
-        )
-    return None
-
-
-def _is_silent(encoder: OneHotEncoder) -> bool:
-    """Whether unknown categories make no error and no warning."""
-    silent = encoder.handle_unknown in ("ignore", "infrequent_if_exist")
-    return silent and encoder.drop is None
-
-
-def makes_sparse(estimator) -> bool:
-    """Whether a stateless step makes sparse rows, by their values, of dense ones."""
-    if isinstance(estimator, OneHotEncoder):
-        return bool(estimator.sparse_output)
-    return isinstance(estimator, (FeatureHasher, HashingVectorizer))
-
-
-def _counts_categories(estimator) -> bool:
-    """Whether an encoder groups or drops categories by how often they occur."""
-    counted = (estimator.min_frequency, estimator.max_categories)
-    return any(limit is not None for limit in counted)
-
-
-def treats_values_alone(transformer: FunctionTransformer) -> bool:
-    """Whether its functions are numpy's or scipy's own, one value at a time.
-
-    An instance of ``numpy.ufunc`` need not be: ``numpy.frompyfunc`` makes one of any
-    function, which may remember what it was given.
-    """
-    functions = (transformer.func, transformer.inverse_func)
-    arguments = (transformer.kw_args, transformer.inv_kw_args)
-    return not any(arguments) and all(
-        function is None
-        or any(
-            getattr(module, getattr(function, "__name__", ""), None) is function
-            for module in (np, special)
-            if isinstance(function, np.ufunc)
-        )
-        for function in functions
-    )
-
-
-# Parameters that name a column of ids, by position or name.
-_PARAMETERS = ("user_feature", "client_feature", "item_feature")
-
-
-# Names that stand for a position where a table has no names.
-_DEFAULT_NAMES = ("user_id", "item_id")
-
-
-@dataclass(frozen=True)
-class Before:
-    """What the steps before one have done to its rows.
-
-    Parameters
-    ----------
-    tainted : str or None
-        Path of a step that leaks into them.
-    moved : str or None
-        Path of a step that moves columns.
-    users_first : bool
-        Whether the ids of users have come to stand in the first column.
-    named : bool
-        Whether the columns still have names, where they were moved.
-    at_end : bool
-        Whether columns were added at the end alone.
-    """
-
-    tainted: str | None = None
-    moved: str | None = None
-    users_first: bool = False
-    named: bool = False
-    at_end: bool = False
-
-    def after(self, step, path: str, leaks: str | None) -> Before:
-        """Return what is before the next step; `leaks` names what leaks in this."""
-        now = replace(self, tainted=self.tainted or leaks)
-        if _moves_columns(step):
-            now = now.moved_by(path)
-            now = replace(now, named=True)
-            now = replace(now, users_first=getattr(step, "_puts_users_first", False))
-        return replace(now, named=now.named and _gives_names(step))
-
-    def moved_by(self, path: str, at_end: bool = False) -> Before:
-        """Return the same with the columns moved by a step."""
-        return replace(self, moved=path, users_first=False, named=False, at_end=at_end)
-
-
-def stale_position(estimator, before: Before) -> str | None:
-    """Say which column of ids may be another one by now; None if none may."""
-    if before.moved is None:
-        return None
-    for parameter in _PARAMETERS:
-        feature = getattr(estimator, parameter, None)
-        if hasattr(estimator, "item_feature") and feature in _DEFAULT_NAMES:
-            position = not before.named
-        else:
-            position = isinstance(feature, Integral)
-        if not position or _is_known(parameter, feature, before):
-            continue
-        return (
-            f"{parameter}={feature!r} stands for a position, and {before.moved!r} "
-            "moves columns: ids may be another column by then; name the column, and "
-            'keep names by set_output(transform="pandas")'
-        )
-    return None
-
-
-def _is_known(parameter: str, feature, before: Before) -> bool:
-    """Whether a position still is what it was, or what a step has put there."""
-    if isinstance(feature, str):
-        feature = _DEFAULT_NAMES.index(feature)
-    if before.at_end and feature >= 0:
-        return True
-    return before.users_first and parameter == "user_feature" and feature == 0
-
-
-def _moves_columns(step) -> bool:
-    """Whether columns may come out of a step at other positions."""
-    if step is None or isinstance(step, str):
-        return False
-    if isinstance(step, Pipeline):
-        return any(_moves_columns(child) for _, child in step.steps)
-    if isinstance(step, FunctionTransformer):
-        return not treats_values_alone(step)
-    if isinstance(step, SimpleImputer):  # a column without values is dropped
-        return stateless_reason(step) is None
-    return not isinstance(step, OneToOneFeatureMixin)
-
-
-def _gives_names(step) -> bool:
-    """Whether what comes out of a step has names."""
-    if step is None or isinstance(step, str):
-        return True
-    if isinstance(step, Pipeline):
-        return all(_gives_names(child) for _, child in step.steps)
-    try:
-        return output_container(step) != "default"
-    except (AttributeError, ValueError):
-        return False
-
+from .sklearn_compat import BaseSearchCV
+from .steps import ID_PARAMETERS, Before, has_own_methods, is_known, stateless_reason
 
 # These go by the number of rows alone, which is public where one row is replaced.
 _BY_POSITION = (
@@ -325,7 +99,12 @@ def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
     """
     instead = _INSTEAD[Unit(unit)]
     own = getattr(cv, "_splits_by", None)
-    if own is not None and type(cv).__module__.startswith("skdpspectral."):
+    changed = hasattr(cv, "split") and has_own_methods(cv)
+    if (
+        own is not None
+        and not changed
+        and type(cv).__module__.startswith("skdpspectral.")
+    ):
         if own is unit:
             return None
         return f"its folds are made for a guarantee of one {own}: {instead}"
@@ -335,7 +114,7 @@ def reason_of_splits(cv: Any, unit: Unit, *, classifier: bool) -> str | None:
             f"cv={cv} means StratifiedKFold for a classifier, by which one label moves "
             f"other rows between folds: {instead}"
         )
-    if number or type(cv) in _BY_POSITION:
+    if number or (type(cv) in _BY_POSITION and not changed):
         if unit is Unit.ROW:
             return None
         return (
@@ -389,9 +168,19 @@ _COLUMNS_AS_THEY_ARE = (*_ROWS_AS_THEY_ARE, *_BOOSTING, TransformedTargetRegress
 _NOTHING_ELSE = (FrozenEstimator, MultiOutputRegressor, VotingRegressor)
 
 
+# These refuse targets that are not finite before they fit.
+_READ_TARGETS = (MultiOutputRegressor, RegressorChain, TransformedTargetRegressor)
+
+
 _TARGETS = (
     "what it does to targets may look at several of them, or warn of some before "
     "anything is charged: give functions of numpy, and check_inverse=False"
+)
+
+
+_TARGETS_ARE_READ = (
+    "raises an error or warns on targets that are not finite before the budget is "
+    "charged: put a private step such as DPStandardScaler before it, charged first"
 )
 
 
@@ -448,18 +237,20 @@ def inside_of(estimator, parameter: str, name: str, before: Before) -> Before:
     return before
 
 
+def _of_targets(estimator: TransformedTargetRegressor):
+    """Return what transforms the targets."""
+    if estimator.transformer is not None:
+        return estimator.transformer
+    return FunctionTransformer(
+        estimator.func, estimator.inverse_func, check_inverse=estimator.check_inverse
+    )
+
+
 def _treats_targets_alone(estimator: TransformedTargetRegressor) -> bool:
-    """Whether the target of a row is made of that row's own, and no value warned of."""
-    transformer = estimator.transformer
-    if transformer is None:
-        transformer = FunctionTransformer(
-            estimator.func,
-            estimator.inverse_func,
-            check_inverse=estimator.check_inverse,
-        )
-    elif estimator.check_inverse:
+    """Whether the target of a row is made of that row's own, and no inverse checked."""
+    if estimator.transformer is not None and estimator.check_inverse:
         return False
-    return stateless_reason(transformer) is not None
+    return stateless_reason(_of_targets(estimator)) is not None
 
 
 def _takes_some(estimator) -> bool:
@@ -477,7 +268,7 @@ def reason_of_search(search) -> str | None:
     scorer = search.scoring
     if isinstance(scorer, str) and hasattr(search, "_selects_privately"):
         unit = Unit.ROW
-    elif type(scorer) not in SCORERS:
+    elif type(scorer) not in SCORERS or has_own_methods(scorer):
         return (
             "picks parameters by scores on private rows, which nothing accounts for: "
             "take make_private_scorer, or PrivateSearchCV"
@@ -486,6 +277,9 @@ def reason_of_search(search) -> str | None:
         return "its scores have no secret noise: give make_private_scorer an epsilon"
     else:
         unit = scorer.relation[0]
+    reason = _reason_of_halving(search, unit)
+    if reason is not None:
+        return reason
     cv = search.cv
     number = cv is None or isinstance(cv, Integral)
     if number and hasattr(search, "_selects_privately"):
@@ -493,7 +287,24 @@ def reason_of_search(search) -> str | None:
     return reason_of_splits(cv, unit, classifier=is_classifier(search.estimator))
 
 
-def reason_of_leak(estimator) -> str | None:
+def _reason_of_halving(search, unit: Unit) -> str | None:
+    """Say what a halving search tells by the rows that it takes at first."""
+    if getattr(search, "resource", None) != "n_samples":
+        return None
+    if unit is not Unit.ROW:
+        return (
+            "takes rows by their number, which changes for all when a user joins or "
+            "leaves: take GridSearchCV, or another resource"
+        )
+    if is_classifier(search.estimator) and isinstance(search.min_resources, str):
+        return (
+            f"min_resources={search.min_resources!r} counts the labels that occur: "
+            "give it a number"
+        )
+    return None
+
+
+def reason_of_leak(estimator, before: Before) -> str | None:
     """Say what an estimator takes from rows beside those in it; None for nothing."""
     if not is_known(estimator):
         return _NOTHING_KNOWN
@@ -504,8 +315,13 @@ def reason_of_leak(estimator) -> str | None:
             "resamples rows, so that one may count several times and a user for "
             "others: what that costs is not in the ledger"
         )
-    if isinstance(estimator, TransformedTargetRegressor):
-        return None if _treats_targets_alone(estimator) else _TARGETS
+    of_targets = isinstance(estimator, TransformedTargetRegressor)
+    if of_targets and not _treats_targets_alone(estimator):
+        return _TARGETS
+    if isinstance(estimator, _READ_TARGETS) and not before.charged:
+        return _TARGETS_ARE_READ
+    if of_targets:
+        return None
     if isinstance(estimator, _NOTHING_ELSE):
         return None
     if isinstance(estimator, RegressorChain) and estimator.cv is None:
@@ -513,271 +329,120 @@ def reason_of_leak(estimator) -> str | None:
     return _NOTHING_KNOWN
 
 
-PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+# Larger grids over steps, seeds and budgets are said to leak.
+MOST_TRIED = 512
 
 
-_SCALERS = (MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler)
+_LISTS = (list, tuple, range, np.ndarray)
 
 
-_FOREIGN = (
-    "its class is derived from one that is known, and what its own code takes from "
-    "private rows is not"
-)
+_BUDGETS = ("epsilon", "delta")
 
 
-@dataclass(frozen=True)
-class StepReport:
-    """Verdict on one step.
-
-    Parameters
-    ----------
-    name : str
-        Path of the step, with double underscores as in ``set_params``.
-    estimator : str
-        Name of its class.
-    verdict : {"private", "stateless", "LEAKS"}
-        "private": fitted under a guarantee. "stateless": fitting takes nothing
-        from the values. "LEAKS": what was fitted may reveal rows.
-    reason : str
-        Why, and what to do.
-    """
-
-    name: str
-    estimator: str
-    verdict: str
-    reason: str
+# A number for any other parameter of a private estimator changes no verdict.
+_DECISIVE = (*ID_PARAMETERS, "accountant", "noise_seed")
 
 
-@dataclass(frozen=True)
-class PrivacyReport:
-    """Verdicts on all steps, in order; ``str()`` gives a table.
+def tried(search: Any) -> tuple[list[tuple[str, Any]], list[str]]:
+    """Return the models that a search may fit, and reasons why more are not known.
 
-    Parameters
-    ----------
-    steps : tuple of StepReport
-        One entry a step.
-    """
-
-    steps: tuple[StepReport, ...]
-
-    @property
-    def private(self) -> bool:
-        """Whether no step leaks."""
-        return all(step.verdict != LEAKS for step in self.steps)
-
-    def __iter__(self) -> Iterator[StepReport]:
-        return iter(self.steps)
-
-    def __str__(self) -> str:
-        name = max((len(step.name) for step in self.steps), default=0)
-        kind = max((len(step.estimator) for step in self.steps), default=0)
-        return "\n".join(
-            f"{step.name:{name}}  {step.estimator:{kind}}  {step.verdict:9}  "
-            f"{step.reason}"
-            for step in self.steps
-        )
-
-
-def privacy_report(estimator) -> PrivacyReport:
-    """Say of each step of a pipeline whether fitting it is private.
-
-    Nothing is fitted and no data are needed. What is not known to be harmless is
-    said to leak.
-
-    Parameters
-    ----------
-    estimator : estimator
-        A pipeline, column transformer, union, search, any other estimator that holds
-        estimators, or a single one. What is known of none of the kinds is said to
-        leak, and so is an estimator of users or clients whose column is named by its
-        position, behind a step that moves columns.
+    Parameters of private estimators that change no verdict are left as they are.
 
     Returns
     -------
-    PrivacyReport
-        One verdict a step.
-
-    Examples
-    --------
-    >>> from sklearn.pipeline import make_pipeline
-    >>> from sklearn.preprocessing import StandardScaler
-    >>> from skdpspectral import DPPCA
-    >>> from skdpspectral.audit import privacy_report
-    >>> report = privacy_report(make_pipeline(StandardScaler(), DPPCA()))
-    >>> report.private
-    False
-    >>> [step.verdict for step in report]
-    ['LEAKS', 'LEAKS']
+    models : list of tuple (str, estimator)
+        Each with its parameters in words; at least one.
+    reasons : list of str
+        Why others may be fitted too.
     """
-    return PrivacyReport(tuple(_walk("", estimator, Before())))
+    scaled = getattr(search, "step_budgets", None) == "scaled"
+    models: list[tuple[str, Any]] = []
+    reasons: list[str] = []
+    for part in _parts(search):
+        lists, unlisted = _decisive(search.estimator, part, scaled)
+        reasons += unlisted
+        if math.prod(map(len, lists.values())) > MOST_TRIED - len(models):
+            reasons.append(
+                f"tries more than {MOST_TRIED} combinations of {', '.join(lists)}: "
+                "list fewer of them"
+            )
+            # Each value at least once.
+            candidates: Iterator[dict] = _one_at_a_time(lists)
+        else:
+            values = product(*lists.values())
+            candidates = (dict(zip(lists, v, strict=True)) for v in values)
+        for candidate in candidates:
+            said = ", ".join(f"{name}={value!r}" for name, value in candidate.items())
+            try:
+                # As searches make it.
+                own = clone(candidate, safe=False)
+                models.append((said, clone(search.estimator).set_params(**own)))
+            except Exception as error:
+                reasons.append(
+                    f"tries {said}, which cannot be set ({type(error).__name__})"
+                )
+    return models or [("", search.estimator)], reasons
 
 
-def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts; `before` says what earlier steps have done to the rows."""
-    yield from _verdicts(name, estimator, before)
-    composite = isinstance(estimator, (Pipeline, FeatureUnion, ColumnTransformer))
-    if composite and not is_known(estimator):
-        kind = type(estimator).__name__
-        yield StepReport(name or kind.lower(), kind, LEAKS, _FOREIGN)
+def _parts(search: Any) -> list[dict[str, Any]]:
+    """Return the spaces of parameters of a search."""
+    space = getattr(search, "param_grid", None)
+    if space is None:
+        space = search.param_distributions
+    parts = [space] if isinstance(space, Mapping) else list(space)
+    resource = getattr(search, "resource", "n_samples")
+    # Any number of them.
+    counted = {} if resource == "n_samples" else {resource: randint(1, 2**31)}
+    return [{**part, **counted} for part in parts] or [counted]
 
 
-def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on what is in an estimator, or on the estimator itself."""
-    prefix = f"{name}__" if name else ""
-    if isinstance(estimator, Pipeline):
-        for step, child in estimator.steps:
-            leaks = None
-            for verdict in _walk(prefix + step, child, before):
-                yield verdict
-                if verdict.verdict == LEAKS and leaks is None:
-                    leaks = verdict.name
-            before = before.after(child, prefix + step, leaks)
-    elif isinstance(estimator, (FeatureUnion, ColumnTransformer)):
-        if isinstance(estimator, ColumnTransformer):
-            before = before.moved_by(name or "columntransformer")
-        for step, child in _branches(estimator):
-            yield from _walk(prefix + step, child, before)
-        yield from _chosen_columns(name, estimator)
-        yield from _by_density(name, estimator)
-    elif hasattr(estimator, "_selects_privately") and is_known(estimator):
-        yield from _walk_private_search(name, estimator, before)
-    elif not isinstance(estimator, PrivateEstimator) and has_estimators(estimator):
-        yield from _walk_meta(name, estimator, before)
-    else:
-        yield _leaf(name or type(estimator).__name__.lower(), estimator, before)
+def _decisive(
+    estimator: Any, part: Mapping[str, Any], scaled: bool
+) -> tuple[dict[str, list], list[str]]:
+    """Return the lists of values that may change a verdict, and what is not listed."""
+    lists: dict[str, list] = {}
+    reasons: list[str] = []
+    for name, values in part.items():
+        listed = type(values) in _LISTS
+        if listed:
+            numbers = all(isinstance(value, Real) for value in values)
+        else:
+            numbers = _gives_numbers(values)
+        if numbers and _is_neutral(estimator, part, name, scaled):
+            continue
+        if listed:
+            lists[name] = list(values)
+        else:
+            reasons.append(
+                f"{name} may have values that are not listed: give it a list of values"
+            )
+    return lists, reasons
 
 
-def _walk_meta(name: str, estimator, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the estimators in an estimator, and then its own."""
-    prefix = f"{name}__" if name else ""
-    kind = type(estimator).__name__
-    # What stands for it where it is the whole, as in a search.
-    own = name or ("search" if is_search(estimator) else kind.lower())
-    for parameter, child in estimators_in(estimator):
-        inside = inside_of(estimator, parameter, own, before)
-        yield from _walk(prefix + parameter, child, inside)
-    reason = reason_of_leak(estimator)
-    if reason is None:
-        reason = "fits the estimators in it, and takes nothing else from the rows"
-        yield StepReport(own, kind, STATELESS, reason)
-    else:
-        yield StepReport(own, kind, LEAKS, reason)
+def _is_neutral(
+    estimator: Any, part: Mapping[str, Any], name: str, scaled: bool
+) -> bool:
+    """Whether any number for a parameter leaves all verdicts as they are."""
+    prefix, _, last = name.rpartition("__")
+    if last in _DECISIVE or (last in _BUDGETS and not scaled):
+        return False
+    names = prefix.split("__") if prefix else []
+    if any("__".join(names[:depth]) in part for depth in range(1, len(names) + 1)):
+        return False  # another step may stand there
+    owner = estimator.get_params(deep=True).get(prefix) if prefix else estimator
+    return isinstance(owner, PrivateEstimator) and is_known(owner)
 
 
-def _walk_private_search(name: str, search, before: Before) -> Iterator[StepReport]:
-    """Yield verdicts on the estimator that a private search fits, and on its scores."""
-    prefix = f"{name}__" if name else ""
-    leaks = False
-    for step in _walk(f"{prefix}estimator", search.estimator, before):
-        leaks = leaks or step.verdict == LEAKS
-        yield step
-    own, kind = name or "search", type(search).__name__
-    reason = reason_of_search(search)
-    if reason is None and leaks:
-        reason = "what it fits leaks: a search refuses it"
-    if reason is not None:
-        yield StepReport(own, kind, LEAKS, reason)
-    else:
-        verdict, said = _private_verdict(search, before)
-        if verdict == PRIVATE:
-            said += " on all of its runs, of which the best is released"
-        yield StepReport(own, kind, verdict, said)
-
-
-def _branches(estimator) -> list[tuple[str, object]]:
-    """Return the named children that see the same rows side by side."""
-    if isinstance(estimator, FeatureUnion):
-        return list(estimator.transformer_list)
-    branches = [(name, child) for name, child, _ in estimator.transformers]
-    return [*branches, ("remainder", estimator.remainder)]
-
-
-def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
-    """Yield a leak for every choice of columns that may look at values."""
-    for step, _, columns in getattr(estimator, "transformers", ()):
-        if callable(columns) and not isinstance(columns, make_column_selector):
-            path = f"{name}__{step}" if name else step
-            reason = "a function picks its columns and may look at values: name them"
-            yield StepReport(f"{path} (columns)", "ColumnTransformer", LEAKS, reason)
-
-
-def _by_density(name: str, estimator) -> Iterator[StepReport]:
-    """Yield a leak if values decide whether the rows that come out are sparse."""
-    threshold = getattr(estimator, "sparse_threshold", 0.0)
-    if threshold > 0.0 and any(map(makes_sparse, _within(estimator))):
-        own = name or "columntransformer"
-        reason = (
-            "the share of zeros decides whether its rows are sparse: set "
-            "sparse_threshold=0"
-        )
-        yield StepReport(f"{own} (density)", "ColumnTransformer", LEAKS, reason)
-
-
-def _within(estimator) -> list:
-    """Return all estimators in one, at any depth."""
-    parameters = estimator.get_params(deep=True).values()
-    return [value for value in parameters if hasattr(value, "get_params")]
-
-
-def _leaf(name: str, estimator, before: Before) -> StepReport:
-    if estimator is None or isinstance(estimator, str):
-        return StepReport(name, str(estimator), STATELESS, "does nothing")
-    kind = type(estimator).__name__
-    if isinstance(estimator, PrivateEstimator):
-        return StepReport(name, kind, *_private_verdict(estimator, before))
-    reason = stateless_reason(estimator)
-    if reason is not None:
-        return StepReport(name, kind, STATELESS, reason)
-    reason = telling_reason(estimator) if is_known(estimator) else None
-    reason = reason or "is fitted on private rows without noise"
-    if isinstance(estimator, _SCALERS):
-        reason += f": take {_private_scaler(estimator)} instead"
-    return StepReport(name, kind, LEAKS, reason)
-
-
-def _private_scaler(scaler) -> str:
-    """Name the private scaler that does what a scaler of scikit-learn does."""
-    centered = getattr(scaler, "with_mean", getattr(scaler, "with_centering", True))
-    centered = centered and not isinstance(scaler, MaxAbsScaler)
-    return f"DPStandardScaler({'' if centered else 'with_mean=False'})"
-
-
-def _private_verdict(estimator, before: Before) -> tuple[str, str]:
-    if not is_known(estimator):
-        return LEAKS, _FOREIGN
-    if not estimator._is_private():
-        return LEAKS, "its noise is switched off: give epsilon a number"
-    if estimator.noise_seed is not None:
-        return LEAKS, "its noise comes from a seed: leave noise_seed=None"
-    # What was fitted may be older than what its parameters say by now.
-    fitted = getattr(estimator, "privacy_", None)
-    if fitted is not None and not fitted.private:
-        how = "with noise from a seed" if fitted.seeded else "without noise"
-        return LEAKS, f"what it holds was fitted {how}: fit it again"
-    if before.tainted is not None:
-        return (
-            LEAKS,
-            f"its guarantee is void: {before.tainted!r} before it leaks into its rows",
-        )
-    stale = stale_position(estimator, before)
-    if stale is not None:
-        return LEAKS, stale
-    reason = f"each fit spends {_budget(estimator)}"
-    mechanism = getattr(estimator, "mechanism", None)
-    if getattr(mechanism, "assumption", Assumption.NONE) is not Assumption.NONE:
-        kind = type(mechanism).__name__
-        reason += f"; only for rows of the model that mechanism={kind}(...) assumes"
-        if mechanism.calibration == "paper":
-            reason += "; that is the papers' claim: the plan says what holds"
-    if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
-        reason += f"; what it holds is private only {fitted.assumption.condition}"
-    return PRIVATE, reason
-
-
-def _budget(estimator) -> str:
-    """Name the budget of a fit, or say that every client has one."""
-    sides = {"epsilon": estimator.epsilon, "delta": estimator.delta}
-    return ", ".join(
-        f"{name}={'one a client' if isinstance(side, Mapping) else format(side, 'g')}"
-        for name, side in sides.items()
+def _gives_numbers(values: Any) -> bool:
+    """Whether a distribution is scipy's own: another may give anything."""
+    parts = (values, getattr(values, "dist", None))
+    return isinstance(values, rv_frozen) and all(
+        type(part).__module__.startswith("scipy.") and not has_own_methods(part)
+        for part in parts
     )
+
+
+def _one_at_a_time(lists: Mapping[str, list]) -> Iterator[dict[str, Any]]:
+    """Yield candidates that differ from the estimator in one parameter."""
+    for name, values in lists.items():
+        yield from ({name: value} for value in values[:MOST_TRIED])

@@ -123,9 +123,8 @@ _TABLE = {
         n_epochs : int, default=10
             How often each example is expected to be used.
         sampling : {"poisson", "in-turn"}, default="poisson"
-            "poisson": each example joins each batch by itself, which is amplified, and
-            accounted with the `dp-accounting` package. "in-turn": it is in one batch
-            of each epoch, in an order that is public.
+            "poisson": each example joins each batch by itself, which is amplified.
+            "in-turn": it is in one batch of each epoch, in an order that is public.
         clip_norm : float, default=1.0
             Bound on the norm of each example's gradient, in [1e-30, 1e60].
         moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}

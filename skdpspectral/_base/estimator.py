@@ -10,20 +10,26 @@ Fits that count every row once, and say so to whoever weighs them.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import copy
 import functools
+import io
 import json
 import math
+import pickle
+import types
 import warnings
 import zipfile
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Real
 from operator import methodcaller
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .._linalg.walks import blas_threads
@@ -40,7 +46,7 @@ from ..mechanisms import PrivacyPlan
 from ..mechanisms._plan import has_budget, read_plan
 from ..mechanisms._relations import check_count, check_real
 from .documented import documented
-from .sklearn_compat import Interval, parameter_names
+from .sklearn_compat import LISTENERS, Interval, parameter_names
 from .strategies import check_values, json_default, read_plain
 
 _FORMAT = 1
@@ -48,6 +54,10 @@ _FORMAT = 1
 
 # Parameters that may be dictionaries: budgets and weights of clients.
 _BY_CLIENT = {"epsilon", "delta", "weights"}
+
+
+# Kept by reference in what is handed on.
+_SHARED = (type, types.BuiltinFunctionType, types.FunctionType)
 
 
 # What a file that is damaged, or no published estimator at all, may raise.
@@ -104,12 +114,24 @@ class Publishable(BaseEstimator):
             )
         parameters = self.get_params(deep=False)
         parameters.update(accountant=None, noise_seed=None)
-        published = type(self)(**copy.deepcopy(parameters))
-        published.__dict__.update(copy.deepcopy(self._public_state()))
+        published = type(self)(**published_copy(parameters))
+        published.__dict__.update(published_copy(self._public_state()))
         published.__dict__.pop("_made_in", None)
         if hasattr(self, "_sklearn_output_config"):  # set_output(transform=...)
             published._sklearn_output_config = dict(self._sklearn_output_config)
         return published
+
+    def _published_copy(self):
+        """Return what stands for it in a published copy of what holds it."""
+        try:
+            check_is_fitted(self)
+        except NotFittedError:
+            parameters = published_copy(clone(self).get_params(deep=False))
+            parameters.update(accountant=None, noise_seed=None)
+            unfitted = type(self)(**parameters)
+            unfitted.__dict__.pop("_made_in", None)
+            return unfitted
+        return self.publish()
 
     def save(self, path) -> None:
         """Write what :meth:`publish` gives as an ``.npz`` file of arrays and JSON.
@@ -192,8 +214,77 @@ class Publishable(BaseEstimator):
         return estimator
 
 
+def published_copy(value):
+    """Return a deep copy in which each private estimator is published.
+
+    Estimators are found wherever pickle would write them: in parameters, attributes,
+    lists, arrays and bound methods. Unfitted ones lose their accountant and seed, and
+    so do private scorers. Ledgers become None, and callbacks are left out.
+    """
+    buffer, kept = io.BytesIO(), []
+    _Copier(buffer, kept).dump(value)
+    buffer.seek(0)
+    reader = pickle.Unpickler(buffer)
+    reader.persistent_load = kept.__getitem__  # type: ignore[method-assign]
+    return reader.load()
+
+
+class _Copier(pickle.Pickler):
+    """Writes what is copied, and keeps what stands for private things beside it."""
+
+    def __init__(self, buffer: io.BytesIO, kept: list) -> None:
+        super().__init__(buffer, protocol=5)
+        self._kept = kept
+        self._places: dict[int, tuple[int, object]] = {}
+
+    def persistent_id(self, obj):
+        """Return the place of what is not copied as it is; None for all else."""
+        if isinstance(obj, _SHARED):
+            return self._place_of(obj, lambda: obj)
+        # Of its class: some estimators have all attributes of one in them.
+        if hasattr(type(obj), "_published_copy"):
+            return self._place_of(obj, obj._published_copy)
+        if isinstance(obj, PrivacyAccountant):
+            return self._place_of(obj, lambda: None)
+        if isinstance(obj, BaseEstimator) and any(n in vars(obj) for n in LISTENERS):
+            return self._place_of(obj, lambda: published_copy(_unheard(obj)))
+        return None
+
+    def _place_of(self, obj, make) -> int:
+        # The object is kept along with its id, which no other object gets meanwhile.
+        if id(obj) not in self._places:
+            self._kept.append(make())
+            self._places[id(obj)] = (len(self._kept) - 1, obj)
+        return self._places[id(obj)][0]
+
+
+def _unheard(estimator):
+    """Return a shallow copy of an estimator that has no callbacks."""
+    twin = copy.copy(estimator)
+    for name in LISTENERS:
+        vars(twin).pop(name, None)
+    return twin
+
+
 # How an estimator knows of a `with` block that its context does not know.
 _BROUGHT_ALONG = ("_sent_accountant", "_made_in")
+
+
+# Doubts about all fits that are planned, for who plans fits of others.
+_noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
+    "noted", default=None
+)
+
+
+@contextlib.contextmanager
+def noted_doubts() -> Iterator[list[str]]:
+    """Collect the doubts about fits that are planned inside, from public numbers."""
+    noted: list[str] = []
+    token = _noted.set(noted)
+    try:
+        yield noted
+    finally:
+        _noted.reset(token)
 
 
 class PrivateEstimator(Publishable):
@@ -279,6 +370,10 @@ class PrivateEstimator(Publishable):
         real = isinstance(self.epsilon, Real)  # a fit refuses what is not, but None
         return self.epsilon != math.inf if real else self.epsilon is not None
 
+    def _unprotected(self) -> str | None:
+        """Say what these parameters take for public that a fit reads from values."""
+        return None
+
     def _was_private(self) -> bool:
         """Whether the last fit had a budget, whatever the parameters have become.
 
@@ -324,12 +419,19 @@ class PrivateEstimator(Publishable):
             "seeded": self.noise_seed is not None,
         }
         plan = statistic.plan(epsilon, float(self.delta), **named, **relation)
-        doubts = statistic.doubts(plan)
+        doubts = (*statistic.doubts(plan), *self._doubts(statistic, plan))
+        noted = _noted.get()
+        if noted is not None:
+            noted.extend(doubts)
         if in_fit:
             for doubt in doubts:
                 level = 3 + self._levels_around_fit
                 warnings.warn(doubt, UserWarning, stacklevel=level)
         return replace(plan, remarks=(*plan.remarks, *doubts)) if doubts else plan
+
+    def _doubts(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return what else a fit cannot be relied on for, from public numbers."""
+        return ()
 
     def _start_release(
         self,

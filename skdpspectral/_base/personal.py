@@ -20,7 +20,8 @@ import numpy as np
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from .._tables.ids import IdIndex, refuse_masked
+from .._tables.entries import refuse_masked
+from .._tables.ids import IdIndex
 from .._tables.users import UserTable, check_targets
 from ..accounting import PrivacyLeakWarning
 
@@ -151,6 +152,8 @@ class PersonalEstimator(KeepsUsers):
     A subclass has the parameters `user_feature` and `unknown_user`, keeps the models of
     its users in ``_personal``, and whether a fit was given users in ``_users_given``.
     """
+
+    user_feature: int | str | None
 
     # -- users of rows ---------------------------------------------------------------
 

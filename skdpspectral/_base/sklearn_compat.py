@@ -42,6 +42,10 @@ except ImportError:
         return method
 
 
+# Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
+LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
+
+
 @functools.cache
 def parameter_names(cls) -> tuple[str, ...]:
     """Return the parameters of an estimator's class.
@@ -81,10 +85,6 @@ __all__ = [
     "validate_parameter_constraints",
     "with_callbacks",
 ]
-
-
-# Where scikit-learn keeps callbacks, and what a meta-estimator hands on.
-LISTENERS = ("_skl_callbacks", "_parent_callback_ctx")
 
 
 _CHANGED = (

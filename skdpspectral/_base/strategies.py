@@ -16,6 +16,7 @@ estimator; ``_array_parameters`` names those of its parameters that may be lists
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 
@@ -132,8 +133,8 @@ def check_arguments(
 
 
 def snapshot(value):
-    """Return a strategy as it is now, for it may be changed; others as they are."""
-    return clone(value) if is_strategy(value) else value
+    """Return a strategy or an array as it is now, for it may be changed in place."""
+    return clone(value) if is_strategy(value) else copy.deepcopy(value)
 
 
 def same_value(first, second) -> bool:

@@ -14,6 +14,7 @@ import functools
 import os
 import secrets
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import NoReturn, TypeAlias
@@ -77,13 +78,27 @@ class Turns:
 _process_mark = object()
 
 
-def _renew_process_mark() -> None:
+# All that hold noise in this process.
+_owners: weakref.WeakSet[NoiseOwner] = weakref.WeakSet()
+
+
+# Where they have what noise and samples are drawn from.
+_SOURCES = ("_generator", "_noise", "_key")
+
+
+def _begin_child() -> None:
+    """Forget the noise of the parent: a child would draw the same."""
     global _process_mark
     _process_mark = object()
+    for owner in list(_owners):
+        for name in _SOURCES:
+            if name in vars(owner):
+                setattr(owner, name, None)
+    _owners.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_process_mark)
+    os.register_at_fork(after_in_child=_begin_child)
 
 
 class NoiseOwner:
@@ -95,6 +110,7 @@ class NoiseOwner:
     def _settle(self) -> None:
         """Belong to this process from now on."""
         self._home, self._turns = (os.getpid(), _process_mark), Turns()
+        _owners.add(self)
 
     def is_forked(self) -> bool:
         """Whether another process made this object, and may use its noise."""

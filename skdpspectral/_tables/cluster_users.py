@@ -5,6 +5,8 @@ Users whose rows lie on a cluster, gathered there: every user's rows in one plac
 
 from __future__ import annotations
 
+import datetime
+import math
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ from .ids import (
     id_kinds,
     joined_ids,
     kept_apart,
+    words_of_instant,
 )
 
 
@@ -69,14 +72,19 @@ class ClusterIds:
 
     Parameters
     ----------
-    parts : list of dask.delayed.Delayed
-        Ids of the rows of each part.
+    read : callable
+        Returns tasks for the ids of the rows of each part.
     name : str
         What errors call them.
     """
 
-    parts: list
+    read: Callable[[], list]
     name: str
+
+    @property
+    def parts(self) -> list:
+        """Tasks for the ids of the rows of each part."""
+        return self.read()
 
     def members(self) -> tuple[np.ndarray, list[list[Member]]]:
         """Return distinct ids by their first rows, and where the rows of each lie.
@@ -163,7 +171,7 @@ def cluster_ids(table: ClusterTable, place: int | None, beside, name: str):
     if place is None and beside is None:
         return None
     if place is not None:
-        return ClusterIds(table.apply(column_of, place), name)
+        return ClusterIds(lambda: table.apply(column_of, place), name)
     return ClusterIds(column_beside(kept_apart(beside), table, name), name)
 
 
@@ -326,13 +334,26 @@ def _hashes(ids: np.ndarray, name: str) -> np.ndarray:
 
 
 def _hashed(key: Any, name: str) -> int:
-    if isinstance(key, _NUMBERS):
+    if isinstance(key, _NUMBERS) and _is_finite(key):
         number = np.array([int(key) % 2**64], dtype=np.uint64)
         return int(scrambled_keys(number)[0])
+    if isinstance(key, tuple):
+        key = "tuple " + " ".join(str(_hashed(part, name)) for part in key)
+    elif isinstance(key, datetime.datetime) and key.tzinfo is not None:
+        key = words_of_instant(key)
+    elif hasattr(key, "freqstr") and hasattr(key, "ordinal"):  # a period of pandas
+        key = f"period {key.freqstr} {key.ordinal}"
     if not isinstance(key, (str, bytes)):
-        raise TypeError(f"{name} on a cluster must be numbers, times or strings")
+        raise TypeError(
+            f"{name} on a cluster must be numbers, times, periods, strings, or tuples "
+            "of numbers and strings"
+        )
     text = key if isinstance(key, bytes) else key.encode("utf-8", "surrogatepass")
     return murmurhash3_32(text, positive=True)
+
+
+def _is_finite(number: Any) -> bool:
+    return bool(number == number and abs(number) != math.inf)
 
 
 def _gathered(make: _Made, pieces: list, names: tuple[str, ...]):

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from .._linalg.walks import DistantRows, Kernel, add_sums, sum_blocks
-from .ids import as_array, refuse_masked
+from .entries import refuse_masked
+from .ids import as_array
 from .pairs import PairOrder, PairWalk, PoolWalk, scrambled
 from .readers import KEPT_DTYPES, NO_COMPLEX, NO_DATES, MappedRows, SlicedRows
 
@@ -442,17 +443,23 @@ def column_of(part, place: int) -> np.ndarray:
     return as_array(part.iloc[:, place])
 
 
-def column_beside(column, table: ClusterTable, name: str) -> list:
-    """Return tasks for the parts of a column that is given beside a table.
+def column_beside(column, table: ClusterTable, name: str) -> Callable[[], list]:
+    """Return what reads a column that is given beside a table; read no value.
 
     Parameters
     ----------
     column : dask array or series, or array-like, of shape (n_rows,)
-        The column. One that is in memory travels to the workers.
+        The column. One that is in memory travels to the workers; its form is checked
+        by the caller.
     table : ClusterTable
         The table.
     name : str
         What errors call it.
+
+    Returns
+    -------
+    callable
+        Returns tasks for the parts of the column: to be called once the fit is charged.
 
     Raises
     ------
@@ -467,7 +474,7 @@ def column_beside(column, table: ClusterTable, name: str) -> list:
         if column.ndim != 1 or column.shape[0] != table.shape[0]:
             raise wrong
         parts = column.rechunk((tuple(table.sizes),)).to_delayed().tolist()
-        return list(map(array, parts))
+        return lambda: list(map(array, parts))
     if hasattr(column, "to_delayed"):
         if getattr(column, "ndim", 1) != 1:
             raise ValueError(f"{name} must be one column, got a dataframe")
@@ -478,15 +485,19 @@ def column_beside(column, table: ClusterTable, name: str) -> list:
                 f"{name} must have parts of as many rows as those of X: make both of "
                 "one dataframe"
             )
-        return list(map(array, parts))
-    values = as_array(column)
-    if values.shape != (table.shape[0],):
-        raise wrong
-    stops = np.cumsum(table.sizes)
-    return [
-        delayed(values[stop - size : stop], traverse=False)
-        for size, stop in zip(table.sizes, stops, strict=True)
-    ]
+        return lambda: list(map(array, parts))
+
+    def slices() -> list:
+        values = as_array(column, name).ravel()
+        if len(values) != table.shape[0]:
+            raise wrong
+        stops = np.cumsum(table.sizes)
+        return [
+            delayed(values[stop - size : stop], traverse=False)
+            for size, stop in zip(table.sizes, stops, strict=True)
+        ]
+
+    return slices
 
 
 def _plain_column(part, name: str) -> np.ndarray:

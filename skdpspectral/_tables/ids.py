@@ -3,46 +3,25 @@
 Numbers as ids: those that may stand for several at once are refused.
 
 Ids that were seen once, found again.
-
-Masked arrays of numpy, whose hidden values must not pass for values.
 """
 
 from __future__ import annotations
 
 import datetime
 import numbers
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
 
-
-def refuse_masked(values, name: str) -> None:
-    """Refuse arrays of ``numpy.ma`` in which anything is masked, and lists of such.
-
-    ``numpy.asarray`` takes what lies under a mask for a value, in rows of a list too.
-
-    Parameters
-    ----------
-    values : object
-        What was given.
-    name : str
-        What errors call it.
-
-    Raises
-    ------
-    ValueError
-        Naming it, and quoting nothing of it.
-    """
-    parts = values if isinstance(values, (list, tuple)) else (values,)
-    if any(_hides(part) for part in parts):
-        raise ValueError(f"{name} has masked values: drop or fill such rows first")
-
-
-def _hides(part) -> bool:
-    return isinstance(part, np.ma.MaskedArray) and bool(
-        np.any(np.ma.getmaskarray(part))
-    )
-
+from .entries import (
+    column_of_lists,
+    objects,
+    objects_of_lists,
+    read_quietly,
+    refuse_masked,
+    shape_of_lists,
+)
 
 # The unit in which times and durations are compared.
 _UNIT = "[ns]"
@@ -50,6 +29,12 @@ _UNIT = "[ns]"
 
 # Kinds that numpy sorts fast: booleans, integers, floats, durations and times.
 _SORTABLE = "biufmM"
+
+
+_NUMPY_TIMES = (np.datetime64, np.timedelta64)
+
+
+_TIMES = (*_NUMPY_TIMES, datetime.date, datetime.timedelta)
 
 
 # A table of consecutive numbers has at most so many entries an id, and so many.
@@ -188,7 +173,7 @@ def check_feature(feature, name: str) -> None:
         )
 
 
-def as_array(column) -> np.ndarray:
+def as_array(column, name: str = "a column") -> np.ndarray:
     """Return a column as numpy holds it best: strings of polars stay whole.
 
     Raises
@@ -196,7 +181,7 @@ def as_array(column) -> np.ndarray:
     ValueError
         If entries are masked: what lies under a mask is no value.
     """
-    refuse_masked(column, "a column")
+    refuse_masked(column, name)
     return _as_array(column)
 
 
@@ -204,18 +189,9 @@ def _as_array(column) -> np.ndarray:
     if type(column).__module__.startswith("polars"):
         # Of the buffer numpy would make fixed-width strings without trailing NULs.
         return read_quietly(column.to_numpy)
+    if isinstance(column, (list, tuple)):
+        return read_quietly(lambda: objects_of_lists(column))
     return read_quietly(lambda: np.asarray(column))
-
-
-def read_quietly(read):
-    """Return what foreign code reads; of its errors the type, and no word."""
-    try:
-        return read()
-    except (MemoryError, Warning):
-        raise
-    except Exception as error:
-        reason = type(error).__name__  # its own words may quote ids
-    raise ValueError(f"a column could not be read as an array ({reason})")
 
 
 def id_array(ids, name: str) -> np.ndarray:
@@ -232,7 +208,7 @@ def id_array(ids, name: str) -> np.ndarray:
     if ids.ndim != 1:
         raise ValueError(f"{name} must hold one id a row, got an array of {ids.shape}")
     if ids.dtype == object:
-        ids = _times_of_objects(ids)
+        ids = _times_of_objects(ids, name)
     if ids.dtype.kind in "mM":
         return _in_nanoseconds(ids, name)
     return ids.astype(object) if ids.dtype.kind in "SUT" else ids
@@ -245,23 +221,73 @@ def kept_apart(ids):
     """
     if not isinstance(ids, (list, tuple)):
         return ids
-    return np.fromiter(ids, dtype=object, count=len(ids))
+    return objects(ids)
 
 
-def _times_of_objects(ids: np.ndarray) -> np.ndarray:
-    """Return times, or durations, that are objects as those of numpy."""
-    types = set(map(type, ids.tolist()))
-    for base, code in (
-        ((np.datetime64, datetime.date), "M"),
-        ((np.timedelta64, datetime.timedelta), "m"),
-    ):
-        if types and all(issubclass(kind, base) for kind in types):
-            if any(getattr(key, "tzinfo", None) is not None for key in ids.tolist()):
-                return ids  # instants: equal where they are the same, in any zone
-            method = "to_datetime64" if code == "M" else "to_timedelta64"
-            exact = [getattr(key, method, lambda key=key: key)() for key in ids]
-            return np.array([np.array(key, code + "8") for key in exact])
-    return ids
+@dataclass(frozen=True)
+class Time:
+    """A time, or a duration, among ids of other kinds; it equals no number."""
+
+    kind: str
+    nanoseconds: int
+
+
+def _times_of_objects(ids: np.ndarray, name: str) -> np.ndarray:
+    """Return times without a zone and durations among objects in nanoseconds.
+
+    Each is converted by itself. If all are of one kind, they become an array of it.
+    """
+    if not any(issubclass(kind, _TIMES) for kind in set(map(type, ids.tolist()))):
+        return ids
+    keys = list(map(_numpy_time, ids.tolist()))
+    types = {key.dtype for key in keys if isinstance(key, _NUMPY_TIMES)}
+    exact: dict = {}
+    for dtype in types:
+        rows = [i for i, key in enumerate(keys) if getattr(key, "dtype", None) == dtype]
+        values = _in_nanoseconds(np.array([keys[i] for i in rows]), name)
+        exact.update(zip(rows, values, strict=True))
+    if len(exact) == len(keys) and len({dtype.kind for dtype in types}) == 1:
+        return np.array([exact[i] for i in range(len(keys))])
+    found = objects(keys)
+    for i, value in exact.items():
+        found[i] = _time_of(value)
+    return found
+
+
+def _time_of(value):
+    """Return a time of numpy in ns as one that equals no number; NaT as it is."""
+    if np.isnat(value):
+        return value
+    return Time(value.dtype.kind, int(value.astype(np.int64)))
+
+
+def ids_as_objects(ids: np.ndarray) -> np.ndarray:
+    """Return ids that :func:`id_array` gave as it gives them beside other kinds."""
+    if ids.dtype.kind in "mM":  # astype would make integers
+        return objects(list(map(_time_of, ids)))
+    return ids.astype(object)
+
+
+def _numpy_time(key):
+    """Return a time without a zone, or a duration, as one of numpy; others as is."""
+    # Instants with a zone are equal where they are the same, in any zone.
+    if not isinstance(key, _TIMES) or getattr(key, "tzinfo", None) is not None:
+        return key
+    if isinstance(key, _NUMPY_TIMES):
+        return key
+    is_duration = isinstance(key, datetime.timedelta)
+    # Times of pandas have nanoseconds.
+    method = getattr(key, "to_timedelta64" if is_duration else "to_datetime64", None)
+    if method is not None:
+        return method()
+    return np.timedelta64(key) if is_duration else np.datetime64(key)
+
+
+def words_of_instant(time: datetime.datetime) -> str:
+    """Return one text for times with a zone that are the same instant."""
+    time = time.astimezone(datetime.timezone.utc)
+    nanoseconds = 1000 * time.microsecond + getattr(time, "nanosecond", 0)
+    return f"instant {time:%Y-%m-%dT%H:%M:%S} {nanoseconds}"
 
 
 def _in_nanoseconds(ids: np.ndarray, name: str) -> np.ndarray:
@@ -300,6 +326,7 @@ def _kind(cls: type) -> str:
         ("strings", str),
         ("ids of type bytes", bytes),
         ("numbers", (numbers.Number, np.bool_)),
+        ("times or durations", Time),
         ("times with a zone", datetime.datetime),
     )
     for kind, base in bases:
@@ -387,6 +414,12 @@ def column_names(X):
     return None if columns is None else list(columns)
 
 
+def refuse_same_names(names, where: str) -> None:
+    """Refuse columns of one name."""
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"{where} has several columns of one name: rename them")
+
+
 def position_of(feature, columns, name):
     """Return where a column is that a parameter names."""
     if isinstance(feature, str):
@@ -414,13 +447,19 @@ def _array_column(X, feature, name):
             f"{name}={feature!r}, but X has no column names: name the position, or "
             'pass a dataframe, in a pipeline by set_output(transform="pandas")'
         )
-    X = X.tocsc() if sparse.issparse(X) else np.asarray(X)
-    if X.ndim != 2:
-        raise ValueError(f"X must have rows and columns, got an array of {X.shape}")
-    position = _in_range(feature, X.shape[1], name)
     if sparse.issparse(X):
-        position %= X.shape[1]
+        X = X.tocsc()
+    elif not isinstance(X, (list, tuple)):
+        X = np.asarray(X)
+    shape = shape_of_lists(X) if isinstance(X, (list, tuple)) else X.shape
+    if len(shape) != 2:
+        raise ValueError(f"X must have rows and columns, got an array of {shape}")
+    position = _in_range(feature, shape[1], name)
+    if sparse.issparse(X):
+        position %= shape[1]
         return X[:, [position]].toarray().ravel()
+    if isinstance(X, (list, tuple)):
+        return column_of_lists(X, position)
     return X[:, position]
 
 
@@ -437,7 +476,8 @@ def check_exact(ids, name: str) -> None:
     and never for who else is there. No id is quoted.
     """
     refuse_masked(ids, name)
-    check_exact_array(np.asarray(ids), name)
+    ids = objects(ids) if isinstance(ids, (list, tuple)) else np.asarray(ids)
+    check_exact_array(ids, name)
 
 
 def check_exact_array(ids: np.ndarray, name: str) -> None:
@@ -449,9 +489,11 @@ def check_exact_array(ids: np.ndarray, name: str) -> None:
             f"several {owners} may have become one; use integers or strings"
         )
     if ids.dtype == object:
-        scalars = (key for key in ids.flat if isinstance(key, _INEXACT))
-        for key in scalars:
-            _check_float(np.asarray(key), name, owners)
+        keys = ids.ravel().tolist()
+        for kind in set(map(type, keys)):
+            if issubclass(kind, _INEXACT):
+                alike = np.array([key for key in keys if type(key) is kind])
+                _check_float(alike, name, owners)
     elif ids.dtype.kind in "fc":
         _check_float(ids, name, owners)
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 from .._linalg.walks import DistantRows
-from .ids import read_quietly
+from .entries import read_quietly
 
 # Bytes of a huge page, and bytes of a map that stay in memory once they were read.
 _HUGE_PAGE = 1 << 21

@@ -21,7 +21,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from .._linalg.walks import DistantRows, RowWalk, row_blocks, rows_per_block
 from .clusters import cluster_rows, cluster_table
-from .ids import refuse_masked
+from .entries import refuse_masked, shape_of_lists
+from .ids import column_names, refuse_same_names
 from .readers import NO_DATES, SlicedRows, parquet_rows, parquet_shape, sliced_rows
 
 _DTYPES: tuple[npt.DTypeLike, ...] = (np.float64, np.float32)
@@ -58,6 +59,20 @@ _OF_VALUES = {
     "int too large": "X: int too large to convert to float",
     "Complex data not supported": "Complex data not supported: X must be real",
 }
+
+
+_DATES = re.compile("datetime|timedelta|date|duration|time")
+
+
+_NEVER_NUMBERS = re.compile(
+    "interval|period|(large_|fixed_size_)?list|array|struct|map|null"
+)
+
+
+NEVER_NUMBERS = (
+    "must hold numbers: columns of lists, structs, intervals, periods or of the null "
+    "type cannot be converted to numbers"
+)
 
 
 _NOT_ROWS = "X must be a 2D array of finite real numbers"
@@ -183,13 +198,20 @@ def form_of(X, accept_sparse: bool = False) -> tuple[int, int]:
     """
     if is_sparse(X) and not accept_sparse:
         _form_checked(lambda: check_array(sparse.csr_array((1, 1)), input_name="X"))
+    refuse_same_names(column_names(X), "X")
     if isinstance(X, np.matrix):
         raise TypeError(f"{_NOT_ROWS}, and no np.matrix: pass np.asarray(X)")
     dtypes = dtypes_of(X)
-    for dtype in dtypes:
-        if re.match("datetime|timedelta|date|duration|time", str(dtype).lower()):
-            # Their conversion to numbers depends on a hidden unit.
-            raise ValueError(NO_DATES)
+    if any(map(is_date, dtypes)):
+        # Their conversion to numbers depends on a hidden unit.
+        raise ValueError(NO_DATES)
+    if any(map(is_never_number, dtypes)):
+        raise ValueError(f"X {NEVER_NUMBERS}")
+    if is_sparse(X) and any(getattr(dtype, "fill_value", 0) != 0 for dtype in dtypes):
+        raise ValueError(
+            "X has sparse columns whose fill value is not 0: make them dense by "
+            "X.sparse.to_dense()"
+        )
     is_complex = any(getattr(dtype, "kind", None) == "c" for dtype in dtypes)
     return _check_form(shape_of(X), complex if is_complex else float)
 
@@ -232,7 +254,7 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
         if isinstance(shape, tuple) and all(isinstance(s, Integral) for s in shape):
             return tuple(int(size) for size in shape)
         if isinstance(X, (list, tuple)):
-            return _shape_of_lists(X)
+            return shape_of_lists(X)
         return np.asarray(X).shape
     except (MemoryError, Warning):
         raise
@@ -246,30 +268,6 @@ def shape_of(X, name: str = "X") -> tuple[int, ...]:
     raise ValueError(f"{name} could not be turned into an array ({reason})")
 
 
-def _shape_of_lists(X) -> tuple[int, ...]:
-    """Shape of lists of lists, of which no entry is looked at but for its type."""
-    if len(X) and all(isinstance(row, np.ndarray) for row in X):
-        shapes = {row.shape for row in X}
-        if len(shapes) > 1:
-            raise ValueError("ragged")
-        return (len(X), *shapes.pop())
-    try:
-        shape = np.asarray(X, dtype=object).shape
-    except Exception:
-        # Rows of several lengths; or numpy asked an entry if it is a sequence.
-        shape = np.asarray(_without_entries(X), dtype=object).shape
-    if len(shape) == 1 and any(isinstance(row, (list, tuple, np.ndarray)) for row in X):
-        raise ValueError("ragged")
-    return shape
-
-
-def _without_entries(X):
-    """Return lists of lists with zeros for all entries that are none."""
-    if type(X) not in (list, tuple):
-        return X if isinstance(X, np.ndarray) else 0
-    return [_without_entries(entry) for entry in X]
-
-
 def is_sparse(X) -> bool:
     """Whether a table is sparse: a matrix, or a frame of which all columns are."""
     # scikit-learn makes a matrix of such a frame of pandas.
@@ -278,10 +276,30 @@ def is_sparse(X) -> bool:
     return sparse.issparse(X) or (columns and len(dtypes) > 0)
 
 
+def is_date(dtype) -> bool:
+    """Whether values of a type are dates, times or durations."""
+    return bool(_DATES.match(str(_own_type(dtype)).lower()))
+
+
+def is_never_number(dtype) -> bool:
+    """Whether no value of a type can be a number, as of lists and intervals."""
+    dtype = _own_type(dtype)
+    is_raw = isinstance(dtype, np.dtype) and dtype.kind == "V"
+    return is_raw or bool(_NEVER_NUMBERS.match(str(dtype).lower()))
+
+
+def _own_type(dtype):
+    """Return the type of values; of categories, that of the categories."""
+    categories = getattr(dtype, "categories", None)
+    return dtype if categories is None else getattr(categories, "dtype", dtype)
+
+
 def dtypes_of(X) -> list:
     """Types of the columns, or of the whole; of lists none are known."""
     if sparse.issparse(X):
         return [X.dtype]
+    if type(X).__module__ == "pyarrow.lib":  # tables and columns, and no files
+        return list(X.schema.types) if hasattr(X, "schema") else [X.type]
     dtypes = getattr(X, "dtypes", None)
     if dtypes is None:
         return [getattr(X, "dtype", None)]
@@ -344,6 +362,15 @@ def map_rows(function, X) -> np.ndarray:
             out = np.empty((X.shape[0], *made.shape[1:]), dtype=made.dtype)
         out[rows] = made
     return out
+
+
+def saturated(values: np.ndarray) -> np.ndarray:
+    """Replace, in place, what overflowed by the largest float, and NaN by zero.
+
+    The next private step of a pipeline refuses infinities. Its error, or a warning,
+    would depend on one finite row.
+    """
+    return np.nan_to_num(values, copy=False)
 
 
 def check_features(X) -> np.ndarray:

@@ -5,6 +5,7 @@ Checks of targets: their form, and then their values, as in ``_rows``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,8 +15,21 @@ from scipy import sparse
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from .cluster_users import ClusterUserTable, cluster_ids
-from .clusters import ClusterTable, brought_here, cluster_table, column_beside
+from .clusters import (
+    ClusterTable,
+    brought_here,
+    cluster_table,
+    column_beside,
+    is_on_cluster,
+)
 from .declared_columns import select_columns
+from .entries import (
+    column_of_lists,
+    objects_of_lists,
+    read_entries,
+    read_quietly,
+    refuse_masked,
+)
 from .ids import (
     as_array,
     check_exact,
@@ -23,15 +37,17 @@ from .ids import (
     column_names,
     position_of,
     read_column,
-    read_quietly,
-    refuse_masked,
+    refuse_same_names,
 )
 from .rows import (
+    NEVER_NUMBERS,
     Unread,
     check_features,
     dtypes_of,
     finite_slices,
     form_of,
+    is_date,
+    is_never_number,
     shape_of,
     unread_rows,
 )
@@ -181,6 +197,8 @@ def _unread_cluster(
             "of 1 is required."
         )
     validate_data(estimator, table.stand_in, reset=reset, skip_check_array=True)
+    if not is_on_cluster(users):
+        _check_length(users, n_rows, names.ids)
     ids = cluster_ids(table, place, users, names.ids)
     found = ClusterUserTable(table, kept, ids)
     rows = found.X  # whose columns must hold numbers
@@ -245,6 +263,7 @@ def _checked_ids(users, name: str):
 
 def _unread_frame(estimator, X, names, user_feature, reset, parameter) -> UnreadTable:
     position = position_of(user_feature, names, parameter) % len(names)
+    refuse_same_names(names, "X")
     kept = [i for i in range(len(names)) if i != position]
     _need_features(kept, names, parameter)
     features = unread_rows(None, select_columns(X, names, kept))
@@ -296,28 +315,16 @@ def _unread_array(estimator, X, user_feature, reset, parameter) -> UnreadTable:
 
 def _column_of(X, position: int) -> np.ndarray:
     """One column of an array, or of lists: by its own entries alone."""
-    if not isinstance(X, (list, tuple)):
-        if not hasattr(X, "dtype"):
-            X = as_array(X)
-        # Of a lazy array no other column is computed.
-        return as_array(read_quietly(lambda: X[:, position]))
-    column = np.empty(len(X), dtype=object)
-    column[:] = [row[position] for row in X]
-    try:
-        numbers = np.asarray(column.tolist())
-    except (MemoryError, Warning):
-        raise
-    except Exception:  # of ids that are foreign objects: they stay as they are
-        return column
-    return (
-        numbers
-        if numbers.shape == column.shape and numbers.dtype.kind in "biuf"
-        else column
-    )
+    if isinstance(X, (list, tuple)):
+        return column_of_lists(X, position)
+    if not hasattr(X, "dtype"):
+        X = as_array(X)
+    # Of a lazy array no other column is computed.
+    return as_array(read_quietly(lambda: X[:, position]))
 
 
 def _split_array(X, position: int, parameter: str) -> UserTable:
-    X = _as_table(X)
+    X = X if hasattr(X, "dtype") else read_entries(X, "X")
     if getattr(X, "dtype", np.dtype(float)).kind != "O":
         X = check_features(X)
         users = X[:, position]
@@ -327,19 +334,6 @@ def _split_array(X, position: int, parameter: str) -> UserTable:
     users = X[:, position]
     check_exact(users, parameter)
     return UserTable(check_features(np.delete(X, position, axis=1)), slice(None), users)
-
-
-def _as_table(X):
-    """Turn lists of rows into an array that keeps strings and numbers apart."""
-    if hasattr(X, "dtype"):
-        return X
-    try:
-        table = np.asarray(X)
-        return np.asarray(X, dtype=object) if table.dtype.kind in "SU" else table
-    except (MemoryError, Warning):
-        raise
-    except Exception:
-        return X  # check_rows says what is wrong
 
 
 def _need_features(kept, names, parameter: str) -> None:
@@ -364,6 +358,12 @@ _NO_NUMBERS = "y must hold numbers: turn labels or dates into numbers first"
 
 
 _COMPLEX_TARGETS = "Complex data not supported: y must hold real numbers"
+
+
+_COMPLEX = (complex, np.complexfloating)
+
+
+_TIMES = (np.datetime64, np.timedelta64)
 
 
 _SPARSE_TARGETS = "y must be a dense array: sparse targets are not supported"
@@ -393,8 +393,7 @@ def unread_targets_of(estimator, y, table: UnreadTable) -> Unread:
     if table.distant is None:
         return unread_targets(estimator, y, table.n_rows)
     check_beside_cluster(estimator, y, table.n_rows)
-    parts = column_beside(y, table.distant.table, "y")
-    return Unread((table.n_rows,), lambda: parts)
+    return Unread((table.n_rows,), column_beside(y, table.distant.table, "y"))
 
 
 def check_beside_cluster(estimator, y, n_rows: int) -> None:
@@ -417,11 +416,13 @@ def check_beside_cluster(estimator, y, n_rows: int) -> None:
 
 
 def _check_kinds(y) -> None:
-    kinds = {getattr(dtype, "kind", None) for dtype in dtypes_of(y)}
-    if "c" in kinds:
+    dtypes = dtypes_of(y)
+    if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes):
         raise ValueError(_COMPLEX_TARGETS)
-    if kinds & {"m", "M"}:
+    if any(map(is_date, dtypes)):
         raise ValueError(_NO_NUMBERS)
+    if any(map(is_never_number, dtypes)):
+        raise ValueError(f"y {NEVER_NUMBERS}")
 
 
 def unread_targets(estimator, y, n_rows: int) -> Unread:
@@ -446,28 +447,36 @@ def unread_targets(estimator, y, n_rows: int) -> Unread:
     ValueError
         Naming y, and quoting no value of it.
     """
+    _check_column(estimator, y, n_rows)
+    _check_kinds(y)
+    return Unread((n_rows,), lambda: _read_targets(y, n_rows))
+
+
+def _check_column(estimator, y, n_rows: int) -> None:
+    """Check the form of a column of targets or labels."""
     if y is None:
         raise ValueError(_missing(estimator))
     if sparse.issparse(y):
         raise ValueError(_SPARSE_TARGETS)
-    try:
+    shape = None
+    with contextlib.suppress(ValueError):
         shape = shape_of(y, "y")
-    except ValueError:
-        raise ValueError("y must be an array of one number a row") from None
+    if shape is None:
+        raise ValueError(
+            "y must be an array of one number a row, or of one label a row"
+        )
     if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
         raise ValueError(
             f"y should be a 1d array of one target a row, got {len(shape)} dimensions; "
             "several targets need a model each"
         )
-    _check_kinds(y)
     column_or_1d(np.broadcast_to(0.0, shape), warn=True)
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
-    return Unread((n_rows,), lambda: _read_targets(y, n_rows))
 
 
-def label_column(estimator, y, n_rows: int) -> np.ndarray:
-    """Return labels as a column, of which the form was checked and no value.
+def unread_labels(estimator, y, n_rows: int) -> Unread:
+    """Check the form of one label a row; read no value.
 
     Parameters
     ----------
@@ -480,39 +489,38 @@ def label_column(estimator, y, n_rows: int) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (n_rows,)
-        Of any type but complex; of a masked array what lies under the mask as well.
+    Unread
+        Of which ``read()`` gives an ndarray of shape (n_rows,), of any type but
+        complex.
 
     Raises
     ------
     ValueError
         Naming y, and quoting no value of it.
     """
-    if y is None:
-        raise ValueError(_missing(estimator))
-    if sparse.issparse(y):
-        raise ValueError(_SPARSE_TARGETS)
+    _check_column(estimator, y, n_rows)
+    if any(getattr(dtype, "kind", None) == "c" for dtype in dtypes_of(y)):
+        raise ValueError(_COMPLEX_TARGETS)
+    return Unread((n_rows,), lambda: _read_labels(y, n_rows))
+
+
+def _read_labels(y, n_rows: int) -> np.ndarray:
+    refuse_masked(y, "y")
     said = reason = None
     try:
-        labels = column_or_1d(y, warn=True)
+        y = objects_of_lists(y) if isinstance(y, (list, tuple)) else np.asarray(y)
+        labels = column_or_1d(y.reshape(n_rows))
     except (MemoryError, Warning):
         raise
     except Exception as error:
         said, reason = str(error), type(error).__name__
-    if said is not None:
-        raise ValueError(_about_labels(said, reason))
-    if len(labels) != n_rows:
-        raise ValueError("X and y have inconsistent numbers of samples")
-    return labels
-
-
-def _about_labels(said: str, reason: str) -> str:
-    """Return what is wrong with labels, where that is of their form alone."""
+    if said is None:
+        if labels.dtype == object:  # as masked entries of a frame's column are
+            refuse_masked(labels.tolist(), "y")
+        return labels
     if said.startswith("Complex data not supported"):  # and quotes them
-        return _COMPLEX_TARGETS
-    if said.startswith(("y should be a 1d array", "Input y contains NaN")):
-        return said
-    return f"y must be an array of one label a row ({reason})"
+        raise ValueError(_COMPLEX_TARGETS)
+    raise ValueError(f"y must be an array of one label a row ({reason})")
 
 
 def unread_target_columns(estimator, y, n_rows: int) -> Unread:
@@ -542,14 +550,8 @@ def unread_target_columns(estimator, y, n_rows: int) -> Unread:
         return unread_targets(estimator, y, n_rows)
     if shape[0] != n_rows:
         raise ValueError("X and y have inconsistent numbers of samples")
-    columns = [np.asarray(y)[:, j] for j in range(shape[1])] if n_rows else []
-    unread = [unread_targets(estimator, column, n_rows) for column in columns]
-    return Unread(shape, lambda: _read_columns(y, unread))
-
-
-def _read_columns(y, unread: list[Unread]) -> np.ndarray:
-    refuse_masked(y, "y")  # of which the columns know no mask
-    return np.stack([part.read() for part in unread], axis=1)
+    _check_kinds(y)
+    return Unread(shape, lambda: _read_targets(y, *shape))
 
 
 def _columns_of(y) -> tuple[int, ...] | None:
@@ -566,15 +568,14 @@ def check_targets(estimator, y, n_rows: int) -> np.ndarray:
     return unread_targets(estimator, y, n_rows).read()
 
 
-def _read_targets(y, n_rows: int) -> np.ndarray:
+def _read_targets(y, *shape: int) -> np.ndarray:
     refuse_masked(y, "y")
     try:
-        given = np.asarray(y)
-        # A text in a list would turn all other numbers into their texts.
-        mixed = given.dtype.kind in "SU" and isinstance(y, (list, tuple))
-        y = (np.asarray(y, dtype=object) if mixed else given).reshape(n_rows)
-        values = None if y.dtype.kind in "cmM" else y.astype(np.float64)
-        is_complex = y.dtype.kind == "c"
+        y = read_entries(y, "y").reshape(shape)
+        kinds = set(map(type, y.ravel())) if y.dtype == object else {y.dtype.type}
+        is_complex = any(issubclass(kind, _COMPLEX) for kind in kinds)
+        odd = is_complex or any(issubclass(kind, _TIMES) for kind in kinds)
+        values = None if odd else y.astype(np.float64)
     except (MemoryError, Warning):
         raise
     except Exception:  # of whatever objects y holds: their words may quote values

@@ -2,9 +2,9 @@
 
 Composition of mechanisms of any kind, by distributions of their privacy loss.
 
-Google's ``dp_accounting`` composes them. What it is given here dominates each entry,
-and every rounding goes up, so that the result is an upper bound. A Renyi bound on the
-same is taken where it is smaller, or where a distribution would be too large.
+What is composed dominates each entry, and every rounding goes up, so that the result is
+an upper bound. A Renyi bound on the same is taken where it is smaller, or where a
+distribution would be too large.
 
 How much noise Poisson-sampled Gaussian mechanisms need for a budget.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,10 @@ from ._curves import (
     MOST_KINDS,
     ORDERS,
     Counted,
+    LossDistribution,
+    composed,
     composed_divergences,
+    connected,
     divergences,
     few_kinds,
     joined_deltas,
@@ -43,7 +47,6 @@ from ._curves import (
     renyi_epsilon,
     replaced_deltas,
 )
-from ._errors import dp_accounting
 from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._selection import (
     delta_factor,
@@ -108,17 +111,11 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     -------
     float
         The bound, infinite if there is none.
-
-    Raises
-    ------
-    ImportError
-        If ``dp_accounting`` is not installed.
     """
     if mu == math.inf:
         return math.inf
     if _is_one_selection(curves):
         return _by_formulas(mu, curves, delta)
-    dp_accounting()
     if len(curves) > MOST_KINDS:
         delta -= certain_failure(curves)
         curves = few_kinds(curves)
@@ -146,13 +143,14 @@ def _is_one_selection(curves: Counted) -> bool:
 
 
 def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
-    """Upper bound on epsilon by Renyi divergences, and by profiles of selections."""
+    """Upper bound on epsilon by sums, Renyi divergences, and profiles of selections."""
+    added = _added_up(mu, curves, delta)
     left = delta - certain_failure(curves)
     if not left > 0.0:
-        return math.inf
+        return added
     orders = _orders(curves)
     total = composed_divergences(mu, curves, orders)
-    bound = renyi_epsilon(orders, total, left)
+    bound = min(added, renyi_epsilon(orders, total, left))
     selections = [(c, n) for c, n in curves if isinstance(c, PrivateSelection)]
     if len(selections) < len(curves):
         return bound
@@ -163,6 +161,18 @@ def _by_formulas(mu: float, curves: Counted, delta: float) -> float:
     if share >= MIN_DELTA:
         bound = min(bound, shift + gaussian_epsilon(cost, share))
     return bound
+
+
+def _added_up(mu: float, curves: Counted, delta: float) -> float:
+    """Return the sum of the epsilons of pairs whose deltas add up to no more."""
+    pairs = [(curve, n) for curve, n in curves if isinstance(curve, ApproximateDP)]
+    if mu or len(pairs) < len(curves):
+        return math.inf
+    if sum(n * Fraction(pair.delta) for pair, n in pairs) > delta:
+        return math.inf
+    epsilon = sum(n * Fraction(pair.epsilon) for pair, n in pairs)
+    nearest = float(epsilon)
+    return nearest if nearest >= epsilon else math.nextafter(nearest, math.inf)
 
 
 def _profile(
@@ -184,20 +194,18 @@ def _composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     bound = _by_formulas(mu, curves, delta)
     losses = _losses(mu, curves)
     certain = delta * (1.0 - _RELATIVE) - _TRANSFORM * _count(curves)
-    if losses is not None and certain > 0.0:
-        bound = min(bound, float(losses.get_epsilon_for_delta(certain)))
+    if losses and certain > 0.0:
+        bound = min(bound, max(way.epsilon(certain) for way in losses))
     return bound
 
 
 def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     """Upper bound on the smallest delta of everything together at this epsilon.
 
-    Parameters and errors are those of :func:`composed_epsilon`.
+    Parameters are those of :func:`composed_epsilon`.
     """
     if mu == math.inf:
         return 1.0
-    if not _is_one_selection(curves):
-        dp_accounting()
     if len(curves) > MOST_KINDS:
         failure, curves = certain_failure(curves), few_kinds(curves)
         return min(_composed_delta(mu, curves, epsilon) + failure, 1.0)
@@ -218,8 +226,8 @@ def _composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     if _is_one_selection(curves):
         return min(bound, selection_delta(selections[0][0], epsilon, mu), 1.0)
     losses = _losses(mu, curves)
-    if losses is not None:
-        delta = float(losses.get_delta_for_epsilon(epsilon))
+    if losses:
+        delta = max(way.delta(epsilon) for way in losses)
         bound = min(bound, delta * (1.0 + _RELATIVE) + _TRANSFORM * _count(curves))
     return min(bound, 1.0)
 
@@ -239,19 +247,23 @@ def certain_failure(curves: Counted) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _losses(mu: float, curves: Counted) -> Any:
-    """Return the distribution of the loss of everything, None where it is too large."""
-    if len(curves) > MOST_KINDS:
-        return None
-    step = _grid(mu, curves)
+def _losses(mu: float, curves: Counted) -> tuple[LossDistribution, ...]:
+    """Return the distribution of the loss of everything, of neighbors in either order.
+
+    One of them, where both orders have the same; none where it would be too large.
+    """
+    step = _grid(mu, curves) if len(curves) <= MOST_KINDS else None
     if step is None:
-        return None
-    composed = None
+        return ()
     # Bounds on tails overflow on their way, whatever a caller has asked of numpy.
     with np.errstate(all="ignore"):
-        for part in _parts(mu, curves, step):
-            composed = part if composed is None else composed.compose(part, _CUT)
-    return composed
+        parts = list(_parts(mu, curves, step))
+        ways = max(len(part) for part, _ in parts)
+        found = [
+            composed([(part[way % len(part)], n) for part, n in parts], _CUT)
+            for way in range(ways)
+        ]
+    return () if None in found else tuple(way for way in found if way is not None)
 
 
 def _deviation(curve: Curve) -> float:
@@ -288,41 +300,46 @@ def _grid(mu: float, curves: Counted) -> float | None:
     return step if step <= deviation / 16.0 else None
 
 
-def _parts(mu: float, curves: Counted, step: float) -> Iterator[Any]:
-    """Yield the distribution of each group of entries."""
-    lib = dp_accounting().pld.privacy_loss_distribution
-    if mu > 0.0:
-        yield lib.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=step)
+def _parts(
+    mu: float, curves: Counted, step: float
+) -> Iterator[tuple[tuple[LossDistribution, ...], int]]:
+    """Yield the distribution of one mechanism of each kind, and how many there are.
+
+    There are two where those of neighbors in the other order are others.
+    """
+    if mu > 0.0:  # a Gaussian: a step on all units, of which one is replaced
+        yield _sampled_step(SubsampledGaussian("", 1.0, 2.0 / mu, 1, True), step), 1
     for curve, times in curves:
         if isinstance(curve, ApproximateDP):
-            one = _pair_losses(curve, step)
+            yield (_pair_losses(curve, step),), times
         elif isinstance(curve, PrivateSelection):
-            one = _selection_losses(curve, times, step)
+            yield (_selection_losses(curve, times, step),), times
         else:
-            one = _sampled_step(curve, step)
-            times *= curve.steps
-        yield one if times == 1 else one.self_compose(times, _CUT)
+            yield _sampled_step(curve, step), times * curve.steps
 
 
-def _sampled_step(curve: SubsampledGaussian, step: float) -> Any:
+def _sampled_step(
+    curve: SubsampledGaussian, step: float
+) -> tuple[LossDistribution, ...]:
     """Return the losses of one step on a sample."""
     q, sigma = curve.sampling_probability, curve.noise_multiplier
     # Rare losses may be far beyond such a grid: they count as ones without limit.
     far = reach(q, sigma, curve.replaced) / step
     last = math.ceil(min(far, _MOST_POINTS / 2.0))
+    losses = step * np.arange(last + 1)
+    # The same in both directions for a unit that is replaced.
+    ways = (replaced_deltas,) if curve.replaced else (removed_deltas, joined_deltas)
+    found = [way(q, sigma, losses) for way in ways]
+    # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
+    below = [(np.exp(-losses) * other)[:0:-1] for other in reversed(found)]
     points = np.arange(-last, last + 1)
-    losses = step * points
-    if curve.replaced:  # the same in both directions
-        return _connected(points.tolist(), replaced_deltas(q, sigma, losses), step)
-    return _connected(
-        points.tolist(),
-        removed_deltas(q, sigma, losses),
-        step,
-        joined_deltas(q, sigma, losses),
+    return tuple(
+        connected(points, np.concatenate(both), step)
+        for both in zip(below, found, strict=True)
     )
 
 
-def _pair_losses(pair: ApproximateDP, step: float) -> Any:
+def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
     r"""Return the losses of randomized response that fails with probability delta.
 
     No pair of distributions that is :math:`(\epsilon, \delta)`-indistinguishable has
@@ -337,10 +354,13 @@ def _pair_losses(pair: ApproximateDP, step: float) -> Any:
     below = -np.expm1(np.minimum(log_odds, 0.0))
     curve = np.maximum(np.maximum(inside, below), 0.0)
     curve[-1] = 0.0  # at or above epsilon
-    return _connected(points, pair.delta + (1.0 - pair.delta) * curve, step)
+    curve = pair.delta + (1.0 - pair.delta) * curve
+    return connected(points, curve - np.maximum(below, 0.0), step)
 
 
-def _selection_losses(selection: PrivateSelection, times: int, step: float) -> Any:
+def _selection_losses(
+    selection: PrivateSelection, times: int, step: float
+) -> LossDistribution:
     """Return losses whose curve is above that of a private selection."""
     curve = divergences(selection, ORDERS)
     reach = renyi_epsilon(ORDERS, curve, _CUT / times)
@@ -352,7 +372,8 @@ def _selection_losses(selection: PrivateSelection, times: int, step: float) -> A
         _selection_deltas(selection, np.asarray(step * points, dtype=np.float64)),
     )
     kept = _lower_hull(np.exp(step * points), deltas)
-    return _connected(points[kept].tolist(), deltas[kept], step)
+    deltas -= np.maximum(-np.expm1(step * points), 0.0)
+    return connected(points[kept], deltas[kept], step)
 
 
 def _selection_deltas(
@@ -391,25 +412,6 @@ def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[
             kept.pop()
         kept.append(last)
     return kept
-
-
-def _connected(
-    points: list[int],
-    deltas: npt.ArrayLike,
-    step: float,
-    other_way: npt.ArrayLike | None = None,
-) -> Any:
-    """Connect the dots of a convex curve: the least distribution above it.
-
-    `other_way` has the curve of the neighbors in the other order, if it is another.
-    """
-    pld = dp_accounting().pld
-    pmfs = [
-        pld.pld_pmf.create_pmf_pessimistic_connect_dots(step, points, curve)
-        for curve in (deltas, other_way)
-        if curve is not None
-    ]
-    return pld.privacy_loss_distribution.PrivacyLossDistribution(*pmfs)
 
 
 _ROW, _USER = Unit.ROW, Unit.USER
@@ -594,11 +596,6 @@ def calibrate_sampled(
     -------
     float
         At most .1 % above the least that the accounting can show to do.
-
-    Raises
-    ------
-    ImportError
-        If ``dp_accounting`` is not installed.
 
     Examples
     --------

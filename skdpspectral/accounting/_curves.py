@@ -11,6 +11,8 @@ For one that is replaced, Q is :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)
 (:ref:`lemma-sampled-replacement`): each is the mirror image of the other.
 
 Many different mechanisms as few that cost a little more.
+
+Distributions of privacy loss on a grid, and their composition.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from scipy import fft
 from scipy.special import log_ndtr, logsumexp
 
 from ..mechanisms import ApproximateDP, PrivateSelection
 from ..mechanisms._curves import Curve
-from ._errors import dp_accounting
 
 # Beyond so many standard deviations there is no mass that counts.
 _REACH = 12.0
@@ -155,26 +158,53 @@ def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     return np.asarray(found, dtype=np.float64)
 
 
-def replaced_divergences(q: float, sigma: float, orders: npt.ArrayLike) -> Array:
+def sampled_divergences(
+    q: float, sigma: float, orders: npt.ArrayLike, replaced: bool
+) -> Array:
     r"""Return the Renyi divergences of one step, by quadrature.
 
     The trapezoidal rule converges exponentially: the integrand is analytic in a strip
-    of half the width :math:`\pi \sigma^2`.
+    of half the width :math:`\pi \sigma^2`. Those of P from Q are the larger ones
+    [MTZ19]_.
+
+    Parameters
+    ----------
+    q : float
+        Sampling probability.
+    sigma : float
+        Noise multiplier.
+    orders : array-like of float
+        Orders above 1.
+    replaced : bool
+        Whether a unit is replaced; otherwise it leaves.
+
+    Returns
+    -------
+    ndarray
+        The divergence of each order, infinite where the integral has too many points.
+
+    References
+    ----------
+    .. [MTZ19] I. Mironov, K. Talwar and L. Zhang (2019). Renyi differential privacy of
+       the sampled Gaussian mechanism. *arXiv:1908.10530*, theorem 5.
     """
     found = []
+    square = sigma * sigma
+    rest, here = _logs(q)
     for order in np.asarray(orders, dtype=np.float64).tolist():
-        step = min(sigma, math.pi * sigma * sigma) / (math.pi * _FINENESS)
-        low, high = -1.0 - _REACH * sigma, order + _REACH * sigma
+        step = min(sigma, math.pi * square) / (math.pi * _FINENESS)
+        # The integrand is made of normal densities around 0, the order and, of two
+        # steps that are both sampled, twice the order.
+        top = 2.0 * order if replaced else order
+        low, high = -1.0 - _REACH * sigma, top + _REACH * sigma
         if (high - low) / step > _MOST_POINTS:
             found.append(math.inf)
             continue
         x = np.arange(low, high + step, step)
-        square = sigma * sigma
-        rest, here = _logs(q)
-        log_p = np.logaddexp(rest, here + (x - 0.5) / square)
-        log_q = np.logaddexp(rest, here - (x + 0.5) / square)
-        log_0 = -0.5 * x * x / square
-        total = logsumexp(order * log_p + (1.0 - order) * log_q + log_0)
+        logs = order * np.logaddexp(rest, here + (x - 0.5) / square)
+        if replaced:
+            logs += (1.0 - order) * np.logaddexp(rest, here - (x + 0.5) / square)
+        total = logsumexp(logs - 0.5 * x * x / square)
         total += math.log(step / (sigma * math.sqrt(2.0 * math.pi)))
         found.append((max(total, 0.0) + _ROUNDING) / (order - 1.0))
     return np.array(found)
@@ -284,8 +314,7 @@ def divergences(mechanism: Curve, orders: npt.ArrayLike) -> Array:
     mechanism : SubsampledGaussian, PrivateSelection or ApproximateDP
         Of the last one, those that hold but for a probability of its delta.
     orders : array-like of float
-        Orders, each above 1; of subsampled mechanisms best whole numbers, for which
-        there is a finite sum.
+        Orders, each above 1.
 
     Returns
     -------
@@ -330,17 +359,8 @@ def _subsampled_divergences(
     orders: tuple[float, ...],
     replaced: bool,
 ) -> tuple[float, ...]:
-    if replaced:
-        found = steps * replaced_divergences(probability, noise_multiplier, orders)
-        return tuple((found * (1.0 + _MARGIN)).tolist())
-    lib = dp_accounting()
-    accountant = lib.rdp.RdpAccountant(
-        orders, lib.NeighboringRelation.ADD_OR_REMOVE_ONE
-    )
-    event = lib.GaussianDpEvent(noise_multiplier)
-    with np.errstate(all="ignore"):
-        accountant.compose(lib.PoissonSampledDpEvent(probability, event), steps)
-    return tuple(float(value) for value in accountant.rdp)
+    found = steps * sampled_divergences(probability, noise_multiplier, orders, replaced)
+    return tuple((found * (1.0 + _MARGIN)).tolist())
 
 
 # -- conversion ------------------------------------------------------------------------
@@ -419,3 +439,169 @@ def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> A
     for mechanism, times in curves:
         total = total + times * divergences(mechanism, orders)
     return total
+
+
+# Longer transforms are not made.
+_MOST_GRID_POINTS = 2**23
+
+
+# Exponents of Chernoff bounds, over the one that is best for a normal distribution.
+_EXPONENTS = np.exp2(np.arange(-8, 5) / 2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LossDistribution:
+    """Probabilities of losses, whose curve bounds that of a mechanism.
+
+    Parameters
+    ----------
+    step : float
+        Spacing of the losses.
+    first : int
+        The least loss, in steps.
+    masses : ndarray
+        Probability of each loss from there on.
+    infinite : float
+        Probability of a loss without limit.
+    """
+
+    step: float
+    first: int
+    masses: Array
+    infinite: float
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """Losses, in steps."""
+        return np.arange(self.first, self.first + len(self.masses))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta at an epsilon of at least 0."""
+        start = max(math.floor(epsilon / self.step) - self.first, 0)
+        above = self.step * self.places[start:] - epsilon
+        beyond = -np.expm1(-np.maximum(above, 0.0))
+        return float(np.maximum(self.masses[start:], 0.0) @ beyond) + self.infinite
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon, at least 0, at which delta is no larger."""
+        if delta < self.infinite:
+            return math.inf
+        if self.delta(0.0) <= delta:
+            return 0.0
+        # Of losses, in steps, the curve is above delta at one and not at the other.
+        low, high = 0, self.first + len(self.masses) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.delta(self.step * middle) <= delta:
+                high = middle
+            else:
+                low = middle
+        # Between them it is linear in the exponential of epsilon.
+        start = max(high - self.first, 0)
+        masses = np.maximum(self.masses[start:], 0.0)
+        other = masses @ np.exp(self.step * (high - self.places[start:]))
+        left = float(np.sum(masses)) + self.infinite - delta
+        return max(self.step * high + math.log(left / other), self.step * low)
+
+
+def connected(
+    points: npt.ArrayLike, excess: npt.ArrayLike, step: float
+) -> LossDistribution:
+    r"""Connect the dots of a curve, linearly in :math:`e^\epsilon`.
+
+    That is the curve of the least distribution on the grid that is above a convex one
+    [DGKKM22]_.
+
+    Parameters
+    ----------
+    points : array-like of int
+        Losses in steps, increasing, of any sign.
+    excess : array-like of float
+        The curve at each less :math:`(1 - e^\epsilon)_+`, of which small numbers keep
+        their digits; beyond the last point the curve is constant.
+    step : float
+        Spacing of the grid.
+    """
+    places, excess = np.asarray(points), np.asarray(excess, dtype=np.float64)
+    losses, offsets = step * places, places - places[0]
+    curve = excess + np.maximum(-np.expm1(losses), 0.0)
+    # Where 1 - exp(epsilon) is linear, it has no part in a probability.
+    below = losses[1:] <= 0.0
+    falls, widths = np.where(below, np.diff(excess), np.diff(curve)), np.diff(losses)
+    masses = np.zeros(offsets[-1] + 1)
+    masses[offsets[1:]] = falls / np.expm1(-widths)
+    masses[offsets[:-1]] += falls / np.expm1(widths)
+    if np.any(below):
+        masses[0] -= excess[0]
+        turn = np.count_nonzero(below)
+        masses[offsets[turn]] += math.exp(losses[turn])
+    else:
+        masses[0] += 1.0 - curve[0]
+    return LossDistribution(step, int(places[0]), masses, float(curve[-1]))
+
+
+def composed(
+    parts: Sequence[tuple[LossDistribution, int]], cut: float
+) -> LossDistribution | None:
+    """Return the distribution of a sum of independent losses.
+
+    Parameters
+    ----------
+    parts : sequence of tuple (LossDistribution, int)
+        Distributions on one grid, and how often each is there.
+    cut : float
+        Probability of sums that are left out, and counted as without limit.
+
+    Returns
+    -------
+    LossDistribution or None
+        None if it would be too large.
+    """
+    low, high = _window(parts, cut)
+    length = fft.next_fast_len(high - low + 1, real=True)
+    if length > _MOST_GRID_POINTS:
+        return None
+    # A sum above the window would be taken for one that is smaller: it counts as one
+    # without limit. One below is taken for one that is larger.
+    product: npt.NDArray[np.complex128] = np.ones(length // 2 + 1, dtype=np.complex128)
+    for part, times in parts:
+        folded = np.bincount(part.places % length, part.masses, minlength=length)
+        product *= fft.rfft(folded) ** times
+    sums = np.roll(fft.irfft(product, length), -(low % length))
+    finite = sum(times * float(np.log1p(-part.infinite)) for part, times in parts)
+    return LossDistribution(parts[0][0].step, low, sums, -math.expm1(finite) + cut)
+
+
+def _window(
+    parts: Sequence[tuple[LossDistribution, int]], cut: float
+) -> tuple[int, int]:
+    """Return losses, in steps, that a sum is below or above with less than a chance.
+
+    The bounds are those of Chernoff.
+    """
+    low = sum(times * part.first for part, times in parts)
+    high = sum(times * int(part.places[-1]) for part, times in parts)
+    logs = [(p.places, np.log(np.abs(p.masses)), times) for p, times in parts]
+    variance = sum(times * _variance(part) for part, times in parts)
+    if not variance > 0.0:
+        return low, high
+    nats = -math.log(cut)
+    for exponent in (math.sqrt(2.0 * nats / variance) * _EXPONENTS).tolist():
+        for side in (exponent, -exponent):
+            moment = sum(n * _log_sum(side * x + masses) for x, masses, n in logs)
+            bound = (moment + nats) / side
+            if math.isfinite(bound) and side > 0.0:
+                high = min(high, math.ceil(bound))
+            elif math.isfinite(bound):
+                low = max(low, math.floor(bound))
+    return low, max(low, high)
+
+
+def _variance(part: LossDistribution) -> float:
+    mean = float(part.masses @ part.places)
+    return float(part.masses @ (part.places - mean) ** 2)
+
+
+def _log_sum(logs: Array) -> float:
+    most = float(np.max(logs))
+    return most + math.log(float(np.sum(np.exp(logs - most))))

@@ -1,7 +1,8 @@
 """Empirical lower bounds on privacy loss, and reports about pipelines."""
 
-from .._base.compositions import PrivacyReport, StepReport, privacy_report
+from .._base.privacy_report import PrivacyReport, StepReport, privacy_report
 from ._epsilon import AuditResult, audit_epsilon, mu_lower_bound
+from ._publish import publish
 
 __all__ = [
     "AuditResult",
@@ -10,4 +11,5 @@ __all__ = [
     "audit_epsilon",
     "mu_lower_bound",
     "privacy_report",
+    "publish",
 ]

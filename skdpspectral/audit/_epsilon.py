@@ -220,8 +220,22 @@ def mu_lower_bound(
     -------
     float
         At least 0.
+
+    Raises
+    ------
+    ValueError
+        If a score or the threshold is not finite.
     """
     scores, neighbor_scores = np.asarray(scores), np.asarray(neighbor_scores)
+    sides = {"scores": scores, "neighbor_scores": neighbor_scores}
+    if threshold is not None:
+        sides["threshold"] = np.asarray(threshold)
+    for name, values in sides.items():
+        if not np.all(np.isfinite(values)):
+            raise ValueError(
+                f"{name} must be finite: the statistic must return a finite number for "
+                "every fit"
+            )
     alpha = 1.0 - confidence
     if threshold is None:
         half = min(len(scores), len(neighbor_scores)) // 2
@@ -365,7 +379,7 @@ def audit_epsilon(
     ------
     ValueError
         If the estimator claims nothing, the data sets are not neighbors, a
-        statistic is missing, or the numbers are out of range.
+        statistic is missing or not finite, or the numbers are out of range.
 
     Examples
     --------

@@ -12,7 +12,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.covariance import log_likelihood
 from sklearn.utils.validation import check_is_fitted
 
-from .._tables.rows import check_rows
+from .._tables.rows import check_rows, saturated
 from ..factorizations import Factorization, GappedGain, NoiseGain, Workload
 from ..factorizations._workloads import contrasts
 from ._kernels import MomentRows
@@ -492,13 +492,17 @@ class CovarianceModel(OneToOneFeatureMixin, TransformerMixin):
         -------
         ndarray of shape (n_samples, n_features)
             Rows of the precision of X, each as private as the row. Whitened by the
-            symmetric root (ZCA), so that features keep their meaning.
+            symmetric root (ZCA), so that features keep their meaning. They are finite,
+            also where they overflow.
         """
         check_is_fitted(self)
         self._check_parameters()
         X = check_rows(self, X, reset=False)
-        if not self.whiten:
-            return X - self.location_.astype(X.dtype)
-        values, vectors = np.linalg.eigh(self.covariance_)
-        root = (vectors / np.sqrt(values)) @ vectors.T
-        return X @ root.astype(X.dtype) - (self.location_ @ root).astype(X.dtype)
+        shift, root = self.location_, None
+        if self.whiten:
+            values, vectors = np.linalg.eigh(self.covariance_)
+            root = (vectors / np.sqrt(values)) @ vectors.T
+            shift = shift @ root
+        with np.errstate(over="ignore", invalid="ignore"):
+            turned = X if root is None else X @ root.astype(X.dtype)
+            return saturated(turned - shift.astype(X.dtype))

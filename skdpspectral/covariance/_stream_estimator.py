@@ -441,8 +441,9 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
 
     def _check_unchanged(self, run: MomentRun) -> None:
         """Refuse parameters that differ from those that the stream was charged with."""
-        for name, value in self._fixed_parameters().items():
-            if not same_value(value, run.parameters[name]):
+        values = self.get_params(deep=False)
+        for name, value in run.parameters.items():
+            if not same_value(values[name], value):
                 raise ValueError(
                     f"{name} was changed while the stream runs; set it back, or clone "
                     "the estimator to begin a new stream"

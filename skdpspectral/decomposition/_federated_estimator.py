@@ -23,7 +23,8 @@ from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._messages.messages import MessageError
 from .._tables.cluster_users import ClusterIds
-from .._tables.ids import encode_ids, refuse_masked
+from .._tables.entries import refuse_masked
+from .._tables.ids import encode_ids
 from .._tables.readers import SlicedRows
 from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA

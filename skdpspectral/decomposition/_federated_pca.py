@@ -10,7 +10,7 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._tables.ids import refuse_masked
+from .._tables.entries import refuse_masked
 from ._federated_estimator import FederatedEstimator
 from ._federated_rounds import Rounds
 from ._federated_task import SpectralTask, make_task

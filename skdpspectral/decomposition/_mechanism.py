@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._statistics.statistic import Statistic
-from .._tables.ids import refuse_masked
+from .._tables.entries import refuse_masked
 from ..mechanisms._relations import check_real, check_reals, shown
 from ._bounds import RowBounds
 from ._center import Searched

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._base.documented import documented
-from .._tables.rows import check_rows, check_scores, map_rows
+from .._tables.rows import check_rows, check_scores, map_rows, saturated
 
 # What a model of the rows is made of, all of it in squared units of the data.
 _VARIANCES = {"explained_variance_", "noise_variance_"}
@@ -285,7 +285,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X.
+            Scores, of the precision of X; finite, also where they overflow.
         """
         check_is_fitted(self)
         X = self._read_rows(X, accept_sparse=True)
@@ -298,9 +298,11 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         axes = components.T.astype(precision)
 
         def scores(block):
-            return np.asarray(block.astype(precision, copy=False) @ axes) - offset
+            block = block.astype(precision, copy=False)
+            return saturated(np.asarray(block @ axes) - offset)
 
-        return map_rows(scores, X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return map_rows(scores, X)
 
     def inverse_transform(self, X):
         """Map scores back to the space of the data.

@@ -8,7 +8,7 @@ from typing import ClassVar
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import Interval, StrOptions
-from .._tables.ids import refuse_masked
+from .._tables.entries import refuse_masked
 from ._federated_estimator import FederatedEstimator
 from ._federated_rounds import Rounds, kept_features, start_basis
 from ._federated_server import Server

@@ -293,7 +293,17 @@ def optimal_matrix(workload: np.ndarray) -> np.ndarray:
     Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy
     for SGD via optimal private linear operators on adaptive streams, theorem 3.2.
     """
-    gram = workload.T @ workload
+    try:
+        with np.errstate(all="ignore"):
+            return _fixed_point(workload.T @ workload)
+    except (np.linalg.LinAlgError, ValueError):  # not finite, or not positive definite
+        raise ValueError(
+            'workload is too close to a singular matrix for factorization="optimal"; '
+            "take another factorization"
+        ) from None
+
+
+def _fixed_point(gram: np.ndarray) -> np.ndarray:
     dual = np.sqrt(np.diag(gram))
     for _ in range(_ROUNDS):
         before = dual
@@ -303,13 +313,7 @@ def optimal_matrix(workload: np.ndarray) -> np.ndarray:
     scale = np.sqrt(dual)
     X = _root(gram, dual) / np.outer(scale, scale)
     # X = C'C with C lower-triangular: a Cholesky factor in the reverse order.
-    try:
-        return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
-    except np.linalg.LinAlgError:
-        raise ValueError(
-            'workload is too close to a singular matrix for factorization="optimal"; '
-            "take another factorization"
-        ) from None
+    return cholesky(X[::-1, ::-1], lower=False)[::-1, ::-1].copy()
 
 
 def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:

@@ -110,6 +110,9 @@ class LRSRegressor(
     fresh_rows : bool, default=False
         Whether each release of U has rows of its own, which every user's rows are
         dealt to in turn, as theory asks for; all rows were better where we measured.
+        Rows are dealt in the order of X. **The order of a user's rows must not depend
+        on other users**: a shuffle of the whole table moves rows of everybody when one
+        user joins, and voids the guarantee. Shuffle each user's rows by themselves.
     clip : "private" or Clip, default="private"
         Norms above which what a user contributes is scaled down, with a budget:
         private medians, or those of a :class:`~skdpspectral.linear_model.Clip`.

@@ -19,7 +19,8 @@ from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import FitProgress, Interval, StrOptions
 from .._base.strategies import register, snapshot
-from .._tables.ids import check_feature, column_names, position_of, refuse_masked
+from .._tables.entries import refuse_masked
+from .._tables.ids import check_feature, column_names, position_of
 from .._tables.rows import table_shape
 from .._tables.users import UserTable, read_users
 from ..mechanisms import Neighbors

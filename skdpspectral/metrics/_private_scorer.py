@@ -21,7 +21,15 @@ from .._linalg import walks
 from .._release import Release
 from .._statistics.statistic import Statistic
 from .._statistics.user_sums import MOST_EXACT_USERS
-from .._tables.ids import check_feature, encode_array, id_array, read_column
+from .._tables.entries import read_quietly
+from .._tables.ids import (
+    check_feature,
+    column_names,
+    encode_array,
+    id_array,
+    ids_as_objects,
+    read_column,
+)
 from .._tables.rows import shape_of
 from ..accounting import (
     PrivacyAccountant,
@@ -88,7 +96,7 @@ def by_user(measured: list[Measured]) -> np.ndarray:
 def _joined(owners: list[np.ndarray]) -> np.ndarray:
     """Return the ids of several tables as one array, each as it is."""
     if len({ids.dtype for ids in owners}) > 1:
-        owners = [ids.astype(object) for ids in owners]
+        owners = [ids_as_objects(ids) for ids in owners]
     return np.concatenate(owners)
 
 
@@ -482,15 +490,31 @@ class PrivateScorer:
         ------
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
+        ValueError
+            If the score cannot be computed; it is charged, and the error has the type
+            of the first error and none of its words, which may quote held-out values.
         """
-        plan = self.privacy_plan(shape_of(X)[0])
-        self._warn_beforehand(plan, shape_of(X)[0])
+        shape = shape_of(X)
+        plan = self.privacy_plan(shape[0])
+        self._check_column(X, shape)
+        self._warn_beforehand(plan, shape[0])
         release = Release(plan, self._governing_accountant(), self._noise_seed)
         # It is charged here, and values are read from here on.
+        said = (
+            f"the score {self._kind.name!r} could not be computed: y and predictions "
+            "must be as many as held-out rows, of the kind that the score needs"
+        )
         with np.errstate(all="ignore"):
-            measured = [self.measure(estimator, X, y)]
-            score, self.std_ = self.released(release, measured)
+            measured = read_quietly(lambda: self.measure(estimator, X, y), said)
+            score, self.std_ = self.released(release, [measured])
         return score
+
+    def _check_column(self, X: Any, shape: tuple[int, ...]) -> None:
+        """Refuse a table without the column of users, at no cost."""
+        if self._user_feature is not None:
+            named = column_names(X) is not None
+            table = X if named else np.broadcast_to(0.0, (1, *shape[1:]))
+            read_column(table, self._user_feature, "user_feature")
 
     def released(self, release: Any, measured: list[Measured]) -> tuple[float, float]:
         """Release the score of all contributions, and return its standard error too.
@@ -569,6 +593,14 @@ class PrivateScorer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._made_in = None
+
+    def _published_copy(self) -> PrivateScorer:
+        """Return a scorer without accountant and seed, for published searches."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.__dict__.pop("_sent", None)
+        twin._accountant = twin._noise_seed = twin._made_in = None
+        return twin
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PrivateScorer:
         twin = object.__new__(type(self))

@@ -18,6 +18,7 @@ import numpy as np
 from sklearn.utils import check_random_state, gen_batches
 
 from .. import sensitivity
+from .._tables.entries import read_entries
 from ..mechanisms._relations import check_real, shown
 from ..sensitivity._users import TARGET_WEIGHT
 from ._ranking import _check_k, _check_relevant, _ranked_sums
@@ -39,12 +40,41 @@ def _positive(name: str, value: object) -> float:
 
 def _targets(values: Any) -> np.ndarray:
     """Return one real number a row."""
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = read_entries(values, "y").astype(np.float64)
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:
         raise ValueError("y and predictions must hold one number a row")
     return numbers
+
+
+def _equal(y: Any, predicted: Any) -> np.ndarray:
+    """Return whether the class of each row is the predicted one."""
+    y, predicted = read_entries(y, "y"), read_entries(predicted, "predictions")
+    if y.ndim != 1 or y.shape != predicted.shape:
+        raise ValueError("y and predictions must hold one class a row")
+    if object not in (y.dtype, predicted.dtype):
+        right: np.ndarray = y == predicted  # by types, which are public
+        return right
+    pairs = zip(y.tolist(), predicted.tolist(), strict=True)
+    return np.fromiter((_are_equal(a, b) for a, b in pairs), bool, len(y))
+
+
+def _are_equal(a: Any, b: Any) -> bool:
+    """Return whether two labels are equal; what cannot be compared is not."""
+    try:
+        return bool(a == b)
+    except (MemoryError, Warning):
+        raise
+    except Exception:  # of pandas.NA, and of foreign objects
+        return False
+
+
+def _one_of(y: Any, classes: np.ndarray) -> np.ndarray:
+    """Return an array of shape (n_rows, n_classes): whether a row is of a class."""
+    y = read_entries(y, "y")
+    kind = object if y.dtype == object else None
+    return np.column_stack([_equal(y, np.full(len(y), c, kind)) for c in classes])
 
 
 @dataclass(frozen=True)
@@ -82,9 +112,7 @@ class Accuracy(Kind):
 
     def contributions(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
         """Return 1/2 for rows that are right, and -1/2."""
-        right = np.asarray(y) == np.asarray(estimator.predict(X))
-        if right.ndim != 1:
-            raise ValueError("y and predictions must hold one class a row")
+        right = _equal(y, estimator.predict(X))
         return np.where(right, 0.5, -0.5)[:, np.newaxis]
 
     def finish(self, means: np.ndarray, std: float) -> tuple[float, float]:
@@ -152,8 +180,7 @@ class LogLoss(CutError):
     def errors(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
         """Return losses; that of a class which the model does not know is infinite."""
         probabilities = np.asarray(estimator.predict_proba(X), dtype=np.float64)
-        classes = np.asarray(estimator.classes_)
-        own = np.asarray(y)[:, np.newaxis] == classes[np.newaxis, :]
+        own = _one_of(y, read_entries(estimator.classes_, "classes"))
         return -np.log((probabilities * own).sum(axis=1))
 
 
@@ -174,11 +201,13 @@ class BalancedAccuracy(Kind):
     classes: tuple = field(kw_only=True)
 
     def __post_init__(self) -> None:
-        if isinstance(self.classes, str) or np.ndim(self.classes) != 1:
+        named: Any = () if isinstance(self.classes, str) else self.classes
+        given = read_entries(named, "classes")
+        if given.ndim != 1 or not len(given):
             raise ValueError(
                 f"classes must be a sequence of classes, got {shown(self.classes)}"
             )
-        classes = tuple(np.asarray(self.classes).tolist())
+        classes = tuple(given.tolist())
         if len(classes) < 2 or len(set(classes)) != len(classes):
             raise ValueError("classes must be two or more that differ")
         object.__setattr__(self, "classes", classes)
@@ -190,9 +219,8 @@ class BalancedAccuracy(Kind):
 
     def contributions(self, estimator: Any, X: Any, y: Any) -> np.ndarray:
         """Return a one in the column of a row's class, and of being right or wrong."""
-        y = np.asarray(y)
-        right = y == np.asarray(estimator.predict(X))
-        own = y[:, np.newaxis] == np.asarray(self.classes)[np.newaxis, :]
+        right = _equal(y, estimator.predict(X))
+        own = _one_of(y, read_entries(self.classes, "classes"))
         # Of one class alone: a rounded number may be equal to two integers.
         own &= np.cumsum(own, axis=1) == 1
         cells = np.concatenate([own & right[:, None], own & ~right[:, None]], axis=1)

@@ -17,8 +17,9 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import get_tags
 
-from .._base.compositions import privacy_report
 from .._base.estimator import PrivateEstimator
+from .._base.personal import PersonalEstimator
+from .._base.privacy_report import report_after_charge
 from .._base.sklearn_compat import LISTENERS, BaseSearchCV, taken_rows
 from .._release.selection import number_of_candidates
 from .._tables.rows import table_shape
@@ -371,13 +372,19 @@ def check_candidate(
     CandidateError
         If it does.
     """
-    report = privacy_report(model)
+    report = report_after_charge(model)
     leaks = [step for step in report if step.verdict == "LEAKS"]
     if leaks:
         raise CandidateError(
             f"{leaks[0].name} ({leaks[0].estimator}) leaks: {leaks[0].reason}; a "
             "search is private where every step is"
         )
+    for name, part in private_parts(model).items():
+        if isinstance(part, PersonalEstimator) and part.user_feature is None:
+            raise CandidateError(
+                f"{name}user_feature=None takes all rows for those of one user: a "
+                "search passes no users; name their column by user_feature"
+            )
     rows = X if reads_clients(model) else np.broadcast_to(0.0, np.shape(X)[:2])
     fits = planned_fits(model, rows)
     for fit in fits:

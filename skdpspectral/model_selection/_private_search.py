@@ -8,6 +8,7 @@ Methods of a search that its best model has.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from numbers import Real
 from operator import attrgetter
@@ -22,10 +23,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.compositions import reason_of_splits
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, unweighted
+from .._base.estimator import PrivateEstimator, noted_doubts, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._release.release import record_release
 from .._release.selection import SelectionRelease
+from .._tables.entries import read_quietly
 from .._tables.rows import shape_of, table_shape
 from ..accounting._selection import LAWS, MOST_EXPECTED_RUNS
 from ..mechanisms import PrivacyPlan, Unit
@@ -493,6 +495,9 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
     :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`, for parameters of
     the law (:ref:`theory_selection`).
 
+    Warnings of runs are not shown. Doubts about listed candidates that follow from
+    shapes and parameters alone are warned of before the charge.
+
     Each fit has a ledger of its own that refuses more than its part. What fails, for
     whatever reason, has the worst score. If no run succeeds, an error says so and no
     more. Nothing tells the number of runs but time: no attribute, warning, line or file
@@ -602,16 +607,21 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
             budgets = self._budgets(exposure_of(cv, splits, n_rows))
             plan = self._plan(scorer, budgets)
             n_train = n_rows if splits is None else len(splits[0][0])
-            checked = check_candidates(
-                self.estimator,
-                self.param_distributions,
-                X,
-                n_train,
-                scorer.relation,
-                budgets,
-                self.step_budgets == "scaled",
-                float(self.delta),
-            )
+            with noted_doubts() as doubts:
+                checked = check_candidates(
+                    self.estimator,
+                    self.param_distributions,
+                    X,
+                    n_train,
+                    scorer.relation,
+                    budgets,
+                    self.step_budgets == "scaled",
+                    float(self.delta),
+                )
+            # Warnings of runs stay in them: these go by public numbers alone.
+            for doubt in dict.fromkeys(doubts):
+                said = f"of a candidate in param_distributions: {doubt}"
+                warnings.warn(said, stacklevel=2 + self._levels_around_fit)
             by_rows = scorer.relation[0] is Unit.ROW
             # It is charged here, and values are read from here on.
             release, *read = self._start_release(
@@ -620,7 +630,8 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
                 n_public=n_rows if by_rows else None,
                 kind=SelectionRelease,
             )
-            X, y = sliceable(X, *read), sliceable(y)
+            X = read_quietly(lambda: sliceable(X, "X", *read), "X could not be read")
+            y = read_quietly(lambda: sliceable(y, "y"), "y could not be read")
             if splits is None:
                 splits = list(cv.split(X))
             runs = Runs(

@@ -22,6 +22,7 @@ from sklearn.utils import get_tags
 
 from .._base.sklearn_compat import taken_rows
 from .._release import Release
+from .._tables.entries import read_entries
 from .._tables.rows import Unread, unread_rows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_epsilon
 from ..accounting._ledger.context import without_accountant
@@ -318,13 +319,13 @@ def exposure_of(cv: Any, splits: list | None, n_rows: int) -> Exposure:
     return Exposure.of_rows(splits, n_rows)
 
 
-def sliceable(table: Any, read: Any = None) -> Any:
+def sliceable(table: Any, name: str, read: Any = None) -> Any:
     """Return a table whose rows can be taken, with its names if it has any."""
     if sparse.issparse(table):
         return table.tocsr()
     if table is None or hasattr(table, "shape"):
         return table
-    return np.asarray(table) if read is None else read
+    return read_entries(table, name) if read is None else read
 
 
 def unread_numbers(estimator: Any, X: Any) -> Unread | None:

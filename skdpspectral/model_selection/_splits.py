@@ -18,12 +18,14 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state, indexable
 
 from .._tables.ids import (
+    Time,
     check_exact,
     check_feature,
     encode_array,
     encode_ids,
     id_array,
     read_column,
+    words_of_instant,
 )
 from .._tables.rows import shape_of
 from ..mechanisms import Unit
@@ -33,9 +35,6 @@ _KEY_BYTES = 16
 
 
 _DIGEST_BYTES = 8
-
-
-_TIMES = (np.datetime64, np.timedelta64, datetime.date, datetime.timedelta)
 
 
 class PrivateSplit(BaseCrossValidator):
@@ -75,6 +74,11 @@ class PrivateSplit(BaseCrossValidator):
     Where users are dealt, sizes of folds depend on who is there, and are as private as
     the rows. Users are told apart by their ids; one id's rows are dealt in the order of
     the table.
+
+    Ids of several kinds may stand in one column: a user's rows go where they would go
+    without the others. Times without a zone are compared in nanoseconds, and a date is
+    midnight of that day. The dtype of a column is public. A column of floats holds
+    whole numbers below :math:`2^{53}` alone: give larger ids as integers or strings.
 
     Examples
     --------
@@ -229,12 +233,11 @@ def _words_of(user: Any) -> str:
     text or a fraction: ids that are equal have the same words in both.
     """
     if isinstance(user, datetime.datetime) and user.tzinfo is not None:
-        user = user.astimezone(datetime.timezone.utc)
-        nanoseconds = 1000 * user.microsecond + getattr(user, "nanosecond", 0)
-        return f"instant {user:%Y-%m-%dT%H:%M:%S} {nanoseconds}"
-    if isinstance(user, _TIMES):  # before integers, of which numpy has durations one
-        time = id_array([user], "user_feature")[0]
-        return f"{time.dtype.kind} {int(time.astype(np.int64))}"
+        return words_of_instant(user)
+    if isinstance(user, (np.datetime64, np.timedelta64)):  # which are in nanoseconds
+        user = Time(user.dtype.kind, int(user.astype(np.int64)))
+    if isinstance(user, Time):
+        return f"{user.kind} {user.nanoseconds}"
     if isinstance(user, (bool, np.bool_, Integral, np.integer)):
         return f"number {int(user)}"
     if isinstance(user, (float, np.floating)):

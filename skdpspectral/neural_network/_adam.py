@@ -617,7 +617,10 @@ class JMEAdam:
         iterator of ndarray of int
             Positions of the batch's examples, in increasing order; there may be none.
             Who is in a sample is secret: use it for its step, and forget it. Whoever
-            asks anew before :meth:`step` gets the same batch.
+            asks anew before :meth:`step` gets the same batch. Use one iterator at a
+            time: :meth:`step` recognizes a batch by its positions. Where all batches
+            have the same ones, as with ``batch_size=n_samples``, it also takes
+            gradients made for an older iterator: this is one step of the same cost.
 
         Raises
         ------

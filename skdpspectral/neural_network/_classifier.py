@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,9 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._tables.ids import refuse_masked
-from .._tables.rows import table_shape, unread_rows
-from .._tables.users import label_column
+from .._tables.rows import Unread, table_shape, unread_rows
+from .._tables.users import unread_labels
 from ..accounting import PrivacyLeakWarning
 from ..mechanisms._relations import check_count
 from . import _kernels
@@ -37,7 +37,8 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
     classes : array-like or None, default=None
         All labels that there may be, which are public. None takes those that occur in
         y for public, with a :class:`~skdpspectral.PrivacyLeakWarning` unless y is
-        boolean. A label that is not among them is an error, after the charge.
+        boolean; a :class:`~skdpspectral.model_selection.PrivateSearchCV` refuses it.
+        A label that is not among them is an error, after the charge.
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
     {optimization}
@@ -225,19 +226,19 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         with self._unchanged_on_error():
             self._check_parameters()
             unread = unread_rows(self, X)
-            labels = self._labels(y, unread.shape[0])
+            labels = self._unread_labels(y, unread.shape[0])
             layout = self._layout(unread.shape[1], _n_outputs(len(self.classes_)))
             optimization = self._optimization(*unread.shape, layout.sizes[-1])
             plan = self._plan(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.
-                release, X = self._start_release(
+                release, X, labels = self._start_release(
                     plan,
                     unread,
+                    labels,
                     n_public=unread.shape[0],
                     kind=optimization.kind,
                 )
-                refuse_masked(y, "y")
                 targets = self._targets(labels)
                 progress.begin(X, labels, plan)
                 self._train(optimization, release, layout, X, targets, progress)
@@ -245,23 +246,47 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             self.privacy_ = plan
         return self
 
-    def _labels(self, y, n_rows: int):
-        """Note the classes; return labels of which no value was looked at, if named."""
+    def _unread_labels(self, y, n_rows: int) -> Unread:
+        """Note the classes, and check the form of the labels.
+
+        With ``classes=None`` the labels that occur are public, and are looked at here.
+        What is wrong with them is not, and is said once the fit is charged.
+        """
         known = self._known_classes(y)
-        labels = label_column(self, y, n_rows)
+        unread = unread_labels(self, y, n_rows)
+        if known is not None:
+            self.classes_ = _publishable(known)
+            return unread
+        self._warn_of_classes()
+        try:
+            self.classes_ = self._occurring(unread.read())
+        except ValueError:
+            self.classes_ = np.array([False, True])
+
+        def read():
+            labels = unread.read()
+            check_classification_targets(_in_one_type(labels))
+            self._occurring(labels)
+            return labels
+
+        return replace(unread, read=read)
+
+    def _occurring(self, labels: np.ndarray) -> np.ndarray:
+        """Return the labels that occur, or an error about them."""
+        try:
+            known = np.unique(_in_one_type(labels))
+        except MemoryError:
+            raise
+        except Exception:  # of foreign labels: their words may quote them
+            known = None
         if known is None:
-            check_classification_targets(labels)
-            known = np.unique(labels)
-            self._warn_of_classes()
+            raise ValueError("y must hold labels of one kind, which can be sorted")
         if len(known) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs two classes or more, and found one "
                 "class; name them by classes=[...]"
             )
-        if known.dtype == object and all(isinstance(label, str) for label in known):
-            known = known.astype(str)  # which can be published
-        self.classes_ = known
-        return labels
+        return _publishable(known)
 
     def _known_classes(self, y) -> np.ndarray | None:
         """Return the classes that are public: given, or there are no others.
@@ -272,6 +297,11 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             return np.unique(np.asarray(self.classes))
         dtype = getattr(y, "dtype", None)
         return np.array([False, True]) if dtype == np.bool_ else None
+
+    def _unprotected(self) -> str | None:
+        if self.classes is not None:
+            return None
+        return "classes=None publishes which labels occur in y: give classes=[...]"
 
     def _warn_of_classes(self) -> None:
         if self._is_private():
@@ -344,6 +374,17 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         if outputs.shape[1] == 1:
             return self.classes_[(outputs[:, 0] > 0.0).astype(int)]
         return self.classes_[outputs.argmax(axis=1)]
+
+
+def _in_one_type(labels: np.ndarray) -> np.ndarray | list:
+    """Return labels whose type holds all of them: they are public, and so is it."""
+    return labels.tolist() if labels.dtype == object else labels
+
+
+def _publishable(classes: np.ndarray) -> np.ndarray:
+    """Return classes; texts among objects as an array of texts."""
+    texts = classes.dtype == object and all(isinstance(c, str) for c in classes)
+    return classes.astype(str) if texts else classes
 
 
 def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import StrOptions
 from .._statistics.feature_scales import FeatureScales
 from .._tables.clipping import make_box
-from .._tables.rows import check_rows, is_sparse, map_rows, unread_rows
+from .._tables.rows import check_rows, is_sparse, map_rows, saturated, unread_rows
 from ..mechanisms import PrivacyPlan
 
 # Rows that pairs can be made of.
@@ -172,17 +171,17 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             box = make_box(self.bounds, n_features, per_feature=True)
         return FeatureScales(n_samples, n_features, bool(self.with_mean), box)
 
-    def _warn_of_no_sight(self, scales: FeatureScales, plan: PrivacyPlan) -> None:
-        """Warn, from public numbers, if noise drowns every feature."""
+    def _doubts(self, scales: FeatureScales, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Say whether noise drowns every feature."""
         share = scales.faintest(plan)
-        if share > 1.0:
-            warnings.warn(
-                f"no feature can be seen: of {scales.n_samples} pairs of rows, "
-                f"{share * scales.n_samples:.0f} would have to differ in it; take more "
-                "rows, fewer features or a larger epsilon",
-                UserWarning,
-                stacklevel=3 + self._levels_around_fit,
-            )
+        if not share > 1.0:
+            return ()
+        said = (
+            f"no feature can be seen: of {scales.n_samples} pairs of rows, "
+            f"{share * scales.n_samples:.0f} would have to differ in it; take more "
+            "rows, fewer features or a larger epsilon"
+        )
+        return (said,)
 
     def _takes_sparse_rows(self) -> bool:
         """Whether zeros stay where they are."""
@@ -220,8 +219,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 self, X, accept_sparse=self._takes_sparse_rows(), in_blocks=True
             )
             scales = self._statistic(*unread.shape)
-            plan = self._planned(scales)
-            self._warn_of_no_sight(scales, plan)
+            plan = self._planned(scales, in_fit=True)
             # It is charged here, and values are read from here on.
             release, X = self._start_release(plan, unread, n_public=scales.n_samples)
             self._set_law(scales.run(release, X))
@@ -269,7 +267,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Returns
         -------
         ndarray or sparse CSR matrix of shape (n_samples, n_features)
-            Standardized rows, of the precision of X.
+            Standardized rows, of the precision of X; finite, also where they overflow.
         """
         check_is_fitted(self)
         self._refuse_filling(X)
@@ -282,7 +280,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         def standardize(block):
             block = np.asarray(block, dtype=np.float64)
             block = block * weights if mean is None else (block - mean) * weights
-            return block.astype(precision, copy=False)
+            return saturated(block.astype(precision, copy=False))
 
         with np.errstate(over="ignore", invalid="ignore"):
             return map_rows(standardize, X)
@@ -327,6 +325,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 def _scaled_columns(X, factors: np.ndarray, precision):
     """Multiply the columns of a CSR matrix, and drop what becomes zero."""
     X = X.astype(precision, copy=True)
-    X.data *= factors[X.indices].astype(precision)
+    with np.errstate(over="ignore"):
+        X.data *= factors[X.indices].astype(precision)
+    saturated(X.data)
     X.eliminate_zeros()
     return X

@@ -13,7 +13,8 @@ from numbers import Integral, Number, Real
 import numpy as np
 from sklearn.utils import murmurhash3_32
 
-from .._tables.ids import IdIndex, refuse_masked
+from .._tables.entries import refuse_masked
+from .._tables.ids import IdIndex
 from ._item_models import ItemMoment
 
 # Buckets of items where there is no catalog.

@@ -25,7 +25,8 @@ from .._base.sklearn_compat import (
     Interval,
     with_callbacks,
 )
-from .._tables.ids import IdIndex, column_names, refuse_masked
+from .._tables.entries import refuse_masked
+from .._tables.ids import IdIndex, column_names
 from ..accounting import PrivacyLeakWarning
 from ._catalog import (
     index_of,

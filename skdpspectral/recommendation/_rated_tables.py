@@ -21,7 +21,8 @@ from .._tables.clusters import (
     column_of,
     in_own_words,
 )
-from .._tables.ids import IdIndex, check_exact, read_quietly, refuse_masked
+from .._tables.entries import read_quietly, refuse_masked
+from .._tables.ids import IdIndex, check_exact, refuse_same_names
 from .._tables.readers import SlicedRows, sliced_rows
 from .._tables.users import check_beside_cluster, check_targets, unread_targets
 from ._catalog import item_codes, read_range, units
@@ -32,7 +33,6 @@ from ._ratings_tables import (
     check_finite,
     compared_columns,
     parquet_ratings,
-    refuse_same_names,
     unread_ratings,
 )
 
@@ -55,8 +55,8 @@ class ClusterRated:
     @classmethod
     def of(
         cls, table: ClusterTable, columns: tuple[int, int], ratings: int | None, y
-    ) -> ClusterRated:
-        """Return users, items, and ratings of a column, or beside the table.
+    ) -> Callable[[], ClusterRated]:
+        """Return what reads users, items, and ratings of a column or beside the table.
 
         Parameters
         ----------
@@ -71,15 +71,20 @@ class ClusterRated:
         """
         from dask import delayed
 
-        user, item = (table.apply(column_of, place) for place in columns)
-        if ratings is not None:
-            given = table.apply(column_of, ratings)
-        elif y is not None:
-            given = column_beside(y, table, "y")
-        else:
-            given = table.apply(_zeros)
-        check = delayed(in_own_words(_checked), pure=True)
-        return cls(list(map(check, user, item, given)))
+        beside = None
+        if ratings is None and y is not None:
+            beside = column_beside(y, table, "y")
+
+        def read() -> ClusterRated:
+            user, item = (table.apply(column_of, place) for place in columns)
+            if ratings is not None:
+                given = table.apply(column_of, ratings)
+            else:
+                given = table.apply(_zeros) if beside is None else beside()
+            check = delayed(in_own_words(_checked), pure=True)
+            return cls(list(map(check, user, item, given)))
+
+        return read
 
 
 class UnreadOnCluster(NamedTuple):
@@ -128,8 +133,7 @@ def unread_on_cluster(estimator, X, y) -> UnreadOnCluster | None:
     form = table.stand_in, table.names, table.shape
     columns = compared_columns(estimator, *form, reset=True)
     check_beside_cluster(estimator, y, table.shape[0])
-    rated = ClusterRated.of(table, columns, None, y)
-    return UnreadOnCluster(lambda: rated, table.names)
+    return UnreadOnCluster(ClusterRated.of(table, columns, None, y), table.names)
 
 
 class ClusterCodes:
@@ -372,8 +376,8 @@ def _unread_cluster(estimator, table: ClusterTable, y, reset: bool) -> UnreadRat
     ratings = targets.y if beside is None or targets.y is None else beside
     if ratings is not None:
         check_beside_cluster(estimator, ratings, table.shape[0])
-    rated = ClusterRated.of(table, found, targets.position, ratings)
-    return UnreadRated(None, lambda: rated)
+    read = ClusterRated.of(table, found, targets.position, ratings)
+    return UnreadRated(None, read)
 
 
 def _unread_whole(estimator, X, y, reset: bool) -> UnreadRated:

@@ -7,7 +7,6 @@ Tables that are written: embeddings in the place of items, columns side by side.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
@@ -25,6 +24,7 @@ from scipy import sparse
 from sklearn.utils.validation import validate_data
 
 from .._tables.clusters import brought_here
+from .._tables.entries import read_entries, read_quietly
 from .._tables.ids import (
     _is_missing,
     as_array,
@@ -32,7 +32,7 @@ from .._tables.ids import (
     check_feature,
     column_names,
     position_of,
-    read_quietly,
+    refuse_same_names,
 )
 from .._tables.rows import Unread, check_features, form_of, shape_of
 from .._tables.users import unread_targets
@@ -339,20 +339,12 @@ def _column(X, names, j):
     return X.iloc[:, j].array if hasattr(X, "iloc") else X[names[j]]
 
 
-def refuse_same_names(names, where: str) -> None:
-    """Refuse columns of one name."""
-    if len(set(names)) < len(names):
-        raise ValueError(f"{where} has several columns of one name: rename them")
-
-
 def _array_columns(X, places: list[int]) -> list:
     """Read some columns; of what is no array of numpy yet, all of them."""
     if isinstance(X, np.ndarray):
         X, places = X[:, places], list(range(len(places)))
     if not hasattr(X, "dtype"):
-        # If this fails, check_features says what is wrong.
-        with contextlib.suppress(TypeError, ValueError):
-            X = _table_of_lists(X)
+        X = read_entries(X, "X")
     kind = getattr(X, "dtype", np.dtype(float)).kind
     if kind in "iu":
         X = np.asarray(X)  # floats would merge large ids
@@ -361,16 +353,6 @@ def _array_columns(X, places: list[int]) -> list:
     else:
         X = np.asarray(X, dtype=object)
     return [X[:, j] for j in places]
-
-
-def _table_of_lists(X) -> np.ndarray:
-    """Make an array that holds every entry exactly, of objects if it must."""
-    table = np.asarray(X)
-    if table.dtype.kind == "f" and np.isfinite(table).all():
-        exact = (np.asarray(X, dtype=object) == table).all()
-    else:
-        exact = table.dtype.kind not in "SU"
-    return table if exact else np.asarray(X, dtype=object)
 
 
 def compared_columns(
@@ -607,7 +589,7 @@ def join_columns(columns: list, names: list, kind: str, like):
     kind : {"default", "pandas", "polars"}
         What to make; dataframes keep each column's dtype.
     like : object
-        The table whose index a pandas dataframe takes over.
+        The table that it is made of; a dataframe of pandas gives its index.
 
     Returns
     -------
@@ -633,7 +615,8 @@ def join_columns(columns: list, names: list, kind: str, like):
 
         return pl.DataFrame(dict(zip(names, map(_plain, columns), strict=True)))
     columns = [as_array(column) for column in columns]
-    if all(_fits_float64(column) for column in columns):
+    of_lists = isinstance(like, (list, tuple))
+    if all(_fits_float64(column, of_lists) for column in columns):
         return np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
     out = np.empty((len(columns[0]), len(columns)), dtype=object)
     for j, column in enumerate(columns):
@@ -641,11 +624,20 @@ def join_columns(columns: list, names: list, kind: str, like):
     return out
 
 
-def _fits_float64(column: np.ndarray) -> bool:
+def _fits_float64(column: np.ndarray, of_lists: bool) -> bool:
     """Whether no two ids of a column become one as floats."""
     if column.dtype.kind in "iu":
         return bool((column <= _LARGEST).all() and (column >= -_LARGEST).all())
+    if column.dtype == object:
+        return of_lists and all(map(_is_exact, column.tolist()))
     return column.dtype.kind in "bf"
+
+
+def _is_exact(entry) -> bool:
+    """Whether an entry of a list is a number that float64 holds exactly."""
+    if isinstance(entry, Integral):
+        return abs(int(entry)) <= _LARGEST
+    return isinstance(entry, (float, np.float32, np.float16, np.bool_))
 
 
 def _is_polars(column) -> bool:

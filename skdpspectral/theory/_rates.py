@@ -118,10 +118,12 @@ def minimax_rate(
         rate = _sparse(model, s, sizes, budgets, logs, bound)
     else:
         rate = _dense(model, sizes, budgets, logs, target, bound)
+    rate *= model.r ** (1.0 / q - 0.5)
     if bound == "lower":
+        # Projectors of rank r are no farther apart.
         unit = model.signal if target == "covariance" else 1.0
-        rate = min(rate, math.sqrt(2.0 * model.r) * unit)
-    return float(rate * model.r ** (1.0 / q - 0.5))
+        rate = min(rate, (2.0 * model.r) ** (1.0 / q) * unit)
+    return float(rate)
 
 
 def _dense(model, sizes, budgets, logs, target, bound) -> float:

@@ -20,7 +20,7 @@ from ledger_tools import (
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._composition import composed_epsilon
-from skdpspectral.accounting._ledger.entries import faults
+from skdpspectral.accounting._ledger.inspection import faults
 from skdpspectral.accounting._selection import calibrate_selection
 from skdpspectral.mechanisms import (
     Alternatives,
@@ -31,7 +31,6 @@ from skdpspectral.mechanisms import (
     SubsampledGaussian,
 )
 
-pytest.importorskip("dp_accounting")
 MU = 0.999 * gaussian_mu(1.0, DELTA)
 
 # -- bad calls -----------------------------------------------------------------
@@ -253,7 +252,7 @@ def test_processes_race_with_entries_of_other_kinds():
     accountant = PrivacyAccountant(6.0, DELTA, mechanisms="any")
     assert sum(in_processes(race_with_pairs, 4, accountant)) == let_in
     assert len(accountant.ledger) == let_in
-    assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+    assert faults(accountant._ledger())[0] == []
 
 
 def charge_pairs_for_ever(accountant):
@@ -276,7 +275,7 @@ def test_kills_leave_entries_with_their_curves():
         time.sleep(0.011 * kill)
         child.kill()
         child.join(PATIENCE)
-        assert list(faults(accountant.ledger, accountant._curve_rows())) == []
+        assert faults(accountant._ledger())[0] == []
     with accountant._ledger().transaction(keep=False) as transaction:
         ((_, times),) = transaction.total().curves
     assert times == len(accountant.ledger) > 5

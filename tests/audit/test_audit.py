@@ -410,3 +410,19 @@ def test_neighbors_of_every_relation(unit, neighbors, others, message):
         return check_neighbors(None, plan, *data)
     with pytest.raises(ValueError, match=message):
         check_neighbors(None, plan, *data)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_statistic_that_is_not_finite_refutes_nothing(value):
+    scores = np.zeros(400)
+    broken = np.where(np.arange(400) == 7, value, 0.0)
+    for arguments in ((scores, broken), (broken, scores), (broken, broken)):
+        with pytest.raises(ValueError, match="must be finite"):
+            mu_lower_bound(*arguments)
+    with pytest.raises(ValueError, match="threshold must be finite"):
+        mu_lower_bound(scores, scores, threshold=value)
+    X = np.eye(5, 2)
+    neighbor = np.vstack([[0.0, 1.0], X[1:]])
+    sound = DPPCA(1, epsilon=4.0, center="none")
+    with pytest.raises(ValueError, match="statistic must return a finite number"):
+        audit_epsilon(sound, X, neighbor, lambda *_: value, 8, random_state=0)

@@ -1063,6 +1063,10 @@ EXACT |= {
 _KINDS = "accounting/test_ledger_kinds.py::test_"
 _FILTERS = "accounting/test_ledger_filters.py::test_"
 _MIGRATION = "accounting/test_ledger_migration.py::test_"
+_EDITS = (
+    "accounting/test_ledger_damage.py::"
+    "test_check_finds_edits_and_a_charge_does_where_it_counts"
+)
 
 # Of entries that are no Gaussians.
 EXACT |= {
@@ -1086,14 +1090,14 @@ EXACT |= {
     ),
     "other mechanisms not in the total": Mutant(
         "Transaction",
-        "return Total(self._total_mu(), float(failure), curves)",
-        "return Total(self._total_mu(), float(failure))",
+        "return Total(math.sqrt(cost), failure, curves)",
+        "return Total(math.sqrt(cost), failure)",
         f"{_KINDS}external_spending_joins_fits",
     ),
     "equal mechanisms counted once": Mutant(
-        "_CURVES",
-        "SELECT curve, SUM(times) FROM curves",
-        "SELECT curve, MAX(times) FROM curves",
+        "Chain",
+        "self.counts[text] = self.counts.get(text, 0) + times",
+        "self.counts[text] = times",
         f"{_KINDS}equal_mechanisms_are_counted_once",
     ),
     "other mechanisms restated for other neighbors": Mutant(
@@ -1101,6 +1105,24 @@ EXACT |= {
         "if plan.curves and (plan.unit, plan.neighbors) != relation:",
         "if False:",
         f"{_KINDS}other_relations_are_refused",
+    ),
+    "sums beyond a window not counted": Mutant(
+        "composed",
+        "-math.expm1(finite) + cut",
+        "-math.expm1(finite)",
+        f"{_KINDS}sums_beyond_a_window_are_no_privacy",
+    ),
+    "losses beyond a grid not counted": Mutant(
+        "connected",
+        "masses, float(curve[-1]))",
+        "masses, 0.0)",
+        f"{_KINDS}external_spending_joins_fits",
+    ),
+    "one order of neighbors alone": Mutant(
+        "_losses",
+        "        ways = max(len(part) for part, _ in parts)\n",
+        "        ways = 1\n",
+        f"{_KINDS}rare_samples_of_large_steps_are_composed",
     ),
     "a curve connected from end to end": Mutant(
         "_lower_hull",
@@ -1113,6 +1135,37 @@ EXACT |= {
         "    back_up(connection.database, _free_name(real, version))\n",
         "",
         f"{_MIGRATION}the_first_charge_migrates_after_a_copy",
+    ),
+    "the end of the chain not compared with the seal": Mutant(
+        "_checked_chain",
+        "if meta.get(HEAD) != head_of(meta, *ends):",
+        "if False:",
+        f"{_EDITS}[tail deleted]",
+    ),
+    "digests of entries not checked": Mutant(
+        "_Inspection",
+        "if digest != digest_of(previous, row[:-1], own):",
+        "if False:",
+        f"{_EDITS}[one partition]",
+    ),
+    "running totals not checked": Mutant(
+        "_Inspection",
+        "if link.totals != totals and not self._differs:",
+        "if False:",
+        f"{_EDITS}[other totals]",
+    ),
+    "blocks that add up in running totals": Mutant(
+        "Chain",
+        "self.totals.ledger.plus(before.rise_to(after))",
+        "self.totals.ledger.plus(own)",
+        "accounting/test_ledger_damage.py::"
+        "test_running_totals_are_those_of_all_entries",
+    ),
+    "a ledger that is mounted accepted": Mutant(
+        "check_no_mount",
+        "    if mounted:\n",
+        "    if False:\n",
+        "accounting/test_ledger_places.py::test_mount_points_are_read_from_the_kernel",
     ),
 }
 

@@ -14,6 +14,11 @@ from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.feature_selection import RFE
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.impute import SimpleImputer
+from sklearn.kernel_approximation import (
+    AdditiveChi2Sampler,
+    PolynomialCountSketch,
+    RBFSampler,
+)
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.multioutput import MultiOutputRegressor, RegressorChain
@@ -29,12 +34,14 @@ from sklearn.preprocessing import (
     PolynomialFeatures,
     QuantileTransformer,
     RobustScaler,
+    SplineTransformer,
     StandardScaler,
 )
 from sklearn.random_projection import GaussianRandomProjection
 
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
     DPItemEmbedding,
     DPMatrixFactorization,
     DPStandardScaler,
@@ -54,14 +61,23 @@ class LearnedThreshold(Binarizer):
         return self
 
 
+def clean(*steps, limits=(0.0, 100.0)):
+    """Return a pipeline in which steps are given numbers between limits."""
+    clip = FunctionTransformer(
+        np.clip, kw_args=dict(zip(("a_min", "a_max"), limits, strict=True))
+    )
+    return make_pipeline(FunctionTransformer(np.nan_to_num), clip, *steps)
+
+
 def verdicts(estimator):
     return {step.name: step.verdict for step in privacy_report(estimator)}
 
 
 def test_a_private_pipeline():
-    report = privacy_report(make_pipeline(Normalizer(), DPPCA(), Normalizer()))
+    report = privacy_report(clean(Normalizer(), DPPCA(), Normalizer()))
     assert report.private
-    assert [step.verdict for step in report] == ["stateless", "private", "stateless"]
+    verdicts = [step.verdict for step in report]
+    assert verdicts == 3 * ["stateless"] + ["private", "stateless"]
     assert "epsilon=1, delta=1e-06" in str(report)
 
 
@@ -91,6 +107,14 @@ def test_a_private_pipeline():
         OneHotEncoder(categories=[[0, 1]], handle_unknown="ignore", drop="first"),
         OrdinalEncoder(categories=[[0, 1]]),
         FunctionTransformer(np.abs, np.positive),
+        # These take the variance, quantiles or the number of rows.
+        RBFSampler(gamma="scale"),
+        SplineTransformer(),
+        SplineTransformer(knots="uniform"),
+        SplineTransformer(knots=np.array([[0.0], [1.0]]), extrapolation="error"),
+        GaussianRandomProjection(),
+        FunctionTransformer(np.clip, kw_args={"a_min": 0.0, "a_max": np.ones((3, 1))}),
+        FunctionTransformer(np.nan_to_num, kw_args={"copy": False}),
         # These run code of the user's, which may remember rows.
         HashingVectorizer(tokenizer=str.split),
         HashingVectorizer(analyzer=str.split),
@@ -105,8 +129,8 @@ def test_a_private_pipeline():
     ],
 )
 def test_a_leak_voids_what_comes_after(leak):
-    report = privacy_report(make_pipeline(Normalizer(), leak, DPPCA()))
-    assert [step.verdict for step in report] == ["stateless", "LEAKS", "LEAKS"]
+    report = privacy_report(clean(leak, DPPCA()))
+    assert [step.verdict for step in report] == 2 * ["stateless"] + 2 * ["LEAKS"]
     last = list(report)[-1]
     assert type(leak).__name__.lower() in last.reason
     assert not report.private
@@ -205,8 +229,12 @@ def test_a_leak_after_does_not_void_what_came_before():
         FunctionTransformer(np.log1p),
         FunctionTransformer(np.log1p, validate=True),
         FunctionTransformer(),
-        HashingVectorizer(),
         PolynomialFeatures(),
+        # These are fitted on the number of columns alone, or on nothing.
+        RBFSampler(gamma=1.0),
+        AdditiveChi2Sampler(),
+        PolynomialCountSketch(),
+        SplineTransformer(knots=np.array([[0.0], [1.0], [2.0]])),
         GaussianRandomProjection(2),
         SimpleImputer(strategy="constant", fill_value=0, keep_empty_features=True),
         OneHotEncoder(categories=[[0, 1]], handle_unknown="ignore"),
@@ -220,8 +248,8 @@ def test_a_leak_after_does_not_void_what_came_before():
     ],
 )
 def test_stateless_steps(harmless):
-    report = privacy_report(make_pipeline(harmless, DPPCA()))
-    assert [step.verdict for step in report] == ["stateless", "private"]
+    report = privacy_report(clean(harmless, DPPCA()))
+    assert [step.verdict for step in report] == 3 * ["stateless"] + ["private"]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +303,7 @@ def test_a_search_leaks_its_choice():
 
 
 def test_fitted_or_not_is_the_same():
-    pipeline = make_pipeline(Normalizer(), DPPCA(1))
+    pipeline = clean(Normalizer(), DPPCA(1))
     before = str(privacy_report(pipeline))
     pipeline.fit(np.eye(5, 3))
     assert str(privacy_report(pipeline)) == before
@@ -324,16 +352,22 @@ class Unknown(BaseEstimator):
 
 def test_every_estimator_within_another_is_seen():
     model = LRSRegressor()
-    assert verdicts(MultiOutputRegressor(model)) == {
-        "estimator": "private",
+    charged = make_pipeline(DPStandardScaler(), MultiOutputRegressor(model))
+    assert verdicts(charged) == {
+        "dpstandardscaler": "private",
+        "multioutputregressor__estimator": "private",
         "multioutputregressor": "stateless",
     }
+    # Before the charge these refuse targets that are not finite.
+    for reads in (MultiOutputRegressor(model), RegressorChain(model)):
+        report = privacy_report(reads)
+        assert [step.verdict for step in report] == ["private", "LEAKS"]
+        assert "targets that are not finite" in report.steps[-1].reason
     voting = verdicts(VotingRegressor([("a", model), ("b", LogisticRegression())]))
     assert voting == {"a": "private", "b": "LEAKS", "votingregressor": "stateless"}
     bagging = {s.name: s for s in privacy_report(BaggingRegressor(model))}
     assert bagging["estimator"].verdict == "private"
     assert "several times" in bagging["baggingregressor"].reason
-    assert verdicts(RegressorChain(model))["regressorchain"] == "stateless"
     assert verdicts(RegressorChain(model, cv=3))["estimator"] == "LEAKS"
     unknown = Unknown(model, [DPPCA(), ("named", DPPCA(epsilon=None))])
     report = {s.name: s for s in privacy_report(make_pipeline(unknown, DPPCA()))}
@@ -382,18 +416,18 @@ def test_positions_behind_a_step_that_moves_columns_are_flagged(estimator):
 @pytest.mark.parametrize(
     "estimator",
     [
-        make_pipeline(Normalizer(), FIRST),
+        clean(Normalizer(), FIRST),
         make_pipeline(PASSED, LRSRegressor(user_feature="user")),
         make_pipeline(PASSED, LRSRegressor()),
         make_pipeline(DPItemEmbedding(user_feature=2), FIRST),
-        make_pipeline(FunctionTransformer(np.log1p), FIRST),
+        clean(FunctionTransformer(np.log1p), FIRST),
         make_pipeline("passthrough", None, FIRST),
         make_pipeline(
             ColumnTransformer([("s", DPPCA(), [1, 2])]).set_output(transform="pandas"),
             DPItemEmbedding(),
         ),
-        MultiOutputRegressor(FIRST),
-        RegressorChain(FIRST),
+        make_pipeline(DPStandardScaler(), MultiOutputRegressor(FIRST)),
+        make_pipeline(DPStandardScaler(), RegressorChain(FIRST)),
         VotingRegressor([("a", FIRST)]),
     ],
 )
@@ -410,3 +444,14 @@ def test_a_stale_position_is_another_column_indeed():
     model = make_pipeline(moved, FIRST).fit(X, X[:, 1])
     assert len(model[-1]._personal.index) == 60
     assert not privacy_report(model).private
+
+
+# -- labels ----------------------------------------------------------------------------
+
+
+def test_labels_that_occur_are_a_leak():
+    (alone,) = privacy_report(DPAdamClassifier())
+    assert (alone.verdict, "classes=[...]" in alone.reason) == ("LEAKS", True)
+    steps = privacy_report(make_pipeline(DPPCA(), DPAdamClassifier()))
+    assert [step.verdict for step in steps] == ["private", "LEAKS"]
+    assert privacy_report(DPAdamClassifier(classes=[0, 1])).private

@@ -5,9 +5,15 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.compose import TransformedTargetRegressor
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from skdpspectral import LRSRegressor, PrivacyAccountant, PrivacyBudgetError
+from skdpspectral import (
+    DPStandardScaler,
+    LRSRegressor,
+    PrivacyAccountant,
+    PrivacyBudgetError,
+)
 from skdpspectral.audit import privacy_report
 
 
@@ -15,8 +21,10 @@ from skdpspectral.audit import privacy_report
     ("given", "private"),
     [
         ({}, True),
+        ({"func": np.abs, "inverse_func": np.exp, "check_inverse": False}, True),
+        ({"transformer": FunctionTransformer(np.abs), "check_inverse": False}, True),
+        # It stands behind a step that is charged: warnings come after that.
         ({"func": np.log, "inverse_func": np.exp, "check_inverse": False}, True),
-        ({"transformer": FunctionTransformer(np.log), "check_inverse": False}, True),
         # This one warns of targets, before the charge.
         ({"func": np.abs, "inverse_func": np.positive}, False),
         ({"transformer": FunctionTransformer(np.log)}, False),
@@ -33,13 +41,26 @@ from skdpspectral.audit import privacy_report
 )
 def test_what_is_done_to_targets(given, private):
     model = TransformedTargetRegressor(LRSRegressor(user_feature=0), **given)
+    whole = "transformedtargetregressor"
     report = {step.name: step for step in privacy_report(model)}
-    assert privacy_report(model).private == private
-    whole = report["transformedtargetregressor"]
-    assert whole.verdict == ("stateless" if private else "LEAKS")
-    assert ("check_inverse=False" in whole.reason) != private
-    assert report["regressor"].verdict == ("private" if private else "LEAKS")
+    assert report[whole].verdict == "LEAKS"  # it refuses NaN before the charge
+    pipeline = make_pipeline(DPStandardScaler(), model)
+    report = {step.name: step for step in privacy_report(pipeline)}
+    assert privacy_report(pipeline).private == private
+    assert report[whole].verdict == ("stateless" if private else "LEAKS")
+    assert ("check_inverse=False" in report[whole].reason) != private
+    regressor = report[f"{whole}__regressor"]
+    assert regressor.verdict == ("private" if private else "LEAKS")
     assert not [step for step in report.values() if "moves columns" in step.reason]
+
+
+def test_a_function_that_warns_of_targets_before_the_charge():
+    model = TransformedTargetRegressor(
+        LRSRegressor(), func=np.log, inverse_func=np.exp, check_inverse=False
+    )
+    regressor, whole = privacy_report(model)
+    assert (regressor.verdict, whole.verdict) == ("private", "LEAKS")
+    assert "warn" in whole.reason
 
 
 def test_targets_that_do_not_come_back_are_told_of_before_the_charge():

@@ -76,7 +76,9 @@ def test_a_snapshot_stays():
     value.set_params(inner__rate=0.75)
     assert kept.inner.rate == 0.5
     array = np.eye(2)
-    assert strategies.snapshot(array) is array
+    kept = strategies.snapshot(array)
+    array[0, 0] = 5.0
+    assert kept.tolist() == np.eye(2).tolist()
 
 
 @pytest.mark.parametrize(

@@ -309,6 +309,15 @@ def test_an_optimum_that_is_singular_is_refused():
         factorize(Custom(singular), "optimal")
 
 
+@pytest.mark.parametrize("exponent", [-150, 150, 300])
+def test_an_optimum_beyond_float64_is_refused_in_own_words(exponent):
+    diagonal = np.ones(8)
+    diagonal[:4] = 10.0 ** -abs(exponent)
+    weights = np.diag(diagonal * 10.0 ** max(exponent - 8, 0))
+    with pytest.raises(ValueError, match="too close to a singular matrix"):
+        factorize(Custom(weights), "optimal")
+
+
 def test_arrays_are_checked():
     for bad, word in (
         (np.ones((2, 3)), "square"),

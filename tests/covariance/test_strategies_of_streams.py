@@ -151,6 +151,17 @@ def test_a_stream_keeps_what_it_began_with():
     assert alike(stream, fitted(workload=Window(5), factorization=BISR(4)))
 
 
+@pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist])
+def test_an_array_that_is_changed_in_place_is_noticed(kind):
+    weights = kind(np.tril(np.ones((4, 4))))
+    stream = JMECovariance(workload=weights, horizon=4).partial_fit(X[:2])
+    weights[3][1] = 0.75
+    with pytest.raises(ValueError, match="workload was changed"):
+        stream.partial_fit(X[2:4])
+    weights[3][1] = 1.0
+    assert stream.partial_fit(X[2:4]).n_samples_seen_ == 4
+
+
 def test_a_path_keeps_what_it_began_with():
     model = JMECovariance(noise_seed=0, workload=Window(5))
     path = model.release_path(X)

@@ -290,9 +290,65 @@ def test_a_score_is_charged_before_anything_is_read():
         scorer(Never(), Unreadable(), LABELS)
     assert accountant.ledger == ()
     cheap = make_private_scorer("accuracy", 0.4, accountant=accountant)
-    with pytest.raises(AssertionError, match="read"):
+    with pytest.raises(ValueError, match="AssertionError"):
         cheap(Never(), Unreadable(), LABELS)
     assert [entry.estimator for entry in accountant.ledger] == ["accuracy"]
+
+
+SECRET = "SECRET-diagnosis"
+
+
+class Quoting:
+    """A model that quotes a row, or has predicted one."""
+
+    classes_ = np.array([0, 1])
+
+    def __init__(self, found=None):
+        self.found = found
+
+    def predict(self, X):
+        if self.found is None:
+            raise RuntimeError(f"row 7 holds {SECRET}")
+        return np.full(len(X), self.found, dtype=object)
+
+    predict_proba = predict
+
+
+@pytest.mark.parametrize("name", ["accuracy", "squared_error", "r2", "log_loss"])
+def test_errors_of_a_score_quote_no_held_out_value(name):
+    given = {
+        "accuracy": {},
+        "r2": {"limit": 1.0, "bounds": (0, 1)},
+    }.get(name, {"limit": 1.0})
+    texts = np.array([*LABELS[:-1], SECRET], dtype=object)
+    failed = 0
+    for model, y in (
+        (Quoting(), LABELS),
+        (Quoting(SECRET), LABELS),
+        (Quoting(0), texts),
+    ):
+        accountant = PrivacyAccountant()
+        scorer = make_private_scorer(name, 1.0, accountant=accountant, **given)
+        try:
+            scorer(model, X, y)
+        except ValueError as error:
+            failed, seen = failed + 1, error
+            while seen is not None:
+                assert SECRET not in str(seen)
+                seen = seen.__cause__ or seen.__context__
+        assert len(accountant.ledger) == 1
+    assert failed == (1 if name == "accuracy" else 3)
+
+
+def test_a_table_without_the_column_of_users_is_refused_free_of_charge():
+    accountant = PrivacyAccountant()
+    for feature, table in ((9, X), ("user_id", X)):
+        scorer = make_private_scorer(
+            "accuracy", 1.0, accountant=accountant, user_feature=feature
+        )
+        with pytest.raises(ValueError, match="user_feature"):
+            scorer(classifier, table, LABELS)
+    assert len(accountant.ledger) == 0
 
 
 @pytest.mark.filterwarnings("ignore:.*stand out of the noise")

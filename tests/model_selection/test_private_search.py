@@ -31,8 +31,10 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from skdpspectral import (
     DPPCA,
+    DPAdamClassifier,
     DPMatrixFactorization,
     DPStandardScaler,
+    LRSRegressor,
     PrivacyAccountant,
     PrivacyBudgetError,
     PrivacyLeakWarning,
@@ -752,3 +754,60 @@ CHECKED = [
 def test_checks_of_scikit_learn(made):
     results = check_estimator(clone(made).set_params(noise_seed=0), on_skip=None)
     assert len(results) > 40
+
+
+# -- what a run would warn of ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [(), (DPStandardScaler(),)])
+def test_labels_that_occur_are_not_released_by_a_search(steps):
+    rows = X[:, :3]
+    y = (rows[:, 0] > 0).astype(int)
+    y[7] = 77
+    model = DPAdamClassifier(sampling="in-turn", n_epochs=2)
+    accountant = PrivacyAccountant(8.0, 1e-5)
+
+    def searched(model, **names):
+        model = make_pipeline(*steps, model) if steps else model
+        prefix = "dpadamclassifier__" if steps else ""
+        space = {f"{prefix}learning_rate": [0.01, 0.1]}
+        space.update({f"{prefix}{name}": value for name, value in names.items()})
+        parameters = {"scoring": "accuracy", "accountant": accountant}
+        return search(model, space, epsilon=4.0, **parameters).fit(rows, y)
+
+    for tried in ({}, {"classes": [[0, 1, 77], None]}):
+        with pytest.raises(ValueError, match=r"labels occur.*give classes=\[\.\.\.\]"):
+            searched(model, **tried)
+    assert not accountant.ledger
+    named = searched(model, classes=[[0, 1, 2, 77]])
+    np.testing.assert_array_equal(named.classes_, [0, 1, 2, 77])
+
+
+def test_a_search_needs_the_column_of_users():
+    users = np.repeat(np.arange(40.0), 10)
+    table = np.column_stack([users, X])
+    scoring = make_private_scorer("squared_error", limit=4.0, user_feature=0)
+    space = {"ridge_shared": [0.01, 0.1]}
+    with pytest.raises(ValueError, match=r"user_feature=None .* name their column"):
+        search(LRSRegressor(), space, scoring=scoring).fit(table, X[:, 0])
+    named = LRSRegressor(user_feature=0)
+    search(named, space, scoring=scoring).fit(table, X[:, 0])
+
+
+@pytest.mark.parametrize("rows", [np.zeros((40, 4)), X[:40]])
+def test_doubts_by_public_numbers_reach_the_user(rows):
+    """Runs are silent; what shapes and parameters say is said before the charge."""
+    model = make_pipeline(DPStandardScaler(), DPPCA(1, clip_norm=1.0))
+    space = {"dppca__center": ["none"]}
+    accountant = PrivacyAccountant(1e-3, 1e-6)
+    tried = search(model, space, epsilon=4.0, accountant=accountant)
+    with (
+        pytest.warns(UserWarning, match="no feature can be seen: of 30 pairs") as seen,
+        pytest.raises(PrivacyBudgetError),
+    ):
+        tried.fit(rows)
+    assert [warned.filename for warned in seen] == [__file__]
+    # Where rows suffice, there is nothing to be said.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search(space={"center": ["none"]}, accountant=None).fit(X)

@@ -171,18 +171,23 @@ def test_bad_data_are_refused_before_the_charge():
         assert "sparse" in refusal(call, X=sparse.csr_array(X)).lower()
         assert "complex" in refusal(call, X=X * 1j).lower()
         refusal(call, PrivacyBudgetError, accountant=PrivacyAccountant(1e-9))
-    assert "one class" in refusal(fit_classifier, classes=None, y=np.zeros(30))
-    for labels in (
-        TARGETS,
-        X[:, 1] + 1j,
-        sparse.csr_array(TARGETS[:, :1]),
-        Talkative(),
-    ):
+    for labels in (TARGETS, X[:, 1] + 1j, sparse.csr_array(TARGETS[:, :1])):
         for classes in ([0, 1], None):
             assert "y" in refusal(fit_classifier, y=labels, classes=classes)
     assert "sample_weight" in refusal(
         lambda **p: DPAdamRegressor(**p).fit(X, LABELS, sample_weight=np.ones(30))
     )
+
+
+def test_bad_labels_are_refused_after_the_charge():
+    """Also where those that occur are public: what is wrong with them is not."""
+    one = refusal(fit_classifier, classes=None, y=np.zeros(30), charges=1)
+    assert "one class" in one
+    bad = (Talkative(), [*LABELS[:-1], 1j], [*LABELS[:-1], NAN], [*LABELS[:-1], {}])
+    for labels in bad:
+        for classes in ([0, 1], None):
+            said = refusal(fit_classifier, y=labels, classes=classes, charges=1)
+            assert "y" in said
 
 
 class Talkative:

@@ -5,11 +5,16 @@ import os
 import numpy as np
 import pytest
 
-from skdpspectral import DPPCA
+from skdpspectral import DPPCA, JMECovariance
 from skdpspectral._release.release import Release
+from skdpspectral._release.selection import SelectionRelease
 from skdpspectral.federation import LocalClient, MessageError, Request, Topic, make_task
+from skdpspectral.metrics import make_private_scorer
+from skdpspectral.model_selection import PrivateSearchCV
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+SCORE = make_private_scorer("captured_variance", clip_norm=1.0)
 
 
 def in_child(function):
@@ -46,3 +51,27 @@ def test_a_forked_client_answers_nothing(begun):
         asked = Request(session, task.digest, 1, Topic.POWER, np.eye(3)[:, :1])
     assert in_child(lambda: client.respond(asked)) == 0
     assert client.respond(asked).values.size
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_has_no_source_of_noise():
+    """A fork by another thread in the middle of a search or a stream."""
+    plan = DPPCA(1).privacy_plan(100, 2)
+    search = PrivateSearchCV(
+        DPPCA(1), {"clip_norm": [1.0, 2.0]}, scoring=SCORE, cv=2
+    ).privacy_plan(100)
+    owners = [Release(plan), SelectionRelease(search)]
+    stream = JMECovariance(horizon=9).partial_fit(np.eye(2))
+    owners.append(stream._stream._release)
+    child = os.fork()
+    if child == 0:
+        kept = [
+            name
+            for owner in owners
+            for name in ("_generator", "_noise", "_key")
+            if getattr(owner, name, None) is not None
+        ]
+        os._exit(len(kept))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert owners[0]._generator is not None
+    stream.partial_fit(np.eye(2))

@@ -65,7 +65,10 @@ def test_budgets_of_clients_are_their_own():
 
 def test_lower_bounds_end_where_nothing_is_looked_at():
     assert minimax_rate(2, **MODEL) == pytest.approx(2.0)
-    assert minimax_rate(2, **MODEL, order=math.inf) == pytest.approx(math.sqrt(2))
+    assert minimax_rate(2, **MODEL, order=math.inf) == pytest.approx(1.0)
+    # Two projectors of rank r are at most so far apart.
+    for order in (1.0, 2.0, 3.0, 8.0):
+        assert minimax_rate(2, **MODEL, order=order) <= 4.0 ** (1.0 / order) + 1e-12
     assert minimax_rate(2, **MODEL, target="covariance") == pytest.approx(20.0)
     assert minimax_rate(2, **MODEL, bound="upper") > 2.0
 

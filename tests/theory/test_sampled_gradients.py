@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy.special import log_ndtr
+from scipy.special import betaln, log_ndtr, logsumexp
 
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta
 from skdpspectral.accounting._composition import composed_epsilon, sampled_gaussian
@@ -12,7 +12,7 @@ from skdpspectral.accounting._curves import (
     joined_deltas,
     removed_deltas,
     replaced_deltas,
-    replaced_divergences,
+    sampled_divergences,
 )
 from skdpspectral.mechanisms import Neighbors, SampledGaussian, SubsampledGaussian
 from skdpspectral.neural_network._gradient_moments import (
@@ -231,8 +231,34 @@ def test_curves_of_a_step_are_what_the_densities_say():
                 assert float(curve(q, sigma, loss)) == pytest.approx(direct, abs=1e-7)
         here = r > 1e-100
         direct = np.log((p[here] * (p[here] / r[here]) ** 2).sum() * 1e-4) / 2
-        found = replaced_divergences(q, sigma, [3.0])[0]
+        found = sampled_divergences(q, sigma, [3.0], replaced=True)[0]
         assert found == pytest.approx(direct, rel=1e-5)
+        direct = np.log((zero * (p / np.maximum(zero, 1e-300)) ** 2.5).sum() * 1e-4)
+        found = sampled_divergences(q, sigma, [2.5], replaced=False)[0]
+        assert found == pytest.approx(direct / 1.5, rel=1e-5)
+
+
+def test_divergences_of_steps_that_almost_everybody_is_in():
+    """Their integrand is far out: it is that of two means that are 2 apart."""
+    for q, sigma, order in ((1.0, 1.0, 100.0), (1.0 - 1e-9, 40.0, 2000.0)):
+        found = sampled_divergences(q, sigma, [order], replaced=True)[0]
+        assert found == pytest.approx(2.0 * order / sigma**2, rel=1e-3)
+        assert found >= 2.0 * order / sigma**2 * (1.0 - 1e-6)
+
+
+def test_divergences_of_a_step_are_the_finite_sums_of_whole_orders():
+    for q, sigma in ((1e-3, 0.8), (0.2, 3.0), (1.0, 1.5)):
+        for order in (2, 3, 7, 32, 200):
+            k = np.arange(order + 1)
+            rest = np.zeros(order + 1) if q == 1.0 else (order - k) * math.log1p(-q)
+            if q == 1.0:
+                rest[:-1] = -np.inf
+            logs = -np.log(order + 1) - betaln(order - k + 1, k + 1) + rest
+            logs += k * math.log(q) + k * (k - 1) / (2 * sigma**2)
+            exact = logsumexp(logs) / (order - 1)
+            found = sampled_divergences(q, sigma, [order], replaced=False)[0]
+            assert found == pytest.approx(exact, rel=1e-7, abs=1e-12)
+            assert found >= exact * (1.0 - 1e-9)
 
 
 def spent(q, sigma, steps, delta, replaced=False):
@@ -255,14 +281,13 @@ def test_what_samples_cost_is_what_others_find(q, sigma, steps):
     # Replacement costs more than leaving, and less than its own Renyi divergences say.
     replaced = spent(q, sigma, steps, 1e-6, replaced=True)
     orders = np.array([1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128])
-    renyi = steps * replaced_divergences(q, sigma, orders)
+    renyi = steps * sampled_divergences(q, sigma, orders, replaced=True)
     bounds = renyi + np.log1p(-1 / orders) - np.log(1e-6 * orders) / (orders - 1)
     assert ours < replaced <= bounds.min()
 
 
 @pytest.mark.parametrize(("q", "sigma"), [(0.05, 0.8), (0.4, 2.0)])
 def test_two_replaced_steps_are_what_their_densities_say(q, sigma):
-    pytest.importorskip("dp_accounting")
     x = np.arange(-9 * sigma - 1, 9 * sigma + 1, 0.01 * sigma)
     zero, one, minus = (np.exp(-0.5 * ((x - m) / sigma) ** 2) for m in (0, 1, -1))
     p, r = (1 - q) * zero + q * one, (1 - q) * zero + q * minus
@@ -286,7 +311,6 @@ def test_without_sampling_a_replacement_moves_twice_as_far():
 
 @pytest.mark.parametrize("neighbors", ["zero-out-one", "replace-one"])
 def test_calibrated_noise_spends_its_budget(neighbors):
-    pytest.importorskip("dp_accounting")
     replaced = neighbors == "replace-one"
     for epsilon, q, steps in ((0.2, 0.01, 200), (4.0, 0.2, 50), (40.0, 0.5, 3)):
         sigma = calibrate_sampled(epsilon, 1e-6, q, steps, neighbors)
@@ -296,7 +320,6 @@ def test_calibrated_noise_spends_its_budget(neighbors):
 
 def test_two_changes_would_be_dearer_than_a_replacement():
     """The figures of the theory page, on a part of its steps: ratios are alike."""
-    pytest.importorskip("dp_accounting")
     one, both = (spent(0.005, 0.737, 2000, 1e-6, r) for r in (False, True))
     assert one == pytest.approx(3.24, abs=0.02)
     assert both == pytest.approx(4.0, abs=0.02)

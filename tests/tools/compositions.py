@@ -86,7 +86,7 @@ CLICKS = clone(RECOMMENDER).set_params(implicit=True)
 FEW_STEPS = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=2)
 NETWORKS = [
     DPAdamRegressor(n_epochs=2),
-    DPAdamClassifier(n_epochs=2),
+    DPAdamClassifier(n_epochs=2, classes=[0, 1]),
     LRSMLPRegressor(hidden_layer_sizes=2, user_feature=0, solver=FEW_STEPS),
 ]
 REGRESSORS = (LRSMLPRegressor, LRSRegressor, DPMatrixFactorization, DPAdamRegressor)

@@ -123,13 +123,6 @@ class LedgerReports:
             Infinite once a release was made without noise or with seeded noise, or
             where failures leave nothing of delta.
 
-        Raises
-        ------
-        ImportError
-            If there are entries that are no Gaussian mechanisms, and ``dp-accounting``
-            is not installed (``pip install 'skdpspectral[subsampling]'``). One private
-            selection beside Gaussians needs it not.
-
         Notes
         -----
         Of Gaussian mechanisms the cost is exact. Others are composed by distributions
@@ -235,11 +228,6 @@ class LedgerReports:
                 entries=tuple(map(read_entry, transaction.entries())),
             )
             return standing, summary
-
-    @uninterrupted
-    def _curve_rows(self) -> list[tuple[int, str, int]]:
-        with self._ledger().transaction(keep=False) as transaction:
-            return transaction.curve_rows()
 
     def export(self) -> str:
         """Return the ledger as lines of JSON, for an audit or an archive.
@@ -715,7 +703,6 @@ def open_stream(accountant: PrivacyAccountant) -> str:
     """Enter a stream at position 0 of a ledger, and return its id."""
     name = new_name()
     with accountant._ledger().transaction() as transaction:
-        transaction.streams()
         transaction.execute("INSERT INTO streams VALUES (?, 0)", (name,))
     return name
 
@@ -744,7 +731,6 @@ def advance_stream(
     """
     ledger = accountant._ledger()
     with ledger.transaction() as transaction:
-        transaction.streams()
         moved = transaction.execute(
             "UPDATE streams SET position = ? WHERE id = ? AND position = ?",
             (position + steps, name, position),
@@ -782,7 +768,6 @@ def stream_position(accountant: PrivacyAccountant, name: str) -> int:
     """
     ledger = accountant._ledger()
     with ledger.transaction(keep=False) as transaction:
-        transaction.streams()
         query = "SELECT position FROM streams WHERE id = ?"
         row = transaction.execute(query, (name,)).fetchone()
     if row is None:

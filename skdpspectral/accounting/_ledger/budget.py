@@ -218,6 +218,23 @@ class Budget:
             "some of delta aside for others; nothing was charged"
         )
 
+    def admits(
+        self,
+        plans: Sequence[PrivacyPlan],
+        spent: Total,
+        total: Total,
+        mechanisms: str | None,
+    ) -> bool:
+        """Whether a total cost is within the limit.
+
+        The first entry is chosen by nothing that was released: its own guarantee
+        may be all of the budget.
+        """
+        if self.filter(mechanisms).admits(total):
+            return True
+        first = mechanisms == ANY and spent == Total(0.0)
+        return first and self._is_whole(plans, total)
+
     def refuse_excess(
         self,
         what: str,
@@ -226,14 +243,8 @@ class Budget:
         total: Total,
         mechanisms: str | None,
     ) -> None:
-        """Raise if a total cost exceeds the limit.
-
-        The first entry is chosen by nothing that was released: its own guarantee
-        may be all of the budget.
-        """
-        if self.filter(mechanisms).admits(total):
-            return
-        if mechanisms == ANY and spent == Total(0.0) and self._is_whole(plans, total):
+        """Raise if a total cost exceeds the limit."""
+        if self.admits(plans, spent, total, mechanisms):
             return
         remaining = self.remaining(spent, mechanisms)
         requested = self._requested(plans, spent, total)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from .._errors import LedgerError
 from .accountant import PrivacyAccountant
-from .entries import faults, sentence
-from .server import existing_ledger
+from .entries import sentence
+from .inspection import faults
+from .server import existing_ledger, is_address, ledger_at
 
 _GOOD, _BAD, _UNUSABLE = 0, 1, 2
 
@@ -19,9 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit code: 0 for good, 1 for faults, 2 for errors."""
     options = _parser().parse_args(arguments)
     try:
-        existing_ledger(options.ledger)  # the next line would make one
-        accountant = PrivacyAccountant(path=options.ledger)
-        return int(options.run(accountant, options))
+        existing_ledger(options.ledger)  # an accountant would make one
+        return int(options.run(options))
     except (ImportError, LedgerError, OSError, ValueError) as error:
         print(plain(f"skdpspectral-ledger: {error}"), file=sys.stderr)
         return _UNUSABLE
@@ -62,7 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
+def _show(options: argparse.Namespace) -> int:
+    accountant = PrivacyAccountant(path=options.ledger)
     print(plain(str(accountant)))
     if options.delta is not None:
         spent = accountant.spent(options.delta)
@@ -72,31 +73,31 @@ def _show(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
     return _GOOD
 
 
-def _check(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
-    found = list(faults(accountant.ledger, accountant._curve_rows()))
-    spent = accountant.spent()
-    if accountant.epsilon is not None and spent.epsilon > accountant.epsilon * (
-        1.0 + 1e-9
-    ):
-        found.append(f"epsilon={spent.epsilon:.6g} was spent, of {accountant.epsilon}")
+def _check(options: argparse.Namespace) -> int:
+    found, n_entries = faults(ledger_at(options.ledger))
     for fault in found:
         print(plain(fault))
-    if not found:
-        whole = f"{len(accountant.ledger)} entries, no fault found. {accountant}"
-        print(plain(whole))
-    return _BAD if found else _GOOD
-
-
-def _export(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
-    text = accountant.export()
-    if options.output is None:
-        print(text, end="")
-    else:
-        with Path(options.output).open("x", encoding="utf-8") as file:
-            file.write(text)
+    if found:
+        return _BAD
+    accountant = PrivacyAccountant(path=options.ledger)
+    print(plain(f"{n_entries} entries, no fault found. {accountant}"))
     return _GOOD
 
 
-def _backup(accountant: PrivacyAccountant, options: argparse.Namespace) -> int:
-    accountant.backup(options.copy)
+def _export(options: argparse.Namespace) -> int:
+    text = PrivacyAccountant(path=options.ledger).export()
+    if options.output is None:
+        print(text, end="")
+        return _GOOD
+    mode = 0o600  # of a server's ledger; of a file, whoever may read that
+    if not is_address(options.ledger):
+        mode = os.stat(options.ledger).st_mode & 0o666
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with open(os.open(options.output, flags, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    return _GOOD
+
+
+def _backup(options: argparse.Namespace) -> int:
+    PrivacyAccountant(path=options.ledger).backup(options.copy)
     return _GOOD

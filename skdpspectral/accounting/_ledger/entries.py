@@ -10,14 +10,13 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from ...mechanisms import Assumption, Neighbors, Unit, read_plan
+from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit, read_plan
+from .._errors import LedgerError
 from .arguments import division_of
-from .budget import Budget, curve_text
+from .budget import Budget
 
 
 class LedgerEntry(NamedTuple):
@@ -83,14 +82,20 @@ class LedgerEntry(NamedTuple):
 
 def read_entry(row: dict[str, Any]) -> LedgerEntry:
     """Return an entry of a row of the file."""
-    return LedgerEntry(**row)._replace(
-        time=datetime.fromtimestamp(row["time"], timezone.utc),
-        asserted=bool(row["asserted"]),
-        unit=Unit(row["unit"]),
-        neighbors=Neighbors(row["neighbors"]),
-        assumption=Assumption(row["assumption"]),
-        seeded=bool(row["seeded"]),
-    )
+    try:
+        return LedgerEntry(
+            **{
+                **row,
+                "time": datetime.fromtimestamp(row["time"], timezone.utc),
+                "asserted": bool(row["asserted"]),
+                "unit": Unit(row["unit"]),
+                "neighbors": Neighbors(row["neighbors"]),
+                "assumption": Assumption(row["assumption"]),
+                "seeded": bool(row["seeded"]),
+            }
+        )
+    except (OSError, OverflowError, TypeError, ValueError) as error:
+        raise LedgerError(f"entry {row['id']} is damaged: {error}") from None
 
 
 _CLAIMS = {
@@ -251,8 +256,8 @@ def _line(entry: LedgerEntry) -> dict[str, Any]:
         line[field] = str(line[field])
     for field in ("epsilon", "mu", "ledger_mu"):
         line[field] = _finite(line[field])
-    line["mechanisms"] = json.loads(plan)["mechanisms"]
     line["statement"] = sentence(entry)
+    line["mechanisms"] = json.loads(plan)["mechanisms"]
     return line
 
 
@@ -260,44 +265,16 @@ def sentence(entry: LedgerEntry) -> str:
     """Return what an entry says, in words."""
     when = format(entry.time, "%Y-%m-%d %H:%M:%S")
     labeled = "" if entry.label is None else f" for {entry.label!r}"
-    words = f"Entry {entry.id}, charged {when} UTC{labeled}: {read_plan(entry.plan)}"
+    words = f"Entry {entry.id}, charged {when} UTC{labeled}: {_plan_of(entry)}"
     if entry.asserted:
         words += f" Somebody asserted that block {entry.block!r} shares no rows."
     return words
 
 
-def faults(
-    entries: tuple[LedgerEntry, ...], curve_rows: Iterable[tuple[int, str, int]]
-) -> Iterator[str]:
-    """Yield what is wrong with entries: what they say against what they plan."""
-    counted: dict[int, Counter[str]] = {}
-    for number, text, times in curve_rows:
-        counted.setdefault(number, Counter())[text] += times
-    for entry in entries:
-        try:
-            plan = read_plan(entry.plan)
-        except (KeyError, TypeError, ValueError) as error:
-            yield f"entry {entry.id}: its plan can't be read ({error})"
-            continue
-        stated = {
-            "estimator": plan.estimator,
-            "epsilon": plan.epsilon,
-            "delta": plan.delta,
-            "mu": plan.mu,
-            "unit": plan.unit,
-            "neighbors": plan.neighbors,
-            "assumption": plan.assumption,
-            "seeded": plan.seeded,
-        }
-        for field, value in stated.items():
-            found = getattr(entry, field)
-            if found != value:
-                yield f"entry {entry.id}: {field} is {found}, its plan says {value}"
-        if entry.ledger_mu < plan.mu_beside_curves * (1.0 - 2.0**-40):
-            yield f"entry {entry.id}: it counts for less than its plan costs"
-        if counted.pop(entry.id, Counter()) != Counter(map(curve_text, plan.curves)):
-            yield f"entry {entry.id}: mechanisms of its plan are not counted as planned"
-        if entry.failure < plan.failure:
-            yield f"entry {entry.id}: its probability of failure counts for less"
-    for number in counted:
-        yield f"entry {number} is lost: of it, mechanisms alone are left"
+def _plan_of(entry: LedgerEntry) -> PrivacyPlan:
+    try:
+        return read_plan(entry.plan)
+    except Exception as error:  # damage has errors of every type
+        raise LedgerError(
+            f"entry {entry.id} is damaged: its plan can't be read ({error})"
+        ) from None

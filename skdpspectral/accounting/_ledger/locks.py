@@ -7,7 +7,9 @@ Locks are taken in this order, and given back in the other one:
    is inside SQLite or holds the third lock, since a child inherits both;
 3. the file's lock among processes, an ``flock`` of a second file beside it. It does not
    end, as SQLite's own locks do, when something else in the process reads the ledger
-   and closes it again.
+   and closes it again. On Linux, where the two kinds of locks do not know of each
+   other, the ledger itself is locked in the same way: by whatever path it is opened.
+   That descriptor is closed after SQLite has closed its own.
 
 A thread that waits for another process holds the first alone, so that nobody's fork
 waits for another process. No handler of signals interrupts who holds any of them
@@ -26,6 +28,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -137,6 +140,17 @@ PATIENCE = 120.0  # seconds
 _SUFFIX = "-lock"
 
 
+# Neither links nor pipes are followed.
+_FLAGS = os.O_RDONLY
+
+
+for _name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
+    _FLAGS |= getattr(os, _name, 0)
+
+
+_LOCKS_ITSELF = sys.platform == "linux"
+
+
 _FORKED = (
     "this process was forked in the middle of a charge, by the very thread that "
     "charged: the charge is the parent's, and this process can't use that ledger any "
@@ -157,7 +171,7 @@ class Use:
         self._process = os.getpid()
         self.thread = threading.get_ident()
         self.threads = threads_here()
-        self.lock: int | None = None
+        self.locks: list[int] = []
 
     def check(self) -> None:
         """Refuse to go on in a child that was forked in the middle."""
@@ -209,9 +223,8 @@ class _State:
         users = {used.thread for used in self.uses}
         child.lost |= {path for path, t in self.turns.items() if t.thread in users}
         for used in self.uses:
-            if used.lock is not None:  # closing leaves the parent's lock alone
-                os.close(used.lock)
-                used.lock = None
+            while used.locks:  # closing leaves the parent's lock alone
+                os.close(used.locks.pop())
         return child
 
 
@@ -313,14 +326,25 @@ def lock_file(path: str, mode: int = 0o600) -> Iterator[Use]:
 
 
 def _take(used: Use, path: str, mode: int) -> bool:
-    """Try once to lock the file beside a ledger."""
+    """Try once to lock the file beside a ledger, and the ledger."""
     name = path + _SUFFIX
     try:
-        used.lock = _open(name, mode)
-        fcntl.flock(used.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Somebody may have deleted the file that was opened, and others lock a new one.
-        if os.path.samestat(os.fstat(used.lock), os.stat(name)):
+        try:
+            descriptor = _open(name, mode)
+        except OSError:
+            # Of those who may read the ledger alone, some may not read or make this.
+            if (
+                not _LOCKS_ITSELF
+                or os.access(path, os.W_OK)
+                or not os.access(path, os.R_OK)
+            ):
+                raise
+        else:
+            if not _locks(used, descriptor, name):
+                return False
+        if not (_LOCKS_ITSELF and os.path.exists(path)):
             return True
+        return _locks(used, os.open(path, _FLAGS), path)
     except (BlockingIOError, FileExistsError):
         pass
     except OSError as error:
@@ -334,26 +358,31 @@ def _take(used: Use, path: str, mode: int) -> bool:
     return False
 
 
+def _locks(used: Use, descriptor: int, name: str) -> bool:
+    """Lock an open file; return whether it still has its name."""
+    used.locks.append(descriptor)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    # Somebody may have deleted the file that was opened, and others lock a new one.
+    return os.path.samestat(os.fstat(descriptor), os.stat(name))
+
+
 def _open(name: str, mode: int) -> int:
     """Open a file for locking, or make it; neither links nor pipes are followed."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     with contextlib.suppress(FileNotFoundError):
-        return os.open(name, flags)
-    descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, mode)
+        return os.open(name, _FLAGS)
+    descriptor = os.open(name, _FLAGS | os.O_CREAT | os.O_EXCL, mode)
     os.fchmod(descriptor, mode)  # whoever may use the ledger may lock it
     return descriptor
 
 
 def _give_back(used: Use) -> None:
     """Unlock; in a forked child, leave the parent's lock alone."""
-    if used.lock is None:
-        return
-    # Explicitly: a child that was forked around Python holds the same open file.
-    if not used.inherited:
-        with contextlib.suppress(OSError):
-            fcntl.flock(used.lock, fcntl.LOCK_UN)
-    os.close(used.lock)
-    used.lock = None
+    while used.locks:
+        # Explicitly: a child that was forked around Python holds the same open file.
+        if not used.inherited:
+            with contextlib.suppress(OSError):
+                fcntl.flock(used.locks[-1], fcntl.LOCK_UN)
+        os.close(used.locks.pop())
 
 
 # -- forks -----------------------------------------------------------------------------

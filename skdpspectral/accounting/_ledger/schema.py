@@ -2,7 +2,8 @@
 
 Ledgers of the schema before this one: read as they are, migrated by the first write.
 
-Version 2 did not know of mechanisms that are no Gaussians. A copy of the file is put
+Version 2 did not know of mechanisms that are no Gaussians, version 3 had no chain of
+entries (`_chain.py`). A copy of the file is put
 beside it before anything changes; the migration is one transaction, with which the file
 has the new version.
 """
@@ -13,42 +14,29 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import stat
 import struct
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._errors import LedgerError
 from .arguments import new_name
+from .chain import ENTRY_COLUMNS, HEAD, Chain, head_of
 from .locks import lock_file, turn, uninterrupted
+from .store import Connection, seal
 
 if TYPE_CHECKING:
     from .store import SqliteConnection
 
 
-class Connection(Protocol):
-    """An open ledger, which nobody else may use meanwhile."""
-
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """Run a statement; return its cursor."""
-
-    def meta(self) -> dict[str, Any]:
-        """Return the terms of the ledger."""
-
-    def set_meta(self, key: str, value: Any) -> None:
-        """Write one of the terms."""
-
-    def streams(self) -> None:
-        """Make sure that there is a table of streams."""
-
-
 APPLICATION_ID = 0x534B4450  # "SKDP"
 
 
-# 1 did not know of failures, 2 of mechanisms that are no Gaussians.
-SCHEMA_VERSION, OLDEST_VERSION = 3, 2
+# 1 did not know of failures, 2 of mechanisms that are no Gaussians, 3 had no chain.
+SCHEMA_VERSION, OLDEST_VERSION = 4, 2
 
 
 _MAGIC = b"SQLite format 3\x00"
@@ -73,6 +61,8 @@ _COLUMNS = {
     "seeded": "INTEGER NOT NULL",
     "plan": "TEXT NOT NULL",
     "kind": "TEXT NOT NULL DEFAULT 'gaussian'",
+    "totals": "TEXT NOT NULL DEFAULT ''",
+    "digest": "TEXT NOT NULL DEFAULT ''",
 }
 
 
@@ -92,10 +82,32 @@ STREAMS = (
 )
 
 
+# What the chain of entries added to a ledger.
+CHAIN_COLUMNS = tuple(f"{name} {_COLUMNS[name]}" for name in ("totals", "digest"))
+
+
+INDICES = {
+    "asserted_blocks": "entries (partition, block) WHERE asserted = 1",
+    "asserted_partitions": "entries (partition, id) WHERE asserted = 1",
+    "curves_of_entries": "curves (entry)",
+}
+
+
+CHAIN = (
+    STREAMS,
+    "CREATE TABLE counts (curve TEXT PRIMARY KEY, times INTEGER NOT NULL)",
+    *(f"CREATE INDEX {name} ON {columns}" for name, columns in INDICES.items()),
+)
+
+
+TABLES = frozenset({"meta", "entries", "curves", "streams", "counts"})
+
+
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
 {CURVES};
+{"; ".join(CHAIN)};
 """
 
 
@@ -132,8 +144,7 @@ def create_file(path: Path, meta: dict[str, Any]) -> None:
             connection.executescript(_SCHEMA)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            rows = {"ledger_id": new_name(), **meta}.items()
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+            _write_meta(connection, {"ledger_id": new_name(), **meta})
             connection.commit()
             connection.execute("PRAGMA journal_mode = WAL")
 
@@ -155,16 +166,28 @@ def write_copy(
         raise _taken(path, "backup")
     _refuse_remains(path, os.path.realpath(path))
     with _published(path, "backup") as copy:
-        copy.executescript(f"{_SCHEMA}{STREAMS};")
+        copy.executescript(_SCHEMA)
         copy.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         copy.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        copy.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+        _write_meta(copy, meta, tables["entries"])
         for name, rows in tables.items():
             if rows:
                 marks = ",".join("?" * len(rows[0]))
                 copy.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
         copy.commit()
         copy.execute("PRAGMA journal_mode = WAL")
+
+
+def _write_meta(
+    connection: sqlite3.Connection,
+    meta: dict[str, Any],
+    entries: Sequence[tuple[Any, ...]] = (),
+) -> None:
+    """Write the terms of a new ledger of these entries."""
+    last = max(entries, default=None)  # the first column is the id, the last the digest
+    head = head_of(meta, len(entries), "" if last is None else last[-1])
+    rows = {**meta, HEAD: head}.items()
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
 
 
 def _refuse_remains(path: Path, real: str) -> None:
@@ -216,9 +239,42 @@ def _draft_suffix(path: Path) -> str:
 # -- what a file must be ---------------------------------------------------------------
 
 
+_MOUNTS = "/proc/self/mountinfo"
+
+
+def check_no_mount(real: str) -> None:
+    """Refuse a file that is a mount point: its log and lock lie in another folder.
+
+    Parameters
+    ----------
+    real : str
+        The file, without symbolic links.
+    """
+    try:
+        with open(_MOUNTS, "rb") as file:
+            # Blanks and backslashes are written as octal numbers.
+            points = {line.split()[4] for line in file}
+        escaped = (
+            rb"\%03o" % c if c in b" \t\n\\" else bytes([c]) for c in os.fsencode(real)
+        )
+        mounted = b"".join(escaped) in points
+    except (OSError, IndexError):  # no Linux
+        folder = os.path.dirname(real)
+        mounted = stat_of(Path(real)).st_dev != stat_of(Path(folder)).st_dev
+    if mounted:
+        raise LedgerError(
+            f"the ledger {real} is a mount point. Processes that use it by another "
+            "path have other locks, and charges would be lost. Mount its folder "
+            "instead, as in `docker run -v /host/folder:/folder`"
+        )
+
+
 def check_header(path: Path) -> None:
     """Refuse a foreign file before SQLite may touch it."""
     try:
+        # Not open, which waits for the other end of a pipe.
+        if not (stat.S_ISREG(os.stat(path).st_mode) or path.is_dir()):
+            raise LedgerError(f"{path} is not a file; it was left as is")
         with open(path, "rb") as file:
             header = file.read(100)
     except FileNotFoundError:
@@ -303,6 +359,25 @@ def check_in_place(path: Path, opened: os.stat_result) -> None:
         )
 
 
+_OBJECTS = "SELECT type, name, tbl_name FROM sqlite_master"
+
+
+def unexpected(connection: sqlite3.Connection) -> list[str]:
+    """Return what a ledger of this schema has not, or lacks."""
+    wanted = {("table", name, name) for name in TABLES}
+    wanted |= {("index", name, on.split()[0]) for name, on in INDICES.items()}
+    return differences(wanted, set(connection.execute(_OBJECTS).fetchall()))
+
+
+def differences(wanted: set[Any], found: set[Any]) -> list[str]:
+    """Say which tables, indices, views and triggers are too many or too few."""
+    more = sorted(o for o in found - wanted if not str(o[1]).startswith("sqlite_"))
+    said = [
+        f"{kind} {name!r} of {table!r} is no part of it" for kind, name, table in more
+    ]
+    return said + [f"{o[0]} {o[1]!r} is missing" for o in sorted(wanted - found)]
+
+
 def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
     """Return the terms of a ledger, all of them."""
     return check_terms(dict(connection.execute("SELECT key, value FROM meta")), path)
@@ -344,6 +419,7 @@ _seen: dict[str, Mark] = {}
 def count_write(connection: Connection) -> None:
     """Move a ledger on, in the transaction that changes something else in it."""
     connection.set_meta("generation", _generation(connection) + 1)
+    seal(connection)
 
 
 def read_mark(connection: Connection) -> Mark:
@@ -383,6 +459,18 @@ def forget(ledger_id: str) -> None:
     _seen.pop(ledger_id, None)
 
 
+_BATCH = (
+    f"SELECT id, {', '.join(ENTRY_COLUMNS)} FROM entries WHERE id > ? "
+    "ORDER BY id LIMIT 1000"
+)
+
+
+_CURVES = "SELECT curve, times FROM curves WHERE entry = ?"
+
+
+_LINK = "UPDATE entries SET totals = ?, digest = ? WHERE id = ?"
+
+
 def migrate(connection: SqliteConnection, path: Path) -> None:
     """Bring a ledger to this release's schema, after a copy; old or new, never neither.
 
@@ -393,7 +481,7 @@ def migrate(connection: SqliteConnection, path: Path) -> None:
     path : Path
         Its file.
     """
-    version = _version(connection)
+    version = connection.version()
     if version == SCHEMA_VERSION:
         return
     real = Path(os.path.realpath(path))
@@ -411,20 +499,40 @@ def migrate(connection: SqliteConnection, path: Path) -> None:
 
 def upgrade(connection: SqliteConnection) -> None:
     """Change the schema in an open transaction, if it is an older one."""
-    if _version(connection) == SCHEMA_VERSION:
+    version = connection.version()
+    if version == SCHEMA_VERSION:
         return
-    connection.execute(f"ALTER TABLE entries ADD COLUMN {KIND}")
-    connection.execute(CURVES)
-    if connection.execute("SELECT EXISTS (SELECT 1 FROM entries)").fetchone()[0]:
-        # Its budget has been watched as that of Gaussians, by their exact limit.
-        connection.set_meta("mechanisms", "gaussian")
+    if version == 2:
+        connection.execute(f"ALTER TABLE entries ADD COLUMN {KIND}")
+        connection.execute(CURVES)
+        if connection.execute("SELECT EXISTS (SELECT 1 FROM entries)").fetchone()[0]:
+            # Its budget has been watched as that of Gaussians, by their exact limit.
+            connection.set_meta("mechanisms", "gaussian")
+    for column in CHAIN_COLUMNS:
+        connection.execute(f"ALTER TABLE entries ADD COLUMN {column}")
+    for statement in CHAIN:
+        connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    link_entries(connection)
 
 
-def _version(connection: SqliteConnection) -> int:
-    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    check_version(version, "that was opened")
-    return version
+def link_entries(connection: Connection) -> None:
+    """Write the chain of all entries of a ledger that had none."""
+    chain, batch = Chain(), [()]
+    while batch:
+        batch = connection.execute(_BATCH, (chain.last.id,)).fetchall()
+        for number, *values in batch:
+            if number != chain.last.id + 1:
+                raise LedgerError(
+                    f"the ledger {connection.path} is damaged: entry "
+                    f"{chain.last.id + 1} is missing; it was left as it is"
+                )
+            curves = connection.execute(_CURVES, (number,)).fetchall()
+            link = chain.add(values, curves)
+            connection.execute(_LINK, (link.totals, link.digest, number))
+    for item in chain.counts.items():
+        connection.execute("INSERT INTO counts VALUES (?, ?)", item)
+    seal(connection)
 
 
 def _free_name(path: Path, version: int) -> Path:

@@ -1,7 +1,8 @@
 """A ledger on a PostgreSQL server, for fits on several hosts.
 
-Every use is one transaction, of a connection of its own, under a lock that the server
-keeps (an advisory one, which ends with the transaction). What was committed is on the
+Every use is one transaction, of a connection of its own, under a lock of a table, which
+ends with the transaction. Users who may only read the tables read them without it, as
+they are at one moment. What was committed is on the
 server's disk: ``synchronous_commit`` is asked for each time, and a server that does not
 write to its disk (``fsync = off``) is refused. Turns and uses (`_locks`) are those of a
 file: one thread of a process at a time, and no fork meanwhile. Who waits for the lock
@@ -26,18 +27,32 @@ from typing import Any, TypeAlias, TypeVar
 from .._errors import LedgerError, psycopg
 from . import schema
 from .arguments import new_name
+from .chain import HEAD, head_of
 from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
-from .schema import SCHEMA_VERSION
+from .schema import INDICES, SCHEMA_VERSION, TABLES, link_entries
 from .store import Ledger, Transaction, all_entries, keep_for_ever
 
 PREFIXES = ("postgresql://", "postgres://")
 
 
-# Of all ledgers of a database, of which there is one: "SKDP" and "LEDG".
-_LOCK = 0x534B4450_4C454447
+# Among those who charge. It needs the right to change the table, unlike an advisory
+# lock, which anybody in the database can hold; and leaves the table readable.
+_LOCK = "LOCK TABLE skdpspectral.meta IN EXCLUSIVE MODE NOWAIT"
+
+
+_CREATION_PATIENCE = "SET LOCAL lock_timeout = '2s'"
 
 
 _CONNECT_SECONDS = 10
+
+
+# Nothing else in the search path: no other schema's table can be meant. Temporary ones
+# come first, unless they are named.
+_PATH = "SET LOCAL search_path = skdpspectral, pg_temp"
+
+
+# Numbers come back as they were written, whatever the server rounds others to.
+_DIGITS = "SET LOCAL extra_float_digits = 3"
 
 
 HAS_LEDGER = "SELECT to_regclass('skdpspectral.meta') IS NOT NULL"
@@ -68,7 +83,15 @@ _ENTRIES = {
     "seeded": "INTEGER NOT NULL",
     "plan": "TEXT NOT NULL",
     "kind": "TEXT NOT NULL",
+    "totals": "TEXT NOT NULL",
+    "digest": "TEXT NOT NULL",
 }
+
+
+_COUNTS = "CREATE TABLE counts (curve TEXT PRIMARY KEY, times BIGINT NOT NULL)"
+
+
+_INDICES = tuple(f"CREATE INDEX {name} ON {on}" for name, on in INDICES.items())
 
 
 SCHEMA = (
@@ -78,7 +101,56 @@ SCHEMA = (
     "CREATE TABLE curves "
     "(entry BIGINT NOT NULL, curve TEXT NOT NULL, times BIGINT NOT NULL)",
     "CREATE TABLE streams (id TEXT PRIMARY KEY, position BIGINT)",
+    _COUNTS,
+    *_INDICES,
 )
+
+
+_OLD_TABLES = ("meta", "entries", "curves", "streams")
+
+
+# Of a ledger without a chain, which there is a copy of in a schema of its own.
+COPY = (
+    "CREATE SCHEMA skdpspectral_version3",
+    *(
+        f"CREATE TABLE skdpspectral_version3.{name} AS TABLE skdpspectral.{name}"
+        for name in _OLD_TABLES
+    ),
+)
+
+
+_ADD = (
+    "ALTER TABLE entries ADD COLUMN totals TEXT NOT NULL DEFAULT '', "
+    "ADD COLUMN digest TEXT NOT NULL DEFAULT ''"
+)
+
+
+# An older release, which knows of neither, can't add entries.
+_DROP = (
+    "ALTER TABLE entries ALTER COLUMN totals DROP DEFAULT, "
+    "ALTER COLUMN digest DROP DEFAULT"
+)
+
+
+UPGRADE = (_ADD, _DROP, _COUNTS, *_INDICES)
+
+
+# One pass over one catalog: every charge asks for it.
+OBJECTS = """
+SELECT CASE WHEN relkind = 'i' THEN 'index' WHEN relkind = 'v' THEN 'view'
+    WHEN relkind <> 'r' THEN 'relation of kind ' || relkind::text
+    WHEN relhastriggers THEN 'table with triggers'
+    WHEN relhasrules THEN 'table with rules'
+    WHEN relrowsecurity THEN 'table with row security' ELSE 'table' END,
+    relname::text, relname::text
+FROM pg_class WHERE relnamespace = 'skdpspectral'::regnamespace
+AND (relkind <> 'i' OR relname NOT LIKE '%\\_pkey')
+"""
+
+
+WANTED = {("table", name, name) for name in TABLES} | {
+    ("index", name, name) for name in INDICES
+}
 
 
 def is_address(path: object) -> bool:
@@ -124,28 +196,39 @@ def connect(path: str) -> Any:
 
 
 def begin(database: Any) -> bool:
-    """Begin a transaction, and try once to lock the ledger."""
+    """Begin a transaction, and try once to lock the ledger, if there is one."""
     # One statement after another: each sees what was committed before it, so what
     # follows the lock sees all that its last holder wrote.
     database.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
     database.execute("SET LOCAL synchronous_commit = on")
-    # Nothing else in the search path: no other schema's table can be meant. Temporary
-    # ones come first, unless they are named.
-    database.execute("SET LOCAL search_path = skdpspectral, pg_temp")
-    # Numbers come back as they were written, whatever the server rounds others to.
-    database.execute("SET LOCAL extra_float_digits = 3")
+    database.execute(_PATH)
+    database.execute(_DIGITS)
     if database.execute("SHOW fsync").fetchone()[0] != "on":
         raise LedgerError(
             "the server of this ledger runs with fsync = off: what it acknowledges may "
             "be lost; turn it on"
         )
-    query = f"SELECT pg_try_advisory_xact_lock({_LOCK})"
-    return bool(database.execute(query).fetchone()[0])
+    if not database.execute(HAS_LEDGER).fetchone()[0]:
+        database.execute(_CREATION_PATIENCE)
+        return True
+    try:
+        database.execute(_LOCK)
+    except psycopg().errors.LockNotAvailable:
+        return False
+    return True
+
+
+def begin_reading(database: Any) -> None:
+    """Begin a transaction that reads the ledger as it is at one moment."""
+    database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    database.execute(_PATH)
+    database.execute(_DIGITS)
 
 
 def first_terms(terms: dict[str, Any]) -> dict[str, Any]:
     """Return the terms of a new ledger."""
-    return {"schema_version": SCHEMA_VERSION, "ledger_id": new_name(), **terms}
+    meta = {"schema_version": SCHEMA_VERSION, "ledger_id": new_name(), **terms}
+    return {**meta, HEAD: head_of(meta, 0, "")}
 
 
 def first_line(error: Exception) -> str:
@@ -155,6 +238,9 @@ def first_line(error: Exception) -> str:
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+
+
+_ATTEMPTS = 10  # to make a ledger that others make at the same time
 
 
 _WRITES = ("INSERT", "UPDATE", "CREATE")
@@ -203,15 +289,24 @@ class ServerLedger:
     def back_up(self, path: Path) -> None:
         """Copy the ledger, as it stands, to a new file: a ledger of SQLite."""
         with self._connect() as connection:
-            connection.streams()
+            connection.keep = False
+            connection.upgrade()
+            Transaction(connection)  # refuses to seal what is damaged
             tables = {
                 name: connection.execute(f"SELECT * FROM {name}").fetchall()
-                for name in ("entries", "curves", "streams")
+                for name in ("entries", "curves", "streams", "counts")
             }
             meta = connection.meta()
-            connection.keep = False
         del meta["schema_version"]
         schema.write_copy(path, meta, tables)
+
+    @contextlib.contextmanager
+    def inspected(self) -> Iterator[ServerConnection]:
+        """Yield the ledger for :mod:`_inspection`; an older one as it would migrate."""
+        with self._connect() as connection:
+            connection.keep = False
+            connection.upgrade()
+            yield connection
 
     @contextlib.contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
@@ -224,6 +319,12 @@ class ServerLedger:
         """
         with self._connect() as connection:
             connection.keep = keep
+            if keep and connection.reads:
+                raise LedgerError(
+                    f"the ledger {self.path} can't be written by this user, who may "
+                    "only read it; nothing was charged"
+                )
+            connection.upgrade()
             yield Transaction(connection)
 
 
@@ -238,10 +339,13 @@ class ServerConnection:
         The connection.
     used : Use
         The stretch of time in which it may be used.
+    reads : bool
+        Whether the user may only read the ledger.
     """
 
-    def __init__(self, path: str, database: Any, used: Use) -> None:
-        self._path, self._database, self._used = path, database, used
+    def __init__(self, path: str, database: Any, used: Use, reads: bool) -> None:
+        self.path, self._database, self._used = path, database, used
+        self.reads = reads
         self.keep, self._written = True, False
         self._ledger_id = ""
 
@@ -255,33 +359,47 @@ class ServerConnection:
     def meta(self) -> dict[str, Any]:
         """Return the terms of the ledger."""
         meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
-        return schema.check_terms(meta, self._path)
+        return schema.check_terms(meta, self.path)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Write one of the terms."""
         self.execute(SET_META, (key, json.dumps(value)))
 
-    def streams(self) -> None:
-        """Do nothing: there is a table of streams from the beginning."""
+    def version(self) -> int:
+        """Return the version of the schema."""
+        version = int(self.meta().get("schema_version", 0))
+        schema.check_version(version, self.path)
+        return version
+
+    def unexpected(self) -> list[str]:
+        """Return tables, views and triggers that no ledger has, and what it lacks."""
+        found = set(self.execute(OBJECTS).fetchall())
+        return schema.differences(WANTED, found)
+
+    def upgrade(self) -> None:
+        """Change the schema, if it is an older one, beside a copy."""
+        if self.version() == schema.SCHEMA_VERSION:
+            return
+        for statement in (COPY if self.keep else ()) + UPGRADE:
+            self.execute(statement)
+        self.set_meta("schema_version", schema.SCHEMA_VERSION)
+        link_entries(self)
 
     def check(self, ledger_id: str | None) -> None:
         """Refuse another ledger than this one, or an older copy of it."""
         if not self.execute(HAS_LEDGER).fetchone()[0]:
             raise LedgerError(
-                f"there is no ledger at {self._path}: a pickled accountant opens the "
+                f"there is no ledger at {self.path}: a pickled accountant opens the "
                 "ledger that it came from and never creates one"
             )
-        meta = self.meta()
-        version = meta.get("schema_version", 0)
-        if version != schema.SCHEMA_VERSION:
-            schema.check_version(int(version), self._path)
-        self._ledger_id = meta["ledger_id"]
+        self.version()
+        self._ledger_id = self.meta()["ledger_id"]
         if ledger_id not in (None, self._ledger_id):
             raise LedgerError(
-                f"{self._path} now holds another ledger than the one that this "
+                f"{self.path} now holds another ledger than the one that this "
                 "accountant was made for"
             )
-        mark = schema.check_mark(self, self._ledger_id, self._path)
+        mark = schema.check_mark(self, self._ledger_id, self.path)
         schema.remember(self._ledger_id, mark)
         self._written = False
 
@@ -301,12 +419,12 @@ class ServerConnection:
             done = self._database.execute(statement)
         except psycopg().Error as error:
             raise LedgerError(
-                f"the ledger {self._path} did not acknowledge a charge "
+                f"the ledger {self.path} did not acknowledge a charge "
                 f"({first_line(error)}): it may or may not have been entered, "
                 "and nothing was released"
             ) from None
         if self.keep and done.statusmessage != "COMMIT":
-            raise LedgerError(f"the ledger {self._path} took a charge back")
+            raise LedgerError(f"the ledger {self.path} took a charge back")
 
     def abort(self) -> None:
         """Roll back what is open, if it is this process's."""
@@ -334,9 +452,10 @@ def lock_tables(path: str) -> Iterator[ServerConnection]:
         with use() as used:
             check_wanted()
             with _connection(path, used) as database:
-                if begin(database):
+                begun, reads = _begin(database)
+                if begun:
                     check_wanted()  # again: connecting takes its time
-                    yield ServerConnection(path, database, used)
+                    yield ServerConnection(path, database, used, reads)
                     return
         if time.monotonic() > deadline:
             raise LedgerError(
@@ -345,6 +464,16 @@ def lock_tables(path: str) -> Iterator[ServerConnection]:
             )
         time.sleep(pause)
         pause = min(1.5 * pause, _LONGEST_PAUSE)
+
+
+def _begin(database: Any) -> tuple[bool, bool]:
+    """Begin a transaction; return whether it may go on, and whether it only reads."""
+    try:
+        return begin(database), False
+    except psycopg().errors.InsufficientPrivilege:
+        database.execute("ROLLBACK")
+        begin_reading(database)
+        return True, True
 
 
 @contextlib.contextmanager
@@ -371,13 +500,24 @@ def _connection(path: str, used: Use) -> Iterator[Any]:
 @uninterrupted
 def create_tables(path: str, terms: dict[str, Any]) -> None:
     """Make a ledger of these terms on a server, unless there is one."""
-    with turn(path), lock_tables(path) as connection:
-        if not connection.execute(HAS_LEDGER).fetchone()[0]:
-            for statement in SCHEMA:
-                connection.execute(statement)
-            for key, value in first_terms(terms).items():
-                connection.set_meta(key, value)
-        connection.execute("COMMIT")
+    for _ in range(_ATTEMPTS):
+        with turn(path), lock_tables(path) as connection:
+            if connection.execute(HAS_LEDGER).fetchone()[0]:
+                return
+            errors = psycopg().errors
+            try:
+                for statement in SCHEMA:
+                    connection.execute(statement)
+                for key, value in first_terms(terms).items():
+                    connection.set_meta(key, value)
+                connection.execute("COMMIT")
+                return
+            # Somebody else made, or is about to make it: it is there the next time.
+            except (errors.UniqueViolation, errors.DuplicateTable):
+                connection.abort()
+            except (errors.DuplicateSchema, errors.LockNotAvailable):
+                connection.abort()
+    raise LedgerError(f"no ledger can be made at {path}: others are making one")
 
 
 AnyLedger: TypeAlias = Ledger | ServerLedger

@@ -1,0 +1,447 @@
+"""Which steps of a pipeline are private, and which leak what they were fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from joblib import Memory
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+from ..mechanisms import Assumption
+from .compositions import (
+    estimators_in,
+    has_estimators,
+    inside_of,
+    is_search,
+    reason_of_leak,
+    reason_of_search,
+    tried,
+)
+from .estimator import PrivateEstimator
+from .steps import (
+    Before,
+    given_categories,
+    is_known,
+    loud_reason,
+    makes_sparse,
+    stale_position,
+    stateless_reason,
+    telling_reason,
+    values_after,
+)
+
+PRIVATE, STATELESS, LEAKS = "private", "stateless", "LEAKS"
+
+
+_SCALERS = (
+    MaxAbsScaler,
+    MinMaxScaler,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+
+
+_FOREIGN = (
+    "its class is derived from one that is known, or it has methods of its own: what "
+    "these take from private rows is not known"
+)
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """Verdict on one step.
+
+    Parameters
+    ----------
+    name : str
+        Path of the step, with double underscores as in ``set_params``.
+    estimator : str
+        Name of its class.
+    verdict : {"private", "stateless", "LEAKS"}
+        "private": fitted under a guarantee. "stateless": fitting takes nothing
+        from the values. "LEAKS": what was fitted may reveal rows.
+    reason : str
+        Why, and what to do.
+    budgets : tuple of tuple (epsilon, delta)
+        What a fit of a private estimator spends: several where a search tries several,
+        and words where each client has its own.
+    voids : bool
+        Whether a leak voids the guarantees of later steps too, as one in an error or
+        a warning does not.
+    """
+
+    name: str
+    estimator: str
+    verdict: str
+    reason: str
+    budgets: tuple[tuple, ...] = field(default=(), repr=False)
+    voids: bool = field(default=True, repr=False)
+
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """Verdicts on all steps, in order; ``str()`` gives a table.
+
+    Parameters
+    ----------
+    steps : tuple of StepReport
+        One entry a step.
+    """
+
+    steps: tuple[StepReport, ...]
+
+    @property
+    def private(self) -> bool:
+        """Whether no step leaks."""
+        return all(step.verdict != LEAKS for step in self.steps)
+
+    def __iter__(self) -> Iterator[StepReport]:
+        return iter(self.steps)
+
+    def __str__(self) -> str:
+        name = max((len(step.name) for step in self.steps), default=0)
+        kind = max((len(step.estimator) for step in self.steps), default=0)
+        return "\n".join(
+            f"{step.name:{name}}  {step.estimator:{kind}}  {step.verdict:9}  "
+            f"{step.reason}"
+            for step in self.steps
+        )
+
+
+def privacy_report(estimator) -> PrivacyReport:
+    """Say of each step of a pipeline whether fitting it is private.
+
+    Nothing is fitted and no data are needed. What is not known to be harmless is
+    said to leak. That includes steps that may raise an error or warn before the budget
+    is charged, depending on values. Columns of numbers are presumed to have a numeric
+    dtype. Of a search, each candidate has its verdict: a step leaks if it does in one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A pipeline, column transformer, union, search, any other estimator that holds
+        estimators, or a single one. What is known of none of the kinds is said to
+        leak, and so is an estimator of users or clients whose column is named by its
+        position, behind a step that moves columns.
+
+    Returns
+    -------
+    PrivacyReport
+        One verdict a step.
+
+    Examples
+    --------
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.audit import privacy_report
+    >>> report = privacy_report(make_pipeline(StandardScaler(), DPPCA()))
+    >>> report.private
+    False
+    >>> [step.verdict for step in report]
+    ['LEAKS', 'LEAKS']
+    """
+    return PrivacyReport(tuple(_walk("", estimator, Before())))
+
+
+def report_after_charge(estimator) -> PrivacyReport:
+    """Return the report on an estimator whose fits are charged before they begin."""
+    return PrivacyReport(tuple(_walk("", estimator, Before(charged=True))))
+
+
+def _walk(name: str, estimator, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts; `before` says what earlier steps have done to the rows."""
+    yield from _verdicts(name, estimator, before)
+    composite = isinstance(estimator, (Pipeline, FeatureUnion, ColumnTransformer))
+    if composite and not is_known(estimator):
+        kind = type(estimator).__name__
+        yield StepReport(name or kind.lower(), kind, LEAKS, _FOREIGN)
+
+
+def _verdicts(name: str, estimator, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on what is in an estimator, or on the estimator itself."""
+    prefix = f"{name}__" if name else ""
+    if isinstance(estimator, Pipeline):
+        for step, child in estimator.steps:
+            leaks = None
+            for verdict in _walk(prefix + step, child, before):
+                yield verdict
+                if verdict.verdict == LEAKS and verdict.voids and leaks is None:
+                    leaks = verdict.name
+            before = before.after(child, prefix + step, leaks)
+        yield from _remembered(name, estimator)
+    elif isinstance(estimator, (FeatureUnion, ColumnTransformer)):
+        if isinstance(estimator, ColumnTransformer):
+            before = before.moved_by(name or "columntransformer")
+        for step, child in _branches(estimator):
+            yield from _walk(prefix + step, child, before)
+        yield from _chosen_columns(name, estimator)
+        yield from _by_density(name, estimator)
+    elif hasattr(estimator, "_selects_privately") and is_known(estimator):
+        yield from _walk_private_search(name, estimator, before)
+    elif is_search(estimator) and is_known(estimator):
+        yield from _walk_search(name, estimator, before)
+    elif not isinstance(estimator, PrivateEstimator) and has_estimators(estimator):
+        yield from _walk_meta(name, estimator, before)
+    else:
+        yield _leaf(name or type(estimator).__name__.lower(), estimator, before)
+
+
+def _remembered(name: str, pipeline: Pipeline) -> Iterator[StepReport]:
+    """Yield a leak if an object of anybody's own is given the rows to remember."""
+    memory = pipeline.memory
+    if memory is None or isinstance(memory, str) or type(memory) is Memory:
+        return
+    reason = "an object that is no joblib.Memory gets its rows: set memory=None"
+    own = name or type(pipeline).__name__.lower()
+    yield StepReport(f"{own} (memory)", type(pipeline).__name__, LEAKS, reason)
+
+
+def _walk_meta(name: str, estimator, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on the estimators in an estimator, and then its own."""
+    prefix = f"{name}__" if name else ""
+    kind = type(estimator).__name__
+    # What stands for it where it is the whole, as in a search.
+    own = name or ("search" if is_search(estimator) else kind.lower())
+    for parameter, child in estimators_in(estimator):
+        inside = inside_of(estimator, parameter, own, before)
+        yield from _walk(prefix + parameter, child, inside)
+    yield _own_verdict(own, estimator, reason_of_leak(estimator, before))
+
+
+def _own_verdict(name: str, estimator, reason: str | None) -> StepReport:
+    """Return the verdict on an estimator beside those in it."""
+    kind = type(estimator).__name__
+    if reason is not None:
+        return StepReport(name, kind, LEAKS, reason)
+    reason = "fits the estimators in it, and takes nothing else from the rows"
+    return StepReport(name, kind, STATELESS, reason)
+
+
+def _walk_search(name: str, search, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on all estimators that a search may fit, and then its own."""
+    steps, reasons = _of_candidates(name, search, before)
+    yield from steps
+    reasons = [reason_of_leak(search, before), *reasons]
+    reasons = [reason for reason in reasons if reason is not None]
+    yield _own_verdict(name or "search", search, reasons[0] if reasons else None)
+
+
+def _of_candidates(
+    name: str, search, before: Before
+) -> tuple[list[StepReport], list[str]]:
+    """Return one verdict a step over all candidates, and why there may be others."""
+    path = f"{name}__estimator" if name else "estimator"
+    models, reasons = tried(search)
+    found: dict[str, list[tuple[str, StepReport]]] = {}
+    for candidate, model in models:
+        for step in _walk(path, model, before):
+            found.setdefault(step.name, []).append((candidate, step))
+    return [_over_candidates(steps, len(models)) for steps in found.values()], reasons
+
+
+def _over_candidates(steps: list[tuple[str, StepReport]], n_models: int) -> StepReport:
+    """Return the worst verdict on a step that differs between candidates."""
+    kinds = " or ".join(dict.fromkeys(step.estimator for _, step in steps))
+    leaks = [(candidate, step) for candidate, step in steps if step.verdict == LEAKS]
+    if leaks:
+        candidate, worst = leaks[0]
+        if len(leaks) < n_models:
+            return replace(
+                worst, reason=f"{worst.reason}; the search tries {candidate}"
+            )
+        return worst
+    private = [step for _, step in steps if step.verdict == PRIVATE]
+    if not private:
+        return replace(steps[0][1], estimator=kinds)
+    budgets = tuple(dict.fromkeys(b for step in private for b in step.budgets))
+    reason = private[0].reason.replace(_spent(private[0].budgets), _spent(budgets))
+    return replace(private[0], estimator=kinds, reason=reason, budgets=budgets)
+
+
+def _walk_private_search(name: str, search, before: Before) -> Iterator[StepReport]:
+    """Yield verdicts on the estimators that a private search fits, and on its scores.
+
+    It is charged before all of its runs, of which errors and warnings do not leave it.
+    """
+    steps, reasons = _of_candidates(name, search, replace(before, charged=True))
+    for step in steps:
+        if step.budgets and search.step_budgets == "scaled":
+            spent = _spent(step.budgets)
+            share = "each fit spends a share of the search's budget"
+            step = replace(step, reason=step.reason.replace(spent, share))
+        yield step
+    leaks = any(step.verdict == LEAKS for step in steps)
+    own, kind = name or "search", type(search).__name__
+    reason = next(iter([reason_of_search(search), *reasons]), None)
+    if reason is None and leaks:
+        reason = "what it fits leaks: a search refuses it"
+    if reason is not None:
+        yield StepReport(own, kind, LEAKS, reason)
+    else:
+        step = _private_verdict(own, search, before)
+        if step.verdict == PRIVATE:
+            said = " on all of its runs, of which the best is released"
+            step = replace(step, reason=step.reason + said)
+        yield step
+
+
+def _branches(estimator) -> list[tuple[str, object]]:
+    """Return the named children that see the same rows side by side."""
+    if isinstance(estimator, FeatureUnion):
+        return list(estimator.transformer_list)
+    branches = [(name, child) for name, child, _ in estimator.transformers]
+    return [*branches, ("remainder", estimator.remainder)]
+
+
+def _chosen_columns(name: str, estimator) -> Iterator[StepReport]:
+    """Yield a leak for every choice of columns that may look at values."""
+    for step, _, columns in getattr(estimator, "transformers", ()):
+        if callable(columns) and type(columns) is not make_column_selector:
+            path = f"{name}__{step}" if name else step
+            reason = "a function picks its columns and may look at values: name them"
+            yield StepReport(f"{path} (columns)", "ColumnTransformer", LEAKS, reason)
+
+
+def _by_density(name: str, estimator) -> Iterator[StepReport]:
+    """Yield a leak if values decide whether the rows that come out are sparse."""
+    threshold = getattr(estimator, "sparse_threshold", 0.0)
+    if threshold > 0.0 and any(map(makes_sparse, _within(estimator))):
+        own = name or "columntransformer"
+        reason = (
+            "the share of zeros decides whether its rows are sparse: set "
+            "sparse_threshold=0"
+        )
+        yield StepReport(f"{own} (density)", "ColumnTransformer", LEAKS, reason)
+
+
+def _within(estimator) -> list:
+    """Return all estimators in one, at any depth."""
+    parameters = estimator.get_params(deep=True).values()
+    return [value for value in parameters if hasattr(value, "get_params")]
+
+
+def _leaf(name: str, estimator, before: Before) -> StepReport:
+    if estimator is None or isinstance(estimator, str):
+        return StepReport(name, str(estimator), STATELESS, "does nothing")
+    kind = type(estimator).__name__
+    if isinstance(estimator, PrivateEstimator):
+        return _private_verdict(name, estimator, before)
+    reason = stateless_reason(estimator)
+    if reason is None:
+        return StepReport(name, kind, LEAKS, _reason_of_leaf(estimator))
+    if not before.charged and values_after(estimator, before.values) is None:
+        return StepReport(name, kind, LEAKS, loud_reason(estimator), voids=False)
+    return StepReport(name, kind, STATELESS, reason)
+
+
+def _reason_of_leaf(estimator) -> str:
+    """Say why a step leaks that is not stateless, and what to take instead."""
+    if not is_known(estimator):
+        return "what its own code takes from private rows is not known"
+    reason = "is fitted on private rows without noise"
+    encodes = isinstance(estimator, (OneHotEncoder, OrdinalEncoder))
+    if encodes and given_categories(estimator) is None:
+        return f"{reason}: give categories=[...] that are public"
+    telling = telling_reason(estimator)
+    if telling is not None:
+        return telling
+    if isinstance(estimator, _SCALERS):
+        return f"{reason}: take {_private_scaler(estimator)} instead"
+    if isinstance(estimator, SimpleImputer):
+        return (
+            f'{reason}: set strategy="constant", keep_empty_features=True and '
+            "add_indicator=False"
+        )
+    if encodes:
+        return f"{reason}: set min_frequency=None and max_categories=None"
+    return reason
+
+
+def _private_scaler(scaler) -> str:
+    """Name the private scaler that does what a scaler of scikit-learn does."""
+    centered = getattr(scaler, "with_mean", getattr(scaler, "with_centering", True))
+    centered = centered and not isinstance(scaler, MaxAbsScaler)
+    return f"DPStandardScaler({'' if centered else 'with_mean=False'})"
+
+
+def _private_verdict(name: str, estimator, before: Before) -> StepReport:
+    """Return the verdict on a private estimator."""
+    kind = type(estimator).__name__
+    reason = _reason_of_private(estimator, before)
+    if reason is not None:
+        return StepReport(name, kind, LEAKS, reason)
+    budgets = ((_budget(estimator.epsilon), _budget(estimator.delta)),)
+    return StepReport(
+        name, kind, PRIVATE, _spent(budgets) + _conditions(estimator), budgets
+    )
+
+
+def _reason_of_private(estimator, before: Before) -> str | None:
+    """Say why a private estimator is not; None if it is."""
+    if not is_known(estimator):
+        return _FOREIGN
+    if not estimator._is_private():
+        return "its noise is switched off: give epsilon a number"
+    if estimator.noise_seed is not None:
+        return "its noise comes from a seed: leave noise_seed=None"
+    unprotected = estimator._unprotected()
+    if unprotected is not None:
+        return unprotected
+    # What was fitted may be older than what its parameters say by now.
+    fitted = getattr(estimator, "privacy_", None)
+    if fitted is not None and not fitted.private:
+        how = "with noise from a seed" if fitted.seeded else "without noise"
+        return f"what it holds was fitted {how}: fit it again"
+    if before.tainted is not None:
+        return f"its guarantee is void: {before.tainted!r} before it leaks"
+    return stale_position(estimator, before)
+
+
+def _conditions(estimator) -> str:
+    """Say under what conditions a private estimator is one."""
+    said = ""
+    mechanism = getattr(estimator, "mechanism", None)
+    if getattr(mechanism, "assumption", Assumption.NONE) is not Assumption.NONE:
+        kind = type(mechanism).__name__
+        said += f"; only for rows of the model that mechanism={kind}(...) assumes"
+        if mechanism.calibration == "paper":
+            said += "; that is the papers' claim: the plan says what holds"
+    fitted = getattr(estimator, "privacy_", None)
+    if getattr(fitted, "assumption", None) is Assumption.SUMMED_PARTS:
+        said += f"; what it holds is private only {fitted.assumption.condition}"
+    return said
+
+
+def _budget(side) -> float | str:
+    """Return one side of a budget, or say that every client has one."""
+    return "one a client" if isinstance(side, Mapping) else float(side)
+
+
+def _spent(budgets: tuple[tuple, ...]) -> str:
+    """Say what a fit spends, or in what range."""
+    epsilons, deltas = zip(*budgets, strict=True)
+    return f"each fit spends epsilon={_range(epsilons)}, delta={_range(deltas)}"
+
+
+def _range(sides: tuple) -> str:
+    """Return the least and the most of what may be spent."""
+    numbers = sorted(side for side in sides if not isinstance(side, str))
+    ends = dict.fromkeys(format(number, "g") for number in numbers[:1] + numbers[-1:])
+    others = dict.fromkeys(side for side in sides if isinstance(side, str))
+    return " or ".join([*([" to ".join(ends)] if ends else []), *others])

@@ -1,0 +1,387 @@
+"""Replays over everything: neighbors that are given the same releases show the same.
+
+A sample of all cases runs at work; the stage of slow tests runs all of them, more than
+ten thousand pairs. Planted mistakes make sure that the replays see what they are for.
+"""
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import replay
+import replay_cases
+from replay import Tape, compare, play, tally
+from replay_cases import (
+    FORMS,
+    all_families,
+    cases_of_form,
+    client_cases,
+    other_cases,
+    rating_cases,
+    row_cases,
+    user_cases,
+)
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from test_common import ESTIMATORS
+
+from skdpspectral import (
+    DPPCA,
+    DPAdamClassifier,
+    DPMatrixFactorization,
+    DPStandardScaler,
+    FederatedDPPCA,
+    JMECovariance,
+    LRSRegressor,
+    PrivacyBudgetError,
+)
+from skdpspectral._release import release
+from skdpspectral._tables import clipping
+from skdpspectral.covariance import Window
+from skdpspectral.mechanisms import Gaussian
+from skdpspectral.model_selection import PrivateSplit
+
+FAMILIES = all_families(ESTIMATORS)
+# Of a sample: settings in turn, and forms in which one value has another kind.
+SAMPLED = ("array", "list", "pandas object")
+
+
+def check(closest):
+    """Nothing was found."""
+    assert not closest.found, "\n".join(" | ".join(one) for one in closest.found[:20])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "form", "cases"), FAMILIES, ids=[f"{a}-{b}" for a, b, _ in FAMILIES]
+)
+def test_neighbors_that_are_given_the_same_releases_show_the_same(family, form, cases):
+    closest = tally(cases(), budgets=(True, False))
+    print(
+        family, form, closest.n_pairs, closest.n_releases, closest.ratio, closest.where
+    )
+    check(closest)
+    if form == "array":
+        unfit = [name for name in closest.unfit if "SpikedModel" not in name]
+        assert not unfit, unfit
+        assert closest.n_pairs > 20
+    if family.endswith("settings") or family in ("groups", "searches", "compositions"):
+        assert closest.ratio > 0.99, closest
+
+
+def sample(stride=9):
+    """Yield every so many cases of all families, in some forms."""
+    number = 0
+    for family, form, cases in FAMILIES:
+        if form not in SAMPLED or family in ("searches of users", "groups"):
+            continue
+        for case in cases():
+            number += 1
+            if number % stride == 0:
+                yield family, case
+
+
+def test_a_sample_of_neighbors_shows_the_same():
+    closest, families = replay.Closest(), Counter()
+    for family, case in sample():
+        for budget in (True, False):
+            compare(case, closest, budget)
+        families[family] += 1
+    check(closest)
+    assert closest.n_pairs > 500
+    assert len(families) >= 10
+    assert closest.ratio > 0.999
+
+
+STEPS = {
+    "scaler": DPStandardScaler(epsilon=50.0),
+    "scaler of columns": DPStandardScaler(epsilon=50.0, with_mean=False),
+    "components": DPPCA(2),
+    "covariance": JMECovariance(clip_norm=0.1, epsilon=50.0),
+    "whitened": JMECovariance(clip_norm=0.1, epsilon=50.0, whiten=True),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_that_overflows_is_not_told_by_the_next_one(name, dtype):
+    """A finite row that the step before turns into infinities would be refused."""
+    X = 0.01 * np.random.default_rng(0).standard_normal((2000, 4)).astype(dtype)
+    X[3] = np.finfo(dtype).max * np.array([1, 1, -1, 1])
+    forms = [X, sparse.csr_array(X)] if name == "scaler of columns" else [X]
+    for rows in forms:
+        steps = make_pipeline(clone(STEPS[name]), DPPCA(1, center="none"))
+        with np.errstate(all="raise"):
+            steps.fit(rows)
+        made = steps[0].transform(rows)
+        made = made.toarray() if sparse.issparse(made) else made
+        assert made.dtype == X.dtype
+        assert np.isfinite(made).all()
+
+
+# -- planted mistakes ------------------------------------------------------------------
+
+
+def rng():
+    return np.random.default_rng(0)
+
+
+# A few cases of each family, on which releases come close to their costs.
+CLOSE = {
+    "pca": lambda: row_cases(rng(), DPPCA(1, center="none"), "array"),
+    "covariance": lambda: row_cases(rng(), DPPCA(1, release="covariance"), "array"),
+    "scaler": lambda: row_cases(rng(), DPStandardScaler(), "object", 3),
+    "stream": lambda: row_cases(
+        rng(), JMECovariance(workload=Window(5)), "array", 2, in_batches=True
+    ),
+    "classifier": lambda: row_cases(
+        rng(), DPAdamClassifier(classes=[0, 1], n_epochs=1), "array"
+    ),
+    "federation": lambda: client_cases(rng(), FederatedDPPCA(1), "array", 2),
+    "regressor": lambda: user_cases(rng(), LRSRegressor(n_rounds=1), "array"),
+    "factors": lambda: rating_cases(rng(), DPMatrixFactorization(1), "array"),
+    "score": lambda: other_cases("scorers", "array"),
+    "user score": lambda: other_cases("scorers of users", "array"),
+    "optimizer": lambda: other_cases("optimizers", "array"),
+}
+
+
+@pytest.mark.parametrize("name", CLOSE)
+def test_a_sensitivity_that_is_ten_per_cent_too_small_is_found(name, monkeypatch):
+    check(tally(CLOSE[name]()))
+    charged = Gaussian._charged
+    monkeypatch.setattr(Gaussian, "_charged", lambda self: 0.9 * charged(self))
+    found = tally(CLOSE[name]()).found
+    assert any(one.what.startswith("moved") for one in found)
+
+
+def test_a_run_that_costs_more_than_a_search_has_planned_is_found(monkeypatch):
+    def cases():
+        return replay_cases.search_cases(rng(), "array", names=("scaler and pca",))
+
+    def dearer():
+        for case in cases():
+            yield replace(case, searched=0.6 * case.searched)
+
+    check(tally(cases()))
+    assert any(one.what == "moved a run" for one in tally(dearer()).found)
+
+
+def of_fit(cls, after):
+    """Return a fit that does something more with what it was given."""
+    fit = cls.fit
+
+    def wrong(self, X, *args, **named):
+        after_it = after(self, np.asarray(X))
+        fit(self, X, *args, **named)
+        after_it()
+        return self
+
+    return wrong
+
+
+def _count(X):
+    with np.errstate(all="ignore"):
+        return int((np.linalg.norm(np.nan_to_num(X), axis=1) > 10.0).sum())
+
+
+AFTER = {
+    "an attribute": lambda self, X: lambda: setattr(self, "n_long_", _count(X)),
+    "a parameter": lambda self, X: (
+        lambda: setattr(self, "clip_norm", float(np.abs(X).max()))
+    ),
+    "a dtype": lambda self, X: (
+        lambda: setattr(
+            self, "mean_", self.mean_.astype("f4" if _count(X) % 2 else "f8")
+        )
+    ),
+    "a warning": lambda self, X: (
+        lambda: warnings.warn(
+            f"{_count(X)} rows were clipped", UserWarning, stacklevel=2
+        )
+    ),
+    "a line": lambda self, X: lambda: print(_count(X), "rows were clipped"),
+    "a draw": lambda self, X: lambda: np.random.random(_count(X)),  # noqa: NPY002
+    "one bit": lambda self, X: (
+        lambda: np.nextafter(
+            self.components_, (-9.0) ** (1 + _count(X) % 2), out=self.components_
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AFTER)
+def test_what_a_fit_says_of_values_is_found(name, monkeypatch):
+    monkeypatch.setattr(DPPCA, "fit", of_fit(DPPCA, AFTER[name]))
+    found = tally(row_cases(rng(), DPPCA(1, center="none"), "array")).found
+    assert found
+    assert not any(one.what.startswith("moved") for one in found)
+
+
+def test_a_clip_that_is_left_out_is_found(monkeypatch):
+    monkeypatch.setattr(clipping, "_rescale_rows", lambda X, *how, **more: X + 0.0)
+    found = tally(row_cases(rng(), DPPCA(1, center="none"), "array")).found
+    assert any(one.what.startswith("moved") for one in found)
+
+
+def test_a_branch_that_values_choose_is_found(monkeypatch):
+    call = release.Release.__call__
+
+    def wrong(self, name, value, **how):
+        if int(2**20 * value[0, 0]) % 2:
+            self.forgo(name)
+            return np.eye(len(value))
+        return call(self, name, value, **how)
+
+    monkeypatch.setattr(release.Release, "__call__", wrong)
+    found = tally(row_cases(rng(), DPPCA(1, center="none"), "array", 4)).found
+    assert {"other releases"} <= {one.what for one in found}
+
+
+BEFORE = {
+    "an error": lambda X: ValueError("rows are long") if _count(X) % 2 else None,
+    "a warning": lambda X: warnings.warn(f"{_count(X)}", stacklevel=1),
+    "a line": lambda X: print(_count(X)),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_what_is_said_before_a_charge_is_found(name, monkeypatch):
+    fit = DPPCA.fit
+
+    def wrong(self, X, y=None):
+        said = BEFORE[name](np.asarray(X))
+        if said is not None:
+            raise said
+        return fit(self, X)
+
+    cases = list(row_cases(rng(), DPPCA(1, center="none"), "array", 3))
+    assert not tally(cases, budgets=(False,)).found
+    monkeypatch.setattr(DPPCA, "fit", wrong)
+    assert tally(cases, budgets=(False,)).found
+
+
+def test_an_error_that_quotes_a_value_is_found(monkeypatch):
+    fit = DPPCA.fit
+
+    def wrong(self, X, y=None):
+        try:
+            return fit(self, X)
+        except ValueError:
+            text = [v for v in np.ravel(np.asarray(X)) if isinstance(v, str)]
+            raise ValueError(f"{text} cannot be read") from None
+
+    monkeypatch.setattr(DPPCA, "fit", wrong)
+    found = tally(row_cases(rng(), DPPCA(1), "object")).found
+    assert {"a secret in a text"} <= {one.what for one in found}
+
+
+def test_refusals_that_say_where_a_value_is_are_found(monkeypatch):
+    fit = DPPCA.fit
+
+    def wrong(self, X, y=None):
+        try:
+            return fit(self, X)
+        except ValueError:
+            where = np.flatnonzero(~np.isfinite(X).all(axis=1))
+            raise ValueError(f"row {where} is not finite") from None
+
+    monkeypatch.setattr(DPPCA, "fit", wrong)
+    found = tally(row_cases(rng(), DPPCA(1), "array")).found
+    assert {"refusals differ"} == {one.what for one in found}
+
+
+def test_others_whose_models_move_are_found(monkeypatch):
+    fit = LRSRegressor.fit
+
+    def wrong(self, X, y, users=None):
+        fit(self, X, y, users=users)
+        self._n_users = len(np.unique(users))
+        return self
+
+    def predict(self, X, users=None):
+        return true(self, X, users=users) + self._n_users
+
+    true = LRSRegressor.predict
+    cases = list(user_cases(rng(), LRSRegressor(n_rounds=1), "array"))
+    monkeypatch.setattr(LRSRegressor, "fit", wrong)
+    monkeypatch.setattr(LRSRegressor, "predict", predict)
+    found = tally(cases).found
+    assert {one.what for one in found} == {"predictions of others"}
+
+
+def test_a_deal_of_users_by_their_order_is_found(monkeypatch):
+    assert not tally(other_cases("splits", "array")).found
+    folds = PrivateSplit._folds_of_users
+
+    def by_order(self, X):
+        ids = np.unique(np.asarray(X)[:, 0], return_inverse=True)[1]
+        return (folds(self, X) + ids) % max(self.n_splits, 2)
+
+    monkeypatch.setattr(PrivateSplit, "_folds_of_users", by_order)
+    assert tally(other_cases("splits", "array")).found
+
+
+def test_a_score_that_is_not_cut_is_found(monkeypatch):
+    monkeypatch.setattr(np, "clip", lambda values, *bounds, **how: values)
+    found = tally(replay_cases.scorer_cases(rng(), "array")).found
+    assert any(one.what.startswith("moved") for one in found)
+
+
+def test_a_sum_over_others_than_the_sample_is_found(monkeypatch):
+    sample = replay._sample_units
+
+    def everybody(self, position, n_units):
+        drawn = sample(self, position, n_units)
+        return np.arange(n_units) if position == 1 else drawn
+
+    def noted(tape, owner, position, n_units):
+        tape.last_sample = sample(owner, position, n_units)
+        return everybody(owner, position, n_units)
+
+    monkeypatch.setattr(Tape, "sample_units", noted)
+    cases = row_cases(rng(), DPAdamClassifier(classes=[0, 1], batch_size=6), "array")
+    assert any(one.what.startswith("moved") for one in tally(cases).found)
+
+
+# -- the machinery itself --------------------------------------------------------------
+
+
+def test_a_stream_is_measured_by_its_own_matrix():
+    """C times one changed row, of a window of five, by the definition."""
+    (case,) = row_cases(rng(), JMECovariance(workload=Window(5)), "array")
+    first = play(lambda: case.act(case.data), Tape())
+    (asked,) = first.tape.asked[:1]
+    n = len(asked.exact)
+    columns = np.column_stack(
+        [replay._pulse(asked, n, step)[:, 0] for step in range(n)]
+    )
+    rows = np.zeros_like(asked.exact)
+    rows[7] = rng().standard_normal(rows.shape[1])
+    expected = np.linalg.solve(columns, rows[:, 0])
+    np.testing.assert_allclose(
+        replay._whitened(asked, rows)[:, 0], expected, atol=1e-12
+    )
+    norm = np.linalg.norm(np.linalg.inv(columns), axis=0).max()
+    assert norm <= asked.mechanism.column_norm * (1 + 1e-9)
+
+
+def test_a_replay_of_the_same_data_is_the_same():
+    (case,) = row_cases(rng(), DPPCA(1), "array")
+    first = play(lambda: case.act(case.data), Tape())
+    again = play(lambda: case.act(case.data), Tape(first.tape))
+    assert first.seen == again.seen
+    assert again.tape.apart is None
+    assert [ratio for _, ratio in replay.shares(first.tape, again.tape)] == [0.0]
+    refused = play(lambda: case.act(case.data), Tape(budget=False))
+    assert PrivacyBudgetError.__name__ in refused.error
+    assert not refused.tape.asked
+
+
+def test_every_form_is_read_by_some_estimator():
+    for form in FORMS:
+        kind = "ratings" if form in ("csr", "csc") else "rows"
+        assert tally(list(cases_of_form(kind, form))[:1]).n_pairs > 5, form

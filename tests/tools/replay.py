@@ -1,0 +1,671 @@
+"""Replays: a fit on neighboring data is given the releases of a fit on the first.
+
+All noise is drawn in ``skdpspectral._release``. A :class:`Tape` takes its place: on
+data A it notes what each release would be without noise, and what was released; on the
+neighbor B it returns the releases of A. So all later steps see the same, and
+
+* the difference of both values of a release, over the sensitivity that was charged for
+  it, is the realized share of its cost: at most 1;
+* everything else must be equal, to the byte: attributes, what is published and saved,
+  predictions, texts, warnings, lines, errors, plans that are charged.
+"""
+
+import contextlib
+import copy
+import io
+import itertools
+import os
+import pickle
+import random
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpspectral import PrivacyBudgetError
+from skdpspectral._base.estimator import Publishable
+from skdpspectral._release import release, selection, streams
+from skdpspectral._release import streams as samples
+from skdpspectral._release.grid import mirror_lower, round_to_integers
+from skdpspectral.decomposition import _federated_estimator
+from skdpspectral.federation import _groups as _group_client
+from skdpspectral.mechanisms import Neighbors, PrivacyPlan
+from skdpspectral.mechanisms._gaussian import SampledGaussian
+from skdpspectral.model_selection._runs import Runs
+
+# Ratios are of numbers on a grid, and of sums of squares of these.
+ROUNDING = 1e-12
+SHADED = "a budget that is used up"
+
+
+# -- what is released ------------------------------------------------------------------
+
+
+class Asked(NamedTuple):
+    """One call of what draws noise: its mechanism, exact grid numbers, and answer."""
+
+    mechanism: Any
+    exact: np.ndarray | None
+    released: np.ndarray
+    # Streams: which one, and its filter before any step.
+    stream: int | None = None
+    shaping: Any = None
+    # Who was in the sample of this step; None without samples.
+    sample: np.ndarray | None = None
+
+
+@dataclass
+class Tape:
+    """Takes the place of all noise, and gives the answers of another tape if asked.
+
+    Parameters
+    ----------
+    given : Tape or None, default=None
+        Of the fit whose answers are given again.
+    budget : bool, default=True
+        Whether charges pass; without, each raises as a used-up budget does.
+    """
+
+    given: "Tape | None" = None
+    budget: bool = True
+    asked: list = field(default_factory=list)
+    charged: list = field(default_factory=list)
+    plans: list = field(default_factory=list)
+    # (place in `asked` where it begins, where it ends, whether it failed)
+    runs: list = field(default_factory=list)
+    in_run: bool = False
+    apart: str | None = None
+    n_generators: int = 0
+    n_streams: int = 0
+    last_sample: np.ndarray | None = None
+
+    def generator(self, noise_seed=None):
+        """Return the next generator: the same one in each replay."""
+        self.n_generators += 1
+        return release.generator_of_key(self.n_generators)
+
+    def key(self, noise_seed=None):
+        """Return the key of samples, which are the same in each replay."""
+        return self.generator().bytes(16)
+
+    def charge(self, plan, accountant=None, noise_seed=None):
+        """Note a plan, and refuse it if there is no budget."""
+        self.plans.append(plan)
+        if not self.in_run:  # the ledgers of runs are thrown away with them
+            self.charged.append(plan.to_json())
+        if not self.budget:
+            raise PrivacyBudgetError(SHADED)
+        if accountant is not None:
+            accountant.charge(plan)
+
+    def answer(self, asked):
+        """Note what was asked for; return its answer, or that of the other tape."""
+        place = len(self.asked)
+        if self.given is not None and self.apart is None:
+            others = self.given.asked
+            same = place < len(others) and (
+                others[place].mechanism == asked.mechanism
+                and others[place].released.shape == asked.released.shape
+                and _alike(others[place].sample, asked.sample)
+            )
+            if same:
+                asked = asked._replace(released=others[place].released)
+            else:
+                self.apart = f"release {place}, {asked.mechanism.name!r}"
+        self.asked.append(asked)
+        return asked.released.copy()
+
+    # -- in the place of functions of the package ------------------------------------
+
+    def add_noise(self, mechanism, value, generator):
+        """Stand for ``_add_noise`` of planned releases."""
+        exact = None
+        if hasattr(mechanism, "grid"):
+            exact = mirror_lower(value.copy("F")) if mechanism.symmetric else +value
+            exact = exact.copy()
+            round_to_integers(exact, mechanism.grid)
+        value[...] = self.answer(
+            Asked(mechanism, exact, _add_noise(mechanism, value, generator).copy())
+        )
+        return value
+
+    def sample_kernel(self, owner, name, kernel, **draws):
+        """Stand for ``Release.sample``, whose noise is never formed."""
+        mechanism = owner.plan[name]
+        return self.answer(
+            Asked(mechanism, None, _sample(owner, name, kernel, **draws).copy())
+        )
+
+    def begin_stream(self, noise, mechanism, shaping, generator):
+        """Stand for the constructor of correlated noise."""
+        noise._replayed = self.n_streams, mechanism, copy.deepcopy(shaping)
+        self.n_streams += 1
+        _begin_stream(noise, mechanism, shaping, generator)
+
+    def add_to(self, noise, rows, position):
+        """Stand for what adds correlated noise to rows."""
+        stream, mechanism, shaping = noise._replayed
+        exact = rows.copy()
+        round_to_integers(exact, mechanism.grid)
+        _add_to(noise, rows, position)
+        sample, self.last_sample = self.last_sample, None
+        rows[...] = self.answer(
+            Asked(mechanism, exact, rows.copy(), stream, shaping, sample)
+        )
+
+    def sample_units(self, owner, position, n_units):
+        """Stand for ``SampledRelease.sample``, and note the sample."""
+        self.last_sample = _sample_units(owner, position, n_units)
+        return self.last_sample
+
+    def run(self, runs, candidate, seed):
+        """Stand for a run of a search, and note where it begins and ends."""
+        begin, self.in_run = len(self.asked), True
+        outcome = _run(runs, candidate, seed)
+        self.in_run = False
+        failed = outcome.model is None
+        self.runs.append((begin, len(self.asked), failed, runs.score_plan, runs.mu_fit))
+        return outcome
+
+    @contextlib.contextmanager
+    def playing(self):
+        """Take the place of all noise in this process."""
+
+        def method(function):
+            return lambda *args, **named: function(*args, **named)
+
+        with contextlib.ExitStack() as stack:
+
+            def put(where, name, what):
+                stack.enter_context(patch.object(where, name, what))
+
+            put(release, "_add_noise", self.add_noise)
+            put(release.Release, "sample", method(self.sample_kernel))
+            for module in (release, selection, streams, samples):
+                put(module, "noise_generator", self.generator)
+            put(samples, "_key", self.key)
+            put(streams._ShapedNoise, "__init__", method(self.begin_stream))
+            put(streams._ShapedNoise, "add_to", method(self.add_to))
+            put(samples.SampledRelease, "sample", method(self.sample_units))
+            put(Runs, "_run", method(self.run))
+            for module in (release, selection, streams, _group_client):
+                put(module, "charge", self.charge)
+            federated = _federated_estimator.FederatedEstimator
+            put(federated, "_charge", method(self._charge_clients))
+            yield self
+
+    def _charge_clients(self, estimator, plans):
+        for plan in plans.values():
+            self.charge(plan)
+
+
+_add_noise, _sample = release._add_noise, release.Release.sample
+_begin_stream, _add_to = streams._ShapedNoise.__init__, streams._ShapedNoise.add_to
+_sample_units, _run = samples.SampledRelease.sample, Runs._run
+
+
+def _alike(one, other):
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
+
+
+# -- how far releases have moved -------------------------------------------------------
+
+
+def moved(mechanism, difference):
+    """Return the norm of a difference of grid numbers, in the mechanism's geometry."""
+    square = float(np.sum(np.square(difference)))
+    return mechanism.grid * np.sqrt(square)
+
+
+def shares(first, second, changed=None):
+    """Yield for each release its mechanism, and the share of its cost that is realized.
+
+    Parameters
+    ----------
+    first, second : Tape
+        Of neighbors.
+    changed : set of int or None, default=None
+        Units in which they differ; samples without them must be the same sums.
+    """
+    by_stream = {}
+    for one, two in zip(first.asked, second.asked, strict=False):
+        if one.exact is None or two.exact is None:
+            continue
+        difference = one.exact - two.exact
+        if one.stream is None:
+            # Whole symmetric matrices: off-diagonals count twice, as in the isometry.
+            ratio = moved(one.mechanism, difference) / one.mechanism.charged_sensitivity
+            yield one.mechanism, ratio
+        elif isinstance(one.mechanism, SampledGaussian):
+            replaced = first.plans[0].neighbors is Neighbors.REPLACE_ONE
+            yield one.mechanism, _sampled_share(one, difference, changed, 1 + replaced)
+        else:
+            by_stream.setdefault(one.stream, (one, []))[1].append(difference)
+    for one, parts in by_stream.values():
+        yield one.mechanism, _stream_share(one, np.concatenate(parts))
+
+
+def _sampled_share(asked, difference, changed, n_terms):
+    """Return the share of one step, whose sum has one term more, or two others."""
+    distance = moved(asked.mechanism, difference)
+    if changed is not None and not changed & set(asked.sample.tolist()):
+        return np.inf if distance else 0.0
+    return distance / asked.mechanism.charged_sensitivity / n_terms
+
+
+def _stream_share(asked, difference):
+    """Return that of a whole stream: the norm of C times the differences of rows."""
+    mechanism = asked.mechanism
+    period = mechanism.max_steps if mechanism.renewed else len(difference)
+    starts = range(0, len(difference), period or len(difference))
+    whitened = [_whitened(asked, difference[k : k + (period or None)]) for k in starts]
+    return max(moved(mechanism, part) for part in whitened) / (
+        mechanism.charged_sensitivity
+    )
+
+
+def _whitened(asked, rows):
+    """Return C times rows, where the filter multiplies by the inverse of C."""
+    touched = np.flatnonzero(rows.any(axis=1))
+    whitened, rest = np.zeros_like(rows), rows.copy()
+    if len(touched):
+        # Forward substitution: what is left at a step is what this step has of it.
+        for step in range(touched[0], len(rows)):
+            answer = _pulse(asked, len(rows), step)
+            whitened[step] = rest[step] / answer[step]
+            rest -= answer * whitened[step]
+    return whitened
+
+
+_pulses: dict = {}
+
+
+def _pulse(asked, n_steps, step):
+    """Return what the filter makes of ones in one step, in each column."""
+    key = asked.mechanism, n_steps, step
+    if key not in _pulses:
+        pulse = np.zeros((n_steps, asked.exact.shape[1]))
+        pulse[step] = 1.0
+        _pulses[key] = copy.deepcopy(asked.shaping).push(pulse).copy()
+    return _pulses[key]
+
+
+def run_shares(first, second, run_mu):
+    """Yield the share of its cost that each run of a search realizes."""
+    for begin, end, *_ in first.runs:
+        square = 0.0
+        for one, two in zip(
+            first.asked[begin:end], second.asked[begin:end], strict=False
+        ):
+            if one.exact is not None and two.exact is not None:
+                distance = moved(one.mechanism, one.exact - two.exact)
+                square += (distance / one.mechanism.noise_std) ** 2
+        yield np.sqrt(square) / run_mu
+
+
+# -- everything else -------------------------------------------------------------------
+
+
+def encode(value):
+    """Return something comparable that has every bit of a value."""
+    if isinstance(value, np.ma.MaskedArray):
+        return "masked", encode(
+            value.filled(None) if value.dtype == object else value.data
+        )
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return value.shape, tuple(map(encode, value.ravel().tolist()))
+        return str(value.dtype), value.shape, value.tobytes()
+    if isinstance(value, np.generic):
+        return str(value.dtype), value.tobytes()
+    if isinstance(value, float):
+        return "float", value.hex()
+    if isinstance(value, dict):
+        return "dict", tuple((repr(k), encode(v)) for k, v in value.items())
+    if isinstance(value, list | tuple):
+        return type(value).__name__, tuple(map(encode, value))
+    if isinstance(value, PrivacyPlan):
+        return str(value), value.to_json()
+    if hasattr(value, "toarray"):
+        return encode(value.toarray())
+    if hasattr(value, "to_numpy"):
+        return list(map(str, getattr(value, "columns", ()))), encode(value.to_numpy())
+    if isinstance(value, BaseEstimator):
+        return type(value).__name__, encode(public_of(value))
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return type(value).__name__, _text_of(value)
+
+
+def _text_of(value):
+    text = repr(value)
+    return type(value).__name__ if " at 0x" in text else text
+
+
+def public_of(model):
+    """Return the public attributes and parameters of a fitted model."""
+    found = {
+        name: value
+        for name, value in sorted(vars(model).items())
+        if name.endswith("_") and not name.startswith("_")
+    }
+    parameters = model.get_params(deep=False)
+    return found | {f"({name})": parameters[name] for name in sorted(parameters)}
+
+
+def leaving(model):
+    """Return everything that a fitted model shows, by name."""
+    found = {f"attribute {k}": encode(v) for k, v in public_of(model).items()}
+    found["repr"] = repr(model)
+    for name in ("privacy_", "n_iter_"):
+        if hasattr(model, name):
+            found[f"text of {name}"] = str(getattr(model, name))
+    if isinstance(model, Publishable):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            published = model.publish()
+        found["published"] = {k: encode(v) for k, v in sorted(vars(published).items())}
+        found["pickle of published"] = pickle.dumps(published)
+        with contextlib.suppress(TypeError, ValueError, AttributeError):
+            found["file"] = _saved(published)
+    return found
+
+
+def _saved(model):
+    handle, path = tempfile.mkstemp(suffix=".npz", dir=_memory())
+    os.close(handle)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model.save(path)
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: encode(archive[name]) for name in archive.files}
+    finally:
+        Path(path).unlink()
+
+
+def _memory():
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None
+
+
+@dataclass
+class Played:
+    """A fit that was played: its tape, what it shows, and its error."""
+
+    tape: Tape
+    seen: dict
+    error: str | None = None
+
+    @property
+    def charged(self):
+        """Whether anything was charged."""
+        return bool(self.tape.charged)
+
+
+def play(act: Callable[[], dict], tape: Tape) -> Played:
+    """Return what an act, which returns what it shows by name, lets out.
+
+    Parameters
+    ----------
+    act : callable
+        Fits and returns encoded results.
+    tape : Tape
+        In the place of noise.
+    """
+    printed, error, seen = io.StringIO(), None, {}
+    np.random.seed(0)  # noqa: NPY002
+    random.seed(0)
+    with (
+        tape.playing(),
+        _in_one_thread(),
+        warnings.catch_warnings(record=True) as caught,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
+        warnings.simplefilter("always")
+        try:
+            seen = act()
+        except Exception as raised:
+            error = _chain(raised)
+    seen["warnings"] = [(w.category.__name__, str(w.message)) for w in caught]
+    seen["printed"] = printed.getvalue()
+    seen["plans"] = list(tape.charged)
+    seen["later draws"] = np.random.random(), random.random()  # noqa: NPY002
+    return Played(tape, seen, error)
+
+
+def _in_one_thread():
+    """Return a context in which dask computes at once, if it is there."""
+    dask = sys.modules.get("dask")
+    if dask is None:
+        return contextlib.nullcontext()
+    return dask.config.set(scheduler="synchronous")
+
+
+def _chain(raised):
+    """Return the texts of an error, and of what a traceback shows with it."""
+    return "".join(
+        line
+        for part in _linked(raised)
+        for line in traceback.format_exception_only(type(part), part)
+    )
+
+
+def _linked(raised):
+    while raised is not None:
+        yield raised
+        hidden = None if raised.__suppress_context__ else raised.__context__
+        raised = raised.__cause__ or hidden
+
+
+# -- comparing -------------------------------------------------------------------------
+
+
+class Found(NamedTuple):
+    """Something that differs between neighbors, or moves too far."""
+
+    case: str
+    neighbor: str
+    what: str
+    more: str = ""
+
+
+@dataclass
+class Closest:
+    """What came of a family's pairs.
+
+    Attributes
+    ----------
+    n_pairs : int
+        Pairs whose first data can be fitted.
+    n_refused : int
+        Of these, how many have a neighbor that was refused after the charge.
+    n_budgets : int
+        Pairs that were refused for their budget, or their form.
+    n_releases : int
+        Releases whose distance was measured.
+    ratio, where
+        The largest share of its cost that one has realized, and which one.
+    found : list of Found
+        Violations.
+    unfit : dict of str to str
+        Errors of first data, by case: of these nothing was seen.
+    """
+
+    n_pairs: int = 0
+    n_refused: int = 0
+    n_budgets: int = 0
+    n_releases: int = 0
+    ratio: float = 0.0
+    where: str = ""
+    found: list = field(default_factory=list)
+    unfit: dict = field(default_factory=dict)
+
+    def summary(self):
+        """Return what a report says of a family."""
+        return (
+            f"{self.n_pairs} pairs ({self.n_refused} refused after the charge), "
+            f"{self.n_budgets} without budget, {self.n_releases} releases, closest "
+            f"{self.ratio:.6f} ({self.where}), {len(self.found)} found"
+        )
+
+    def note(self, ratio, where):
+        """Note the share of its cost that a release has realized."""
+        self.n_releases += 1
+        if ratio > self.ratio:
+            self.ratio, self.where = float(ratio), where
+
+
+@dataclass(frozen=True)
+class Case:
+    """Data with all their neighbors, and what is done with them.
+
+    Parameters
+    ----------
+    name : str
+        Of the setting, the form and the data.
+    act : callable
+        ``act(data)`` fits and returns what is shown.
+    data : object
+        The first data.
+    neighbors : dict of str to object
+        Others.
+    changed : dict of str to set of int
+        Positions of rows in which a neighbor differs, where these are public.
+    invalid : frozenset of str
+        Neighbors whose unit can be no input: a fit may refuse them once it is charged,
+        with the same text whatever the value is and wherever.
+    secrets : tuple of str
+        What no text may have in it.
+    bounded : bool
+        Whether releases have a bound for all data, and not for those of a model alone.
+    searched : float or None
+        Cost of a run of a search.
+    twice : frozenset of str
+        Neighbors in which a unit leaves and another joins: two steps where the
+        guarantee is of one.
+    charges : bool
+        Whether it is charged: splits are not.
+    one_text : bool
+        Whether refusals of one kind must all have the same text.
+    """
+
+    name: str
+    act: Callable
+    data: Any
+    neighbors: dict
+    changed: dict = field(default_factory=dict)
+    invalid: frozenset = frozenset()
+    secrets: tuple = ()
+    bounded: bool = True
+    searched: float | None = None
+    twice: frozenset = frozenset()
+    charges: bool = True
+    one_text: bool = True
+
+
+def compare(case: Case, closest: Closest, budget: bool = True) -> None:
+    """Play a case, and note what its neighbors show of it.
+
+    Parameters
+    ----------
+    case : Case
+        What is played.
+    closest : Closest
+        Where it is noted.
+    budget : bool, default=True
+        Whether charges pass. Without, all fits must be refused alike: before a charge
+        no value has a say.
+    """
+    first = play(lambda: case.act(case.data), Tape(budget=budget))
+    if budget and first.error is not None:
+        closest.unfit[case.name] = first.error
+    refusals = {}
+    for neighbor, data in case.neighbors.items():
+        given = first.tape if budget else None
+        second = play(lambda data=data: case.act(data), Tape(given, budget))
+        if budget and first.error is None:
+            closest.n_pairs += 1
+        else:
+            closest.n_budgets += 1
+
+        def note(what, more="", neighbor=neighbor):
+            closest.found.append(Found(case.name, neighbor, what, str(more)[:300]))
+
+        for secret in case.secrets:
+            if secret in f"{second.error}{second.seen['warnings']}":
+                note("a secret in a text", second.error or second.seen["warnings"])
+        may_refuse = budget or not case.charges
+        invalid = neighbor in case.invalid and may_refuse and first.error is None
+        if invalid and second.error is not None:
+            closest.n_refused += 1
+            if case.charges and not second.charged:
+                note("refused before the charge", second.error)
+            if first.tape.charged[: len(second.tape.charged)] != second.tape.charged:
+                note("other charges", second.tape.charged)
+            refusals.setdefault(neighbor.split(":")[0], {})[neighbor] = second.error
+            continue
+        if first.error != second.error:
+            note("error", f"{first.error} -> {second.error}")
+            continue
+        _compare_seen(first, second, note)
+        if budget:
+            _compare_releases(case, first, second, neighbor, closest, note)
+    for kind, texts in refusals.items():
+        if case.one_text and len(set(texts.values())) > 1:
+            closest.found.append(
+                Found(
+                    case.name, kind, "refusals differ", str(set(texts.values()))[:400]
+                )
+            )
+
+
+def _compare_seen(first, second, note):
+    for part in first.seen.keys() | second.seen.keys():
+        one, two = first.seen.get(part), second.seen.get(part)
+        if one != two:
+            note(part, f"{str(one)[:140]} -> {str(two)[:140]}")
+
+
+def _compare_releases(case, first, second, neighbor, closest, note):
+    apart = second.tape.apart
+    if apart is None and len(first.tape.asked) != len(second.tape.asked):
+        apart = "number of releases"
+    failed = [[run[2] for run in played.tape.runs] for played in (first, second)]
+    if failed[0] != failed[1]:
+        apart = f"runs that fail: {failed[0]} -> {failed[1]}"
+    if apart is not None:
+        note("other releases", apart)
+        return
+    if not case.bounded:
+        return
+    limit = 1.0 + ROUNDING
+    changed, steps = case.changed.get(neighbor), 1 + (neighbor in case.twice)
+    for mechanism, ratio in shares(first.tape, second.tape, changed):
+        ratio /= steps
+        closest.note(ratio, f"{case.name} | {neighbor} | {mechanism.name}")
+        if not ratio <= limit:
+            note(f"moved {mechanism.name}", f"{ratio} of what is charged")
+    if case.searched is not None:
+        for ratio in run_shares(first.tape, second.tape, steps * case.searched):
+            closest.note(ratio, f"{case.name} | {neighbor} | run")
+            if not ratio <= limit:
+                note("moved a run", f"{ratio} of what it may cost")
+
+
+def tally(cases, closest=None, budgets=(True,)):
+    """Return what all cases have come to."""
+    closest = Closest() if closest is None else closest
+    for case, budget in itertools.product(cases, budgets):
+        compare(case, closest, budget)
+    return closest
