@@ -517,6 +517,8 @@ def _read_labels(y, n_rows: int) -> np.ndarray:
     if said is None:
         if labels.dtype == object:  # as masked entries of a frame's column are
             refuse_masked(labels.tolist(), "y")
+            if any(isinstance(label, _COMPLEX) for label in labels):
+                raise ValueError(_COMPLEX_TARGETS)
         return labels
     if said.startswith("Complex data not supported"):  # and quotes them
         raise ValueError(_COMPLEX_TARGETS)
