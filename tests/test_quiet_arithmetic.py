@@ -106,8 +106,9 @@ def test_threads_are_started_where_they_are_made_quiet():
         if isinstance(node, ast.ImportFrom)
         and node.module in ("joblib", "concurrent.futures", "multiprocessing.pool")
     }
-    # A report looks at joblib's type of a cache, and starts nothing. Clients answer in copies of the context, and are quiet themselves; a search
-    # asks joblib for threads, which the kernels of its fits make quiet.
+    # A report looks at joblib's type of a cache, and starts nothing. Clients answer in
+    # copies of the context, and are quiet themselves; a search asks joblib for threads,
+    # which the kernels of its fits make quiet.
     assert found <= {
         "model_selection/_runs.py",
         "_linalg/walks.py",
