@@ -366,7 +366,8 @@ def _after_known_step(step, values: Values) -> Values | None:
 
 def _after_powers(step, values: Values) -> Values | None:
     """Return the range of powers of values, unless they may overflow."""
-    degree = step.degree if isinstance(step.degree, Real) else max(step.degree)
+    degree = step.degree if isinstance(step.degree, Integral) else max(step.degree)
+    degree = int(degree)
     sketched = isinstance(step, PolynomialCountSketch)
     if sketched and not (
         _is_number(step.gamma, _LARGEST) and _is_number(step.coef0, _LARGEST)
@@ -374,7 +375,7 @@ def _after_powers(step, values: Values) -> Values | None:
         return None
     if degree > _MOST_DEGREES or max(values.largest, 1.0) ** degree > _LARGEST:
         return None
-    largest = max(values.largest, 1.0) ** degree
+    largest = float(max(values.largest, 1.0) ** degree)
     return Values() if sketched else Values(-largest, largest, False)
 
 
@@ -420,11 +421,12 @@ def _after_imputer(step: SimpleImputer, values: Values) -> Values | None:
         fill = 0.0
     if not _is_number(fill, _LARGEST) or not _is_nan(step.missing_values):
         return Values()
+    fill = float(fill)
     return Values(min(values.low, fill), max(values.high, fill), False)
 
 
 def _is_number(value, largest: float) -> bool:
-    return isinstance(value, Real) and isfinite(value) and abs(value) <= largest
+    return isinstance(value, Real) and isfinite(value) and abs(float(value)) <= largest
 
 
 def _is_nan(value) -> bool:

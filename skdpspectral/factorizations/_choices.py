@@ -133,7 +133,7 @@ def factorize(
 
     Examples
     --------
-    >>> from skdpspectral.covariance.factorizations import (
+    >>> from skdpspectral.factorizations import (
     ...     Prefix, factorize, workload_error
     ... )
     >>> [round(workload_error(Prefix(), factorize(Prefix(), name, 1000), 1000), 2)

@@ -1,7 +1,7 @@
 r"""One network a user, for many users at once: low rank plus sparse in their weights.
 
 All weights of user i's network are one vector :math:`\theta_i = U w_i + b_i`, laid out
-as a :class:`~skdpspectral._linalg.neural_network.Layout` says, and the user may have
+as a :class:`~skdpspectral.neural_network._kernels.Layout` says, and the user may have
 some features of their own beside those of the rows, the same in each row (a *prompt*).
 
 Every function here works on a part of a :class:`~.linear_model.user_rows.Block`,
