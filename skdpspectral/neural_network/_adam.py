@@ -12,16 +12,16 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import check_arguments
+from .._base.strategies import check_arguments, register
 from .._release.streams import SampledRelease, StreamRelease
 from ..accounting import (
     PrivacyAccountant,
@@ -94,33 +94,20 @@ class RunningMean:
 class AdamState:
     """Moments of gradients, and the next step.
 
-    Parameters
-    ----------
-    moments : str
-        What is released.
-    stds : tuple of float
-        Deviations of a step's noise in gradients and in squares, public.
-    learning_rate, beta_1, beta_2, adam_stability : float
-        As in :class:`~skdpspectral.neural_network.JMEAdam`.
-    factorizations : tuple of Factorization
-        What shapes the noise of gradients and of squares.
+    `stds` are the public deviations of a step's noise in gradients and in squares, and
+    `factorizations` shape that noise.
     """
 
     def __init__(
         self,
-        moments: str,
+        adam: Adam,
         stds: tuple[float, float],
-        *,
-        learning_rate: float,
-        beta_1: float,
-        beta_2: float,
-        adam_stability: float,
         factorizations: tuple[Factorization, Factorization],
     ) -> None:
-        self._moments, self._stds = moments, stds
-        self._learning_rate, self._stability = learning_rate, adam_stability
-        self._first = RunningMean(beta_1, factorizations[0])
-        self._second = RunningMean(beta_2, factorizations[1])
+        self._moments, self._stds = adam.moments, stds
+        self._learning_rate, self._stability = adam.learning_rate, adam.stability
+        self._first = RunningMean(adam.beta_1, factorizations[0])
+        self._second = RunningMean(adam.beta_2, factorizations[1])
 
     def advance(self, n_steps: int = 1) -> None:
         """Go further without releases: those of steps that were lost."""
@@ -162,20 +149,11 @@ _COUNT = Interval(Integral, 1, None, closed="left")
 _DECAY = Interval(Real, 0, 1, closed="left")
 
 
-CONSTRAINTS: dict[str, list] = {
-    "moments": [StrOptions(set(MOMENTS))],
-    "moment_weight": [StrOptions({"auto"}), _POSITIVE],
+# Constructor parameters of all that is trained by Adam, beside those of `Adam`.
+BATCH_CONSTRAINTS: dict[str, list] = {
     "batch_size": [_COUNT],
     "n_epochs": [_COUNT],
-    "sampling": [StrOptions(set(SAMPLINGS))],
-    "factorization": [StrOptions({"trivial", "sqrt", "blt", "bisr"})],
-    "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
-    "noise_multiplier": [_POSITIVE, None],
     "clip_norm": [Interval(Real, 1e-30, 1e60, closed="both")],
-    "learning_rate": [_POSITIVE],
-    "beta_1": [_DECAY],
-    "beta_2": [_DECAY],
-    "adam_stability": [Interval(Real, 0, 1e60, closed="left")],
 }
 
 
@@ -193,34 +171,83 @@ _OF_SUMS = (
 )
 
 
-@dataclass(frozen=True)
-class AdamChoices:
-    """Public choices of an optimization by Adam, as its users name them.
+@register
+@documented
+class Adam(BaseEstimator):
+    r"""Private Adam: the steps of an optimizer, and the noise that they get.
+
+    The parameter `optimizer` of :class:`~skdpspectral.DPAdamClassifier` and
+    :class:`~skdpspectral.DPAdamRegressor`. All of it is public.
 
     Parameters
     ----------
-    batch_size, n_epochs, sampling, neighbors, clip_norm, moments, moment_weight, \
-            factorization, noise_multiplier, learning_rate, beta_1, beta_2, \
-            adam_stability
-        As in :class:`~skdpspectral.neural_network.JMEAdam`.
+    learning_rate : float, default=0.05
+        Length of a step, positive.
+    {adam_decays}
+    init_seed : int, default=0
+        Public seed of the first weights of hidden layers. All other weights and all
+        intercepts begin at 0.
+    {adam_noise}
+    moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="pp"
+        {adam_second_moment}
+    {adam_moment_weight}
+
+    See Also
+    --------
+    skdpspectral.neural_network.JMEAdam : The same steps for models of any framework.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPAdamClassifier
+    >>> from skdpspectral.neural_network import Adam
+    >>> model = DPAdamClassifier(optimizer=Adam(learning_rate=0.02, moments="jme"))
+    >>> model.set_params(optimizer__learning_rate=0.1).optimizer
+    Adam(learning_rate=0.1, moments='jme')
     """
 
-    batch_size: int
-    n_epochs: int
-    sampling: str
-    neighbors: str
-    clip_norm: float
-    moments: str
-    moment_weight: str | float
-    factorization: str
-    noise_multiplier: float | None
-    learning_rate: float
-    beta_1: float
-    beta_2: float
-    adam_stability: float
+    _parameter_constraints: ClassVar[dict] = {
+        "learning_rate": [_POSITIVE],
+        "beta_1": [_DECAY],
+        "beta_2": [_DECAY],
+        "stability": [Interval(Real, 0, 1e60, closed="left")],
+        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+        "sampling": [StrOptions(set(SAMPLINGS))],
+        "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
+        "noise_multiplier": [_POSITIVE, None],
+        "factorization": [StrOptions({"trivial", "sqrt", "blt", "bisr"})],
+        "moments": [StrOptions(set(MOMENTS))],
+        "moment_weight": [StrOptions({"auto"}), _POSITIVE],
+    }
 
-    def check(self) -> None:
-        """Refuse what does not go together."""
+    def __init__(
+        self,
+        learning_rate=0.05,
+        *,
+        beta_1=0.9,
+        beta_2=0.999,
+        stability=1e-8,
+        init_seed=0,
+        sampling="poisson",
+        neighbors="replace-one",
+        noise_multiplier=None,
+        factorization="trivial",
+        moments="pp",
+        moment_weight="auto",
+    ):
+        self.learning_rate = learning_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.stability = stability
+        self.init_seed = init_seed
+        self.sampling = sampling
+        self.neighbors = neighbors
+        self.noise_multiplier = noise_multiplier
+        self.factorization = factorization
+        self.moments = moments
+        self.moment_weight = moment_weight
+
+    def _check(self, n_epochs: int) -> None:
+        """Refuse parameters that the others leave without effect, or rule out."""
         if self.factorization != "trivial":
             if self.sampling != "in-turn":
                 raise ValueError(
@@ -228,7 +255,7 @@ class AdamChoices:
                     "noise of Poisson samples must be independent; set "
                     'sampling="in-turn"'
                 )
-            if self.n_epochs != 1:
+            if n_epochs != 1:
                 raise ValueError(
                     f"factorization={self.factorization!r} needs n_epochs=1: each "
                     "example may be in one batch"
@@ -239,7 +266,7 @@ class AdamChoices:
                 'releases no squares; leave it at "auto"'
             )
 
-    def weight(self, sampled: bool) -> float:
+    def _weight(self, sampled: bool) -> float:
         """Weight of the squares, for gradients in the unit ball."""
         if self.moment_weight != "auto":
             return float(self.moment_weight)
@@ -248,51 +275,42 @@ class AdamChoices:
 
 
 class Optimization:
-    """All that an optimization of some parameters on some examples will do.
+    """All steps of Adam for some parameters on some examples, and what they release.
 
-    Parameters
-    ----------
-    choices : AdamChoices
-        Public choices.
-    n_parameters : int
-        Entries of a gradient.
-    n_samples : int
-        Number of examples, public.
-    of_sums : bool, default=False
-        Whether gradients are clipped elsewhere, and sums are handed over.
+    Gradients are clipped elsewhere, and sums of them handed over, if `of_sums`.
     """
 
     def __init__(
         self,
-        choices: AdamChoices,
+        adam: Adam,
         n_parameters: int,
         n_samples: int,
         *,
+        batch_size: int,
+        n_epochs: int,
+        clip_norm: float,
         of_sums: bool = False,
     ):
-        self.choices, self._of_sums = choices, of_sums
-        given = (n_samples, choices.batch_size, choices.n_epochs)
-        named: dict[str, Any] = {
-            "sampling": choices.sampling,
-            "neighbors": choices.neighbors,
-        }
+        self.adam, self._of_sums = adam, of_sums
+        given = (n_samples, batch_size, n_epochs)
+        named: dict[str, Any] = {"sampling": adam.sampling, "neighbors": adam.neighbors}
         self.schedule = Schedule(*given, **named)
-        name, steps = choices.factorization, self.schedule.n_steps
+        name, steps = adam.factorization, self.schedule.n_steps
         self._parts = (
-            decayed_factorization(choices.beta_1, name, steps),
-            decayed_factorization(choices.beta_2, name, steps),
+            decayed_factorization(adam.beta_1, name, steps),
+            decayed_factorization(adam.beta_2, name, steps),
         )
         if name != "trivial":
-            alone = choices.moments.startswith("pp")
+            alone = adam.moments.startswith("pp")
             first, second = self._parts
             shaping: Any = first if alone else SideBySide(first, second)
             self.schedule = Schedule(*given, **named, shaping=shaping)
         self.moments = GradientMoments(
             n_parameters,
             self.schedule,
-            clip_norm=choices.clip_norm,
-            moments=choices.moments,
-            moment_weight=choices.weight(self.schedule.sampled),
+            clip_norm=clip_norm,
+            moments=adam.moments,
+            moment_weight=adam._weight(self.schedule.sampled),
             of_sums=of_sums,
         )
 
@@ -323,7 +341,7 @@ class Optimization:
     def _within(
         self, epsilon: float, delta: float
     ) -> tuple[tuple[Mechanism, ...], float]:
-        given, schedule = self.choices.noise_multiplier, self.schedule
+        given, schedule = self.adam.noise_multiplier, self.schedule
         if math.isinf(epsilon):
             if given is not None:
                 raise ValueError(
@@ -356,17 +374,9 @@ class Optimization:
 
     def begin(self, release: Any) -> AdamRun:
         """Return the run of a release that was charged with the plan."""
-        choices = self.choices
         (mechanism,) = release.plan.mechanisms
-        state = AdamState(
-            choices.moments,
-            self.moments.noise_stds(mechanism),
-            learning_rate=choices.learning_rate,
-            beta_1=choices.beta_1,
-            beta_2=choices.beta_2,
-            adam_stability=choices.adam_stability,
-            factorizations=self._parts,
-        )
+        stds = self.moments.noise_stds(mechanism)
+        state = AdamState(self.adam, stds, self._parts)
         return AdamRun(self.schedule, self.moments, release, state)
 
 
@@ -435,8 +445,13 @@ class AdamRun:
         self.position = position
 
 
+# Parameters that JMEAdam and Adam share.
+_SHARED = {k: v for k, v in Adam._parameter_constraints.items() if k != "init_seed"}
+
+
 _CONSTRAINTS: dict[str, list] = {
-    **CONSTRAINTS,
+    **_SHARED,
+    **BATCH_CONSTRAINTS,
     **PrivateEstimator._privacy_constraints,
     "clipping": [StrOptions({"optimizer", "caller"})],
 }
@@ -471,7 +486,11 @@ class JMEAdam:
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
-    {optimization}
+    {adam_batches}
+    {adam_noise}
+    moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="jme"
+        {adam_second_moment}
+    {adam_moment_weight}
     clipping : {"optimizer", "caller"}, default="optimizer"
         Who clips gradients: :meth:`step` those of single examples that it is handed, or
         whoever calls it, with sums. What one example adds to a sum cannot be seen
@@ -550,17 +569,22 @@ class JMEAdam:
         learning_rate: float = 1e-3,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
-        adam_stability: float = 1e-8,
+        stability: float = 1e-8,
         accountant: PrivacyAccountant | None = None,
         noise_seed=None,
     ) -> None:
-        given = dict(locals())
-        choices = _checked(given)
+        adam = _checked_adam(dict(locals()))
         self._n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
         self._of_sums = clipping == "caller"
         optimization = Optimization(
-            choices, self._n_parameters, n_samples, of_sums=self._of_sums
+            adam,
+            self._n_parameters,
+            n_samples,
+            batch_size=batch_size,
+            n_epochs=n_epochs,
+            clip_norm=clip_norm,
+            of_sums=self._of_sums,
         )
         budget = math.inf if epsilon is None else check_real("epsilon", epsilon)
         self.privacy_: PrivacyPlan = optimization.plan(
@@ -728,20 +752,18 @@ class _Drawn(NamedTuple):
         )
 
 
-def _checked(given: dict) -> AdamChoices:
-    """Return the choices among the arguments of an optimizer, or an error."""
-    choices = {name: given[name] for name in AdamChoices.__dataclass_fields__}
-    own = ("clipping", *PrivateEstimator._privacy_constraints)
-    values = {name: given[name] for name in own}
-    check_arguments("JMEAdam", _CONSTRAINTS, choices | values)
+def _checked_adam(given: dict) -> Adam:
+    """Return the part of JMEAdam's arguments that Adam has, or raise an error."""
+    values = {name: given[name] for name in _CONSTRAINTS}
+    check_arguments("JMEAdam", _CONSTRAINTS, values)
     if not given["delta"] >= MIN_DELTA:
         raise ValueError(
             f"delta={given['delta']!r} is below {MIN_DELTA:g}, which float64 noise "
             "cannot honor"
         )
-    found = AdamChoices(**choices)
-    found.check()
-    return found
+    adam = Adam(**{name: given[name] for name in _SHARED})
+    adam._check(given["n_epochs"])
+    return adam
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:

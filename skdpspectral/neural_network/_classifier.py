@@ -40,10 +40,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         boolean. A label that is not among them is an error, after the charge.
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
-    {optimization}
-    learning_rate : float, default=0.05
-        Length of a step, positive.
-    {adam_decays}
+    {adam_batches}
     {adam_network}
 
     Attributes
@@ -55,10 +52,10 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
     Notes
     -----
     **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
-    row with its target, under `neighbors`; the number of rows is public. Each example's
-    gradient is clipped, and sums over secret samples are released with Gaussian noise
-    (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`); the second moment
-    is floored by the deviation of its noise, which is public.
+    row with its target, under `neighbors` of `optimizer`; the number of rows is public.
+    Each example's gradient is clipped, and sums over secret samples are released with
+    Gaussian noise (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`).
+    The second moment is floored by the deviation of its noise, which is public.
 
     {adam_remarks}
 
@@ -94,20 +91,10 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         delta=1e-6,
         classes=None,
         activation="tanh",
-        noise_multiplier=None,
         batch_size=256,
         n_epochs=10,
-        sampling="poisson",
         clip_norm=1.0,
-        moments="pp",
-        moment_weight="auto",
-        factorization="trivial",
-        neighbors="replace-one",
-        learning_rate=0.05,
-        beta_1=0.9,
-        beta_2=0.999,
-        adam_stability=1e-8,
-        init_seed=0,
+        optimizer="adam",
         accountant=None,
         noise_seed=None,
         verbose=0,
@@ -117,20 +104,10 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         self.delta = delta
         self.classes = classes
         self.activation = activation
-        self.noise_multiplier = noise_multiplier
         self.batch_size = batch_size
         self.n_epochs = n_epochs
-        self.sampling = sampling
         self.clip_norm = clip_norm
-        self.moments = moments
-        self.moment_weight = moment_weight
-        self.factorization = factorization
-        self.neighbors = neighbors
-        self.learning_rate = learning_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.adam_stability = adam_stability
-        self.init_seed = init_seed
+        self.optimizer = optimizer
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.verbose = verbose

@@ -22,13 +22,14 @@ from .._base.sklearn_compat import (
     Interval,
     StrOptions,
 )
+from .._base.strategies import snapshot
 from .._linalg.walks import blas_threads
 from .._release.grid import public_start
 from .._tables.rows import check_rows
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._relations import check_count
 from . import _kernels
-from ._adam import CONSTRAINTS, AdamChoices, Optimization
+from ._adam import BATCH_CONSTRAINTS, Adam, Optimization
 
 _MOST_LAYERS = 2
 
@@ -109,6 +110,23 @@ def scaled_targets(targets: np.ndarray, box) -> np.ndarray:
     return np.clip((targets - middle) / half, -1.0, 1.0)
 
 
+def scale_first_weights(layers: list[np.ndarray]) -> None:
+    """Scale numbers in [-1, 1] to first weights of layers, in place; no intercepts."""
+    for layer in layers:
+        inputs, outputs = layer.shape[0] - 1, layer.shape[1]
+        layer[:-1] *= np.sqrt(6.0 / (inputs + outputs))
+        layer[-1] = 0.0
+
+
+def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
+    """Return where training starts: public numbers, and zeros at the outputs."""
+    parameters = public_start(seed, (layout.n_parameters,))
+    layers = layout.layers(parameters)
+    scale_first_weights(layers)
+    layers[-1][:] = 0.0
+    return parameters
+
+
 @documented
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     """Base of estimators that train a network of dense layers by private Adam.
@@ -126,8 +144,8 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             Interval(Integral, 1, None, closed="left"),
         ],
         "activation": [StrOptions(set(_kernels.ACTIVATIONS))],
-        **CONSTRAINTS,
-        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+        "optimizer": [StrOptions({"adam"}), Adam],
+        **BATCH_CONSTRAINTS,
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
 
@@ -140,11 +158,11 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._hidden_layers()
-        self._choices().check()
+        self._adam()._check(self.n_epochs)
 
-    def _choices(self) -> AdamChoices:
-        names = AdamChoices.__dataclass_fields__
-        return AdamChoices(**{name: getattr(self, name) for name in names})
+    def _adam(self) -> Adam:
+        """Return a copy of the optimizer: another thread may change it during a fit."""
+        return Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
 
     def _layout(self, n_features: int, n_outputs: int) -> _kernels.Layout:
         return _kernels.Layout((n_features, *self._hidden_layers(), n_outputs))
@@ -153,7 +171,14 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         self, n_samples: int, n_features: int, n_outputs: int
     ) -> Optimization:
         layout = self._layout(n_features, n_outputs)
-        return Optimization(self._choices(), layout.n_parameters, n_samples)
+        return Optimization(
+            self._adam(),
+            layout.n_parameters,
+            n_samples,
+            batch_size=self.batch_size,
+            n_epochs=self.n_epochs,
+            clip_norm=self.clip_norm,
+        )
 
     def _plan(self, optimization: Optimization) -> PrivacyPlan:
         return self._planned(optimization)
@@ -178,7 +203,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     def _train(self, optimization, release, layout, X, targets, progress) -> None:
         """Run all steps, and keep what came of them."""
-        parameters = self._first_parameters(layout)
+        parameters = first_parameters(optimization.adam.init_seed, layout)
         layers = layout.layers(parameters)  # views, which change with it
         with contextlib.closing(release):
             run = optimization.begin(release)
@@ -192,17 +217,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
                 progress.step(run.position)
         self.weights_, self.layer_sizes_ = parameters, np.array(layout.sizes)
         self.n_iter_ = run.position
-
-    def _first_parameters(self, layout: _kernels.Layout) -> np.ndarray:
-        """Return where training starts: public numbers, and zeros at the outputs."""
-        parameters = public_start(self.init_seed, (layout.n_parameters,))
-        layers = layout.layers(parameters)
-        for layer in layers:
-            inputs, outputs = layer.shape[0] - 1, layer.shape[1]
-            layer[:-1] *= np.sqrt(6.0 / (inputs + outputs))
-            layer[-1] = 0.0
-        layers[-1][:] = 0.0
-        return parameters
 
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
         """Return the exact row of a batch, made block by block."""

@@ -32,7 +32,7 @@ from ..mechanisms._relations import check_count
 from . import _kernels, _kernels_users, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout
-from ._network_choices import Shape, rules_of, solver_of
+from ._network_choices import Shape, rules_of, solver_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
 
@@ -347,7 +347,8 @@ class PersonalNetworks:
         index = self._users_to_fit(table, user)
         rows = self._user_rows(table, y, index, self._units_of_fit())
         shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
-        rules = rules_of(self, shape, solver_of(self))
+        own, solver = user_network_of(self), solver_of(self)
+        rules = rules_of(self.sparsity, shape, own, solver)
         U = np.ascontiguousarray(self.components_.T)
         fitted = train_users(rows, U, rules, self.n_jobs)
         self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
@@ -391,26 +392,6 @@ class LRSMLPRegressor(
     user_feature : int, str or None, default=None
         Position or name of the column of X that says whose row it is, as in
         :class:`~skdpspectral.LRSRegressor`. That column is no feature.
-    unknown_user : {"shared", "raise"}, default="shared"
-        What predictions do with users that were not in the fit. "shared": the network
-        of all. "raise" is for ``epsilon=None`` alone.
-    fit_intercept : {"user", False}, default="user"
-        "user": a level a user, the mean of their targets, which the network adds to.
-        False: none.
-    ridge_intercept : float, default=0.0
-        Penalty of the square of that level, in rows: a user of so many rows has half a
-        level of their own. It is measured from the middle of `target_bounds`.
-    shared_weights : {"user", "fixed"}, default="user"
-        "fixed": all w are one, and U is a central network that users tune sparsely, or,
-        with ``sparsity=0``, one network for all. It needs ``n_components=1``.
-    prompt_size : int, default=0
-        Number of features of a user's own, that are trained and stand beside those of
-        each of the user's rows.
-    ridge_shared : float, default=1.0
-        Penalty, in rows, of the squares of what w differs by from its beginning, the
-        first direction alone, and of the features of the user's own.
-    ridge_sparse : float, default=1.0
-        Penalty of :math:`|b_i|^2`, in rows.
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, which are clipped to them and brought to [-1, 1].
         Without them targets are standardized with ``epsilon=None``, and with a budget
@@ -419,14 +400,12 @@ class LRSMLPRegressor(
         Norm above which a user's gradient by U is scaled down, in [1e-60, 1e60], with a
         budget. Steps of U do not depend on the unit: below the norms that gradients
         have, every user counts the same.
-    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        What is hidden: that a user took part, or all that a user contributed, the
-        number of users being public then. "replace-one" needs twice the noise.
+    user_network : "auto" or UserNetwork, default="auto"
+        What a user's network has of its own: a level, features, penalties. "auto" is
+        :class:`~skdpspectral.neural_network.UserNetwork` with its defaults.
     solver : "auto" or AlternatingAdam, default="auto"
-        How networks and U are trained; "auto" is
+        How networks and U are trained, and which users are neighbors; "auto" is
         :class:`~skdpspectral.neural_network.AlternatingAdam` with its defaults.
-    init_seed : int, default=0
-        Public seed of where U begins.
     {accountant}
     {noise_seed}
     {n_jobs}
@@ -472,8 +451,8 @@ class LRSMLPRegressor(
     -----
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
-    under addition or removal of that user (or replacement, see `neighbors`), for any
-    data. It covers the public attributes and what :meth:`publish` gives, and neither
+    under addition or removal of that user (or replacement, see `neighbors` of
+    `solver`), for any data. It covers the public attributes and what :meth:`publish` gives, and neither
     predictions for users of the fit, which are for their eyes alone, nor scores pooled
     over users (:ref:`billboard`).
 
@@ -526,18 +505,10 @@ class LRSMLPRegressor(
         epsilon=1.0,
         delta=1e-6,
         user_feature=None,
-        unknown_user="shared",
-        fit_intercept="user",
-        ridge_intercept=0.0,
-        shared_weights="user",
-        prompt_size=0,
-        ridge_shared=1.0,
-        ridge_sparse=1.0,
         target_bounds=None,
         clip_norm=_network_choices.CLIP_NORM,
-        neighbors="add-remove-one",
+        user_network="auto",
         solver="auto",
-        init_seed=0,
         accountant=None,
         noise_seed=None,
         n_jobs=None,
@@ -549,18 +520,10 @@ class LRSMLPRegressor(
         self.epsilon = epsilon
         self.delta = delta
         self.user_feature = user_feature
-        self.unknown_user = unknown_user
-        self.fit_intercept = fit_intercept
-        self.ridge_intercept = ridge_intercept
-        self.shared_weights = shared_weights
-        self.prompt_size = prompt_size
-        self.ridge_shared = ridge_shared
-        self.ridge_sparse = ridge_sparse
         self.target_bounds = target_bounds
         self.clip_norm = clip_norm
-        self.neighbors = neighbors
+        self.user_network = user_network
         self.solver = solver
-        self.init_seed = init_seed
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.n_jobs = n_jobs
@@ -613,6 +576,11 @@ class LRSMLPRegressor(
 
     def _plan(self, statistic) -> PrivacyPlan:
         return self._planned(statistic, unit=Unit.USER, neighbors=statistic.neighbors)
+
+    @property
+    def unknown_user(self) -> str:
+        """What predictions do with unknown users, as `user_network` says."""
+        return getattr(self.user_network, "unknown_user", "shared")
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -17,7 +17,7 @@ from .._statistics.user_sums import planned_sum, released_sum
 from ..factorizations import Factorization
 from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
 from . import _kernels_users
-from ._adam import AdamState
+from ._adam import Adam, AdamState
 from ._kernels import Layout
 from ._kernels_users import UserNetworks
 
@@ -33,15 +33,14 @@ _CHOICES = (0.2, 0.4, 0.6)
 
 def new_adam(learning_rate: float, moments: str = "pp", std: float = 0.0) -> AdamState:
     """Return Adam for gradients with independent noise of a public deviation."""
-    return AdamState(
-        moments,
-        (std, 0.0),
-        learning_rate=learning_rate,
+    adam = Adam(
+        learning_rate,
         beta_1=_BETAS[0],
         beta_2=_BETAS[1],
-        adam_stability=_STABILITY,
-        factorizations=(Factorization(), Factorization()),
+        stability=_STABILITY,
+        moments=moments,
     )
+    return AdamState(adam, (std, 0.0), (Factorization(), Factorization()))
 
 
 def rate_of(schedule: str, position: int, n_steps: int) -> float:
