@@ -221,7 +221,14 @@ _TABLE = {
         {feature_names_in_}
         {privacy_}
         """,
-    "adam_remarks": """
+    "adam_guarantee": """
+        **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for
+        one row with its target, under `neighbors` of `optimizer`; the number of rows is
+        public. With a `noise_multiplier`, epsilon is that of `privacy_`. Each example's
+        gradient is clipped, and sums over secret samples are released with Gaussian
+        noise (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`). The
+        second moment is floored by the deviation of its noise, which is public.
+
         Every parameter of this class is public, and so is all that is fitted. There is
         no loss curve: the loss of a batch is a statistic of the data, and would have to
         be released and paid for. There are no ``partial_fit`` and no ``warm_start``:
@@ -229,6 +236,11 @@ _TABLE = {
         beforehand, on one table. To go on training, use
         :class:`~skdpspectral.neural_network.JMEAdam`. Rows are used as they are: scale
         them by a public constant, or by :class:`~skdpspectral.DPStandardScaler`.
+
+        References
+        ----------
+        Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
+        differential privacy, Algorithm 2, which as it is printed has no guarantee.
         """,
     # -- what methods take and return
     "X_of_clients": """

@@ -1,9 +1,4 @@
-"""Adam with joint moments, for gradients that any framework hands over.
-
-A private optimization: what it plans, charges, releases and makes of releases.
-
-Running means of released moments, and the steps that Adam makes of them.
-"""
+"""Private Adam: its parameters, plan, releases and steps."""
 
 from __future__ import annotations
 
@@ -47,14 +42,9 @@ from ._gradient_moments import (
 
 
 class RunningMean:
-    r"""A mean that forgets by a factor a step, corrected for its beginning.
+    """An exponentially decayed mean, corrected for its start.
 
-    Parameters
-    ----------
-    decay : float
-        Factor in [0, 1).
-    factorization : Factorization
-        What shapes the noise of the rows.
+    `decay` is a factor in [0, 1); `factorization` shapes the noise of the rows.
     """
 
     def __init__(self, decay: float, factorization: Factorization) -> None:
@@ -78,7 +68,7 @@ class RunningMean:
         self.row_variance = self._of_rows - self._decay * before
 
     def push(self, row: np.ndarray) -> np.ndarray:
-        """Take the row of the step in, and return the mean."""
+        """Add the row of the step, and return the mean."""
         if self._gain is None:
             self._variance += 1.0
         self._weight += 1.0
@@ -87,7 +77,7 @@ class RunningMean:
 
     @property
     def noise_gain(self) -> float:
-        """Deviation of the mean's noise, for unit noise Z."""
+        """Noise scale of the mean, for unit noise Z."""
         return math.sqrt(self._variance) / self._weight
 
 
@@ -110,13 +100,13 @@ class AdamState:
         self._second = RunningMean(adam.beta_2, factorizations[1])
 
     def advance(self, n_steps: int = 1) -> None:
-        """Go further without releases: those of steps that were lost."""
+        """Skip steps without releases: those that were lost."""
         for _ in range(n_steps):
             self._first.advance()
             self._second.advance()
 
     def push(self, gradient: np.ndarray, squares: np.ndarray | None) -> np.ndarray:
-        """Take the releases of a step in, and return the increment."""
+        """Add the releases of a step, and return the increment."""
         self.advance()
         mean = self._first.push(gradient)
         if squares is None:
@@ -130,7 +120,7 @@ class AdamState:
 
     @property
     def floor(self) -> float:
-        """Least second moment: the deviation of noise that may take it below 0."""
+        """Lower bound of the second moment: the scale of its noise, which is public."""
         if self._moments == "pp":
             return 0.0
         std = self._stds[1]
@@ -141,13 +131,8 @@ class AdamState:
 
 
 _POSITIVE = Interval(Real, 0, 1e60, closed="neither")
-
-
 _COUNT = Interval(Integral, 1, None, closed="left")
-
-
 _DECAY = Interval(Real, 0, 1, closed="left")
-
 
 # Constructor parameters of all that is trained by Adam, beside those of `Adam`.
 BATCH_CONSTRAINTS: dict[str, list] = {
@@ -156,13 +141,9 @@ BATCH_CONSTRAINTS: dict[str, list] = {
     "clip_norm": [Interval(Real, 1e-30, 1e60, closed="both")],
 }
 
-
 # Weights of squares where they cost nothing, and where they do.
 _FREE_WEIGHT = 0.5
-
-
 _PAID_WEIGHT = 0.1
-
 
 _OF_SUMS = (
     "It is handed sums over examples, which it cannot clip: whoever hands them over "
@@ -317,15 +298,11 @@ class Optimization:
     # -- what is planned -------------------------------------------------------------
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all steps within a budget, or with a given noise.
+        """Plan all steps within a budget, or at a given noise multiplier.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise. With a noise multiplier, the
-            plan's epsilon is what that costs at `delta`.
-        **named : object
-            `estimator` and `seeded` of the plan.
+        An infinite epsilon stands for no noise. With a noise multiplier the plan's
+        epsilon is its cost at `delta`. `named` has `estimator` and `seeded` of the
+        plan.
         """
         mechanisms, epsilon = self._within(epsilon, delta)
         named["neighbors"] = self.schedule.neighbors
@@ -335,7 +312,7 @@ class Optimization:
         return PrivacyPlan(epsilon, delta, mechanisms, **named)
 
     def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Return what a fit of the plan cannot be relied on for."""
+        """Return warnings about a fit of the plan."""
         return self.moments.doubts(plan)
 
     def _within(
@@ -364,7 +341,7 @@ class Optimization:
 
     @property
     def kind(self) -> functools.partial:
-        """What lets out what is released, to be called with plan and accountant."""
+        """Constructor of the release, to be called with plan, accountant and seed."""
         given: dict[str, Any] = {"factorization": self.schedule.shaping}
         if not self.schedule.sampled:
             return functools.partial(StreamRelease, **given)
@@ -381,24 +358,7 @@ class Optimization:
 
 
 class AdamRun:
-    """One charged optimization, step by step.
-
-    Parameters
-    ----------
-    schedule : Schedule
-        Batches.
-    moments : GradientMoments
-        What is released of each.
-    release : StreamRelease
-        What lets it out.
-    state : AdamState
-        What is made of it.
-
-    Attributes
-    ----------
-    position : int
-        Number of steps so far.
-    """
+    """One charged optimization, after `position` steps."""
 
     def __init__(
         self,
@@ -412,25 +372,17 @@ class AdamRun:
         self.position = 0
 
     def batch(self) -> np.ndarray:
-        """Return who is in the batch of the next step, the same whenever asked."""
+        """Return the examples of the next batch, the same until its step."""
         return self.schedule.batch(self.release, self.position)
 
     def claim(self, position: int, steps: int = 1) -> None:
-        """Claim steps after `position`, which nobody else may make."""
+        """Claim steps after `position`, so that no copy can make them."""
         self.release.claim(position, steps)
 
     def step(self, row: Callable[[], np.ndarray]) -> np.ndarray:
         """Release a batch of a step that was claimed, and return the increment.
 
-        Parameters
-        ----------
-        row : callable
-            Returns the exact row of the batch.
-
-        Returns
-        -------
-        ndarray of shape (n_parameters,)
-            What is to be added to the parameters.
+        `row` returns the exact row of the batch.
         """
         released = self._moments.run(self.release, row)
         self.position += 1
@@ -439,7 +391,7 @@ class AdamRun:
         return self._state.push(released[:p], squares)
 
     def resume(self) -> None:
-        """Go to where the ledger has this run, without the steps between."""
+        """Skip to the position in the ledger; the steps between are lost."""
         position = self.release.resume()
         self._state.advance(position - self.position)
         self.position = position
@@ -448,7 +400,6 @@ class AdamRun:
 # Parameters that JMEAdam and Adam share.
 _SHARED = {k: v for k, v in Adam._parameter_constraints.items() if k != "init_seed"}
 
-
 _CONSTRAINTS: dict[str, list] = {
     **_SHARED,
     **BATCH_CONSTRAINTS,
@@ -456,12 +407,10 @@ _CONSTRAINTS: dict[str, list] = {
     "clipping": [StrOptions({"optimizer", "caller"})],
 }
 
-
 _UNDRAWN = (
     "step needs the batch that batches() drew last, in this thread, and what was made "
     "of it: iterate over batches(), and call step once for each"
 )
-
 
 _STALE = (
     "batches() was called anew: go on with the batches of the newest call, as each "
@@ -604,7 +553,7 @@ class JMEAdam:
         self._newest: object = None
 
     def _warn(self, noise_seed, n_samples: int, budget: float) -> None:
-        """Say what is not private, in the user's line."""
+        """Warn, with the user's line, if the steps are not private."""
         epsilon, delta, why = self.privacy_.epsilon, self.privacy_.delta, ""
         if noise_seed is not None:
             why = "has a noise_seed: its steps reveal the data"
@@ -745,7 +694,7 @@ class _Drawn(NamedTuple):
     thread: int
 
     def is_of(self, batch) -> bool:
-        """Whether this thread drew it, and this is it."""
+        """Whether this thread drew this batch."""
         mine = self.thread == threading.get_ident()
         return (
             mine and isinstance(batch, np.ndarray) and np.array_equal(batch, self.batch)
@@ -767,7 +716,7 @@ def _checked_adam(given: dict) -> Adam:
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
-    """Return gradients as an array of a shape, or an error that quotes no value."""
+    """Return gradients as an array of a shape; errors quote no value."""
     if np.ma.isMaskedArray(gradients):
         raise ValueError("gradients must not be masked")
     try:
@@ -786,7 +735,7 @@ def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
 
 
 def _as_sums(given, wanted: tuple[int, int]) -> np.ndarray:
-    """Return sums that a caller has clipped, one a row, or an error."""
+    """Return sums that a caller has clipped as an array, one in each row."""
     alone = wanted[0] == 1
     parts = (given,) if alone else given
     if not (isinstance(parts, (tuple, list)) and len(parts) == wanted[0]):

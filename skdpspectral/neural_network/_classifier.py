@@ -13,7 +13,7 @@ from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
 from .._tables.ids import refuse_masked
-from .._tables.rows import table_shape, unread_rows
+from .._tables.rows import unread_rows
 from .._tables.users import label_column
 from ..accounting import PrivacyLeakWarning
 from ..mechanisms._relations import check_count
@@ -51,18 +51,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
 
     Notes
     -----
-    **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
-    row with its target, under `neighbors` of `optimizer`; the number of rows is public.
-    Each example's gradient is clipped, and sums over secret samples are released with
-    Gaussian noise (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`).
-    The second moment is floored by the deviation of its noise, which is public.
-
-    {adam_remarks}
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
-    differential privacy, Algorithm 2, which as it is printed has no guarantee.
+    {adam_guarantee}
 
     Examples
     --------
@@ -150,24 +139,6 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         outputs = _n_outputs(check_count("n_classes", n_classes))
         return self._plan_of_shape(n_samples, n_features, outputs)
 
-    def plan_for(self, X):
-        """Describe what a fit of X will release and cost; nothing is fitted.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, of which nothing but the public shape is used.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        return self.privacy_plan(*table_shape(X))
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.classes is not None:
@@ -223,7 +194,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         return self
 
     def _labels(self, y, n_rows: int):
-        """Note the classes; return labels of which no value was looked at, if named."""
+        """Set the classes, and return labels; with public classes no value is read."""
         known = self._known_classes(y)
         labels = label_column(self, y, n_rows)
         if known is None:
@@ -241,9 +212,9 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         return labels
 
     def _known_classes(self, y) -> np.ndarray | None:
-        """Return the classes that are public: given, or there are no others.
+        """Return the classes if they are public: named, or those of booleans.
 
-        Categories of a column are mostly made of the labels that occur in it.
+        Categories of a column are mostly made from the labels that occur in it.
         """
         if self.classes is not None:
             return np.unique(np.asarray(self.classes))
@@ -260,7 +231,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             )
 
     def _targets(self, labels: np.ndarray) -> np.ndarray:
-        """Return what outputs should be, of shape (n_samples, n_outputs)."""
+        """Return targets of the outputs, of shape (n_samples, n_outputs)."""
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
@@ -336,5 +307,5 @@ def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
 
 
 def _n_outputs(n_classes: int) -> int:
-    """Return how many outputs tell so many classes apart."""
+    """Return the number of outputs for so many classes."""
     return 1 if n_classes == 2 else n_classes

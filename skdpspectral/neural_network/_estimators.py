@@ -1,7 +1,4 @@
-"""Networks that are trained by private Adam: what all estimators share.
-
-Public numbers that the shape of a network and the units of its targets come from.
-"""
+"""The base of networks that are trained by private Adam, and their public shapes."""
 
 from __future__ import annotations
 
@@ -35,23 +32,7 @@ _MOST_LAYERS = 2
 
 
 def hidden_widths(sizes) -> tuple[int, ...]:
-    """Return the widths of hidden layers.
-
-    Parameters
-    ----------
-    sizes : int or array-like of int
-        Parameter `hidden_layer_sizes` of an estimator.
-
-    Returns
-    -------
-    tuple of int
-        At most two.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming `hidden_layer_sizes`.
-    """
+    """Return the widths of hidden layers; errors name `hidden_layer_sizes`."""
     if np.ndim(sizes) == 0 and not isinstance(sizes, Integral):
         raise ValueError(
             "hidden_layer_sizes must be a number or a list of numbers of units"
@@ -66,24 +47,9 @@ def hidden_widths(sizes) -> tuple[int, ...]:
 
 
 def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the middles and half-widths of the targets' bounds.
+    """Return the middles and half-widths of the targets' bounds; errors name them.
 
-    Parameters
-    ----------
-    bounds : tuple (low, high) or None
-        Parameter `target_bounds` of an estimator; None for targets as they are.
-    n_outputs : int
-        Number of targets.
-
-    Returns
-    -------
-    tuple of ndarray of shape (n_outputs,)
-        0 and 1 without bounds.
-
-    Raises
-    ------
-    ValueError
-        Naming `target_bounds`.
+    Without bounds they are 0 and 1. Both have shape (n_outputs,).
     """
     if bounds is None:
         return np.zeros(n_outputs), np.ones(n_outputs)
@@ -105,7 +71,7 @@ def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scaled_targets(targets: np.ndarray, box) -> np.ndarray:
-    """Return targets clipped to their bounds, which become -1 and 1."""
+    """Return targets clipped to their bounds, and scaled to [-1, 1]."""
     middle, half = box
     return np.clip((targets - middle) / half, -1.0, 1.0)
 
@@ -131,7 +97,7 @@ def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     """Base of estimators that train a network of dense layers by private Adam.
 
-    A subclass has ``_loss``, reads targets, and says how many outputs there are.
+    A subclass has ``_loss``, reads targets, and knows the number of outputs.
     """
 
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
@@ -152,7 +118,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     # -- what a fit will release -----------------------------------------------------
 
     def _hidden_layers(self) -> tuple[int, ...]:
-        """Return the widths of the hidden layers, or an error that names them."""
+        """Return the widths of the hidden layers; errors name the parameter."""
         return hidden_widths(self.hidden_layer_sizes)
 
     def _check_parameters(self) -> None:
@@ -202,7 +168,7 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         )
 
     def _train(self, optimization, release, layout, X, targets, progress) -> None:
-        """Run all steps, and keep what came of them."""
+        """Run all steps, and set the attributes of the network."""
         parameters = first_parameters(optimization.adam.init_seed, layout)
         layers = layout.layers(parameters)  # views, which change with it
         with contextlib.closing(release):

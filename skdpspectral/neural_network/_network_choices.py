@@ -1,12 +1,4 @@
-"""What parameters of LRSMLPRegressor mean together: refusals, rules, the statistic.
-
-What the chosen way does not use is refused, and not ignored: whoever sets it believes
-that it does something.
-
-How networks of users and what they share are trained in turn.
-
-How many numbers personalized networks have.
-"""
+"""Parameters of LRSMLPRegressor: strategies, checks, and their statistic."""
 
 from __future__ import annotations
 
@@ -28,18 +20,11 @@ from ._kernels import Layout
 from ._shared_weights import ExactWeights, GradientRounds, SharedSteps, UserRules
 
 _RATE = Interval(Real, 0, 1e60, closed="neither")
-
-
 _COUNT = Interval(Integral, 1, 100_000, closed="both")
-
-
 _PENALTIES = Interval(Real, 0, 1e60, closed="both")
-
 
 # With a budget each round is paid for; without one it is not.
 _ROUNDS = {True: 30, False: 300}
-
-
 _LOCAL_STEPS = {True: 5, False: 1}
 
 
@@ -290,19 +275,9 @@ def _n_sparse(sparsity: Any, p: int, n_users: int, rounding: str) -> int:
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
-    """Return how many weights of a network are the user's own: shares round up.
+    """Return how many weights of a network are the user's own; shares are rounded up.
 
-    Parameters
-    ----------
-    sparsity : int, float or None
-        A number, a share, or None for all.
-    n_parameters : int
-        Weights of a network.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
+    `sparsity` is a number, a share, or None for all; errors name it.
     """
     if sparsity is None:
         return n_parameters
@@ -320,7 +295,6 @@ def n_sparse(sparsity: Any, n_parameters: int) -> int:
 
 
 CLIP_NORM = 1.0
-
 
 # Constructor parameters, each on its own; those of budgets are every estimator's.
 CONSTRAINTS = {
@@ -400,16 +374,10 @@ def user_network_of(model) -> UserNetwork:
 
 
 class Shape(NamedTuple):
-    """Shapes of networks and of what they share.
+    """Shapes of networks and of the weights that they share.
 
-    Attributes
-    ----------
-    layout : Layout
-        Of a network, the users' own features among its inputs.
-    rank : int
-        Shared directions.
-    prompt_size : int
-        Features of a user's own.
+    `layout` has the users' own features among its inputs; `rank` is the number of
+    shared directions.
     """
 
     layout: Layout

@@ -1,9 +1,4 @@
-"""One network a user: weights of low rank plus sparse, with a private shared part.
-
-Networks of users: what stays with them, and predictions made from it.
-
-Networks of users and what is made of them: the users' side of the billboard.
-"""
+"""One network for each user: low rank plus sparse, with private shared weights."""
 
 from __future__ import annotations
 
@@ -40,20 +35,8 @@ from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 class NetworkModels(UserModels):
     """Parameters of users' networks beside shared weights.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for a single user without an id.
-    weights : ndarray of shape (n_users, rank)
-        w.
-    prompts : ndarray of shape (n_users, prompt_size)
-        Features of the users' own.
-    support : ndarray of shape (n_users, sparsity)
-        Positions of b.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on its support.
-    levels : ndarray of shape (n_users,)
-        What is added to a user's outputs.
+    `weights` are w, `support` and `sparse` are the positions and values of b, of shape
+    (n_users, sparsity), and `levels` are added to a user's outputs.
     """
 
     entries: ClassVar[tuple[str, ...]] = (
@@ -85,17 +68,7 @@ class NetworkModels(UserModels):
 
     @classmethod
     def fitted(cls, users, levels, index) -> NetworkModels:
-        """Make models of what users trained.
-
-        Parameters
-        ----------
-        users : UserNetworks
-            Parameters of all users.
-        levels : ndarray of shape (n_users,)
-            Their levels.
-        index : IdIndex or None
-            Ids; None for a single user without one.
-        """
+        """Make models of trained parameters; one user without an id has no `index`."""
         return cls(
             index=None if index is None else index.without_codes(),
             weights=finite_or_zero(users.weights),
@@ -114,23 +87,9 @@ class NetworkModels(UserModels):
         return _kernels_users.UserNetworks(*of_users).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
-        """Predict rows of known users, each by the rows of that user alone.
+        """Return outputs and levels for rows, each from the rows of its user alone.
 
-        Parameters
-        ----------
-        table : UserTable
-            Rows.
-        codes : ndarray of shape (n_rows,)
-            Users of the rows; rows of negative ones are left at zero.
-        U : ndarray of shape (n_parameters, rank)
-            Shared weights.
-        layout : Layout
-            Of the networks.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Outputs and levels.
+        Rows with a negative code, of unknown users, are left at zero.
         """
         out, known = np.zeros(len(codes)), np.flatnonzero(codes >= 0)
         if not len(known):
@@ -159,24 +118,7 @@ class NetworkModels(UserModels):
 
 
 def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.ndarray:
-    """Predict rows by one public network, each with the same bits in any company.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        Rows.
-    whole : ndarray of shape (n_parameters,)
-        All weights.
-    prompt : ndarray of shape (prompt_size,)
-        Further features of every row.
-    layout : Layout
-        Of the network.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        Outputs.
-    """
+    """Predict rows by one public network, each with the same bits in any batch."""
     layers, out = layout.layers(whole), np.empty(len(X))
     with blas_threads(0):
         for rows in _kernels.in_blocks(len(X)):
@@ -187,178 +129,8 @@ def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.n
     return out
 
 
-class PersonalNetworks:
-    """What an estimator of one network a user offers its users."""
-
-    def _models(self) -> NetworkModels:
-        empty = NetworkModels.empty(len(self.components_), len(self.prompt_))
-        return getattr(self, "_personal", empty)
-
-    def _fitted_layout(self) -> Layout:
-        return Layout(tuple(int(size) for size in self.layer_sizes_))
-
-    def predict(self, X, *, users=None):
-        """Predict every row by the network of its user.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            Columns as in fit.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids, of the type that was given to fit.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Predictions; only a user may see those of their own network.
-
-        Raises
-        ------
-        ValueError
-            If users are missing though fit had them, if their type is another one,
-            or, with ``unknown_user="raise"``, if one was not in the fit.
-        """
-        check_is_fitted(self)
-        table = self._read_like_fit(X, users)
-        codes, layout = self._codes_of(table), self._fitted_layout()
-        U = np.ascontiguousarray(self.components_.T)
-        unknown = np.flatnonzero(codes < 0)
-        # A warning would tell of the values of some user.
-        with np.errstate(all="ignore"):
-            found = self._models().predict(table, codes, U, layout)
-            if len(unknown):
-                found[unknown] = shared_predictions(
-                    table.features(unknown),
-                    self._shared_network(),
-                    self.prompt_,
-                    layout,
-                )
-            return self.target_center_ + self.target_scale_ * found
-
-    def _read_like_fit(self, X, users):
-        table = read_users(self, X, users, self.user_feature, reset=False)
-        n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
-        if table.n_features != n_features:
-            raise ValueError(
-                f"X has {table.n_features} features beside users, and fit had "
-                f"{n_features}: user_feature was changed since"
-            )
-        return table
-
-    def _units_of_fit(self) -> tuple[float, float]:
-        units = self.target_center_, self.target_scale_
-        if self.target_bounds is not None:
-            middles, halves = target_box(self.target_bounds, 1)
-            if (middles[0], halves[0]) != units:
-                raise ValueError(
-                    f"target_bounds={self.target_bounds!r} are not those of the fit, "
-                    "which the units of the shared weights are from: set them to "
-                    "those, or fit anew"
-                )
-        return units
-
-    def _shared_network(self) -> np.ndarray:
-        whole = np.zeros(self.components_.shape[1])
-        for weight, direction in zip(self.weights_, self.components_, strict=True):
-            whole += weight * direction
-        return whole
-
-    def get_network(self, user=None):
-        """Return the layers of one user's network, for that user alone.
-
-        Parameters
-        ----------
-        user : hashable or None, default=None
-            Id; None for the only user of a fit without users.
-
-        Returns
-        -------
-        coefs, intercepts : list of ndarray
-            Of shapes (n_inputs, n_outputs) and (n_outputs,), one a layer, of which the
-            first takes the user's own features behind those of rows, and the last gives
-            targets less :meth:`get_intercept`, over `target_scale_`; those of the
-            shared network if the user is unknown.
-
-        Raises
-        ------
-        ValueError
-            If the user is unknown and ``unknown_user="raise"``, or the id is missing
-            or of another type.
-        """
-        code, whole = self._code_of(user), self._shared_network()
-        if code >= 0:
-            U = np.ascontiguousarray(self.components_.T)
-            whole = self._models().whole_weights(code, U)
-        layers = self._fitted_layout().layers(whole)
-        return [layer[:-1].copy() for layer in layers], [
-            layer[-1].copy() for layer in layers
-        ]
-
-    def get_prompt(self, user=None):
-        """Return the features of one user's own, as :meth:`get_network` the layers."""
-        code = self._code_of(user)
-        return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
-
-    def get_intercept(self, user=None):
-        """Return what one user's network is added to, in the units of the targets."""
-        code = self._code_of(user)
-        level = 0.0 if code < 0 else float(self._models().levels[code])
-        return self.target_center_ + self.target_scale_ * level
-
-    def personalize(self, X, y, user=None, *, users=None):
-        """Train networks of some users beside the shared weights, and store them.
-
-        Works on a published copy too, so that users can do it where their rows are.
-        Networks that were stored for these users are replaced; no other changes, and no
-        budget is spent.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            All rows of one or more users, with the columns of fit.
-        y : array-like of shape (n_rows,)
-            Their targets.
-        user : hashable or None, default=None
-            Id of the one user of all rows. None takes `users`, or the column
-            `user_feature`; without users in fit it stands for the only one.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids of the rows' users, new or known.
-
-        Returns
-        -------
-        self : object
-            The estimator, which predicts for these users from now on.
-
-        Raises
-        ------
-        ValueError
-            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
-            were changed since the fit.
-
-        See Also
-        --------
-        skdpspectral.linear_model.personalize : The same through a pipeline.
-        """
-        check_is_fitted(self)
-        # Each on its own: what suits no fit may suit a user.
-        super()._check_parameters()
-        table = self._read_like_fit(X, users)
-        y = check_targets(self, y, len(table.X))
-        index = self._users_to_fit(table, user)
-        rows = self._user_rows(table, y, index, self._units_of_fit())
-        shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
-        own, solver = user_network_of(self), solver_of(self)
-        rules = rules_of(self.sparsity, shape, own, solver)
-        U = np.ascontiguousarray(self.components_.T)
-        fitted = train_users(rows, U, rules, self.n_jobs)
-        self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
-        self._users_given = index is not None
-        return self
-
-
 @documented
 class LRSMLPRegressor(
-    PersonalNetworks,
     PersonalEstimator,
     CallbackSupportMixin,
     RegressorMixin,
@@ -452,9 +224,9 @@ class LRSMLPRegressor(
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
     under addition or removal of that user (or replacement, see `neighbors` of
-    `solver`), for any data. It covers the public attributes and what :meth:`publish` gives, and neither
-    predictions for users of the fit, which are for their eyes alone, nor scores pooled
-    over users (:ref:`billboard`).
+    `solver`), for any data. It covers the public attributes and published copies. It
+    covers neither predictions for users of the fit, which only that user may see, nor
+    scores pooled over users (:ref:`billboard`).
 
     In every round each user trains w and b for some steps, and contributes the gradient
     of their mean loss by U, scaled down to a norm of at most `clip_norm`
@@ -644,9 +416,9 @@ class LRSMLPRegressor(
         return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
     def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
-        """Return what targets are measured from and by: of the data without privacy.
+        """Return the center and the scale of targets: of the data without privacy.
 
-        What was charged says whether there is privacy, and not the parameters, which
+        The charged plan decides whether there is privacy, and not the parameters, which
         another thread may have changed since.
         """
         if self.target_bounds is None and not private:
@@ -668,12 +440,179 @@ class LRSMLPRegressor(
         )
 
     def _keep(self, found, layout: Layout) -> None:
-        """Make public attributes of what was found."""
+        """Set the public attributes of a fit."""
         self.components_ = np.ascontiguousarray(found.U.T)
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.prompt_ = np.array(found.prompt, dtype=np.float64)
         self.layer_sizes_ = np.array(layout.sizes)
         self.n_iter_ = found.n_iter
+
+    # -- the users' side: no budget is spent -----------------------------------------
+
+    def _models(self) -> NetworkModels:
+        empty = NetworkModels.empty(len(self.components_), len(self.prompt_))
+        return getattr(self, "_personal", empty)
+
+    def _fitted_layout(self) -> Layout:
+        return Layout(tuple(int(size) for size in self.layer_sizes_))
+
+    def predict(self, X, *, users=None):
+        """Predict every row by the network of its user.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Columns as in fit.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids, of the type that was given to fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions; only a user may see those of their own network.
+
+        Raises
+        ------
+        ValueError
+            If users are missing though fit had them, if their type is another one,
+            or, with ``unknown_user="raise"``, if one was not in the fit.
+        """
+        check_is_fitted(self)
+        table = self._read_like_fit(X, users)
+        codes, layout = self._codes_of(table), self._fitted_layout()
+        U = np.ascontiguousarray(self.components_.T)
+        unknown = np.flatnonzero(codes < 0)
+        # A warning would tell of the values of some user.
+        with np.errstate(all="ignore"):
+            found = self._models().predict(table, codes, U, layout)
+            if len(unknown):
+                found[unknown] = shared_predictions(
+                    table.features(unknown),
+                    self._shared_network(),
+                    self.prompt_,
+                    layout,
+                )
+            return self.target_center_ + self.target_scale_ * found
+
+    def _read_like_fit(self, X, users):
+        table = read_users(self, X, users, self.user_feature, reset=False)
+        n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
+        if table.n_features != n_features:
+            raise ValueError(
+                f"X has {table.n_features} features beside users, and fit had "
+                f"{n_features}: user_feature was changed since"
+            )
+        return table
+
+    def _units_of_fit(self) -> tuple[float, float]:
+        units = self.target_center_, self.target_scale_
+        if self.target_bounds is not None:
+            middles, halves = target_box(self.target_bounds, 1)
+            if (middles[0], halves[0]) != units:
+                raise ValueError(
+                    f"target_bounds={self.target_bounds!r} are not those of the fit, "
+                    "which the units of the shared weights are from: set them to "
+                    "those, or fit anew"
+                )
+        return units
+
+    def _shared_network(self) -> np.ndarray:
+        whole = np.zeros(self.components_.shape[1])
+        for weight, direction in zip(self.weights_, self.components_, strict=True):
+            whole += weight * direction
+        return whole
+
+    def get_network(self, user=None):
+        """Return the layers of one user's network, for that user alone.
+
+        Parameters
+        ----------
+        user : hashable or None, default=None
+            Id; None for the only user of a fit without users.
+
+        Returns
+        -------
+        coefs, intercepts : list of ndarray
+            Of shapes (n_inputs, n_outputs) and (n_outputs,), one a layer, of which the
+            first takes the user's own features behind those of rows, and the last gives
+            targets less :meth:`get_intercept`, over `target_scale_`; those of the
+            shared network if the user is unknown.
+
+        Raises
+        ------
+        ValueError
+            If the user is unknown and ``unknown_user="raise"``, or the id is missing
+            or of another type.
+        """
+        code, whole = self._code_of(user), self._shared_network()
+        if code >= 0:
+            U = np.ascontiguousarray(self.components_.T)
+            whole = self._models().whole_weights(code, U)
+        layers = self._fitted_layout().layers(whole)
+        return [layer[:-1].copy() for layer in layers], [
+            layer[-1].copy() for layer in layers
+        ]
+
+    def get_prompt(self, user=None):
+        """Return the features of one user's own, as :meth:`get_network` the layers."""
+        code = self._code_of(user)
+        return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
+
+    def get_intercept(self, user=None):
+        """Return what one user's network is added to, in the units of the targets."""
+        code = self._code_of(user)
+        level = 0.0 if code < 0 else float(self._models().levels[code])
+        return self.target_center_ + self.target_scale_ * level
+
+    def personalize(self, X, y, user=None, *, users=None):
+        """Train networks of some users beside the shared weights, and store them.
+
+        Works on a published copy too, so that users can do it where their rows are.
+        Networks that were stored for these users are replaced; no other changes, and no
+        budget is spent.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            All rows of one or more users, with the columns of fit.
+        y : array-like of shape (n_rows,)
+            Their targets.
+        user : hashable or None, default=None
+            Id of the one user of all rows. None takes `users`, or the column
+            `user_feature`; without users in fit it stands for the only one.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids of the rows' users, new or known.
+
+        Returns
+        -------
+        self : object
+            The estimator, which predicts for these users from now on.
+
+        Raises
+        ------
+        ValueError
+            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
+            were changed since the fit.
+
+        See Also
+        --------
+        skdpspectral.linear_model.personalize : The same through a pipeline.
+        """
+        check_is_fitted(self)
+        # Each on its own: what suits no fit may suit a user.
+        super()._check_parameters()
+        table = self._read_like_fit(X, users)
+        y = check_targets(self, y, len(table.X))
+        index = self._users_to_fit(table, user)
+        rows = self._user_rows(table, y, index, self._units_of_fit())
+        shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
+        own, solver = user_network_of(self), solver_of(self)
+        rules = rules_of(self.sparsity, shape, own, solver)
+        U = np.ascontiguousarray(self.components_.T)
+        fitted = train_users(rows, U, rules, self.n_jobs)
+        self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
+        self._users_given = index is not None
+        return self
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

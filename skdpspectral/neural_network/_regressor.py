@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._tables.rows import table_shape, unread_rows
+from .._tables.rows import unread_rows
 from .._tables.users import unread_target_columns
 from ..mechanisms._relations import check_count
 from ._estimators import DPAdamNetwork, scaled_targets, target_box
@@ -49,18 +49,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
 
     Notes
     -----
-    **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
-    row with its target, under `neighbors` of `optimizer`; the number of rows is public.
-    Each example's gradient is clipped, and sums over secret samples are released with
-    Gaussian noise (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`).
-    The second moment is floored by the deviation of its noise, which is public.
-
-    {adam_remarks}
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
-    differential privacy, Algorithm 2, which as it is printed has no guarantee.
+    {adam_guarantee}
 
     Examples
     --------
@@ -138,24 +127,6 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         """
         outputs = check_count("n_outputs", n_outputs)
         return self._plan_of_shape(n_samples, n_features, outputs)
-
-    def plan_for(self, X):
-        """Describe what a fit of X to one target will release and cost.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, of which nothing but the public shape is used.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        return self.privacy_plan(*table_shape(X))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -1,6 +1,6 @@
-"""Weights that many users' networks share: with a budget, and without one.
+"""Training of users' networks and of the weights that they share, private or exact.
 
-Training of users' networks beside shared weights: each from the user's own rows.
+A user's network is trained from that user's rows and the shared weights alone.
 """
 
 from __future__ import annotations
@@ -22,10 +22,7 @@ from ._kernels import Layout
 from ._kernels_users import UserNetworks
 
 _BETAS = (0.9, 0.999)
-
-
 _STABILITY = 1e-8
-
 
 # When users choose anew which weights are theirs: shares of all steps.
 _CHOICES = (0.2, 0.4, 0.6)
@@ -44,7 +41,7 @@ def new_adam(learning_rate: float, moments: str = "pp", std: float = 0.0) -> Ada
 
 
 def rate_of(schedule: str, position: int, n_steps: int) -> float:
-    """Return the factor of a step's length, from 1 on."""
+    """Return the factor of a step's length; it starts at 1."""
     if schedule == "constant":
         return 1.0
     return 0.5 * (1.0 + math.cos(math.pi * position / n_steps))
@@ -52,30 +49,20 @@ def rate_of(schedule: str, position: int, n_steps: int) -> float:
 
 @dataclass(frozen=True)
 class UserRules:
-    """What is public of the users' training.
+    """Public numbers of the users' training.
 
-    Parameters
+    Attributes
     ----------
     layout : Layout
         Of a network, the users' own features among its inputs.
     start : ndarray of shape (n_parameters, 1 + rank)
-        Where training begins: weights of users who share none, and shared ones.
+        First weights: of users who share none, and shared ones.
     prior : ndarray of shape (rank,)
-        What w begins at and is shrunk to; with `fixed`, what it is.
-    fixed : bool
-        Whether w is not trained.
+        Start of w, to which w is shrunk; with `fixed`, w itself.
     sparsity : int
-        Number k of the user's own weights; all if it is that of all.
-    prompt_size : int
-        Number of the user's own features.
-    ridge_shared, ridge_sparse : float
-        Penalties of w (and of the user's features) and of b, in rows.
-    ridge_level : float or None
-        Penalty of the user's level, in rows; None for no level.
-    learning_rate : float
-        Length of the users' steps.
-    schedule : str
-        How it falls.
+        Number k of the user's own weights; `n_parameters` for all.
+    ridge_shared, ridge_sparse, ridge_level : float
+        Penalties, in rows, of w and prompts, of b, and of levels; None for no level.
     batch_size : int or None
         Rows of a step; None for all.
     n_own_steps : int
@@ -108,11 +95,11 @@ class UserRules:
 
     @property
     def first_U(self) -> np.ndarray:
-        """Where the shared weights begin: (n_parameters, rank)."""
+        """First shared weights: (n_parameters, rank)."""
         return self.start[:, 1:]
 
     def first_networks(self, n_users: int) -> UserNetworks:
-        """Return where users begin."""
+        """Return the first parameters of users."""
         k = self.sparsity if self.free else 0
         first = np.zeros(k) if self.rank else self.start[:k, 0]
         return UserNetworks(
@@ -131,7 +118,7 @@ class UserRules:
         return public_order(height)[start : start + size]
 
     def chooses(self, position: int, n_steps: int) -> bool:
-        """Whether users choose before a step which weights are theirs."""
+        """Whether users choose the places of their own weights before a step."""
         if self.free or not self.sparsity:
             return False
         return position in {int(share * n_steps) for share in _CHOICES}
@@ -145,27 +132,19 @@ class _Part:
         self.adams = [new_adam(rules.learning_rate) for _ in range(2)]
 
     def forget_sparse(self, rules: UserRules) -> None:
-        """Begin anew with moments of b, whose places have changed."""
+        """Reset the moments of b, whose places have changed."""
         self.adams[1] = new_adam(rules.learning_rate)
 
 
 class UserFits:
-    """Networks of all users in training, a public number of steps.
-
-    Parameters
-    ----------
-    rules : UserRules
-        What is public.
-    n_steps : int
-        Steps of each user, of which the schedule and the choices of weights are parts.
-    """
+    """Networks of all users in training, for `n_steps` steps of each user."""
 
     def __init__(self, rules: UserRules, n_steps: int) -> None:
         self.rules, self.n_steps = rules, n_steps
         self._parts: dict[int, _Part] = {}
 
     def parts(self, block) -> list[tuple[_Part, slice]]:
-        """Return the users of a block, a few at a time, and where they stand."""
+        """Return the users of a block in parts, and the slice of each part."""
         found = []
         for place in _kernels_users.in_parts(block, self.rules.layout):
             codes = block.users[place]
@@ -176,27 +155,11 @@ class UserFits:
         return found
 
     def steps(self, block, U: np.ndarray, position: int, n_steps: int):
-        """Train the users of a block for some steps.
+        """Train the users of a block for some steps after `position`.
 
-        Parameters
-        ----------
-        block : Block
-            Rows and targets.
-        U : ndarray of shape (n_parameters, rank)
-            Shared weights.
-        position : int
-            Steps before.
-        n_steps : int
-            Steps to make.
-
-        Yields
-        ------
-        gradients : ndarray of shape (n_some, n_parameters)
-            Of each user's mean loss by all weights, before the last of these steps.
-        weights : ndarray of shape (n_some, rank)
-            w before it.
-        counts : ndarray of shape (n_some,)
-            Rows of each user.
+        Yields, for each part of the users, gradients of their mean losses by all
+        weights, (n_some, n_parameters), and w, both before the last of these steps, and
+        counts of rows.
         """
         for part, place in self.parts(block):
             rows, _ = _kernels_users.rows_of(block, place, self.rules.ridge_level)
@@ -246,13 +209,7 @@ class UserFits:
         )
 
     def collected(self, rows) -> tuple[UserNetworks, np.ndarray]:
-        """Return the parameters of all users, and their levels.
-
-        Parameters
-        ----------
-        rows : UserRows
-            The users' rows.
-        """
+        """Return the parameters of all users, and their levels."""
         rules, n = self.rules, rows.n_users
         k = rules.sparsity
         users = UserNetworks(
@@ -280,21 +237,7 @@ class UserFits:
 def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
     """Train every user beside given shared weights, from that user's rows alone.
 
-    Parameters
-    ----------
-    rows : UserRows
-        The users' rows.
-    U : ndarray of shape (n_parameters, rank)
-        Shared weights.
-    rules : UserRules
-        What is public.
-    n_jobs : int or None, default=None
-        Threads.
-
-    Returns
-    -------
-    UserNetworks, ndarray of shape (n_users,)
-        Parameters and levels of all users.
+    Returns the parameters of all users, and their levels of shape (n_users,).
     """
     fits = UserFits(rules, rules.n_own_steps)
 
@@ -312,28 +255,15 @@ BILLBOARD = (
     "predicted for a user of the fit is for that user alone (billboard model)."
 )
 
-
 TOO_LARGE = "X or y holds numbers with squares beyond float64: choose other units"
 
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """Shared weights, and the network of who has no other.
+    """Shared weights, and the network of users without one of their own.
 
-    Parameters
-    ----------
-    U : ndarray of shape (n_parameters, rank)
-        Shared weights.
-    weights : ndarray of shape (rank,)
-        What they are combined by.
-    prompt : ndarray of shape (prompt_size,)
-        Features beside those of rows.
-    n_iter : int
-        Rounds.
-    users : UserNetworks or None, default=None
-        Parameters of all users, where nothing is private.
-    levels : ndarray of shape (n_users,) or None, default=None
-        Their levels.
+    `U` has shape (n_parameters, rank); `weights` and `prompt` are those of the shared
+    network. Without privacy, `users` and `levels` are the parameters of all users.
     """
 
     U: np.ndarray
@@ -346,20 +276,10 @@ class SharedWeights:
 
 @dataclass(frozen=True)
 class SharedSteps:
-    """How shared weights are moved, all of it public.
+    """Public numbers of the steps of shared weights.
 
-    Parameters
-    ----------
-    n_rounds : int
-        Steps of the shared weights.
-    n_local_steps : int
-        Steps of the users in each round.
-    learning_rate : float
-        Length of a step.
-    weight_decay : float
-        Share of the weights that a step of full length takes off, over its length.
-    schedule : str
-        How the length falls.
+    `weight_decay` is the share of the weights that a step of full length takes off,
+    divided by its length.
     """
 
     n_rounds: int
@@ -374,7 +294,7 @@ class SharedSteps:
         return self.n_rounds * self.n_local_steps
 
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
-        """Return shared weights after a round, of the next number from 0 on."""
+        """Return shared weights after the round of a number, from 0 on."""
         rate = rate_of(self.schedule, number, self.n_rounds)
         decay = rate * self.learning_rate * self.weight_decay
         return (1.0 - decay) * U + rate * adam.push(gradient, None)
@@ -382,21 +302,7 @@ class SharedSteps:
 
 @dataclass(frozen=True)
 class GradientRounds(RepeatedStatistic):
-    """Rounds in which users train at U, and their gradients by U are summed.
-
-    Parameters
-    ----------
-    rules : UserRules
-        Of the users' training.
-    steps : SharedSteps
-        Of the shared weights.
-    clip_norm : float
-        Norm above which a user's gradient is scaled down.
-    neighbors : Neighbors
-        Add-remove-one or replace-one, of users.
-    n_jobs : int or None, default=None
-        Threads.
-    """
+    """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
     rules: UserRules
     steps: SharedSteps
@@ -416,28 +322,15 @@ class GradientRounds(RepeatedStatistic):
         return planned_sum(name, width, self.neighbors, mu)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return what the guarantee does not cover."""
         return (BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
-        """Release all rounds, from public weights on.
+        """Release all rounds, starting from public weights.
 
         Between releases every user answers from their own rows and earlier releases
-        alone; nothing else that is computed here depends on more than one user.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRows
-            The users' rows.
-        progress : FitProgress
-            Told of every round.
-
-        Returns
-        -------
-        SharedWeights
-            Of releases and public numbers alone.
+        alone. Nothing else that is computed here depends on more than one user, and the
+        result is made of releases and public numbers alone.
         """
         fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
         adam = None
@@ -469,13 +362,7 @@ class GradientRounds(RepeatedStatistic):
 
 @dataclass(frozen=True)
 class ExactWeights(Statistic):
-    """Shared weights and all users' networks, trained together without noise.
-
-    Parameters
-    ----------
-    rules, steps, neighbors, n_jobs
-        As of :class:`GradientRounds`.
-    """
+    """Shared weights and all users' networks, trained together without noise."""
 
     rules: UserRules
     steps: SharedSteps
@@ -488,26 +375,13 @@ class ExactWeights(Statistic):
         return (Exact("components", shape),)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return what the guarantee does not cover."""
         return (BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Train U and all users, each row counting once, and release U.
 
-        Parameters
-        ----------
-        release, rows, progress
-            As of :meth:`GradientRounds.run`; progress may stop the training.
-
-        Returns
-        -------
-        SharedWeights
-            With the users' parameters.
-
-        Raises
-        ------
-        ValueError
-            If numbers were too large.
+        `progress` may stop the training. Raises ValueError if numbers are too large.
         """
         fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
         adam = new_adam(self.steps.learning_rate)
