@@ -7,6 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, NamedTuple
 
@@ -34,9 +35,9 @@ from ..mechanisms._relations import check_count, check_real
 from ._gradient_moments import (
     MOMENTS,
     SAMPLINGS,
+    FactorizationPair,
     GradientMoments,
     Schedule,
-    SideBySide,
     decayed_factorization,
 )
 
@@ -232,14 +233,13 @@ class Adam(BaseEstimator):
         if self.factorization != "trivial":
             if self.sampling != "in-turn":
                 raise ValueError(
-                    f"factorization={self.factorization!r} is for batches in turn: "
-                    "noise of Poisson samples must be independent; set "
-                    'sampling="in-turn"'
+                    f"factorization={self.factorization!r} requires "
+                    'sampling="in-turn": noise of Poisson samples must be independent'
                 )
             if n_epochs != 1:
                 raise ValueError(
-                    f"factorization={self.factorization!r} needs n_epochs=1: each "
-                    "example may be in one batch"
+                    f"factorization={self.factorization!r} requires n_epochs=1: each "
+                    "example may be in one batch only"
                 )
         if self.moments.startswith("pp") and self.moment_weight != "auto":
             raise ValueError(
@@ -272,6 +272,7 @@ class Optimization:
         clip_norm: float,
         of_sums: bool = False,
     ):
+        adam._check(n_epochs)
         self.adam, self._of_sums = adam, of_sums
         given = (n_samples, batch_size, n_epochs)
         named: dict[str, Any] = {"sampling": adam.sampling, "neighbors": adam.neighbors}
@@ -284,7 +285,7 @@ class Optimization:
         if name != "trivial":
             alone = adam.moments.startswith("pp")
             first, second = self._parts
-            shaping: Any = first if alone else SideBySide(first, second)
+            shaping: Any = first if alone else FactorizationPair(first, second)
             self.schedule = Schedule(*given, **named, shaping=shaping)
         self.moments = GradientMoments(
             n_parameters,
@@ -322,8 +323,8 @@ class Optimization:
         if math.isinf(epsilon):
             if given is not None:
                 raise ValueError(
-                    "noise_multiplier asks for noise, and epsilon=None for none: leave "
-                    "one of them at its default"
+                    "noise_multiplier must be None with epsilon=None, which switches "
+                    "noise off"
                 )
             return self.moments.mechanisms(math.inf), epsilon
         if not schedule.sampled:
@@ -357,19 +358,15 @@ class Optimization:
         return AdamRun(self.schedule, self.moments, release, state)
 
 
+@dataclass
 class AdamRun:
     """One charged optimization, after `position` steps."""
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        moments: GradientMoments,
-        release: Any,
-        state: AdamState,
-    ) -> None:
-        self.schedule, self._moments = schedule, moments
-        self.release, self._state = release, state
-        self.position = 0
+    schedule: Schedule
+    moments: GradientMoments
+    release: Any
+    state: AdamState
+    position: int = 0
 
     def batch(self) -> np.ndarray:
         """Return the examples of the next batch, the same until its step."""
@@ -384,16 +381,16 @@ class AdamRun:
 
         `row` returns the exact row of the batch.
         """
-        released = self._moments.run(self.release, row)
+        released = self.moments.run(self.release, row)
         self.position += 1
-        p = self._moments.n_parameters
+        p = self.moments.n_parameters
         squares = released[p:] if len(released) > p else None
-        return self._state.push(released[:p], squares)
+        return self.state.push(released[:p], squares)
 
     def resume(self) -> None:
         """Skip to the position in the ledger; the steps between are lost."""
         position = self.release.resume()
-        self._state.advance(position - self.position)
+        self.state.advance(position - self.position)
         self.position = position
 
 
@@ -407,14 +404,14 @@ _CONSTRAINTS: dict[str, list] = {
     "clipping": [StrOptions({"optimizer", "caller"})],
 }
 
-_UNDRAWN = (
-    "step needs the batch that batches() drew last, in this thread, and what was made "
-    "of it: iterate over batches(), and call step once for each"
+_WRONG_BATCH = (
+    "step requires the batch that batches() returned last in this thread: iterate over "
+    "batches(), and call step once for each batch"
 )
 
-_STALE = (
-    "batches() was called anew: go on with the batches of the newest call, as each "
-    "batch has one step"
+_OLD_ITERATOR = (
+    "batches() was called again: use the batches of the latest call, as each batch has "
+    "one step"
 )
 
 
@@ -549,7 +546,7 @@ class JMEAdam:
         release = optimization.kind(self.privacy_, accountant, noise_seed)
         self._moments = optimization.moments
         self._run = optimization.begin(release)
-        self._drawn: _Drawn | None = None
+        self._drawn: _DrawnBatch | None = None
         self._newest: object = None
 
     def _warn(self, noise_seed, n_samples: int, budget: float) -> None:
@@ -604,15 +601,15 @@ class JMEAdam:
     def _batches(self, iteration: object) -> Iterator[np.ndarray]:
         while self.position < self.n_steps:
             if self._newest is not iteration:
-                raise ValueError(_STALE)
+                raise ValueError(_OLD_ITERATOR)
             position = self.position
             batch = self._run.batch()
-            self._drawn = _Drawn(position, batch.copy(), threading.get_ident())
+            self._drawn = _DrawnBatch(position, batch.copy(), threading.get_ident())
             yield batch
             if self.position == position and self._newest is iteration:
                 raise ValueError(
-                    "step was not called for the last batch: each needs its step, also "
-                    "one without examples, whose gradients have shape (0, n_parameters)"
+                    "step was not called for the last batch. A batch without examples "
+                    "needs its step too, with gradients of shape (0, n_parameters)"
                 )
 
     def step(self, gradients, batch) -> np.ndarray:
@@ -655,7 +652,7 @@ class JMEAdam:
         """
         drawn = self._drawn
         if drawn is None or not drawn.is_of(batch):
-            raise ValueError(_UNDRAWN)
+            raise ValueError(_WRONG_BATCH)
         if self._of_sums:
             sums = _as_sums(gradients, (self._moments.n_sums, self._n_parameters))
             row = functools.partial(self._moments.row_of_sums, sums)
@@ -686,7 +683,7 @@ class JMEAdam:
         self._run.resume()
 
 
-class _Drawn(NamedTuple):
+class _DrawnBatch(NamedTuple):
     """A batch that waits for its gradients."""
 
     position: int
@@ -710,9 +707,7 @@ def _checked_adam(given: dict) -> Adam:
             f"delta={given['delta']!r} is below {MIN_DELTA:g}, which float64 noise "
             "cannot honor"
         )
-    adam = Adam(**{name: given[name] for name in _SHARED})
-    adam._check(given["n_epochs"])
-    return adam
+    return Adam(**{name: given[name] for name in _SHARED})
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:

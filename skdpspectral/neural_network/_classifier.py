@@ -176,7 +176,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             labels = self._labels(y, unread.shape[0])
             layout = self._layout(unread.shape[1], _n_outputs(len(self.classes_)))
             optimization = self._optimization(*unread.shape, layout.sizes[-1])
-            plan = self._plan(optimization)
+            plan = self._planned(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.
                 release, X = self._start_release(

@@ -146,16 +146,13 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             clip_norm=self.clip_norm,
         )
 
-    def _plan(self, optimization: Optimization) -> PrivacyPlan:
-        return self._planned(optimization)
-
     def _plan_of_shape(self, n_samples, n_features, n_outputs) -> PrivacyPlan:
         self._check_parameters()
         shape = (
             check_count("n_samples", n_samples),
             check_count("n_features", n_features),
         )
-        return self._plan(self._optimization(*shape, n_outputs))
+        return self._planned(self._optimization(*shape, n_outputs))
 
     # -- the way of a fit ------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Schedule:
         *,
         sampling: str,
         neighbors: str,
-        shaping: SideBySide | None = None,
+        shaping: FactorizationPair | None = None,
     ) -> None:
         self.n_samples, self.neighbors = n_samples, Neighbors(neighbors)
         self._whole = batch_size >= n_samples
@@ -97,7 +97,7 @@ class Schedule:
         return np.sort(self._order[start : start + size])
 
 
-class SideBySide:
+class FactorizationPair:
     """Two factorizations, for the left and for the right half of each row.
 
     Each is scaled so that its columns have norms of at most 1. So an example moves both
@@ -119,12 +119,12 @@ class SideBySide:
         for part in self.parts:
             part.check_precision(steps)
 
-    def filter(self, width: int) -> _HalvesFilter:
+    def filter(self, width: int) -> _PairFilter:
         """Return a filter of rows of a width."""
-        return _HalvesFilter(self.parts, width)
+        return _PairFilter(self.parts, width)
 
 
-class _HalvesFilter:
+class _PairFilter:
     """Filters of two halves of a row, in step."""
 
     def __init__(self, parts: tuple[Factorization, Factorization], width: int) -> None:

@@ -26,7 +26,6 @@ BLOCK_EXAMPLES = 4 * SUMMED
 # Factors that are longer are not used: squares and fourth powers of their products, and
 # of what is left of others beside them, would be lost in float64.
 LARGEST = 2.0**100
-LOSSES = ("squared", "logistic", "softmax")
 ACTIVATIONS = ("tanh", "relu")
 
 

@@ -43,7 +43,7 @@ class NetworkRows(NamedTuple):
         return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
 
 
-class UserNetworks(NamedTuple):
+class UserParameters(NamedTuple):
     """Parameters of the networks of some users.
 
     Weights w, prompts, and b: its positions `support` and its values `sparse`, both of
@@ -55,9 +55,9 @@ class UserNetworks(NamedTuple):
     support: np.ndarray
     sparse: np.ndarray
 
-    def take(self, chosen) -> UserNetworks:
+    def take(self, chosen) -> UserParameters:
         """Return the parameters of some users."""
-        return UserNetworks(*(values[chosen] for values in self))
+        return UserParameters(*(values[chosen] for values in self))
 
 
 def in_parts(block, layout: Layout) -> list[slice]:
@@ -85,7 +85,7 @@ def rows_of(
     return NetworkRows(block.X[part], y, own / counts[:, None], counts), levels
 
 
-def whole_weights(U: np.ndarray, users: UserNetworks) -> np.ndarray:
+def whole_weights(U: np.ndarray, users: UserParameters) -> np.ndarray:
     """Return U w + b of each user: (n_users, n_parameters)."""
     whole = per_user.empty_stack(len(users.weights), len(U))
     whole[...] = 0.0
@@ -192,11 +192,11 @@ def curvatures(
 def chosen_support(
     layout: Layout,
     whole: np.ndarray,
-    users: UserNetworks,
+    users: UserParameters,
     rows: NetworkRows,
     k: int,
     ridge,
-) -> UserNetworks:
+) -> UserParameters:
     r"""Move each user's support to the k weights of largest gain in a Newton step.
 
     A step of hard-thresholding pursuit: with the curvature D of a weight and its
@@ -227,7 +227,7 @@ def along(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
 
 
 def predictions(
-    layout: Layout, U: np.ndarray, users: UserNetworks, X: np.ndarray
+    layout: Layout, U: np.ndarray, users: UserParameters, X: np.ndarray
 ) -> np.ndarray:
     """Return each user's outputs for rows: (n_users, height)."""
     whole = whole_weights(U, users)

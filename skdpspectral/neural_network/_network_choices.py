@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import register, snapshot
+from .._base.strategies import check_arguments, register, snapshot
 from .._release.grid import public_start
 from ..mechanisms import Neighbors
 from ..mechanisms._relations import check_count
@@ -197,6 +197,9 @@ class UserNetwork(BaseEstimator):
         self.unknown_user = unknown_user
 
 
+_ROUNDING: dict[str, list] = {"rounding": [StrOptions({"user", "all"})]}
+
+
 def count_parameters(
     n_features,
     n_users,
@@ -245,21 +248,12 @@ def count_parameters(
     5151
     """
     n_users = check_count("n_users", n_users)
-    sizes = [check_count("n_features", n_features)]
-    for name, value in {
-        "n_components": n_components,
-        "prompt_size": prompt_size,
-    }.items():
-        if not isinstance(value, Integral) or value < 0:
-            raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-    for name, value, known in (
-        ("shared_weights", shared_weights, ("user", "fixed")),
-        ("rounding", rounding, ("user", "all")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {known}, got {value!r}")
-    sizes[0] += int(prompt_size)
-    p = Layout((*sizes, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
+    given = {"n_components": n_components, "prompt_size": prompt_size}
+    given |= {"shared_weights": shared_weights, "rounding": rounding}
+    known = {**CONSTRAINTS, **UserNetwork._parameter_constraints}
+    check_arguments("count_parameters", known | _ROUNDING, given)
+    inputs = check_count("n_features", n_features) + int(prompt_size)
+    p = Layout((inputs, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
     own = n_components if shared_weights == "user" else 0
     total = p * n_components + n_users * (own + prompt_size)
     return int(total + _n_sparse(sparsity, p, n_users, rounding))

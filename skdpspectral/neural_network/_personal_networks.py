@@ -27,6 +27,7 @@ from ..mechanisms._relations import check_count
 from . import _kernels, _kernels_users, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout
+from ._kernels_users import UserParameters
 from ._network_choices import Shape, rules_of, solver_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
@@ -39,13 +40,7 @@ class NetworkModels(UserModels):
     (n_users, sparsity), and `levels` are added to a user's outputs.
     """
 
-    entries: ClassVar[tuple[str, ...]] = (
-        "weights",
-        "prompts",
-        "support",
-        "sparse",
-        "levels",
-    )
+    entries: ClassVar[tuple[str, ...]] = (*UserParameters._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
     weights: np.ndarray
@@ -57,34 +52,25 @@ class NetworkModels(UserModels):
     @classmethod
     def empty(cls, rank: int, prompt_size: int) -> NetworkModels:
         """Return models of no user."""
-        return cls(
-            index=None,
-            weights=np.empty((0, rank)),
-            prompts=np.empty((0, prompt_size)),
-            support=np.empty((0, 0), dtype=np.intp),
-            sparse=np.empty((0, 0)),
-            levels=np.empty(0),
-        )
+        support, sparse = np.empty((0, 0), dtype=np.intp), np.empty((0, 0))
+        weights, prompts = np.empty((0, rank)), np.empty((0, prompt_size))
+        return cls(None, weights, prompts, support, sparse, np.empty(0))
 
     @classmethod
     def fitted(cls, users, levels, index) -> NetworkModels:
         """Make models of trained parameters; one user without an id has no `index`."""
-        return cls(
-            index=None if index is None else index.without_codes(),
-            weights=finite_or_zero(users.weights),
-            prompts=finite_or_zero(users.prompts),
-            support=users.support,
-            sparse=finite_or_zero(users.sparse),
-            levels=finite_or_zero(levels),
-        )
+        index = None if index is None else index.without_codes()
+        weights, prompts = finite_or_zero(users.weights), finite_or_zero(users.prompts)
+        sparse, levels = finite_or_zero(users.sparse), finite_or_zero(levels)
+        return cls(index, weights, prompts, users.support, sparse, levels)
 
     def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
         """U w + b of one user: (n_parameters,)."""
         return _kernels_users.whole_weights(U, self._networks(slice(code, code + 1)))[0]
 
-    def _networks(self, chosen) -> _kernels_users.UserNetworks:
+    def _networks(self, chosen) -> UserParameters:
         of_users = (self.weights, self.prompts, self.support, self.sparse)
-        return _kernels_users.UserNetworks(*of_users).take(chosen)
+        return UserParameters(*of_users).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
         """Return outputs and levels for rows, each from the rows of its user alone.
@@ -384,8 +370,8 @@ class LRSMLPRegressor(
             table = unread_users(self, X, users, self.user_feature, reset=True)
             if table.distant is not None:
                 raise ValueError(
-                    "X is on a dask cluster, where no networks are trained: give "
-                    "LRSMLPRegressor X.compute() where it fits into memory"
+                    "LRSMLPRegressor does not support X on a dask cluster: use "
+                    "X.compute() if it fits into memory"
                 )
             targets = unread_targets(self, y, table.n_rows)
             statistic = _network_choices.statistic_of(self, table.n_features)

@@ -159,7 +159,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             box = target_box(self.target_bounds, n_outputs)
             layout = self._layout(unread.shape[1], n_outputs)
             optimization = self._optimization(*unread.shape, n_outputs)
-            plan = self._plan(optimization)
+            plan = self._planned(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.
                 release, X, y = self._start_release(

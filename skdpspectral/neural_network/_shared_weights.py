@@ -19,10 +19,7 @@ from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
 from . import _kernels_users
 from ._adam import Adam, AdamState
 from ._kernels import Layout
-from ._kernels_users import UserNetworks
-
-_BETAS = (0.9, 0.999)
-_STABILITY = 1e-8
+from ._kernels_users import UserParameters
 
 # When users choose anew which weights are theirs: shares of all steps.
 _CHOICES = (0.2, 0.4, 0.6)
@@ -30,13 +27,7 @@ _CHOICES = (0.2, 0.4, 0.6)
 
 def new_adam(learning_rate: float, moments: str = "pp", std: float = 0.0) -> AdamState:
     """Return Adam for gradients with independent noise of a public deviation."""
-    adam = Adam(
-        learning_rate,
-        beta_1=_BETAS[0],
-        beta_2=_BETAS[1],
-        stability=_STABILITY,
-        moments=moments,
-    )
+    adam = Adam(learning_rate, moments=moments)
     return AdamState(adam, (std, 0.0), (Factorization(), Factorization()))
 
 
@@ -98,11 +89,11 @@ class UserRules:
         """First shared weights: (n_parameters, rank)."""
         return self.start[:, 1:]
 
-    def first_networks(self, n_users: int) -> UserNetworks:
+    def first_networks(self, n_users: int) -> UserParameters:
         """Return the first parameters of users."""
         k = self.sparsity if self.free else 0
         first = np.zeros(k) if self.rank else self.start[:k, 0]
-        return UserNetworks(
+        return UserParameters(
             np.tile(self.prior, (n_users, 1)),
             np.zeros((n_users, self.prompt_size)),
             np.tile(np.arange(k), (n_users, 1)),
@@ -131,7 +122,7 @@ class _Part:
         self.users = rules.first_networks(n_users)
         self.adams = [new_adam(rules.learning_rate) for _ in range(2)]
 
-    def forget_sparse(self, rules: UserRules) -> None:
+    def reset_sparse_moments(self, rules: UserRules) -> None:
         """Reset the moments of b, whose places have changed."""
         self.adams[1] = new_adam(rules.learning_rate)
 
@@ -175,7 +166,7 @@ class UserFits:
             users = _kernels_users.chosen_support(
                 rules.layout, whole, users, rows, rules.sparsity, rules.ridge_sparse
             )
-            part.forget_sparse(rules)
+            part.reset_sparse_moments(rules)
             whole = _kernels_users.whole_weights(U, users)
         batch = rules.batch(rows.X.shape[1], position)
         seen = rows if batch is None else rows.some(batch)
@@ -208,11 +199,11 @@ class UserFits:
             sparse=sparse,
         )
 
-    def collected(self, rows) -> tuple[UserNetworks, np.ndarray]:
+    def collected(self, rows) -> tuple[UserParameters, np.ndarray]:
         """Return the parameters of all users, and their levels."""
         rules, n = self.rules, rows.n_users
         k = rules.sparsity
-        users = UserNetworks(
+        users = UserParameters(
             np.tile(rules.prior, (n, 1)),
             np.zeros((n, rules.prompt_size)),
             np.zeros((n, k), dtype=np.intp),
@@ -220,17 +211,13 @@ class UserFits:
         )
         levels = np.zeros(n)
 
-        def part(block):
+        for block in rows.blocks():
             for own, place in self.parts(block):
                 codes = block.users[place]
                 for everybody, some in zip(users, own.users, strict=True):
                     everybody[codes, : some.shape[1]] = some
-                levels[codes] = _kernels_users.rows_of(block, place, rules.ridge_level)[
-                    1
-                ]
-
-        for block in rows.blocks():
-            part(block)
+                found = _kernels_users.rows_of(block, place, rules.ridge_level)
+                levels[codes] = found[1]
         return users, levels
 
 
@@ -270,7 +257,7 @@ class SharedWeights:
     weights: np.ndarray
     prompt: np.ndarray
     n_iter: int
-    users: UserNetworks | None = None
+    users: UserParameters | None = None
     levels: np.ndarray | None = None
 
 

@@ -272,7 +272,7 @@ def test_a_pickle_goes_on_after_a_crash_with_noise_of_its_own(sampling):
         step(adam)
     stale.resume()
     assert stale.position == 5
-    weight = stale._run._state._first._weight
+    weight = stale._run.state._first._weight
     assert weight == pytest.approx((1 + 0.9 + 0.81) * 0.9**2)
     with record_releases() as rest:
         for expected in batches[5:]:

@@ -78,7 +78,7 @@ SHARED = [
 ]
 # What does not go together.
 TOGETHER = [
-    ({"factorization": "sqrt", "n_epochs": 1}, "in turn"),
+    ({"factorization": "sqrt", "n_epochs": 1}, 'sampling="in-turn"'),
     ({"factorization": "blt", "sampling": "in-turn"}, "n_epochs=1"),
     ({"moments": "pp", "moment_weight": 0.3}, "moment_weight"),
     ({"moments": "pp-debiased", "moment_weight": 0.3}, "moment_weight"),
