@@ -188,9 +188,9 @@ def test_gradients_are_of_the_batch_that_was_drawn_last(sampling):
     adam.step(GRADIENTS[stale], next(newer))
     drawn = next(newer)
     for other in (stale, stale.tolist(), drawn[::-1], drawn[:-1], None, "batch"):
-        with pytest.raises(ValueError, match="drew last"):
+        with pytest.raises(ValueError, match="returned last"):
             adam.step(GRADIENTS[drawn], other)
-    with pytest.raises(ValueError, match="newest call"):
+    with pytest.raises(ValueError, match="latest call"):
         next(older)
     adam.step(GRADIENTS[drawn], drawn)
 
