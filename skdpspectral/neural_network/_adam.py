@@ -420,8 +420,8 @@ class JMEAdam:
     r"""Adam whose two moments of the gradients are released together.
 
     Each step takes the gradients of one batch, example by example, clips them, and
-    releases their sum and the sum of their squares. It returns what is to be added to
-    the parameters, which may be those of any model.
+    releases their sum and the sum of their squares. It returns an increment of the
+    parameters, which may be those of any model.
 
     Parameters
     ----------
@@ -438,17 +438,16 @@ class JMEAdam:
         {adam_second_moment}
     {adam_moment_weight}
     clipping : {"optimizer", "caller"}, default="optimizer"
-        Who clips gradients: :meth:`step` those of single examples that it is handed, or
-        whoever calls it, with sums. What one example adds to a sum cannot be seen
-        there: the guarantee then has the assumption that the caller clips, in
-        `privacy_` and in the ledger.
+        Who clips gradients. "optimizer": :meth:`step` clips the gradient of each
+        example. "caller": :meth:`step` receives sums of clipped gradients. The
+        guarantee then assumes that the caller clips, as `privacy_` and the ledger say.
     learning_rate : float, default=0.001
         Length of a step.
     {adam_decays}
     accountant : PrivacyAccountant or None, default=None
         Ledger that the whole plan is charged to, by the constructor. None takes that of
-        the enclosing ``with`` block, if any. It is told of every step, so that a copy
-        or a pickle may go on where the last step was: see :meth:`resume`.
+        the enclosing ``with`` block, if any. It records every step, so that a copy or a
+        pickle can continue after the last step: see :meth:`resume`.
     {noise_seed}
 
     Attributes
@@ -465,14 +464,14 @@ class JMEAdam:
     **Formal guarantee.** With batches as :meth:`batches` draws them, each with the
     gradients of its examples alone at the parameters as they are then, all increments
     together are (`epsilon`, `delta`)-differentially private for one example, under
-    `neighbors` (:ref:`lemma-gradient-moments`). A gradient must owe nothing to other
-    examples of its batch, as by batch normalization; that a framework may round it
-    otherwise in other company is outside the guarantee. The second moment is never
-    less than the deviation of its noise, which is public. With ``clipping="caller"``
-    all of it holds only if sums are as :meth:`step` asks for.
+    `neighbors` (:ref:`lemma-gradient-moments`). A gradient must not depend on other
+    examples of its batch, as it does with batch normalization; that a framework may
+    round it differently in another batch is outside the guarantee. The second moment is
+    never less than the deviation of its noise, which is public. With
+    ``clipping="caller"`` all of it holds only if sums are as :meth:`step` requires.
 
-    What is pickled or copied holds noise and the key of the samples: it is as secret as
-    the data. Without an accountant it cannot be, before the last step.
+    Pickles and copies hold noise and the key of the samples: they are as secret as the
+    data. Without an accountant they cannot be made before the last step.
 
     References
     ----------
@@ -586,14 +585,14 @@ class JMEAdam:
         -------
         iterator of ndarray of int
             Positions of the batch's examples, in increasing order; there may be none.
-            Who is in a sample is secret: use it for its step, and forget it. Whoever
-            asks anew before :meth:`step` gets the same batch.
+            Samples are secret: use a batch for its step only. A new call before
+            :meth:`step` returns the same batch.
 
         Raises
         ------
         ValueError
-            By the iterator, if no step was made of a batch (one that is empty needs its
-            step too), or if there is a newer iterator.
+            By the iterator, if :meth:`step` was not called for a batch, or if there is
+            a newer iterator.
         """
         self._newest = iteration = object()
         return self._batches(iteration)
@@ -633,22 +632,22 @@ class JMEAdam:
             no number counts as a batch without examples. Lengths and sums are float64,
             and made in it, in any order.
         batch : ndarray of int
-            The batch that the gradients are of, as it was drawn: the last one.
+            The batch of the gradients, as :meth:`batches` returned it last.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            What is to be added to the parameters.
+            Increment of the parameters.
 
         Raises
         ------
         ValueError
-            If a shape or type is another one, or this is not the batch that this thread
-            drew for this step; nothing was released.
+            If a shape or type is wrong, or this is not the batch that this thread drew
+            for this step; nothing is released.
         LedgerError
-            If a copy of this optimizer has gone further.
+            If a copy of this optimizer has made further steps.
         RuntimeError
-            If another thread has, or an earlier step was interrupted.
+            If another thread has, or if an earlier step was interrupted.
         """
         drawn = self._drawn
         if drawn is None or not drawn.is_of(batch):
@@ -665,19 +664,19 @@ class JMEAdam:
             return self._run.step(row)
 
     def close(self) -> None:
-        """Forget the noise and the key of the samples: no step is made any more."""
+        """Delete the noise and the key of the samples; no further step is possible."""
         self._drawn = None
         self._run.release.close()
 
     def resume(self) -> None:
-        """Go to where the ledger has this optimizer; steps between are lost.
+        """Skip to the position in the ledger; the steps between are lost.
 
         Raises
         ------
         ValueError
             If there is no accountant.
         LedgerError
-            If the ledger is behind this copy.
+            If this copy has made more steps than the ledger records.
         """
         self._drawn = None
         self._run.resume()

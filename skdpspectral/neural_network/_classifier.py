@@ -35,9 +35,9 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
     {delta}
         Well below ``1 / n_samples``.
     classes : array-like or None, default=None
-        All labels that there may be, which are public. None takes those that occur in
-        y for public, with a :class:`~skdpspectral.PrivacyLeakWarning` unless y is
-        boolean. A label that is not among them is an error, after the charge.
+        All possible labels, which are public. None uses the labels that occur in y as
+        if they were public, with a :class:`~skdpspectral.PrivacyLeakWarning` unless y
+        is boolean. Any other label raises an error, after the charge.
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
     {adam_batches}
@@ -175,7 +175,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             unread = unread_rows(self, X)
             labels = self._labels(y, unread.shape[0])
             layout = self._layout(unread.shape[1], _n_outputs(len(self.classes_)))
-            optimization = self._optimization(*unread.shape, layout.sizes[-1])
+            optimization = self._optimization(layout, unread.shape[0])
             plan = self._planned(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.
@@ -203,8 +203,8 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             self._warn_of_classes()
         if len(known) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs two classes or more, and found one "
-                "class; name them by classes=[...]"
+                f"{type(self).__name__} requires at least two classes and found one "
+                "class; name all classes with classes=[...]"
             )
         if known.dtype == object and all(isinstance(label, str) for label in known):
             known = known.astype(str)  # which can be published

@@ -34,9 +34,7 @@ _MOST_LAYERS = 2
 def hidden_widths(sizes) -> tuple[int, ...]:
     """Return the widths of hidden layers; errors name `hidden_layer_sizes`."""
     if np.ndim(sizes) == 0 and not isinstance(sizes, Integral):
-        raise ValueError(
-            "hidden_layer_sizes must be a number or a list of numbers of units"
-        )
+        raise ValueError("hidden_layer_sizes must be an integer or a list of integers")
     sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
     if len(sizes) > _MOST_LAYERS:
         raise ValueError(
@@ -117,13 +115,9 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     # -- what a fit will release -----------------------------------------------------
 
-    def _hidden_layers(self) -> tuple[int, ...]:
-        """Return the widths of the hidden layers; errors name the parameter."""
-        return hidden_widths(self.hidden_layer_sizes)
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._hidden_layers()
+        hidden_widths(self.hidden_layer_sizes)
         self._adam()._check(self.n_epochs)
 
     def _adam(self) -> Adam:
@@ -131,12 +125,10 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
         return Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
 
     def _layout(self, n_features: int, n_outputs: int) -> _kernels.Layout:
-        return _kernels.Layout((n_features, *self._hidden_layers(), n_outputs))
+        hidden = hidden_widths(self.hidden_layer_sizes)
+        return _kernels.Layout((n_features, *hidden, n_outputs))
 
-    def _optimization(
-        self, n_samples: int, n_features: int, n_outputs: int
-    ) -> Optimization:
-        layout = self._layout(n_features, n_outputs)
+    def _optimization(self, layout: _kernels.Layout, n_samples: int) -> Optimization:
         return Optimization(
             self._adam(),
             layout.n_parameters,
@@ -148,21 +140,15 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
 
     def _plan_of_shape(self, n_samples, n_features, n_outputs) -> PrivacyPlan:
         self._check_parameters()
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_features),
-        )
-        return self._planned(self._optimization(*shape, n_outputs))
+        n_samples = check_count("n_samples", n_samples)
+        layout = self._layout(check_count("n_features", n_features), n_outputs)
+        return self._planned(self._optimization(layout, n_samples))
 
     # -- the way of a fit ------------------------------------------------------------
 
     def _progress(self, optimization: Optimization) -> FitProgress:
-        return FitProgress(
-            self,
-            optimization.schedule.n_steps,
-            private=self._is_private(),
-            verbose=self.verbose,
-        )
+        given = {"private": self._is_private(), "verbose": self.verbose}
+        return FitProgress(self, optimization.schedule.n_steps, **given)
 
     def _train(self, optimization, release, layout, X, targets, progress) -> None:
         """Run all steps, and set the attributes of the network."""

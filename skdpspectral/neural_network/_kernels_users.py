@@ -218,7 +218,7 @@ def chosen_support(
     return users._replace(support=support, sparse=own[each, support])
 
 
-def along(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
+def project_gradients(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
     """Return each user's products with the columns of U: (n_users, rank)."""
     out = np.empty((len(gradients), U.shape[1]))
     for position, direction in enumerate(U.T):

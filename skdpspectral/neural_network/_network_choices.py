@@ -43,19 +43,20 @@ class AlternatingAdam(BaseEstimator):
         Steps of the users in each round, at least 1. "auto" is 5 with a budget, and 1
         without one.
     n_own_steps : int, default=100
-        Steps of a user's network beside the final shared weights, from the beginning:
-        of all users with a budget, and of those of ``personalize``.
+        Steps of a user's network, from its start, with the final shared weights. They
+        are made in fits with a budget and in ``personalize``.
     learning_rate : float, default=0.03
         Length of the steps of the shared weights.
     user_learning_rate : float, default=0.1
         Length of the users' steps.
     weight_decay : float, default=0.0
-        What a step takes off the shared weights, as a share of them over its length.
+        Share of the shared weights that a step removes, divided by its length.
     schedule : {"cosine", "constant"}, default="cosine"
-        How lengths of steps fall. There is none that looks at the loss, which is a
+        Schedule of the lengths of steps. No schedule uses the loss, which is a
         statistic of the data.
     batch_size : int or None, default=None
-        Rows of each user in a step in rounds, in turn, in a public order; None for all.
+        Rows of each user in a step of a round, in turn and in a public order. None
+        uses all rows.
     neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
         What is hidden: that a user took part, or all that a user contributed, where
         the number of users is public. "replace-one" needs twice the noise.
@@ -211,10 +212,10 @@ def count_parameters(
     prompt_size=0,
     rounding="user",
 ):
-    r"""Count the numbers that networks of users are made of, all users together.
+    r"""Count the trained numbers of the networks of all users together.
 
-    Those are U, the weights w, the sparse parts b (without their places), and features
-    of the users' own: what :class:`~skdpspectral.LRSMLPRegressor` trains, levels apart.
+    These are U, the weights w, the sparse parts b (without their positions), and the
+    users' own features. Levels of users are not counted.
 
     Parameters
     ----------
@@ -222,8 +223,10 @@ def count_parameters(
         Number of features.
     n_users : int
         Number of users.
-    hidden_layer_sizes, n_components, sparsity, shared_weights, prompt_size
+    hidden_layer_sizes, n_components, sparsity
         As in :class:`~skdpspectral.LRSMLPRegressor`.
+    shared_weights, prompt_size
+        As in :class:`~skdpspectral.neural_network.UserNetwork`.
     rounding : {"user", "all"}, default="user"
         Whether a share of weights is rounded up for each user, as the estimator does,
         or once for all of them.
@@ -236,7 +239,7 @@ def count_parameters(
     Raises
     ------
     ValueError
-        If a number is not one of those that the estimator takes.
+        If a parameter is invalid.
 
     Examples
     --------
@@ -298,10 +301,7 @@ CONSTRAINTS = {
         Interval(Real, 0, 1, closed="both"),
         None,
     ],
-    "hidden_layer_sizes": [
-        "array-like",
-        Interval(Integral, 1, None, closed="left"),
-    ],
+    "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
     "user_feature": [Integral, str, None],
     "target_bounds": [tuple, list, np.ndarray, None],
     "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
@@ -324,50 +324,41 @@ def check_network_parameters(model) -> None:
         )
     if own.shared_weights == "fixed" and model.n_components != 1:
         raise ValueError(
-            'shared_weights="fixed" needs n_components=1, got '
-            f"n_components={model.n_components}: one central network has one "
-            "direction"
+            'shared_weights="fixed" requires n_components=1, got '
+            f"n_components={model.n_components}"
         )
-    if model.n_components == 0 and not _has_all_weights(model):
+    whole = isinstance(model.sparsity, Integral)
+    if model.n_components == 0 and (whole or model.sparsity not in (None, 1.0)):
         raise ValueError(
-            "n_components=0 needs sparsity=None: without shared weights each "
-            "network has all of its own"
+            "n_components=0 requires sparsity=None: without shared weights, all "
+            "weights are the user's own"
         )
     if not model._is_private() and model.clip_norm != CLIP_NORM:
         raise ValueError(
-            f"clip_norm={model.clip_norm!r} needs a budget: with epsilon=None no "
-            f"gradient is clipped; leave clip_norm={CLIP_NORM} (a search gives "
-            "epsilon=None a grid of its own)"
+            f"clip_norm={model.clip_norm!r} requires a budget: with epsilon=None no "
+            f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, give "
+            "epsilon=None a separate grid"
         )
     if model._is_private() and own.unknown_user == "raise":
         raise ValueError(
-            'unknown_user="raise" needs epsilon=None: an error would reveal who was '
-            'in the training set; use unknown_user="shared"'
+            'unknown_user="raise" requires epsilon=None: an error would reveal who was '
+            'in the training set. Use unknown_user="shared"'
         )
 
 
-def _has_all_weights(model) -> bool:
-    if model.sparsity is None:
-        return True
-    return not isinstance(model.sparsity, Integral) and model.sparsity == 1.0
-
-
-# Copies: another thread may change a strategy between a plan and its releases.
-
-
 def solver_of(model) -> AlternatingAdam:
-    """Return how networks are trained, as it is now."""
+    """Return a copy of the solver, which another thread may change during a fit."""
     given = model.solver
     return AlternatingAdam() if isinstance(given, str) else snapshot(given)
 
 
 def user_network_of(model) -> UserNetwork:
-    """Return what users' networks have of their own, as it is now."""
+    """Return a copy of the parameters of users' networks."""
     given = model.user_network
     return UserNetwork() if isinstance(given, str) else snapshot(given)
 
 
-class Shape(NamedTuple):
+class NetworkShape(NamedTuple):
     """Shapes of networks and of the weights that they share.
 
     `layout` has the users' own features among its inputs; `rank` is the number of
@@ -379,16 +370,16 @@ class Shape(NamedTuple):
     prompt_size: int
 
 
-def network_shape(model, own: UserNetwork, n_features: int) -> Shape:
+def network_shape(model, own: UserNetwork, n_features: int) -> NetworkShape:
     """Return the shapes that a fit of so many features has."""
     inputs = n_features + int(own.prompt_size)
     layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
     rank = min(int(model.n_components), layout.n_parameters)
-    return Shape(layout, rank, int(own.prompt_size))
+    return NetworkShape(layout, rank, int(own.prompt_size))
 
 
 def rules_of(
-    sparsity, shape: Shape, own: UserNetwork, solver: AlternatingAdam
+    sparsity, shape: NetworkShape, own: UserNetwork, solver: AlternatingAdam
 ) -> UserRules:
     """Return what is public of the users' training, for networks of a shape."""
     layout = shape.layout

@@ -28,7 +28,7 @@ from . import _kernels, _kernels_users, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout
 from ._kernels_users import UserParameters
-from ._network_choices import Shape, rules_of, solver_of, user_network_of
+from ._network_choices import NetworkShape, rules_of, solver_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
 
@@ -122,14 +122,14 @@ class LRSMLPRegressor(
     RegressorMixin,
     PrivateEstimator,
 ):
-    r"""One network a user: low rank plus sparse weights, private at user level.
+    r"""One network for each user: low rank plus sparse weights, private for users.
 
-    The targets of user i are modeled by a tanh network, all of whose weights and
+    The targets of user i are modeled by a tanh network. All of its weights and
     intercepts are one vector :math:`\theta_i = U w_i + b_i`: directions U that all
-    users share, weights :math:`w_i` of the user on them, and a sparse vector
-    :math:`b_i`. Beside it a user may have a level, and features of their own.
+    users share, weights :math:`w_i` of the user, and a sparse vector :math:`b_i`. A
+    user may also have a level, and features of their own.
 
-    Only U is released, under user-level differential privacy. What belongs to a user is
+    Only U is released, under user-level differential privacy. A user's own part is
     trained from U and that user's rows, and stays with that user: the
     :ref:`billboard model <billboard>`. Try :class:`~skdpspectral.LRSRegressor` first:
     it needs far fewer users. Read more in the :ref:`user guide <personal_networks>`.
@@ -148,7 +148,7 @@ class LRSMLPRegressor(
     {delta}
         Well below one over the number of users.
     user_feature : int, str or None, default=None
-        Position or name of the column of X that says whose row it is, as in
+        Position or name of the column of X with the users' ids, as in
         :class:`~skdpspectral.LRSRegressor`. That column is no feature.
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, which are clipped to them and brought to [-1, 1].
@@ -167,27 +167,27 @@ class LRSMLPRegressor(
     {accountant}
     {noise_seed}
     {n_jobs}
-        They share the users.
+        Users are divided among them.
     verbose : bool or int, default=0
-        Whether to print a line a round.
+        Whether to print a line for each round.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_parameters)
-        U'.
+        Shared directions U, one in each row.
     weights_ : ndarray of shape (n_components,)
         Weights of the shared network: their mean over users with ``epsilon=None``, and
         the first direction alone with a budget.
     prompt_ : ndarray of shape (prompt_size,)
-        Features of a user who has none: their mean over users with ``epsilon=None``,
-        and 0 with a budget.
+        Own features of unknown users: their mean over users with ``epsilon=None``, and
+        0 with a budget.
     layer_sizes_ : ndarray of int
-        Widths of the layers, from the features, `prompt_size` more than those of rows,
-        to the one output.
+        Widths of the layers. The first is the number of features, with those of
+        `prompt_size`; the last is 1.
     target_center_, target_scale_ : float
-        What outputs are moved by, once multiplied by the other, to be targets.
+        Targets are outputs times `target_scale_` plus `target_center_`.
     n_iter_ : int
-        Rounds; 1 where there is nothing to release.
+        Number of rounds; 1 if nothing is released.
     {n_features_in_}
         A column of users is among them.
     {feature_names_in_}
@@ -201,8 +201,8 @@ class LRSMLPRegressor(
 
     See Also
     --------
-    skdpspectral.LRSRegressor : Linear models a user, of which private ones need fewer.
-    skdpspectral.neural_network.count_parameters : Numbers that such models have.
+    skdpspectral.LRSRegressor : One linear model for each user; it needs fewer users.
+    skdpspectral.neural_network.count_parameters : Count the numbers of such models.
     skdpspectral.DPAdamRegressor : One network for all rows.
 
     Notes
@@ -295,12 +295,12 @@ class LRSMLPRegressor(
         Parameters
         ----------
         n_features : int
-            Number of features; a column of users is none.
+            Number of features, without a column of users.
 
         Returns
         -------
         PrivacyPlan
-            What a fit is charged with, whatever the number of users and rows.
+            The charge of a fit; it does not depend on the numbers of users and rows.
 
         Raises
         ------
@@ -468,7 +468,7 @@ class LRSMLPRegressor(
         codes, layout = self._codes_of(table), self._fitted_layout()
         U = np.ascontiguousarray(self.components_.T)
         unknown = np.flatnonzero(codes < 0)
-        # A warning would tell of the values of some user.
+        # A warning would reveal something about the values of some user.
         with np.errstate(all="ignore"):
             found = self._models().predict(table, codes, U, layout)
             if len(unknown):
@@ -485,8 +485,8 @@ class LRSMLPRegressor(
         n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
         if table.n_features != n_features:
             raise ValueError(
-                f"X has {table.n_features} features beside users, and fit had "
-                f"{n_features}: user_feature was changed since"
+                f"X has {table.n_features} features without users, but fit had "
+                f"{n_features}: user_feature was changed since fit"
             )
         return table
 
@@ -496,9 +496,9 @@ class LRSMLPRegressor(
             middles, halves = target_box(self.target_bounds, 1)
             if (middles[0], halves[0]) != units:
                 raise ValueError(
-                    f"target_bounds={self.target_bounds!r} are not those of the fit, "
-                    "which the units of the shared weights are from: set them to "
-                    "those, or fit anew"
+                    f"target_bounds={self.target_bounds!r} differ from those of fit, "
+                    "which set the units of the shared weights: restore them, or fit "
+                    "again"
                 )
         return units
 
@@ -585,13 +585,14 @@ class LRSMLPRegressor(
         skdpspectral.linear_model.personalize : The same through a pipeline.
         """
         check_is_fitted(self)
-        # Each on its own: what suits no fit may suit a user.
+        # Each on its own: what no fit accepts may be valid for a user.
         super()._check_parameters()
         table = self._read_like_fit(X, users)
         y = check_targets(self, y, len(table.X))
         index = self._users_to_fit(table, user)
         rows = self._user_rows(table, y, index, self._units_of_fit())
-        shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
+        rank, layout = len(self.components_), self._fitted_layout()
+        shape = NetworkShape(layout, rank, len(self.prompt_))
         own, solver = user_network_of(self), solver_of(self)
         rules = rules_of(self.sparsity, shape, own, solver)
         U = np.ascontiguousarray(self.components_.T)

@@ -43,7 +43,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
     ----------
     {adam_attributes}
     target_center_, target_scale_ : ndarray of shape (n_outputs,)
-        What outputs are moved by, once multiplied by the other, to be targets.
+        Targets are outputs times `target_scale_` plus `target_center_`.
     multi_output_ : bool
         Whether y had columns.
 
@@ -158,7 +158,7 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
             box = target_box(self.target_bounds, n_outputs)
             layout = self._layout(unread.shape[1], n_outputs)
-            optimization = self._optimization(*unread.shape, n_outputs)
+            optimization = self._optimization(layout, unread.shape[0])
             plan = self._planned(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.

@@ -183,7 +183,7 @@ class UserFits:
         of_weights = np.zeros_like(users.weights)
         if not rules.fixed:
             penalty = rules.ridge_shared * shares
-            of_weights = _kernels_users.along(found.whole, U)
+            of_weights = _kernels_users.project_gradients(found.whole, U)
             of_weights += penalty * (users.weights - rules.prior)
         of_prompts = found.prompts + rules.ridge_shared * shares * users.prompts
         step = part.adams[0].push(np.hstack([of_weights, of_prompts]), None)

@@ -128,7 +128,7 @@ def test_whole_weights():
     for row, support, sparse in zip(expected, users.support, users.sparse, strict=True):
         row[support] += sparse
     np.testing.assert_allclose(networks.whole_weights(U, users), expected)
-    np.testing.assert_allclose(networks.along(expected, U), expected @ U, rtol=1e-12)
+    np.testing.assert_allclose(networks.project_gradients(expected, U), expected @ U, rtol=1e-12)
 
 
 def test_the_support_is_that_of_a_newton_step():
@@ -171,7 +171,7 @@ def numbers_of(rows, code, U, users, layout, batch):
         "outputs": networks.predictions(layout, U, own, block.X[part]),
         "gradients": gradients.whole,
         "of prompts": gradients.prompts,
-        "along U": networks.along(gradients.whole, U),
+        "along U": networks.project_gradients(gradients.whole, U),
         "curvatures": networks.curvatures(layout, whole, own.prompts, some),
         "support": moved.support,
         "sparse": moved.sparse,

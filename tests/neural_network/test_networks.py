@@ -25,6 +25,7 @@ from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
 from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS
+from skdpspectral.neural_network._kernels import Layout
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* is private with epsilon:skdpspectral.PrivacyLeakWarning"
@@ -271,7 +272,7 @@ def test_the_audit_refutes_planted_mistakes(monkeypatch):
     monkeypatch.setattr(patched, "_weighted", squared_sum)
     moments = _gradient_moments.GradientMoments(
         1,
-        DPAdamRegressor(batch_size=64)._optimization(64, 1, 1).schedule,
+        DPAdamRegressor(batch_size=64)._optimization(Layout((1, 1)), 64).schedule,
         clip_norm=1.0,
         moments="jme",
         moment_weight=0.5,

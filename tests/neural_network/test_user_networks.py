@@ -167,7 +167,7 @@ def test_bounds_may_be_as_wide_as_float64_and_are_those_of_the_fit():
     mine, accountant = USERS == 3, PrivacyAccountant()
     for bounds in ((-4, 5), (0, 1)):
         model.set_params(target_bounds=bounds, accountant=accountant)
-        with pytest.raises(ValueError, match="not those of the fit"):
+        with pytest.raises(ValueError, match="differ from those of fit"):
             model.personalize(X[mine], Y[mine], user=1000)
     model.set_params(target_bounds=[-4.0, 4.0]).personalize(X[mine], Y[mine], user=1)
     assert len(accountant.ledger) == 0
