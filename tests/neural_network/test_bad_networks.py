@@ -161,6 +161,22 @@ def test_bad_parameters_of_networks_are_named():
         assert name in refusal(fit_regressor, **{name: value}), (name, value)
 
 
+def test_no_plan_is_made_of_parameters_that_do_not_go_together():
+    """Also if another thread changes the optimizer after it was checked."""
+    made = DPAdamRegressor._layout
+
+    def changed_then(model, *shape):
+        model.optimizer.set_params(sampling="in-turn", factorization="blt")
+        return made(model, *shape)
+
+    model = DPAdamRegressor(n_epochs=2, optimizer=Adam(), accountant=LEDGER)
+    model._layout = changed_then.__get__(model)
+    before = len(LEDGER.ledger)
+    with pytest.raises(ValueError, match="n_epochs=1"):
+        model.fit(X, TARGETS)
+    assert len(LEDGER.ledger) == before
+
+
 def test_the_optimizer_is_searched_as_a_nested_parameter():
     grid = {"optimizer__learning_rate": [0.01, 0.1], "optimizer__moments": ["pp"]}
     model = DPAdamRegressor(n_epochs=1, optimizer=Adam())

@@ -138,7 +138,14 @@ def test_a_budget_of_one_fit_lets_one_fit_in():
 # -- what it shows --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", [DPAdamClassifier(3), DPAdamRegressor((3, 2))])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPAdamClassifier(3),
+        DPAdamRegressor((3, 2)),
+        DPAdamRegressor(optimizer=Adam(0.1, sampling="in-turn")),
+    ],
+)
 def test_it_can_be_saved_and_published(estimator, tmp_path):
     y = X[:, 0] > 0 if isinstance(estimator, DPAdamClassifier) else Y
     model = estimator.fit(X, y)
