@@ -76,9 +76,9 @@ def models(level):
     """Return all models, with or without a level of each user."""
     found = {}
     for name, (given, own, ridge) in NETWORKS.items():
-        user_network = UserNetwork(
-            **own, fit_intercept=bool(level), ridge_shared=ridge, ridge_sparse=ridge
-        )
+        user_network = UserNetwork(**own, fit_intercept=bool(level), ridge_sparse=ridge)
+        if own != FIXED:
+            user_network.set_params(ridge_shared=ridge)
         found[name] = LRSMLPRegressor(
             **given, epsilon=None, user_network=user_network, solver=STEPS
         )

@@ -165,11 +165,13 @@ def network_errors(rows, parameters, layers, penalty, steps):
     given = dict(parameters)
     own = {name: given.pop(name) for name in OWN if name in given}
     own["fit_intercept"] = bool(own["fit_intercept"])
+    if "prompt_size" in own or "shared_weights" not in own:
+        own["ridge_shared"] = penalty
     model = LRSMLPRegressor(
         **given,
         epsilon=None,
         hidden_layer_sizes=layers,
-        user_network=UserNetwork(**own, ridge_shared=penalty, ridge_sparse=penalty),
+        user_network=UserNetwork(**own, ridge_sparse=penalty),
         solver=AlternatingAdam(**steps),
     )
     return errors_of(model, rows)

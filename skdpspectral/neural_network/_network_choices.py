@@ -124,6 +124,9 @@ class AlternatingAdam(BaseEstimator):
         )
 
 
+RIDGE_SHARED = 1.0
+
+
 @register
 class UserNetwork(BaseEstimator):
     r"""What the network of one user has of its own, beside the shared weights.
@@ -148,7 +151,8 @@ class UserNetwork(BaseEstimator):
         refused with ``fit_intercept=False``.
     ridge_shared : float, default=1.0
         Penalty, in rows, of the squares of the differences between w and its start, the
-        first direction alone, and of the features of the user's own.
+        first direction alone, and of the features of the user's own. Refused where
+        neither is trained.
     ridge_sparse : float, default=1.0
         Penalty of :math:`|b_i|^2`, in rows.
     unknown_user : {"shared", "raise"}, default="shared"
@@ -185,7 +189,7 @@ class UserNetwork(BaseEstimator):
         prompt_size=0,
         fit_intercept=True,
         ridge_intercept=0.0,
-        ridge_shared=1.0,
+        ridge_shared=RIDGE_SHARED,
         ridge_sparse=1.0,
         unknown_user="shared",
     ):
@@ -326,6 +330,12 @@ def check_network_parameters(model) -> None:
         raise ValueError(
             'shared_weights="fixed" requires n_components=1, got '
             f"n_components={model.n_components}"
+        )
+    unused = own.shared_weights == "fixed" and not own.prompt_size
+    if unused and own.ridge_shared != RIDGE_SHARED:
+        raise ValueError(
+            f"ridge_shared={own.ridge_shared!r} is not used with "
+            f'shared_weights="fixed" and prompt_size=0: leave it at {RIDGE_SHARED}'
         )
     whole = isinstance(model.sparsity, Integral)
     if model.n_components == 0 and (whole or model.sparsity not in (None, 1.0)):

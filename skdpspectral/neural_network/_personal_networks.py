@@ -519,10 +519,10 @@ class LRSMLPRegressor(
         Returns
         -------
         coefs, intercepts : list of ndarray
-            Of shapes (n_inputs, n_outputs) and (n_outputs,), one a layer, of which the
-            first takes the user's own features behind those of rows, and the last gives
-            targets less :meth:`get_intercept`, over `target_scale_`; those of the
-            shared network if the user is unknown.
+            Of each layer, of shapes (n_inputs, n_outputs) and (n_outputs,). The user's
+            own features come after those of rows. Predictions are outputs times
+            `target_scale_` plus :meth:`get_intercept`. An unknown user has the layers
+            of the shared network.
 
         Raises
         ------
@@ -535,17 +535,16 @@ class LRSMLPRegressor(
             U = np.ascontiguousarray(self.components_.T)
             whole = self._models().whole_weights(code, U)
         layers = self._fitted_layout().layers(whole)
-        return [layer[:-1].copy() for layer in layers], [
-            layer[-1].copy() for layer in layers
-        ]
+        coefs = [layer[:-1].copy() for layer in layers]
+        return coefs, [layer[-1].copy() for layer in layers]
 
     def get_prompt(self, user=None):
-        """Return the features of one user's own, as :meth:`get_network` the layers."""
+        """Return one user's own features, for that user alone."""
         code = self._code_of(user)
         return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
 
     def get_intercept(self, user=None):
-        """Return what one user's network is added to, in the units of the targets."""
+        """Return one user's level, in the units of the targets."""
         code = self._code_of(user)
         level = 0.0 if code < 0 else float(self._models().levels[code])
         return self.target_center_ + self.target_scale_ * level

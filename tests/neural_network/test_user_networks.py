@@ -49,14 +49,13 @@ def error(model):
 def test_networks_of_low_rank_are_learned():
     """From six rows a user, and simpler models learn less from them."""
     given = {"epsilon": None, "hidden_layer_sizes": WIDTH, "fit_intercept": False}
+    single = given | {"shared_weights": "fixed"}
     given |= {"ridge_shared": 0.1, "ridge_sparse": 0.1}
     found = {
         "right": error(LRSMLPRegressor(2, 2, **of_users(given))),
         "rank 1": error(LRSMLPRegressor(1, 2, **of_users(given))),
         "full": error(LRSMLPRegressor(0, None, **of_users(given))),
-        "single": error(
-            LRSMLPRegressor(1, 0, **of_users(given | {"shared_weights": "fixed"}))
-        ),
+        "single": error(LRSMLPRegressor(1, 0, **of_users(single))),
     }
     assert found["right"] < 0.15
     assert found["right"] < 0.85 * min(found["rank 1"], found["full"], found["single"])
@@ -275,6 +274,7 @@ def test_wrong_parameters_are_named_and_cost_nothing(name):
     [
         ("ridge_intercept", {"fit_intercept": False, "ridge_intercept": 1.0}),
         ("n_components=1", {"shared_weights": "fixed", "n_components": 2}),
+        ("ridge_shared", {"shared_weights": "fixed", "ridge_shared": 2.0}),
         ("sparsity=None", {"n_components": 0}),
         ("clip_norm", {"epsilon": None, "clip_norm": 0.5}),
     ],
