@@ -201,14 +201,6 @@ def gradient_factors(
     return Factors(inputs, errors)
 
 
-def gradients(factors: Factors) -> np.ndarray:
-    """Return every example's gradient in full, (n, n_parameters), for tests."""
-    parts = []
-    for inputs, errors in zip(factors.inputs, factors.errors, strict=True):
-        parts.append((inputs[:, :, None] * errors[:, None]).reshape(len(inputs), -1))
-    return np.hstack(parts)
-
-
 def in_blocks(n_examples: int) -> list[slice]:
     """Return the slices of blocks of examples."""
     starts = range(0, n_examples, BLOCK_EXAMPLES)
