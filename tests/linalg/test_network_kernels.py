@@ -128,7 +128,9 @@ def test_whole_weights():
     for row, support, sparse in zip(expected, users.support, users.sparse, strict=True):
         row[support] += sparse
     np.testing.assert_allclose(networks.whole_weights(U, users), expected)
-    np.testing.assert_allclose(networks.project_gradients(expected, U), expected @ U, rtol=1e-12)
+    np.testing.assert_allclose(
+        networks.project_gradients(expected, U), expected @ U, rtol=1e-12
+    )
 
 
 def test_the_support_is_that_of_a_newton_step():
