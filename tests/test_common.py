@@ -98,9 +98,7 @@ ESTIMATORS = [
     ),
     DPAdamRegressor(),
     DPAdamRegressor(5, epsilon=None, target_bounds=(-100, 100)),
-    DPAdamRegressor(
-        optimizer=Adam(sampling="in-turn"), accountant=PrivacyAccountant()
-    ),
+    DPAdamRegressor(optimizer=Adam(sampling="in-turn"), accountant=PrivacyAccountant()),
     LRSMLPRegressor(solver=FEW_STEPS),
     LRSMLPRegressor(epsilon=None, solver=FEW_STEPS, hidden_layer_sizes=(3, 2)),
     LRSMLPRegressor(3, user_feature=0, solver=FEW_STEPS_REPLACED),
