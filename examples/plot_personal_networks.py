@@ -26,7 +26,7 @@ import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import load_jester
-from skdpspectral.neural_network import AlternatingAdam, count_parameters
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork, count_parameters
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 try:
@@ -57,13 +57,13 @@ def split(ratings, rng):
 
 FIXED = {"shared_weights": "fixed"}
 NETWORKS = {
-    "single": ({**FIXED, "sparsity": 0}, 10.0),
-    "full": ({"n_components": 0, "sparsity": None}, 100.0),
-    "prompt": ({**FIXED, "sparsity": 0, "prompt_size": 50}, 100.0),
-    "rep r=1": ({"sparsity": 0}, 10.0),
-    "LRS 1 %": ({"sparsity": 0.01}, 100.0),
-    "LRS 5 %": ({"sparsity": 0.05}, 100.0),
-    "LRS 20 %": ({"sparsity": 0.2}, 100.0),
+    "single": ({"sparsity": 0}, FIXED, 10.0),
+    "full": ({"n_components": 0, "sparsity": None}, {}, 100.0),
+    "prompt": ({"sparsity": 0}, {**FIXED, "prompt_size": 50}, 100.0),
+    "rep r=1": ({"sparsity": 0}, {}, 10.0),
+    "LRS 1 %": ({"sparsity": 0.01}, {}, 100.0),
+    "LRS 5 %": ({"sparsity": 0.05}, {}, 100.0),
+    "LRS 20 %": ({"sparsity": 0.2}, {}, 100.0),
 }
 STEPS = AlternatingAdam(n_rounds=150, learning_rate=0.01, user_learning_rate=0.01)
 LINEAR = {
@@ -74,15 +74,16 @@ LINEAR = {
 
 def models(level):
     """Return all models, with or without a level of each user."""
-    common = {"epsilon": None, "fit_intercept": level}
-    found = {
-        name: LRSMLPRegressor(
-            **given, **common, ridge_shared=ridge, ridge_sparse=ridge, solver=STEPS
+    found = {}
+    for name, (given, own, ridge) in NETWORKS.items():
+        user_network = UserNetwork(**own, fit_intercept=bool(level), ridge_sparse=ridge)
+        if own != FIXED:
+            user_network.set_params(ridge_shared=ridge)
+        found[name] = LRSMLPRegressor(
+            **given, epsilon=None, user_network=user_network, solver=STEPS
         )
-        for name, (given, ridge) in NETWORKS.items()
-    }
     for name, given in LINEAR.items():
-        found[name] = LRSRegressor(**given, **common)
+        found[name] = LRSRegressor(**given, epsilon=None, fit_intercept=level)
     return found
 
 
@@ -96,9 +97,8 @@ if ratings is not None:
             errors[name, bool(level)] = np.sqrt(np.mean(rest**2))
     print(f"{'':16}{'numbers':>10}{'no level':>10}{'level':>8}")
     for name in [*NETWORKS, *LINEAR]:
-        count = (
-            count_parameters(50, 100, **NETWORKS[name][0]) if name in NETWORKS else ""
-        )
+        given, own, _ = NETWORKS.get(name, ({}, {}, None))
+        count = count_parameters(50, 100, **given, **own) if name in NETWORKS else ""
         both = [errors[name, level] for level in (False, True)]
         print(f"{name:16}{count:>10}{both[0]:10.3f}{both[1]:8.3f}")
 

@@ -76,6 +76,7 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from skdpspectral import DPAdamClassifier
+from skdpspectral.neural_network import Adam
 
 X, y = load_digits(return_X_y=True)
 parts = train_test_split(X / 16.0, y, random_state=0)
@@ -83,7 +84,7 @@ rates = {"jme": 0.3, "jme-batch": 0.3, "clip": 0.3, "pp": 0.1, "pp-debiased": 0.
 for epsilon in (1.0, 4.0):
     for moments, rate in rates.items():
         model = DPAdamClassifier(
-            epsilon=epsilon, classes=range(10), moments=moments, learning_rate=rate
+            epsilon=epsilon, classes=range(10), optimizer=Adam(rate, moments=moments)
         )
         score = model.fit(parts[0], parts[2]).score(parts[1], parts[3])
         print(f"epsilon={epsilon}, {moments:12} {score:.3f}")

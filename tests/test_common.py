@@ -29,13 +29,14 @@ from skdpspectral import (
 from skdpspectral.covariance import BISR, Exponential, Window
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.linear_model import Alternation, Clip
-from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
 
 mend_checks()
 # A signal so strong that the model's bound holds for the few rows of the checks.
 SPIKED = SpikedModel(signal_variance=1e6, noise_variance=1.0)
 PAPER = SpikedModel(1e6, 1.0, calibration="paper")
 FEW_STEPS = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=5, batch_size=8)
+FEW_STEPS_REPLACED = clone(FEW_STEPS).set_params(neighbors="replace-one")
 ESTIMATORS = [
     DPPCA(),
     DPPCA(1),
@@ -82,23 +83,31 @@ ESTIMATORS = [
     DPStandardScaler(accountant=PrivacyAccountant()),
     DPAdamClassifier(),
     DPAdamClassifier(epsilon=None),
-    DPAdamClassifier(4, activation="relu", moments="pp-debiased", n_epochs=3),
-    DPAdamClassifier((3, 4), moments="clip", batch_size=8, n_epochs=2),
-    DPAdamClassifier(sampling="in-turn", n_epochs=1, factorization="blt"),
-    DPAdamClassifier(moments="jme-batch", neighbors="zero-out-one", batch_size=4),
-    DPAdamClassifier(noise_multiplier=2.0, accountant=PrivacyAccountant()),
+    DPAdamClassifier(
+        4, activation="relu", optimizer=Adam(moments="pp-debiased"), n_epochs=3
+    ),
+    DPAdamClassifier((3, 4), optimizer=Adam(moments="clip"), batch_size=8, n_epochs=2),
+    DPAdamClassifier(
+        optimizer=Adam(sampling="in-turn", factorization="blt"), n_epochs=1
+    ),
+    DPAdamClassifier(
+        optimizer=Adam(moments="jme-batch", neighbors="zero-out-one"), batch_size=4
+    ),
+    DPAdamClassifier(
+        optimizer=Adam(noise_multiplier=2.0), accountant=PrivacyAccountant()
+    ),
     DPAdamRegressor(),
     DPAdamRegressor(5, epsilon=None, target_bounds=(-100, 100)),
-    DPAdamRegressor(sampling="in-turn", moments="pp", accountant=PrivacyAccountant()),
+    DPAdamRegressor(optimizer=Adam(sampling="in-turn"), accountant=PrivacyAccountant()),
     LRSMLPRegressor(solver=FEW_STEPS),
     LRSMLPRegressor(epsilon=None, solver=FEW_STEPS, hidden_layer_sizes=(3, 2)),
-    LRSMLPRegressor(3, user_feature=0, solver=FEW_STEPS, neighbors="replace-one"),
+    LRSMLPRegressor(3, user_feature=0, solver=FEW_STEPS_REPLACED),
     LRSMLPRegressor(0, None, user_feature=-1, target_bounds=(-9, 9), solver=FEW_STEPS),
     LRSMLPRegressor(
-        shared_weights="fixed",
         sparsity=0,
-        prompt_size=2,
-        fit_intercept=False,
+        user_network=UserNetwork(
+            shared_weights="fixed", prompt_size=2, fit_intercept=False
+        ),
         solver=FEW_STEPS,
         accountant=PrivacyAccountant(),
     ),

@@ -22,7 +22,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
-from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -32,11 +32,13 @@ X = RNG.normal(size=(20, 3))
 RATINGS = np.column_stack([USERS, RNG.integers(6, size=20)])
 STARS = RNG.integers(1, 6, size=20)
 FEW_STEPS = AlternatingAdam(n_rounds=1, n_local_steps=1, n_own_steps=1)
-LRS_MLP = LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, solver=FEW_STEPS)
+LRS_MLP = LRSMLPRegressor(
+    hidden_layer_sizes=2, user_network=UserNetwork(prompt_size=1), solver=FEW_STEPS
+)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
 LRS = LRSRegressor(n_rounds=1).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
-IN_TURN = {"batch_size": 10, "n_epochs": 2, "sampling": "in-turn"}
+IN_TURN = {"batch_size": 10, "n_epochs": 2, "optimizer": Adam(sampling="in-turn")}
 LABELS = (X[:, 0] > 0.0).astype(int)
 CLASSIFIER = DPAdamClassifier(classes=[0, 1], **IN_TURN).fit(X, LABELS)
 REGRESSOR = DPAdamRegressor(target_bounds=(-1, 1), **IN_TURN).fit(X, X[:, 0])

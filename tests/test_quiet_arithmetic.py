@@ -22,6 +22,7 @@ from skdpspectral import (
     SparseDPPCA,
 )
 from skdpspectral._linalg.walks import map_in_threads, quietly
+from skdpspectral.neural_network import Adam
 
 ROOT = Path(skdpspectral.__file__).parent
 # Clipped, its square underflows; products of a block do too.
@@ -41,7 +42,9 @@ FITS = {
     "DPAdamClassifier": lambda: DPAdamClassifier(3, classes=[0, 1]).fit(
         ROWS, USERS % 2
     ),
-    "DPAdamRegressor": lambda: DPAdamRegressor(3, moments="clip").fit(ROWS, ROWS),
+    "DPAdamRegressor": lambda: DPAdamRegressor(3, optimizer=Adam(moments="clip")).fit(
+        ROWS, ROWS
+    ),
     "DPStandardScaler": lambda: DPStandardScaler().fit(ROWS),
     "JMECovariance": lambda: JMECovariance().fit(ROWS),
     "DPItemEmbedding": lambda: DPItemEmbedding(1, **COMMON).fit(RATED, RATINGS),

@@ -20,12 +20,14 @@ import itertools
 
 import numpy as np
 from cells import Cells
+from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from tables import ignore_leak_warnings, print_row
 
 from skdpspectral import DPAdamClassifier
 from skdpspectral.datasets import load_adult
+from skdpspectral.neural_network import Adam
 
 KINDS = {
     "jme": {"moments": "jme", "moment_weight": 1.0},
@@ -34,8 +36,8 @@ KINDS = {
     "pp": {"moments": "pp"},
 }
 REGIMES = {
-    "wide": {"batch_size": 256, "noise_multiplier": 1.0, "learning_rate": 1e-3},
-    "single": {"batch_size": 1, "noise_multiplier": 2.0, "learning_rate": 1e-7},
+    "wide": {"batch_size": 256, "optimizer": Adam(1e-3, noise_multiplier=1.0)},
+    "single": {"batch_size": 1, "optimizer": Adam(1e-7, noise_multiplier=2.0)},
 }
 # Of the paper, for comparison: wide and single.
 PAPER = {
@@ -60,25 +62,25 @@ def parts_of(name, regime, seed, n_rows):
     return train, labels, test, wanted
 
 
+def network_of(y, regime, moments=None, hidden=()):
+    """Return the classifier of a regime, with moments of some kind."""
+    optimizer = clone(REGIMES[regime]["optimizer"])
+    optimizer.set_params(neighbors="zero-out-one", **moments or {})
+    given = {**REGIMES[regime], "optimizer": optimizer}
+    return DPAdamClassifier(hidden, classes=np.unique(y), **given)
+
+
 def score(name, regime, kind, seed, given):
     """Return the test accuracy of one fit, in percent."""
     X, y, test, wanted = parts_of(name, regime, seed, given.rows)
-    model = DPAdamClassifier(
-        given.hidden or (),
-        classes=np.unique(y),
-        neighbors="zero-out-one",
-        **REGIMES[regime],
-        **KINDS[kind],
-    )
+    model = network_of(y, regime, KINDS[kind], given.hidden or ())
     return 100.0 * model.fit(X, y).score(test, wanted)
 
 
 def epsilon(name, regime, given):
     """Return what a fit costs, at delta = 1e-6: the same for all kinds."""
     X, y, _, _ = parts_of(name, regime, 0, given.rows)
-    model = DPAdamClassifier(
-        classes=np.unique(y), neighbors="zero-out-one", **REGIMES[regime]
-    )
+    model = network_of(y, regime)
     return model.privacy_plan(*X.shape).epsilon
 
 

@@ -41,6 +41,7 @@ from skdpspectral import DPPCA, DPAdamClassifier, PrivacyAccountant
 from skdpspectral.accounting import calibrate_sampled
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import load_adult
+from skdpspectral.neural_network import Adam
 
 MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
 HAVE_OPACUS = all(importlib.util.find_spec(n) for n in ("torch", "opacus"))
@@ -81,11 +82,9 @@ def ours(moments, epsilon, delta, neighbors="zero-out-one"):
             epsilon=epsilon,
             delta=delta,
             classes=np.unique(train[1]),
-            moments=moments,
-            neighbors=neighbors,
             batch_size=round(share * len(train[0])),
             n_epochs=epochs,
-            learning_rate=rate,
+            optimizer=Adam(rate, moments=moments, neighbors=neighbors),
         )
         return model.fit(*train).score(*test)
 
@@ -143,7 +142,7 @@ def pipeline(epsilon, delta):
         )
         model = clone(model).set_params(
             dpadamclassifier__classes=np.unique(train[1]),
-            dpadamclassifier__learning_rate=rate,
+            dpadamclassifier__optimizer__learning_rate=rate,
         )
         if epsilon is not None and not privacy_report(model).private:
             raise RuntimeError("the pipeline leaks")
@@ -165,9 +164,9 @@ def pipeline_of(epsilon, delta, shape, setting):
             DPAdamClassifier(
                 epsilon=shares[1],
                 delta=delta / 2,
-                moments="pp-debiased",
                 batch_size=round(share * shape[0]),
                 n_epochs=epochs,
+                optimizer=Adam(moments="pp-debiased"),
             ),
         )
 
@@ -259,8 +258,12 @@ def speed_sides():
     """Return what fits the same hidden layer of 64 for two epochs, by name."""
     rng = np.random.default_rng(0)
     X, y = rng.uniform(-1, 1, (N_SPEED, 64)), rng.integers(10, size=N_SPEED)
-    given = {"classes": range(10), "noise_multiplier": 1.0, "batch_size": 512}
-    sides = {"ours": lambda: DPAdamClassifier(64, n_epochs=2, **given).fit(X, y)}
+    given = {"classes": range(10), "optimizer": Adam(noise_multiplier=1.0)}
+    sides = {
+        "ours": lambda: DPAdamClassifier(64, batch_size=512, n_epochs=2, **given).fit(
+            X, y
+        )
+    }
     if not HAVE_OPACUS:
         return sides
     import opacus as library

@@ -25,7 +25,7 @@ from scipy.sparse.linalg import svds
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
 from skdpspectral.datasets import fetch_movielens, load_jester
 from skdpspectral.linear_model import Alternation
-from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 PENALTIES = (10.0, 100.0)
@@ -156,14 +156,22 @@ def networks(ranks, shares):
     return found
 
 
+# Parameters that users' networks have, and not what they share.
+OWN = ("shared_weights", "prompt_size", "fit_intercept")
+
+
 def network_errors(rows, parameters, layers, penalty, steps):
     """Errors of one fit, on the half for tuning and on the half for reports."""
+    given = dict(parameters)
+    own = {name: given.pop(name) for name in OWN if name in given}
+    own["fit_intercept"] = bool(own["fit_intercept"])
+    if "prompt_size" in own or "shared_weights" not in own:
+        own["ridge_shared"] = penalty
     model = LRSMLPRegressor(
-        **parameters,
+        **given,
         epsilon=None,
         hidden_layer_sizes=layers,
-        ridge_shared=penalty,
-        ridge_sparse=penalty,
+        user_network=UserNetwork(**own, ridge_sparse=penalty),
         solver=AlternatingAdam(**steps),
     )
     return errors_of(model, rows)

@@ -16,11 +16,12 @@ import warnings
 import numpy as np
 
 from skdpspectral import LRSMLPRegressor, LRSRegressor, PrivacyLeakWarning
-from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 warnings.simplefilter("ignore", PrivacyLeakWarning)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, None)
 D, WIDTH, ROWS, NOISE = 5, 8, 25, 0.1
+FIXED = UserNetwork(shared_weights="fixed")
 
 
 def simulated(n_users, rng):
@@ -48,7 +49,7 @@ def models(epsilon):
         "network LRS r=2": LRSMLPRegressor(2, 5, **given),
         "network rep r=2": LRSMLPRegressor(2, 0, **given),
         "network LRS r=1": LRSMLPRegressor(1, 5, **given),
-        "single network": LRSMLPRegressor(1, 0, shared_weights="fixed", **given),
+        "single network": LRSMLPRegressor(1, 0, user_network=FIXED, **given),
         "linear LRS r=1": LRSRegressor(
             1, 2, epsilon=epsilon, ridge_shared=1.0, ridge_sparse=1.0
         ),

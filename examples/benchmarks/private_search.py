@@ -46,6 +46,7 @@ from skdpspectral.decomposition import PrivateMean
 from skdpspectral.metrics import captured_variance, make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
 from skdpspectral.model_selection._candidates import candidate_model, private_parts
+from skdpspectral.neural_network import Adam
 
 DELTA = 1e-6
 # Splits on which the best candidate is looked for, by who may look.
@@ -100,16 +101,15 @@ class Labels(Rows):
         # All rows in every batch: what a search may fit has Gaussian noise alone.
         last = DPAdamClassifier(
             classes=range(10),
-            sampling="in-turn",
             batch_size=len(self.data),
-            moments="jme",
+            optimizer=Adam(sampling="in-turn", moments="jme"),
         )
         steps = [("components", DPPCA()), ("classifier", last)]
         self.estimator = Pipeline([("scaler", "passthrough"), *steps])
         box = (0.0, 1.0)
         shared = {
             "components__n_components": [20, 10, 40],
-            "classifier__learning_rate": [0.1, 0.02, 0.5],
+            "classifier__optimizer__learning_rate": [0.1, 0.02, 0.5],
             "classifier__n_epochs": [10, 30],
         }
         scaler = DPStandardScaler(epsilon=0.3, bounds=box, unseen="keep")

@@ -244,10 +244,11 @@ def _labelled(n, p):
 def dp_adam(n, p):
     """DPAdamClassifier."""
     from skdpspectral import DPAdamClassifier
+    from skdpspectral.neural_network import Adam
 
     X, y = _labelled(n, p)
-    given = {"classes": range(10), "noise_multiplier": 1.0, "batch_size": 512}
-    return lambda: DPAdamClassifier(64, n_epochs=2, **given).fit(X, y)
+    given = {"classes": range(10), "optimizer": Adam(noise_multiplier=1.0)}
+    return lambda: DPAdamClassifier(64, batch_size=512, n_epochs=2, **given).fit(X, y)
 
 
 def opacus(n, p):

@@ -1,9 +1,4 @@
-"""Adam with joint moments, for gradients that any framework hands over.
-
-A private optimization: what it plans, charges, releases and makes of releases.
-
-Running means of released moments, and the steps that Adam makes of them.
-"""
+"""Private Adam: its parameters, plan, releases and steps."""
 
 from __future__ import annotations
 
@@ -14,14 +9,15 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import check_arguments
+from .._base.strategies import check_arguments, register
 from .._release.streams import SampledRelease, StreamRelease
 from ..accounting import (
     PrivacyAccountant,
@@ -39,22 +35,17 @@ from ..mechanisms._relations import check_count, check_real
 from ._gradient_moments import (
     MOMENTS,
     SAMPLINGS,
+    FactorizationPair,
     GradientMoments,
     Schedule,
-    SideBySide,
     decayed_factorization,
 )
 
 
 class RunningMean:
-    r"""A mean that forgets by a factor a step, corrected for its beginning.
+    """An exponentially decayed mean, corrected for its start.
 
-    Parameters
-    ----------
-    decay : float
-        Factor in [0, 1).
-    factorization : Factorization
-        What shapes the noise of the rows.
+    `decay` is a factor in [0, 1); `factorization` shapes the noise of the rows.
     """
 
     def __init__(self, decay: float, factorization: Factorization) -> None:
@@ -78,7 +69,7 @@ class RunningMean:
         self.row_variance = self._of_rows - self._decay * before
 
     def push(self, row: np.ndarray) -> np.ndarray:
-        """Take the row of the step in, and return the mean."""
+        """Add the row of the step, and return the mean."""
         if self._gain is None:
             self._variance += 1.0
         self._weight += 1.0
@@ -87,49 +78,36 @@ class RunningMean:
 
     @property
     def noise_gain(self) -> float:
-        """Deviation of the mean's noise, for unit noise Z."""
+        """Noise scale of the mean, for unit noise Z."""
         return math.sqrt(self._variance) / self._weight
 
 
 class AdamState:
     """Moments of gradients, and the next step.
 
-    Parameters
-    ----------
-    moments : str
-        What is released.
-    stds : tuple of float
-        Deviations of a step's noise in gradients and in squares, public.
-    learning_rate, beta_1, beta_2, adam_stability : float
-        As in :class:`~skdpspectral.neural_network.JMEAdam`.
-    factorizations : tuple of Factorization
-        What shapes the noise of gradients and of squares.
+    `stds` are the public deviations of a step's noise in gradients and in squares, and
+    `factorizations` shape that noise.
     """
 
     def __init__(
         self,
-        moments: str,
+        adam: Adam,
         stds: tuple[float, float],
-        *,
-        learning_rate: float,
-        beta_1: float,
-        beta_2: float,
-        adam_stability: float,
         factorizations: tuple[Factorization, Factorization],
     ) -> None:
-        self._moments, self._stds = moments, stds
-        self._learning_rate, self._stability = learning_rate, adam_stability
-        self._first = RunningMean(beta_1, factorizations[0])
-        self._second = RunningMean(beta_2, factorizations[1])
+        self._moments, self._stds = adam.moments, stds
+        self._learning_rate, self._stability = adam.learning_rate, adam.stability
+        self._first = RunningMean(adam.beta_1, factorizations[0])
+        self._second = RunningMean(adam.beta_2, factorizations[1])
 
     def advance(self, n_steps: int = 1) -> None:
-        """Go further without releases: those of steps that were lost."""
+        """Skip steps without releases: those that were lost."""
         for _ in range(n_steps):
             self._first.advance()
             self._second.advance()
 
     def push(self, gradient: np.ndarray, squares: np.ndarray | None) -> np.ndarray:
-        """Take the releases of a step in, and return the increment."""
+        """Add the releases of a step, and return the increment."""
         self.advance()
         mean = self._first.push(gradient)
         if squares is None:
@@ -143,7 +121,7 @@ class AdamState:
 
     @property
     def floor(self) -> float:
-        """Least second moment: the deviation of noise that may take it below 0."""
+        """Lower bound of the second moment: the scale of its noise, which is public."""
         if self._moments == "pp":
             return 0.0
         std = self._stds[1]
@@ -154,37 +132,19 @@ class AdamState:
 
 
 _POSITIVE = Interval(Real, 0, 1e60, closed="neither")
-
-
 _COUNT = Interval(Integral, 1, None, closed="left")
-
-
 _DECAY = Interval(Real, 0, 1, closed="left")
 
-
-CONSTRAINTS: dict[str, list] = {
-    "moments": [StrOptions(set(MOMENTS))],
-    "moment_weight": [StrOptions({"auto"}), _POSITIVE],
+# Constructor parameters of all that is trained by Adam, beside those of `Adam`.
+BATCH_CONSTRAINTS: dict[str, list] = {
     "batch_size": [_COUNT],
     "n_epochs": [_COUNT],
-    "sampling": [StrOptions(set(SAMPLINGS))],
-    "factorization": [StrOptions({"trivial", "sqrt", "blt", "bisr"})],
-    "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
-    "noise_multiplier": [_POSITIVE, None],
     "clip_norm": [Interval(Real, 1e-30, 1e60, closed="both")],
-    "learning_rate": [_POSITIVE],
-    "beta_1": [_DECAY],
-    "beta_2": [_DECAY],
-    "adam_stability": [Interval(Real, 0, 1e60, closed="left")],
 }
-
 
 # Weights of squares where they cost nothing, and where they do.
 _FREE_WEIGHT = 0.5
-
-
 _PAID_WEIGHT = 0.1
-
 
 _OF_SUMS = (
     "It is handed sums over examples, which it cannot clip: whoever hands them over "
@@ -193,45 +153,93 @@ _OF_SUMS = (
 )
 
 
-@dataclass(frozen=True)
-class AdamChoices:
-    """Public choices of an optimization by Adam, as its users name them.
+@register
+@documented
+class Adam(BaseEstimator):
+    r"""Private Adam: the steps of an optimizer, and the noise that they get.
+
+    The parameter `optimizer` of :class:`~skdpspectral.DPAdamClassifier` and
+    :class:`~skdpspectral.DPAdamRegressor`. All of it is public.
 
     Parameters
     ----------
-    batch_size, n_epochs, sampling, neighbors, clip_norm, moments, moment_weight, \
-            factorization, noise_multiplier, learning_rate, beta_1, beta_2, \
-            adam_stability
-        As in :class:`~skdpspectral.neural_network.JMEAdam`.
+    learning_rate : float, default=0.05
+        Length of a step, positive.
+    {adam_decays}
+    init_seed : int, default=0
+        Public seed of the first weights of hidden layers. All other weights and all
+        intercepts begin at 0.
+    {adam_noise}
+    moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="pp"
+        {adam_second_moment}
+    {adam_moment_weight}
+
+    See Also
+    --------
+    skdpspectral.neural_network.JMEAdam : The same steps for models of any framework.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPAdamClassifier
+    >>> from skdpspectral.neural_network import Adam
+    >>> model = DPAdamClassifier(optimizer=Adam(learning_rate=0.02, moments="jme"))
+    >>> model.set_params(optimizer__learning_rate=0.1).optimizer
+    Adam(learning_rate=0.1, moments='jme')
     """
 
-    batch_size: int
-    n_epochs: int
-    sampling: str
-    neighbors: str
-    clip_norm: float
-    moments: str
-    moment_weight: str | float
-    factorization: str
-    noise_multiplier: float | None
-    learning_rate: float
-    beta_1: float
-    beta_2: float
-    adam_stability: float
+    _parameter_constraints: ClassVar[dict] = {
+        "learning_rate": [_POSITIVE],
+        "beta_1": [_DECAY],
+        "beta_2": [_DECAY],
+        "stability": [Interval(Real, 0, 1e60, closed="left")],
+        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+        "sampling": [StrOptions(set(SAMPLINGS))],
+        "neighbors": [StrOptions({"replace-one", "zero-out-one"})],
+        "noise_multiplier": [_POSITIVE, None],
+        "factorization": [StrOptions({"trivial", "sqrt", "blt", "bisr"})],
+        "moments": [StrOptions(set(MOMENTS))],
+        "moment_weight": [StrOptions({"auto"}), _POSITIVE],
+    }
 
-    def check(self) -> None:
-        """Refuse what does not go together."""
+    def __init__(
+        self,
+        learning_rate=0.05,
+        *,
+        beta_1=0.9,
+        beta_2=0.999,
+        stability=1e-8,
+        init_seed=0,
+        sampling="poisson",
+        neighbors="replace-one",
+        noise_multiplier=None,
+        factorization="trivial",
+        moments="pp",
+        moment_weight="auto",
+    ):
+        self.learning_rate = learning_rate
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.stability = stability
+        self.init_seed = init_seed
+        self.sampling = sampling
+        self.neighbors = neighbors
+        self.noise_multiplier = noise_multiplier
+        self.factorization = factorization
+        self.moments = moments
+        self.moment_weight = moment_weight
+
+    def _check(self, n_epochs: int) -> None:
+        """Refuse parameters that the others leave without effect, or rule out."""
         if self.factorization != "trivial":
             if self.sampling != "in-turn":
                 raise ValueError(
-                    f"factorization={self.factorization!r} is for batches in turn: "
-                    "noise of Poisson samples must be independent; set "
-                    'sampling="in-turn"'
+                    f"factorization={self.factorization!r} requires "
+                    'sampling="in-turn": noise of Poisson samples must be independent'
                 )
-            if self.n_epochs != 1:
+            if n_epochs != 1:
                 raise ValueError(
-                    f"factorization={self.factorization!r} needs n_epochs=1: each "
-                    "example may be in one batch"
+                    f"factorization={self.factorization!r} requires n_epochs=1: each "
+                    "example may be in one batch only"
                 )
         if self.moments.startswith("pp") and self.moment_weight != "auto":
             raise ValueError(
@@ -239,7 +247,7 @@ class AdamChoices:
                 'releases no squares; leave it at "auto"'
             )
 
-    def weight(self, sampled: bool) -> float:
+    def _weight(self, sampled: bool) -> float:
         """Weight of the squares, for gradients in the unit ball."""
         if self.moment_weight != "auto":
             return float(self.moment_weight)
@@ -248,66 +256,54 @@ class AdamChoices:
 
 
 class Optimization:
-    """All that an optimization of some parameters on some examples will do.
+    """All steps of Adam for some parameters on some examples, and what they release.
 
-    Parameters
-    ----------
-    choices : AdamChoices
-        Public choices.
-    n_parameters : int
-        Entries of a gradient.
-    n_samples : int
-        Number of examples, public.
-    of_sums : bool, default=False
-        Whether gradients are clipped elsewhere, and sums are handed over.
+    Gradients are clipped elsewhere, and sums of them handed over, if `of_sums`.
     """
 
     def __init__(
         self,
-        choices: AdamChoices,
+        adam: Adam,
         n_parameters: int,
         n_samples: int,
         *,
+        batch_size: int,
+        n_epochs: int,
+        clip_norm: float,
         of_sums: bool = False,
     ):
-        self.choices, self._of_sums = choices, of_sums
-        given = (n_samples, choices.batch_size, choices.n_epochs)
-        named: dict[str, Any] = {
-            "sampling": choices.sampling,
-            "neighbors": choices.neighbors,
-        }
+        adam._check(n_epochs)
+        self.adam, self._of_sums = adam, of_sums
+        given = (n_samples, batch_size, n_epochs)
+        named: dict[str, Any] = {"sampling": adam.sampling, "neighbors": adam.neighbors}
         self.schedule = Schedule(*given, **named)
-        name, steps = choices.factorization, self.schedule.n_steps
+        name, steps = adam.factorization, self.schedule.n_steps
         self._parts = (
-            decayed_factorization(choices.beta_1, name, steps),
-            decayed_factorization(choices.beta_2, name, steps),
+            decayed_factorization(adam.beta_1, name, steps),
+            decayed_factorization(adam.beta_2, name, steps),
         )
         if name != "trivial":
-            alone = choices.moments.startswith("pp")
+            alone = adam.moments.startswith("pp")
             first, second = self._parts
-            shaping: Any = first if alone else SideBySide(first, second)
+            shaping: Any = first if alone else FactorizationPair(first, second)
             self.schedule = Schedule(*given, **named, shaping=shaping)
         self.moments = GradientMoments(
             n_parameters,
             self.schedule,
-            clip_norm=choices.clip_norm,
-            moments=choices.moments,
-            moment_weight=choices.weight(self.schedule.sampled),
+            clip_norm=clip_norm,
+            moments=adam.moments,
+            moment_weight=adam._weight(self.schedule.sampled),
             of_sums=of_sums,
         )
 
     # -- what is planned -------------------------------------------------------------
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all steps within a budget, or with a given noise.
+        """Plan all steps within a budget, or at a given noise multiplier.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise. With a noise multiplier, the
-            plan's epsilon is what that costs at `delta`.
-        **named : object
-            `estimator` and `seeded` of the plan.
+        An infinite epsilon stands for no noise. With a noise multiplier the plan's
+        epsilon is its cost at `delta`. `named` has `estimator` and `seeded` of the
+        plan.
         """
         mechanisms, epsilon = self._within(epsilon, delta)
         named["neighbors"] = self.schedule.neighbors
@@ -317,18 +313,18 @@ class Optimization:
         return PrivacyPlan(epsilon, delta, mechanisms, **named)
 
     def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Return what a fit of the plan cannot be relied on for."""
+        """Return warnings about a fit of the plan."""
         return self.moments.doubts(plan)
 
     def _within(
         self, epsilon: float, delta: float
     ) -> tuple[tuple[Mechanism, ...], float]:
-        given, schedule = self.choices.noise_multiplier, self.schedule
+        given, schedule = self.adam.noise_multiplier, self.schedule
         if math.isinf(epsilon):
             if given is not None:
                 raise ValueError(
-                    "noise_multiplier asks for noise, and epsilon=None for none: leave "
-                    "one of them at its default"
+                    "noise_multiplier must be None with epsilon=None, which switches "
+                    "noise off"
                 )
             return self.moments.mechanisms(math.inf), epsilon
         if not schedule.sampled:
@@ -346,7 +342,7 @@ class Optimization:
 
     @property
     def kind(self) -> functools.partial:
-        """What lets out what is released, to be called with plan and accountant."""
+        """Constructor of the release, to be called with plan, accountant and seed."""
         given: dict[str, Any] = {"factorization": self.schedule.shaping}
         if not self.schedule.sampled:
             return functools.partial(StreamRelease, **given)
@@ -356,101 +352,66 @@ class Optimization:
 
     def begin(self, release: Any) -> AdamRun:
         """Return the run of a release that was charged with the plan."""
-        choices = self.choices
         (mechanism,) = release.plan.mechanisms
-        state = AdamState(
-            choices.moments,
-            self.moments.noise_stds(mechanism),
-            learning_rate=choices.learning_rate,
-            beta_1=choices.beta_1,
-            beta_2=choices.beta_2,
-            adam_stability=choices.adam_stability,
-            factorizations=self._parts,
-        )
+        stds = self.moments.noise_stds(mechanism)
+        state = AdamState(self.adam, stds, self._parts)
         return AdamRun(self.schedule, self.moments, release, state)
 
 
+@dataclass
 class AdamRun:
-    """One charged optimization, step by step.
+    """One charged optimization, after `position` steps."""
 
-    Parameters
-    ----------
-    schedule : Schedule
-        Batches.
-    moments : GradientMoments
-        What is released of each.
-    release : StreamRelease
-        What lets it out.
-    state : AdamState
-        What is made of it.
-
-    Attributes
-    ----------
-    position : int
-        Number of steps so far.
-    """
-
-    def __init__(
-        self,
-        schedule: Schedule,
-        moments: GradientMoments,
-        release: Any,
-        state: AdamState,
-    ) -> None:
-        self.schedule, self._moments = schedule, moments
-        self.release, self._state = release, state
-        self.position = 0
+    schedule: Schedule
+    moments: GradientMoments
+    release: Any
+    state: AdamState
+    position: int = 0
 
     def batch(self) -> np.ndarray:
-        """Return who is in the batch of the next step, the same whenever asked."""
+        """Return the examples of the next batch, the same until its step."""
         return self.schedule.batch(self.release, self.position)
 
     def claim(self, position: int, steps: int = 1) -> None:
-        """Claim steps after `position`, which nobody else may make."""
+        """Claim steps after `position`, so that no copy can make them."""
         self.release.claim(position, steps)
 
     def step(self, row: Callable[[], np.ndarray]) -> np.ndarray:
         """Release a batch of a step that was claimed, and return the increment.
 
-        Parameters
-        ----------
-        row : callable
-            Returns the exact row of the batch.
-
-        Returns
-        -------
-        ndarray of shape (n_parameters,)
-            What is to be added to the parameters.
+        `row` returns the exact row of the batch.
         """
-        released = self._moments.run(self.release, row)
+        released = self.moments.run(self.release, row)
         self.position += 1
-        p = self._moments.n_parameters
+        p = self.moments.n_parameters
         squares = released[p:] if len(released) > p else None
-        return self._state.push(released[:p], squares)
+        return self.state.push(released[:p], squares)
 
     def resume(self) -> None:
-        """Go to where the ledger has this run, without the steps between."""
+        """Skip to the position in the ledger; the steps between are lost."""
         position = self.release.resume()
-        self._state.advance(position - self.position)
+        self.state.advance(position - self.position)
         self.position = position
 
 
+# Parameters that JMEAdam and Adam share.
+_SHARED = {k: v for k, v in Adam._parameter_constraints.items() if k != "init_seed"}
+
 _CONSTRAINTS: dict[str, list] = {
-    **CONSTRAINTS,
+    **_SHARED,
+    **BATCH_CONSTRAINTS,
     **PrivateEstimator._privacy_constraints,
     "clipping": [StrOptions({"optimizer", "caller"})],
 }
 
-
-_UNDRAWN = (
-    "step needs the batch that batches() drew last, in this thread, and what was made "
-    "of it: iterate over batches(), and call step once for each"
+_WRONG_BATCH = (
+    "step requires the batch that batches() returned last in this thread: iterate over "
+    "batches(), and call step once for each batch"
 )
 
-
-_STALE = (
-    "batches() was called anew: go on with the batches of the newest call, as each "
-    "batch has one step"
+_OLD_ITERATOR = (
+    "batches() was called again: use the batches of the latest call, as each batch has "
+    "one step"
 )
 
 
@@ -459,8 +420,8 @@ class JMEAdam:
     r"""Adam whose two moments of the gradients are released together.
 
     Each step takes the gradients of one batch, example by example, clips them, and
-    releases their sum and the sum of their squares. It returns what is to be added to
-    the parameters, which may be those of any model.
+    releases their sum and the sum of their squares. It returns an increment of the
+    parameters, which may be those of any model.
 
     Parameters
     ----------
@@ -471,19 +432,22 @@ class JMEAdam:
     epsilon : float or None, default=1.0
         Privacy budget of all steps together, positive. None switches privacy off.
     {delta}
-    {optimization}
+    {adam_batches}
+    {adam_noise}
+    moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}, default="jme"
+        {adam_second_moment}
+    {adam_moment_weight}
     clipping : {"optimizer", "caller"}, default="optimizer"
-        Who clips gradients: :meth:`step` those of single examples that it is handed, or
-        whoever calls it, with sums. What one example adds to a sum cannot be seen
-        there: the guarantee then has the assumption that the caller clips, in
-        `privacy_` and in the ledger.
+        Who clips gradients. "optimizer": :meth:`step` clips the gradient of each
+        example. "caller": :meth:`step` receives sums of clipped gradients. The
+        guarantee then assumes that the caller clips, as `privacy_` and the ledger say.
     learning_rate : float, default=0.001
         Length of a step.
     {adam_decays}
     accountant : PrivacyAccountant or None, default=None
         Ledger that the whole plan is charged to, by the constructor. None takes that of
-        the enclosing ``with`` block, if any. It is told of every step, so that a copy
-        or a pickle may go on where the last step was: see :meth:`resume`.
+        the enclosing ``with`` block, if any. It records every step, so that a copy or a
+        pickle can continue after the last step: see :meth:`resume`.
     {noise_seed}
 
     Attributes
@@ -500,14 +464,14 @@ class JMEAdam:
     **Formal guarantee.** With batches as :meth:`batches` draws them, each with the
     gradients of its examples alone at the parameters as they are then, all increments
     together are (`epsilon`, `delta`)-differentially private for one example, under
-    `neighbors` (:ref:`lemma-gradient-moments`). A gradient must owe nothing to other
-    examples of its batch, as by batch normalization; that a framework may round it
-    otherwise in other company is outside the guarantee. The second moment is never
-    less than the deviation of its noise, which is public. With ``clipping="caller"``
-    all of it holds only if sums are as :meth:`step` asks for.
+    `neighbors` (:ref:`lemma-gradient-moments`). A gradient must not depend on other
+    examples of its batch, as it does with batch normalization; that a framework may
+    round it differently in another batch is outside the guarantee. The second moment is
+    never less than the deviation of its noise, which is public. With
+    ``clipping="caller"`` all of it holds only if sums are as :meth:`step` requires.
 
-    What is pickled or copied holds noise and the key of the samples: it is as secret as
-    the data. Without an accountant it cannot be, before the last step.
+    Pickles and copies hold noise and the key of the samples: they are as secret as the
+    data. Without an accountant they cannot be made before the last step.
 
     References
     ----------
@@ -550,17 +514,22 @@ class JMEAdam:
         learning_rate: float = 1e-3,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
-        adam_stability: float = 1e-8,
+        stability: float = 1e-8,
         accountant: PrivacyAccountant | None = None,
         noise_seed=None,
     ) -> None:
-        given = dict(locals())
-        choices = _checked(given)
+        adam = _checked_adam(dict(locals()))
         self._n_parameters = check_count("n_parameters", n_parameters)
         n_samples = check_count("n_samples", n_samples)
         self._of_sums = clipping == "caller"
         optimization = Optimization(
-            choices, self._n_parameters, n_samples, of_sums=self._of_sums
+            adam,
+            self._n_parameters,
+            n_samples,
+            batch_size=batch_size,
+            n_epochs=n_epochs,
+            clip_norm=clip_norm,
+            of_sums=self._of_sums,
         )
         budget = math.inf if epsilon is None else check_real("epsilon", epsilon)
         self.privacy_: PrivacyPlan = optimization.plan(
@@ -576,11 +545,11 @@ class JMEAdam:
         release = optimization.kind(self.privacy_, accountant, noise_seed)
         self._moments = optimization.moments
         self._run = optimization.begin(release)
-        self._drawn: _Drawn | None = None
+        self._drawn: _DrawnBatch | None = None
         self._newest: object = None
 
     def _warn(self, noise_seed, n_samples: int, budget: float) -> None:
-        """Say what is not private, in the user's line."""
+        """Warn, with the user's line, if the steps are not private."""
         epsilon, delta, why = self.privacy_.epsilon, self.privacy_.delta, ""
         if noise_seed is not None:
             why = "has a noise_seed: its steps reveal the data"
@@ -616,17 +585,17 @@ class JMEAdam:
         -------
         iterator of ndarray of int
             Positions of the batch's examples, in increasing order; there may be none.
-            Who is in a sample is secret: use it for its step, and forget it. Whoever
-            asks anew before :meth:`step` gets the same batch. Use one iterator at a
-            time: :meth:`step` recognizes a batch by its positions. Where all batches
-            have the same ones, as with ``batch_size=n_samples``, it also takes
-            gradients made for an older iterator: this is one step of the same cost.
+            Samples are secret: use a batch for its step only. A new call before
+            :meth:`step` returns the same batch. Use one iterator at a time:
+            :meth:`step` recognizes a batch by its positions. Where all batches have the
+            same ones, as with ``batch_size=n_samples``, it also takes gradients made for
+            an older iterator: this is one step of the same cost.
 
         Raises
         ------
         ValueError
-            By the iterator, if no step was made of a batch (one that is empty needs its
-            step too), or if there is a newer iterator.
+            By the iterator, if :meth:`step` was not called for a batch, or if there is
+            a newer iterator.
         """
         self._newest = iteration = object()
         return self._batches(iteration)
@@ -634,15 +603,15 @@ class JMEAdam:
     def _batches(self, iteration: object) -> Iterator[np.ndarray]:
         while self.position < self.n_steps:
             if self._newest is not iteration:
-                raise ValueError(_STALE)
+                raise ValueError(_OLD_ITERATOR)
             position = self.position
             batch = self._run.batch()
-            self._drawn = _Drawn(position, batch.copy(), threading.get_ident())
+            self._drawn = _DrawnBatch(position, batch.copy(), threading.get_ident())
             yield batch
             if self.position == position and self._newest is iteration:
                 raise ValueError(
-                    "step was not called for the last batch: each needs its step, also "
-                    "one without examples, whose gradients have shape (0, n_parameters)"
+                    "step was not called for the last batch. A batch without examples "
+                    "needs its step too, with gradients of shape (0, n_parameters)"
                 )
 
     def step(self, gradients, batch) -> np.ndarray:
@@ -666,26 +635,26 @@ class JMEAdam:
             no number counts as a batch without examples. Lengths and sums are float64,
             and made in it, in any order.
         batch : ndarray of int
-            The batch that the gradients are of, as it was drawn: the last one.
+            The batch of the gradients, as :meth:`batches` returned it last.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            What is to be added to the parameters.
+            Increment of the parameters.
 
         Raises
         ------
         ValueError
-            If a shape or type is another one, or this is not the batch that this thread
-            drew for this step; nothing was released.
+            If a shape or type is wrong, or this is not the batch that this thread drew
+            for this step; nothing is released.
         LedgerError
-            If a copy of this optimizer has gone further.
+            If a copy of this optimizer has made further steps.
         RuntimeError
-            If another thread has, or an earlier step was interrupted.
+            If another thread has, or if an earlier step was interrupted.
         """
         drawn = self._drawn
         if drawn is None or not drawn.is_of(batch):
-            raise ValueError(_UNDRAWN)
+            raise ValueError(_WRONG_BATCH)
         if self._of_sums:
             sums = _as_sums(gradients, (self._moments.n_sums, self._n_parameters))
             row = functools.partial(self._moments.row_of_sums, sums)
@@ -698,25 +667,25 @@ class JMEAdam:
             return self._run.step(row)
 
     def close(self) -> None:
-        """Forget the noise and the key of the samples: no step is made any more."""
+        """Delete the noise and the key of the samples; no further step is possible."""
         self._drawn = None
         self._run.release.close()
 
     def resume(self) -> None:
-        """Go to where the ledger has this optimizer; steps between are lost.
+        """Skip to the position in the ledger; the steps between are lost.
 
         Raises
         ------
         ValueError
             If there is no accountant.
         LedgerError
-            If the ledger is behind this copy.
+            If this copy has made more steps than the ledger records.
         """
         self._drawn = None
         self._run.resume()
 
 
-class _Drawn(NamedTuple):
+class _DrawnBatch(NamedTuple):
     """A batch that waits for its gradients."""
 
     position: int
@@ -724,31 +693,27 @@ class _Drawn(NamedTuple):
     thread: int
 
     def is_of(self, batch) -> bool:
-        """Whether this thread drew it, and this is it."""
+        """Whether this thread drew this batch."""
         mine = self.thread == threading.get_ident()
         return (
             mine and isinstance(batch, np.ndarray) and np.array_equal(batch, self.batch)
         )
 
 
-def _checked(given: dict) -> AdamChoices:
-    """Return the choices among the arguments of an optimizer, or an error."""
-    choices = {name: given[name] for name in AdamChoices.__dataclass_fields__}
-    own = ("clipping", *PrivateEstimator._privacy_constraints)
-    values = {name: given[name] for name in own}
-    check_arguments("JMEAdam", _CONSTRAINTS, choices | values)
+def _checked_adam(given: dict) -> Adam:
+    """Return the part of JMEAdam's arguments that Adam has, or raise an error."""
+    values = {name: given[name] for name in _CONSTRAINTS}
+    check_arguments("JMEAdam", _CONSTRAINTS, values)
     if not given["delta"] >= MIN_DELTA:
         raise ValueError(
             f"delta={given['delta']!r} is below {MIN_DELTA:g}, which float64 noise "
             "cannot honor"
         )
-    found = AdamChoices(**choices)
-    found.check()
-    return found
+    return Adam(**{name: given[name] for name in _SHARED})
 
 
 def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
-    """Return gradients as an array of a shape, or an error that quotes no value."""
+    """Return gradients as an array of a shape; errors quote no value."""
     if np.ma.isMaskedArray(gradients):
         raise ValueError("gradients must not be masked")
     try:
@@ -767,7 +732,7 @@ def _as_numbers(gradients, wanted: tuple[int, int]) -> np.ndarray:
 
 
 def _as_sums(given, wanted: tuple[int, int]) -> np.ndarray:
-    """Return sums that a caller has clipped, one a row, or an error."""
+    """Return sums that a caller has clipped as an array, one in each row."""
     alone = wanted[0] == 1
     parts = (given,) if alone else given
     if not (isinstance(parts, (tuple, list)) and len(parts) == wanted[0]):

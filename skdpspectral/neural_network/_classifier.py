@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._tables.rows import Unread, table_shape, unread_rows
+from .._tables.rows import Unread, unread_rows
 from .._tables.users import unread_labels
 from ..accounting import PrivacyLeakWarning
 from ..mechanisms._relations import check_count
@@ -35,16 +35,13 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
     {delta}
         Well below ``1 / n_samples``.
     classes : array-like or None, default=None
-        All labels that there may be, which are public. None takes those that occur in
-        y for public, with a :class:`~skdpspectral.PrivacyLeakWarning` unless y is
-        boolean; a :class:`~skdpspectral.model_selection.PrivateSearchCV` refuses it.
-        A label that is not among them is an error, after the charge.
+        All possible labels, which are public. None uses the labels that occur in y as
+        if they were public, with a :class:`~skdpspectral.PrivacyLeakWarning` unless y
+        is boolean; a :class:`~skdpspectral.model_selection.PrivateSearchCV` refuses it.
+        Any other label raises an error, after the charge.
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
-    {optimization}
-    learning_rate : float, default=0.05
-        Length of a step, positive.
-    {adam_decays}
+    {adam_batches}
     {adam_network}
 
     Attributes
@@ -55,18 +52,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
 
     Notes
     -----
-    **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
-    row with its target, under `neighbors`; the number of rows is public. Each example's
-    gradient is clipped, and sums over secret samples are released with Gaussian noise
-    (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`); the second moment
-    is floored by the deviation of its noise, which is public.
-
-    {adam_remarks}
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
-    differential privacy, Algorithm 2, which as it is printed has no guarantee.
+    {adam_guarantee}
 
     Examples
     --------
@@ -95,20 +81,10 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         delta=1e-6,
         classes=None,
         activation="tanh",
-        noise_multiplier=None,
         batch_size=256,
         n_epochs=10,
-        sampling="poisson",
         clip_norm=1.0,
-        moments="pp",
-        moment_weight="auto",
-        factorization="trivial",
-        neighbors="replace-one",
-        learning_rate=0.05,
-        beta_1=0.9,
-        beta_2=0.999,
-        adam_stability=1e-8,
-        init_seed=0,
+        optimizer="adam",
         accountant=None,
         noise_seed=None,
         verbose=0,
@@ -118,20 +94,10 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         self.delta = delta
         self.classes = classes
         self.activation = activation
-        self.noise_multiplier = noise_multiplier
         self.batch_size = batch_size
         self.n_epochs = n_epochs
-        self.sampling = sampling
         self.clip_norm = clip_norm
-        self.moments = moments
-        self.moment_weight = moment_weight
-        self.factorization = factorization
-        self.neighbors = neighbors
-        self.learning_rate = learning_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.adam_stability = adam_stability
-        self.init_seed = init_seed
+        self.optimizer = optimizer
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.verbose = verbose
@@ -174,24 +140,6 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
         outputs = _n_outputs(check_count("n_classes", n_classes))
         return self._plan_of_shape(n_samples, n_features, outputs)
 
-    def plan_for(self, X):
-        """Describe what a fit of X will release and cost; nothing is fitted.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, of which nothing but the public shape is used.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        return self.privacy_plan(*table_shape(X))
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.classes is not None:
@@ -228,8 +176,8 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             unread = unread_rows(self, X)
             labels = self._unread_labels(y, unread.shape[0])
             layout = self._layout(unread.shape[1], _n_outputs(len(self.classes_)))
-            optimization = self._optimization(*unread.shape, layout.sizes[-1])
-            plan = self._plan(optimization)
+            optimization = self._optimization(layout, unread.shape[0])
+            plan = self._planned(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.
                 release, X, labels = self._start_release(
@@ -283,15 +231,15 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             raise ValueError("y must hold labels of one kind, which can be sorted")
         if len(known) < 2:
             raise ValueError(
-                f"{type(self).__name__} needs two classes or more, and found one "
-                "class; name them by classes=[...]"
+                f"{type(self).__name__} requires at least two classes and found one "
+                "class; name all classes with classes=[...]"
             )
         return _publishable(known)
 
     def _known_classes(self, y) -> np.ndarray | None:
-        """Return the classes that are public: given, or there are no others.
+        """Return the classes if they are public: named, or those of booleans.
 
-        Categories of a column are mostly made of the labels that occur in it.
+        Categories of a column are mostly made from the labels that occur in it.
         """
         if self.classes is not None:
             return np.unique(np.asarray(self.classes))
@@ -313,7 +261,7 @@ class DPAdamClassifier(ClassifierMixin, DPAdamNetwork):
             )
 
     def _targets(self, labels: np.ndarray) -> np.ndarray:
-        """Return what outputs should be, of shape (n_samples, n_outputs)."""
+        """Return targets of the outputs, of shape (n_samples, n_outputs)."""
         codes = _codes(self.classes_, labels)
         if codes is None:
             raise ValueError(
@@ -400,5 +348,5 @@ def _codes(classes: np.ndarray, labels: np.ndarray) -> np.ndarray | None:
 
 
 def _n_outputs(n_classes: int) -> int:
-    """Return how many outputs tell so many classes apart."""
+    """Return the number of outputs for so many classes."""
     return 1 if n_classes == 2 else n_classes

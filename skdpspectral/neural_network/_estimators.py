@@ -1,7 +1,4 @@
-"""Networks that are trained by private Adam: what all estimators share.
-
-Public numbers that the shape of a network and the units of its targets come from.
-"""
+"""The base of networks that are trained by private Adam, and their public shapes."""
 
 from __future__ import annotations
 
@@ -22,39 +19,22 @@ from .._base.sklearn_compat import (
     Interval,
     StrOptions,
 )
+from .._base.strategies import snapshot
 from .._linalg.walks import blas_threads
 from .._release.grid import public_start
 from .._tables.rows import check_rows
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._relations import check_count
 from . import _kernels
-from ._adam import CONSTRAINTS, AdamChoices, Optimization
+from ._adam import BATCH_CONSTRAINTS, Adam, Optimization
 
 _MOST_LAYERS = 2
 
 
 def hidden_widths(sizes) -> tuple[int, ...]:
-    """Return the widths of hidden layers.
-
-    Parameters
-    ----------
-    sizes : int or array-like of int
-        Parameter `hidden_layer_sizes` of an estimator.
-
-    Returns
-    -------
-    tuple of int
-        At most two.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming `hidden_layer_sizes`.
-    """
+    """Return the widths of hidden layers; errors name `hidden_layer_sizes`."""
     if np.ndim(sizes) == 0 and not isinstance(sizes, Integral):
-        raise ValueError(
-            "hidden_layer_sizes must be a number or a list of numbers of units"
-        )
+        raise ValueError("hidden_layer_sizes must be an integer or a list of integers")
     sizes = (sizes,) if isinstance(sizes, Integral) else tuple(sizes)
     if len(sizes) > _MOST_LAYERS:
         raise ValueError(
@@ -65,24 +45,9 @@ def hidden_widths(sizes) -> tuple[int, ...]:
 
 
 def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the middles and half-widths of the targets' bounds.
+    """Return the middles and half-widths of the targets' bounds; errors name them.
 
-    Parameters
-    ----------
-    bounds : tuple (low, high) or None
-        Parameter `target_bounds` of an estimator; None for targets as they are.
-    n_outputs : int
-        Number of targets.
-
-    Returns
-    -------
-    tuple of ndarray of shape (n_outputs,)
-        0 and 1 without bounds.
-
-    Raises
-    ------
-    ValueError
-        Naming `target_bounds`.
+    Without bounds they are 0 and 1. Both have shape (n_outputs,).
     """
     if bounds is None:
         return np.zeros(n_outputs), np.ones(n_outputs)
@@ -104,16 +69,33 @@ def target_box(bounds, n_outputs: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scaled_targets(targets: np.ndarray, box) -> np.ndarray:
-    """Return targets clipped to their bounds, which become -1 and 1."""
+    """Return targets clipped to their bounds, and scaled to [-1, 1]."""
     middle, half = box
     return np.clip((targets - middle) / half, -1.0, 1.0)
+
+
+def scale_first_weights(layers: list[np.ndarray]) -> None:
+    """Scale numbers in [-1, 1] to first weights of layers, in place; no intercepts."""
+    for layer in layers:
+        inputs, outputs = layer.shape[0] - 1, layer.shape[1]
+        layer[:-1] *= np.sqrt(6.0 / (inputs + outputs))
+        layer[-1] = 0.0
+
+
+def first_parameters(seed: int, layout: _kernels.Layout) -> np.ndarray:
+    """Return where training starts: public numbers, and zeros at the outputs."""
+    parameters = public_start(seed, (layout.n_parameters,))
+    layers = layout.layers(parameters)
+    scale_first_weights(layers)
+    layers[-1][:] = 0.0
+    return parameters
 
 
 @documented
 class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
     """Base of estimators that train a network of dense layers by private Adam.
 
-    A subclass has ``_loss``, reads targets, and says how many outputs there are.
+    A subclass has ``_loss``, reads targets, and knows the number of outputs.
     """
 
     _levels_around_fit: ClassVar[int] = CALLBACK_LEVELS + 1  # that of @unweighted
@@ -126,59 +108,51 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
             Interval(Integral, 1, None, closed="left"),
         ],
         "activation": [StrOptions(set(_kernels.ACTIVATIONS))],
-        **CONSTRAINTS,
-        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+        "optimizer": [StrOptions({"adam"}), Adam],
+        **BATCH_CONSTRAINTS,
         "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
     }
 
     # -- what a fit will release -----------------------------------------------------
 
-    def _hidden_layers(self) -> tuple[int, ...]:
-        """Return the widths of the hidden layers, or an error that names them."""
-        return hidden_widths(self.hidden_layer_sizes)
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self._hidden_layers()
-        self._choices().check()
+        hidden_widths(self.hidden_layer_sizes)
+        self._adam()._check(self.n_epochs)
 
-    def _choices(self) -> AdamChoices:
-        names = AdamChoices.__dataclass_fields__
-        return AdamChoices(**{name: getattr(self, name) for name in names})
+    def _adam(self) -> Adam:
+        """Return a copy of the optimizer: another thread may change it during a fit."""
+        return Adam() if isinstance(self.optimizer, str) else snapshot(self.optimizer)
 
     def _layout(self, n_features: int, n_outputs: int) -> _kernels.Layout:
-        return _kernels.Layout((n_features, *self._hidden_layers(), n_outputs))
+        hidden = hidden_widths(self.hidden_layer_sizes)
+        return _kernels.Layout((n_features, *hidden, n_outputs))
 
-    def _optimization(
-        self, n_samples: int, n_features: int, n_outputs: int
-    ) -> Optimization:
-        layout = self._layout(n_features, n_outputs)
-        return Optimization(self._choices(), layout.n_parameters, n_samples)
-
-    def _plan(self, optimization: Optimization) -> PrivacyPlan:
-        return self._planned(optimization)
+    def _optimization(self, layout: _kernels.Layout, n_samples: int) -> Optimization:
+        return Optimization(
+            self._adam(),
+            layout.n_parameters,
+            n_samples,
+            batch_size=self.batch_size,
+            n_epochs=self.n_epochs,
+            clip_norm=self.clip_norm,
+        )
 
     def _plan_of_shape(self, n_samples, n_features, n_outputs) -> PrivacyPlan:
         self._check_parameters()
-        shape = (
-            check_count("n_samples", n_samples),
-            check_count("n_features", n_features),
-        )
-        return self._plan(self._optimization(*shape, n_outputs))
+        n_samples = check_count("n_samples", n_samples)
+        layout = self._layout(check_count("n_features", n_features), n_outputs)
+        return self._planned(self._optimization(layout, n_samples))
 
     # -- the way of a fit ------------------------------------------------------------
 
     def _progress(self, optimization: Optimization) -> FitProgress:
-        return FitProgress(
-            self,
-            optimization.schedule.n_steps,
-            private=self._is_private(),
-            verbose=self.verbose,
-        )
+        given = {"private": self._is_private(), "verbose": self.verbose}
+        return FitProgress(self, optimization.schedule.n_steps, **given)
 
     def _train(self, optimization, release, layout, X, targets, progress) -> None:
-        """Run all steps, and keep what came of them."""
-        parameters = self._first_parameters(layout)
+        """Run all steps, and set the attributes of the network."""
+        parameters = first_parameters(optimization.adam.init_seed, layout)
         layers = layout.layers(parameters)  # views, which change with it
         with contextlib.closing(release):
             run = optimization.begin(release)
@@ -192,17 +166,6 @@ class DPAdamNetwork(CallbackSupportMixin, PrivateEstimator):
                 progress.step(run.position)
         self.weights_, self.layer_sizes_ = parameters, np.array(layout.sizes)
         self.n_iter_ = run.position
-
-    def _first_parameters(self, layout: _kernels.Layout) -> np.ndarray:
-        """Return where training starts: public numbers, and zeros at the outputs."""
-        parameters = public_start(self.init_seed, (layout.n_parameters,))
-        layers = layout.layers(parameters)
-        for layer in layers:
-            inputs, outputs = layer.shape[0] - 1, layer.shape[1]
-            layer[:-1] *= np.sqrt(6.0 / (inputs + outputs))
-            layer[-1] = 0.0
-        layers[-1][:] = 0.0
-        return parameters
 
     def _row(self, optimization, layers, X, targets, batch) -> np.ndarray:
         """Return the exact row of a batch, made block by block."""

@@ -1,7 +1,4 @@
-"""Private sums of clipped gradients, and of their squares, step by step.
-
-Who is in which batch, how often, and what shapes the noise between steps.
-"""
+"""Batches of a private optimizer, and the released sums of clipped gradients."""
 
 from __future__ import annotations
 
@@ -27,33 +24,22 @@ SAMPLINGS = ("poisson", "in-turn")
 class Schedule:
     """Batches of a fit, from public numbers alone.
 
-    Parameters
-    ----------
-    n_samples : int
-        Number of examples, public.
-    batch_size : int
-        Expected size of a batch; all examples are in each if they are no more.
-    n_epochs : int
-        How often each example is expected to be used.
-    sampling : {"poisson", "in-turn"}
-        Whether each example joins each batch by itself, or once in each epoch.
-    neighbors : {"replace-one", "zero-out-one"}
-        What is hidden.
-    shaping : SideBySide or None, default=None
-        What shapes the noise of batches in turn; None for independent noise.
+    All examples are in each batch if `batch_size` is at least `n_samples`. `sampling`
+    is "poisson" or "in-turn"; `shaping` shapes the noise of batches in turn, and None
+    stands for independent noise.
 
     Attributes
     ----------
     n_steps : int
         Number of batches.
     batch_size : float
-        What sums over a batch are divided by.
+        Divisor of sums over a batch.
     rate : float
         Probability of joining a batch; 1 for batches in turn.
     n_participations : int
-        Batches that an example is in, if that is known.
+        Batches that an example is in, for batches in turn.
     largest_batch : int
-        Most examples of a batch.
+        Largest number of examples in a batch.
     """
 
     def __init__(
@@ -64,7 +50,7 @@ class Schedule:
         *,
         sampling: str,
         neighbors: str,
-        shaping: SideBySide | None = None,
+        shaping: FactorizationPair | None = None,
     ) -> None:
         self.n_samples, self.neighbors = n_samples, Neighbors(neighbors)
         self._whole = batch_size >= n_samples
@@ -98,7 +84,7 @@ class Schedule:
         }
 
     def batch(self, release: Any, position: int) -> np.ndarray:
-        """Return who is in the batch of a step, in increasing order."""
+        """Return the examples in the batch of a step, in increasing order."""
         if self.sampled:
             return np.asarray(release.sample(position, self.n_samples))
         return self._in_turn(position)
@@ -111,16 +97,11 @@ class Schedule:
         return np.sort(self._order[start : start + size])
 
 
-class SideBySide:
-    """Two factorizations, each for one half of the entries of a row.
+class FactorizationPair:
+    """Two factorizations, for the left and for the right half of each row.
 
-    Each is scaled so that its columns have norms of at most 1, by which an example
-    moves both halves no further than its one row moves.
-
-    Parameters
-    ----------
-    first, second : Factorization
-        Of the left and of the right half; of the whole row if both are one.
+    Each is scaled so that its columns have norms of at most 1. So an example moves both
+    halves no further than its one row moves.
     """
 
     toeplitz = False
@@ -134,16 +115,16 @@ class SideBySide:
         self.amplification = max(f.amplification for f in self.parts)
 
     def check_precision(self, steps: float) -> None:
-        """Refuse matrices whose noise float64 can't hold on its grid."""
+        """Raise an error for matrices whose noise float64 cannot hold on its grid."""
         for part in self.parts:
             part.check_precision(steps)
 
-    def filter(self, width: int) -> _HalvesFilter:
+    def filter(self, width: int) -> _PairFilter:
         """Return a filter of rows of a width."""
-        return _HalvesFilter(self.parts, width)
+        return _PairFilter(self.parts, width)
 
 
-class _HalvesFilter:
+class _PairFilter:
     """Filters of two halves of a row, in step."""
 
     def __init__(self, parts: tuple[Factorization, Factorization], width: int) -> None:
@@ -162,7 +143,7 @@ class _HalvesFilter:
         return np.concatenate(shaped, axis=1)
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again."""
         for half in self._halves:
             half.reset()
 
@@ -175,40 +156,25 @@ def decayed_factorization(decay: float, name: str, n_steps: int) -> Factorizatio
 
 
 _NAME = "gradients"
-
-
 MOMENTS = ("jme", "jme-batch", "pp", "pp-debiased", "clip")
 
 
 class GradientMoments(Statistic):
-    r"""What one step of an optimizer releases of its batch.
+    r"""The release of one step: sums of clipped gradients, and of their squares.
 
-    The sum of clipped gradients over the expected size of a batch and, beside it, that
-    of their squares, weighted so that both have noise of one scale.
-
-    Parameters
-    ----------
-    n_parameters : int
-        Entries of a gradient.
-    schedule : Schedule
-        Who is in which batch, and how often.
-    clip_norm : float
-        Bound on the norm of a gradient.
-    moments : {"jme", "jme-batch", "pp", "pp-debiased", "clip"}
-        What is released, as in :class:`~skdpspectral.neural_network.JMEAdam`.
-    moment_weight : float
-        Weight :math:`\nu` of the squares, for gradients in the unit ball.
-    of_sums : bool, default=False
-        Whether sums over examples are made elsewhere, in any order.
+    Both sums are divided by the expected size of a batch. Squares are weighted so that
+    the noise of both has one scale. `moment_weight` is the weight :math:`\nu` of the
+    squares, for gradients in the unit ball. With `of_sums`, sums over examples are made
+    elsewhere, in any order.
 
     Attributes
     ----------
     width : int
         Entries of a row.
     weight : float
-        What squares are multiplied by; 0 where none are released.
+        Factor of the squares; 0 where none are released.
     n_sums : int
-        Sums over examples that a row is made of.
+        Number of sums over examples in a row.
     """
 
     def __init__(
@@ -258,7 +224,7 @@ class GradientMoments(Statistic):
         return self._moved(Neighbors.ZERO_OUT_ONE)
 
     def _fields(self) -> dict[str, Any]:
-        """Return what rounding adds, and how large a row may be."""
+        """Return the error of rounding, and a bound on the norm of a row."""
         n, size = self.schedule.largest_batch, self.schedule.batch_size
         # Every entry is a sum over the examples of a batch, however many they are.
         bound = self._largest * n / size
@@ -270,10 +236,7 @@ class GradientMoments(Statistic):
         return {"summation_error": error, "magnitude": bound}
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan all steps at a total cost of mu; infinite for no noise.
-
-        For batches in turn: those of samples have no such cost.
-        """
+        """Plan all steps of batches in turn at a cost of mu; infinite for no noise."""
         schedule, shape = self.schedule, (self.width,)
         if not math.isfinite(mu):
             return (Exact(_NAME, shape),)
@@ -288,7 +251,7 @@ class GradientMoments(Statistic):
         return (mechanism,)
 
     def sampled(self, noise_multiplier: float) -> tuple[Mechanism, ...]:
-        """Plan all steps on Poisson samples, with so much noise."""
+        """Plan all steps on Poisson samples, at a noise multiplier."""
         schedule = self.schedule
         mechanism = sampled_gaussian(
             _NAME,
@@ -302,9 +265,9 @@ class GradientMoments(Statistic):
         return (mechanism,)
 
     def mu_of(self, noise_multiplier: float) -> float:
-        """Return what batches in turn cost at so much noise.
+        """Return the cost mu of batches in turn at a noise multiplier.
 
-        The multiplier is of what one example adds to a step by joining it.
+        Its unit is the distance by which one example moves a step when it joins.
         """
         schedule = self.schedule
         moved = self._moved(schedule.neighbors) * schedule.correlation["column_norm"]
@@ -362,12 +325,9 @@ class GradientMoments(Statistic):
     def row_of_sums(self, sums: np.ndarray) -> np.ndarray:
         """Return the exact row of a batch from sums that were clipped elsewhere.
 
-        Parameters
-        ----------
-        sums : ndarray of shape (n_sums, n_parameters)
-            Over the expected size of a batch. They are no longer than those of all
-            examples may be, which is what is made sure of here: no number is too large
-            for the grid of the noise.
+        `sums` has shape (n_sums, n_parameters), over the expected size of a batch. Sums
+        that are longer than those of all examples could be are scaled down: no number
+        is too large for the grid of the noise.
         """
         row = np.zeros((2 if self.weight else 1, self.n_parameters))
         row[: self.n_sums] = sums
@@ -390,26 +350,15 @@ class GradientMoments(Statistic):
         return sums.reshape(1, -1)
 
     def _factors(self, squares: np.ndarray) -> np.ndarray:
-        """Return what gradients of these squared norms are multiplied by, at most 1."""
+        """Return clipping factors, at most 1, for gradients of these squared norms."""
         target = self.clip_norm * (1.0 - self._room)
         return target / np.maximum(np.sqrt(squares), target)
 
     def run(self, release, rows, *given) -> np.ndarray:
         """Release the row of the next step, which was claimed.
 
-        Parameters
-        ----------
-        release : StreamRelease
-            Charged with the plan of all steps.
-        rows : callable
-            Returns the exact row of a batch.
-        *given : object
-            Nothing.
-
-        Returns
-        -------
-        ndarray of shape (width,)
-            With its noise, squares divided by their weight.
+        `rows` returns the exact row of a batch. In the result squares are divided by
+        their weight.
         """
         released = release(rows())[0].copy()
         if self.weight:
@@ -417,6 +366,6 @@ class GradientMoments(Statistic):
         return released
 
     def noise_stds(self, mechanism: Mechanism) -> tuple[float, float]:
-        """Return the deviations of the noise of a step's two moments."""
+        """Return the noise scales of a step's two moments."""
         std = float(getattr(mechanism, "noise_std", 0.0))
         return std, std / self.weight if self.weight else 0.0

@@ -1,11 +1,11 @@
 """Networks of dense layers: predictions, and sums of clipped gradients.
 
-The gradient of one example is, layer by layer, an outer product: of the layer's input
-and of the error that comes back to it. Norms, clipping and sums are made of these
-factors, and no gradient is ever formed. What is made of an example has the same bits
-in any company: it goes through a layer by one call of BLAS of its own, on memory that
-lies alike for all, and no product mixes examples but the sums. Within
-:func:`~.threads.blas_threads`, that is: large layers are split among threads.
+The gradient of one example is, layer by layer, an outer product of the layer's input
+and of the error that comes back to it. Norms, clipping and sums are computed from these
+factors, and no gradient is formed. The numbers of an example have the same bits in any
+batch: it passes a layer by one call of BLAS of its own, on memory with one alignment,
+and no product mixes examples but the sums. This holds within
+:func:`~.walks.blas_threads`, as large layers are split among threads.
 """
 
 from __future__ import annotations
@@ -20,29 +20,19 @@ from .._linalg.per_user import empty_stack, multiply_rows, stacked
 # Examples whose gradients are summed at once, in any order.
 SUMMED = 256
 
-
 # Examples that are handled together, in whole sums.
 BLOCK_EXAMPLES = 4 * SUMMED
-
 
 # Factors that are longer are not used: squares and fourth powers of their products, and
 # of what is left of others beside them, would be lost in float64.
 LARGEST = 2.0**100
-
-
-LOSSES = ("squared", "logistic", "softmax")
-
-
 ACTIVATIONS = ("tanh", "relu")
 
 
 class Layout(NamedTuple):
-    """Where the weights of each layer stand in one vector of parameters.
+    """Places of each layer's weights in one vector of parameters.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Widths of the layers, from the features to the outputs.
+    `sizes` are the widths of the layers, from the features to the outputs.
     """
 
     sizes: tuple[int, ...]
@@ -54,14 +44,15 @@ class Layout(NamedTuple):
         return sum((a + 1) * b for a, b in pairs)
 
     def layers(self, parameters: np.ndarray) -> list[np.ndarray]:
-        """Return a view of each layer, of shape (inputs + 1, outputs).
+        """Return views of the layers of one network, or of several.
 
-        The last row has the intercepts.
+        Each has shape (..., inputs + 1, outputs), with intercepts in the last row.
         """
         views, start = [], 0
         for inputs, outputs in zip(self.sizes, self.sizes[1:], strict=False):
             stop = start + (inputs + 1) * outputs
-            views.append(parameters[start:stop].reshape(inputs + 1, outputs))
+            layer = parameters[..., start:stop]
+            views.append(layer.reshape(*layer.shape[:-1], inputs + 1, outputs))
             start = stop
         return views
 
@@ -82,21 +73,9 @@ def slope(values: np.ndarray, activation: str) -> np.ndarray:
 
 
 def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
-    """Return each row times a public matrix, beside ones up to a width.
+    """Return each row times a public matrix, followed by ones up to a width.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, entries)
-        Laid out as by :func:`~.linear_model.per_user.empty_stack`.
-    matrix : ndarray of shape (entries, results)
-        What is public.
-    width : int
-        Entries of a row that is returned, at least `results`.
-
-    Returns
-    -------
-    ndarray of shape (n, width)
-        Laid out alike.
+    Rows and results have the memory layout of :func:`~.per_user.empty_stack`.
     """
     out, results = empty_stack(len(rows), width), matrix.shape[1]
     multiply_rows(rows, matrix, out[:, :results])
@@ -107,22 +86,9 @@ def _through(rows: np.ndarray, matrix: np.ndarray, width: int) -> np.ndarray:
 def activations(
     layers: Sequence[np.ndarray], X: np.ndarray, activation: str
 ) -> list[np.ndarray]:
-    """Return the inputs of every layer, and the outputs of the last.
+    """Return the inputs of every layer, followed by a 1, and the outputs of the last.
 
-    Parameters
-    ----------
-    layers : sequence of ndarray of shape (inputs + 1, outputs)
-        Weights, and in the last row intercepts.
-    X : ndarray of shape (n, n_features)
-        Examples.
-    activation : {"tanh", "relu"}
-        Of all layers but the last.
-
-    Returns
-    -------
-    list of ndarray of shape (n, inputs + 1) or (n, outputs)
-        Inputs of each layer beside a 1, and the outputs; laid out as by
-        :func:`~.linear_model.per_user.empty_stack`.
+    All have shape (n, width), and the memory layout of :func:`~.per_user.empty_stack`.
     """
     inputs = empty_stack(len(X), X.shape[1] + 1)
     inputs[:, :-1], inputs[:, -1] = X, 1.0
@@ -148,20 +114,10 @@ def probabilities(outputs: np.ndarray, loss: str) -> np.ndarray:
 
 
 def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.ndarray:
-    """Return the derivative of each example's loss by its outputs.
+    """Return the derivative of each example's loss by its outputs: (n, width).
 
-    Parameters
-    ----------
-    outputs, targets : ndarray of shape (n, width)
-        Of the last layer, and what they should be: values, 0 and 1, or one 1 an
-        example.
-    loss : {"squared", "logistic", "softmax"}
-        Half of the squared error, or the logarithmic loss.
-
-    Returns
-    -------
-    ndarray of shape (n, width)
-        The derivative.
+    `targets` are values for "squared", which is half of the squared error, and 0 and 1
+    for "logistic" and "softmax".
     """
     if loss != "squared":
         outputs = probabilities(outputs, loss)
@@ -169,16 +125,11 @@ def output_errors(outputs: np.ndarray, targets: np.ndarray, loss: str) -> np.nda
 
 
 class Factors(NamedTuple):
-    """The factors of the gradients of a block of examples, layer by layer.
+    """Factors of the gradients of a block of examples, layer by layer.
 
-    Attributes
-    ----------
-    inputs : list of ndarray of shape (n, inputs + 1)
-        Of each layer, beside a 1.
-    errors : list of ndarray of shape (n, outputs)
-        An example's gradient by a layer's weights and intercepts is the outer product
-        of its rows. Both are laid out as by
-        :func:`~.linear_model.per_user.empty_stack`.
+    An example's gradient by a layer is the outer product of its row of `inputs`, (n,
+    inputs + 1) with a 1 at the end, and of its row of `errors`, (n, outputs). Both have
+    the memory layout of :func:`~.per_user.empty_stack`.
     """
 
     inputs: list[np.ndarray]
@@ -194,17 +145,7 @@ class Factors(NamedTuple):
     def squared_norms(self, power: int = 1) -> tuple[np.ndarray, np.ndarray]:
         """Return each gradient's sum of squares, or that of a power of its entries.
 
-        Parameters
-        ----------
-        power : int, default=1
-            Of the entries.
-
-        Returns
-        -------
-        squares : ndarray of shape (n,)
-            Sums of squares.
-        fit : ndarray of shape (n,)
-            Whether no factor is too large, or not a number.
+        The second result is False where a factor is too large, or not a number.
         """
         squares: np.ndarray = np.zeros(len(self.inputs[0]))
         fit = np.ones(len(squares), dtype=bool)
@@ -250,20 +191,7 @@ def gradient_factors(
     activation: str,
     loss: str,
 ) -> Factors:
-    """Return the factors of each example's gradient.
-
-    Parameters
-    ----------
-    layers, X, activation
-        As of :func:`activations`.
-    targets, loss
-        As of :func:`output_errors`.
-
-    Returns
-    -------
-    Factors
-        Of all examples.
-    """
+    """Return the factors of each example's gradient."""
     found = activations(layers, X, activation)
     inputs, errors = found[:-1], [output_errors(found[-1], targets, loss)]
     for layer, outputs in zip(layers[:0:-1], inputs[:0:-1], strict=True):
@@ -271,25 +199,6 @@ def gradient_factors(
         back *= slope(outputs[:, :-1], activation)
         errors.insert(0, back)
     return Factors(inputs, errors)
-
-
-def gradients(factors: Factors) -> np.ndarray:
-    """Return every example's gradient in full, for tests and small networks.
-
-    Parameters
-    ----------
-    factors : Factors
-        Of n examples.
-
-    Returns
-    -------
-    ndarray of shape (n, n_parameters)
-        One gradient a row.
-    """
-    parts = []
-    for inputs, errors in zip(factors.inputs, factors.errors, strict=True):
-        parts.append((inputs[:, :, None] * errors[:, None]).reshape(len(inputs), -1))
-    return np.hstack(parts)
 
 
 def in_blocks(n_examples: int) -> list[slice]:

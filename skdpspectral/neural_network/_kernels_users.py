@@ -1,13 +1,12 @@
-r"""One network a user, for many users at once: low rank plus sparse in their weights.
+r"""Networks of many users at once, whose weights are low rank plus sparse.
 
-All weights of user i's network are one vector :math:`\theta_i = U w_i + b_i`, laid out
-as a :class:`~skdpspectral.neural_network._kernels.Layout` says, and the user may have
-some features of their own beside those of the rows, the same in each row (a *prompt*).
+All weights of user i's network are one vector :math:`\theta_i = U w_i + b_i`, in the
+order of :class:`~._kernels.Layout`. A user may have features of their own beside those
+of the rows, the same in each row: a *prompt*.
 
-Every function here works on a part of a :class:`~.linear_model.user_rows.Block`,
-without a loop over users, and computes each user's numbers from that user's rows and U
-alone, with the same bits in whatever part it stands: only the kernels of ``per_user``
-sum.
+Each function works on a part of a :class:`~.user_rows.Block`, without a loop over
+users. It computes each user's numbers from that user's rows and U alone, with the same
+bits in every part: all sums are by the kernels of ``per_user``.
 """
 
 from __future__ import annotations
@@ -27,16 +26,9 @@ _PART_NUMBERS = 1 << 18
 class NetworkRows(NamedTuple):
     """Rows of some users.
 
-    Attributes
-    ----------
-    X : ndarray of shape (n_users, height, n_features)
-        Features; what stands beyond a user's rows has no share.
-    y : ndarray of shape (n_users, height)
-        Targets.
-    shares : ndarray of shape (n_users, height)
-        Of each row in the user's mean: 1 / count, and 0 for no row.
-    counts : ndarray of shape (n_users,)
-        Rows of each user.
+    `X` has shape (n_users, height, n_features), where entries beyond a user's rows
+    count as nothing; `y` and `shares` have shape (n_users, height). `shares` are 1 /
+    count in a user's rows and 0 beyond them; `counts` are numbers of rows.
     """
 
     X: np.ndarray
@@ -45,25 +37,17 @@ class NetworkRows(NamedTuple):
     counts: np.ndarray
 
     def some(self, chosen: np.ndarray) -> NetworkRows:
-        """Return rows at some places, for the mean over all."""
+        """Return rows at some places, weighted for the mean over all."""
         whole = self.X.shape[1]
         shares = self.shares[:, chosen] * (whole / len(chosen))
         return NetworkRows(self.X[:, chosen], self.y[:, chosen], shares, self.counts)
 
 
-class UserNetworks(NamedTuple):
+class UserParameters(NamedTuple):
     """Parameters of the networks of some users.
 
-    Attributes
-    ----------
-    weights : ndarray of shape (n_users, rank)
-        w.
-    prompts : ndarray of shape (n_users, prompt_size)
-        Features of the users' own.
-    support : ndarray of shape (n_users, sparsity)
-        Positions of b, or (n_users, 0); those of numbers that are not zero differ.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on the support.
+    Weights w, prompts, and b: its positions `support` and its values `sparse`, both of
+    shape (n_users, sparsity). Positions of values that are not zero differ.
     """
 
     weights: np.ndarray
@@ -71,13 +55,13 @@ class UserNetworks(NamedTuple):
     support: np.ndarray
     sparse: np.ndarray
 
-    def take(self, chosen) -> UserNetworks:
+    def take(self, chosen) -> UserParameters:
         """Return the parameters of some users."""
-        return UserNetworks(*(values[chosen] for values in self))
+        return UserParameters(*(values[chosen] for values in self))
 
 
 def in_parts(block, layout: Layout) -> list[slice]:
-    """Return slices of a block's users, who are handled together."""
+    """Return slices of a block's users that are computed together."""
     numbers = max(layout.n_parameters, block.X.shape[1] * max(layout.sizes))
     size = max(1, _PART_NUMBERS // numbers)
     return [slice(start, start + size) for start in range(0, len(block), size)]
@@ -86,23 +70,10 @@ def in_parts(block, layout: Layout) -> list[slice]:
 def rows_of(
     block, part: slice, ridge_level: float | None
 ) -> tuple[NetworkRows, np.ndarray]:
-    """Return the rows of some users of a block, and the levels that targets are about.
+    """Return the rows of some users of a block, and the users' levels.
 
-    Parameters
-    ----------
-    block : Block
-        Rows and targets.
-    part : slice
-        Which users.
-    ridge_level : float or None
-        Penalty of the users' levels, in rows; None for no levels.
-
-    Returns
-    -------
-    rows : Rows
-        Targets less the user's level.
-    levels : ndarray of shape (n_users,)
-        The users' levels.
+    Targets are returned less the level. `ridge_level` is the penalty of levels, in
+    rows; None stands for no levels.
     """
     counts = np.maximum(block.counts[part], 1)
     y = block.y[part]
@@ -114,7 +85,7 @@ def rows_of(
     return NetworkRows(block.X[part], y, own / counts[:, None], counts), levels
 
 
-def whole_weights(U: np.ndarray, users: UserNetworks) -> np.ndarray:
+def whole_weights(U: np.ndarray, users: UserParameters) -> np.ndarray:
     """Return U w + b of each user: (n_users, n_parameters)."""
     whole = per_user.empty_stack(len(users.weights), len(U))
     whole[...] = 0.0
@@ -136,44 +107,17 @@ def _add_sparse(whole: np.ndarray, support: np.ndarray, sparse: np.ndarray) -> N
         whole[np.nonzero(own)[0], support[own]] += sparse[own]
 
 
-def _layers(layout: Layout, whole: np.ndarray) -> list[np.ndarray]:
-    """Return a view of each layer of each user: (n_users, inputs + 1, outputs)."""
-    views, start = [], 0
-    for inputs, outputs in zip(layout.sizes, layout.sizes[1:], strict=False):
-        stop = start + (inputs + 1) * outputs
-        views.append(whole[:, start:stop].reshape(len(whole), inputs + 1, outputs))
-        start = stop
-    return views
-
-
 def user_activations(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, X: np.ndarray
 ) -> list[np.ndarray]:
-    """Return the inputs of every layer, and the outputs of the last.
-
-    Parameters
-    ----------
-    layout : Layout
-        Of the features, prompts among them, and the units.
-    whole : ndarray of shape (n_users, n_parameters)
-        Weights of each user.
-    prompts : ndarray of shape (n_users, prompt_size)
-        Features that all rows of a user share.
-    X : ndarray of shape (n_users, height, n_features)
-        Rows.
-
-    Returns
-    -------
-    list of ndarray of shape (n_users, height, width)
-        One for each layer, and the outputs.
-    """
+    """Return inputs of every layer, and outputs: (n_users, height, width) each."""
     n_users, height, d = X.shape
     inputs = per_user.stacked(X)
     if prompts.shape[1]:
         inputs = per_user.empty_stack(n_users, height, d + prompts.shape[1])
         inputs[:, :, :d] = X
         inputs[:, :, d:] = prompts[:, None]
-    found, layers = [inputs], _layers(layout, whole)
+    found, layers = [inputs], layout.layers(whole)
     for position, layer in enumerate(layers):
         values = per_user.products(found[-1], layer[:, :-1])
         values += layer[:, -1:]
@@ -184,15 +128,7 @@ def user_activations(
 
 
 class Gradients(NamedTuple):
-    """What a user's mean loss changes by.
-
-    Attributes
-    ----------
-    whole : ndarray of shape (n_users, n_parameters)
-        By all weights.
-    prompts : ndarray of shape (n_users, prompt_size)
-        By the prompt.
-    """
+    """Gradients of users' mean losses, by all weights and by the prompts."""
 
     whole: np.ndarray
     prompts: np.ndarray
@@ -201,15 +137,7 @@ class Gradients(NamedTuple):
 def user_gradients(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
 ) -> Gradients:
-    """Return the gradient of half of each user's mean squared error.
-
-    Parameters
-    ----------
-    layout, whole, prompts
-        As of :func:`activations`.
-    rows : Rows
-        Rows and targets.
-    """
+    """Return the gradient of half of each user's mean squared error."""
     found = user_activations(layout, whole, prompts, rows.X)
     errors = (found[-1][:, :, 0] - rows.y) * rows.shares
     out = per_user.empty_stack(*whole.shape)
@@ -217,14 +145,14 @@ def user_gradients(
     q = prompts.shape[1]
     if not q:
         return Gradients(out, np.zeros((len(whole), 0)))
-    own = np.ascontiguousarray(_layers(layout, whole)[0][:, -1 - q : -1])
+    own = np.ascontiguousarray(layout.layers(whole)[0][:, -1 - q : -1])
     of_prompts = per_user.products(back, own, transpose_right=True)
     return Gradients(out, per_user.totals(of_prompts))
 
 
 def _backwards(layout, whole, found, errors, out) -> np.ndarray:
     """Write gradients from output errors; return the errors of the first layer."""
-    layers, views = _layers(layout, whole), _layers(layout, out)
+    layers, views = layout.layers(whole), layout.layers(out)
     for position in reversed(range(len(layers))):
         inputs, view = found[position], views[position]
         view[:, :-1] = per_user.products(inputs, errors, transpose_left=True)
@@ -239,22 +167,14 @@ def _backwards(layout, whole, found, errors, out) -> np.ndarray:
 def curvatures(
     layout: Layout, whole: np.ndarray, prompts: np.ndarray, rows: NetworkRows
 ) -> np.ndarray:
-    """Return each weight's mean squared derivative of the output: Gauss and Newton's.
+    """Return each weight's mean squared derivative of the output.
 
-    Parameters
-    ----------
-    layout, whole, prompts, rows
-        As of :func:`gradients`.
-
-    Returns
-    -------
-    ndarray of shape (n_users, n_parameters)
-        The diagonal of the mean of J'J.
+    It has shape (n_users, n_parameters): the diagonal of the Gauss-Newton matrix.
     """
     found = user_activations(layout, whole, prompts, rows.X)
-    layers = _layers(layout, whole)
+    layers = layout.layers(whole)
     out = per_user.empty_stack(*whole.shape)
-    views, back = _layers(layout, out), np.ones((*rows.y.shape, 1))
+    views, back = layout.layers(out), np.ones((*rows.y.shape, 1))
     for position in reversed(range(len(layers))):
         inputs, squares = found[position], np.square(back) * rows.shares[:, :, None]
         view = views[position]
@@ -272,32 +192,17 @@ def curvatures(
 def chosen_support(
     layout: Layout,
     whole: np.ndarray,
-    users: UserNetworks,
+    users: UserParameters,
     rows: NetworkRows,
     k: int,
     ridge,
-) -> UserNetworks:
-    r"""Move each user's support to the k weights that a Newton step gains most by.
+) -> UserParameters:
+    r"""Move each user's support to the k weights of largest gain in a Newton step.
 
     A step of hard-thresholding pursuit: with the curvature D of a weight and its
-    gradient g, those of largest :math:`\sqrt D |b - g / D|`. What stays keeps its
-    value, and what joins begins at zero.
-
-    Parameters
-    ----------
-    layout, whole, rows
-        As of :func:`gradients`.
-    users : UserNetworks
-        Parameters of the users.
-    k : int
-        How many weights.
-    ridge : float
-        Penalty of b, in rows.
-
-    Returns
-    -------
-    UserNetworks
-        With supports in increasing order.
+    gradient g, those of largest :math:`\sqrt D |b - g / D|`. Weights that stay keep
+    their values, and new ones start at zero. `ridge` is the penalty of b, in rows.
+    Supports are in increasing order.
     """
     each = np.arange(len(whole))[:, None]
     own = np.zeros(whole.shape)
@@ -313,7 +218,7 @@ def chosen_support(
     return users._replace(support=support, sparse=own[each, support])
 
 
-def along(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
+def project_gradients(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
     """Return each user's products with the columns of U: (n_users, rank)."""
     out = np.empty((len(gradients), U.shape[1]))
     for position, direction in enumerate(U.T):
@@ -322,20 +227,8 @@ def along(gradients: np.ndarray, U: np.ndarray) -> np.ndarray:
 
 
 def predictions(
-    layout: Layout, U: np.ndarray, users: UserNetworks, X: np.ndarray
+    layout: Layout, U: np.ndarray, users: UserParameters, X: np.ndarray
 ) -> np.ndarray:
-    """Return each user's outputs for rows: (n_users, height).
-
-    Parameters
-    ----------
-    layout : Layout
-        Of the features, prompts among them, and the units.
-    U : ndarray of shape (n_parameters, rank)
-        Shared weights.
-    users : UserNetworks
-        Parameters of the users.
-    X : ndarray of shape (n_users, height, n_features)
-        Rows.
-    """
+    """Return each user's outputs for rows: (n_users, height)."""
     whole = whole_weights(U, users)
     return user_activations(layout, whole, users.prompts, X)[-1][:, :, 0]

@@ -1,12 +1,4 @@
-"""What parameters of LRSMLPRegressor mean together: refusals, rules, the statistic.
-
-What the chosen way does not use is refused, and not ignored: whoever sets it believes
-that it does something.
-
-How networks of users and what they share are trained in turn.
-
-How many numbers personalized networks have.
-"""
+"""Parameters of LRSMLPRegressor: strategies, checks, and their statistic."""
 
 from __future__ import annotations
 
@@ -19,24 +11,20 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval, StrOptions
-from .._base.strategies import register, snapshot
+from .._base.strategies import check_arguments, register, snapshot
 from .._release.grid import public_start
 from ..mechanisms import Neighbors
 from ..mechanisms._relations import check_count
-from ._estimators import hidden_widths, target_box
+from ._estimators import hidden_widths, scale_first_weights, target_box
 from ._kernels import Layout
 from ._shared_weights import ExactWeights, GradientRounds, SharedSteps, UserRules
 
 _RATE = Interval(Real, 0, 1e60, closed="neither")
-
-
 _COUNT = Interval(Integral, 1, 100_000, closed="both")
-
+_PENALTIES = Interval(Real, 0, 1e60, closed="both")
 
 # With a budget each round is paid for; without one it is not.
 _ROUNDS = {True: 30, False: 300}
-
-
 _LOCAL_STEPS = {True: 5, False: 1}
 
 
@@ -55,19 +43,25 @@ class AlternatingAdam(BaseEstimator):
         Steps of the users in each round, at least 1. "auto" is 5 with a budget, and 1
         without one.
     n_own_steps : int, default=100
-        Steps of a user's network beside the final shared weights, from the beginning:
-        of all users with a budget, and of those of ``personalize``.
+        Steps of a user's network, from its start, with the final shared weights. They
+        are made in fits with a budget and in ``personalize``.
     learning_rate : float, default=0.03
         Length of the steps of the shared weights.
     user_learning_rate : float, default=0.1
         Length of the users' steps.
     weight_decay : float, default=0.0
-        What a step takes off the shared weights, as a share of them over its length.
+        Share of the shared weights that a step removes, divided by its length.
     schedule : {"cosine", "constant"}, default="cosine"
-        How lengths of steps fall. There is none that looks at the loss, which is a
+        Schedule of the lengths of steps. No schedule uses the loss, which is a
         statistic of the data.
     batch_size : int or None, default=None
-        Rows of each user in a step in rounds, in turn, in a public order; None for all.
+        Rows of each user in a step of a round, in turn and in a public order. None
+        uses all rows.
+    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
+        What is hidden: that a user took part, or all that a user contributed, where
+        the number of users is public. "replace-one" needs twice the noise.
+    init_seed : int, default=0
+        Public seed of the first shared weights.
 
     See Also
     --------
@@ -93,6 +87,8 @@ class AlternatingAdam(BaseEstimator):
         "weight_decay": [Interval(Real, 0, 1e60, closed="left")],
         "schedule": [StrOptions({"cosine", "constant"})],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+        "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
+        "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
     }
 
     def __init__(
@@ -105,6 +101,8 @@ class AlternatingAdam(BaseEstimator):
         weight_decay=0.0,
         schedule="cosine",
         batch_size=None,
+        neighbors="add-remove-one",
+        init_seed=0,
     ):
         self.n_rounds = n_rounds
         self.n_local_steps = n_local_steps
@@ -114,6 +112,8 @@ class AlternatingAdam(BaseEstimator):
         self.weight_decay = weight_decay
         self.schedule = schedule
         self.batch_size = batch_size
+        self.neighbors = neighbors
+        self.init_seed = init_seed
 
     def _counts(self, private: bool) -> tuple[int, int]:
         """Return the number of rounds, and of the users' steps in each."""
@@ -122,6 +122,87 @@ class AlternatingAdam(BaseEstimator):
             _ROUNDS[private] if rounds == "auto" else int(rounds),
             _LOCAL_STEPS[private] if steps == "auto" else int(steps),
         )
+
+
+RIDGE_SHARED = 1.0
+
+
+@register
+class UserNetwork(BaseEstimator):
+    r"""What the network of one user has of its own, beside the shared weights.
+
+    All of it is public.
+
+    Parameters
+    ----------
+    shared_weights : {"user", "fixed"}, default="user"
+        "user": each user has weights w on the shared directions. "fixed": all w are
+        one, and U is a central network that users tune sparsely, or, with
+        ``sparsity=0``, one network for all. It needs ``n_components=1``.
+    prompt_size : int, default=0
+        Number of trained features of a user's own, which stand beside the features of
+        each of the user's rows.
+    fit_intercept : bool, default=True
+        Whether each user has a level, the mean of their targets, which the network
+        adds to.
+    ridge_intercept : float, default=0.0
+        Penalty of the square of that level, in rows: a user with as many rows has half
+        a level of their own. It is measured from the middle of `target_bounds`, and
+        refused with ``fit_intercept=False``.
+    ridge_shared : float, default=1.0
+        Penalty, in rows, of the squares of the differences between w and its start, the
+        first direction alone, and of the features of the user's own. Refused where
+        neither is trained.
+    ridge_sparse : float, default=1.0
+        Penalty of :math:`|b_i|^2`, in rows.
+    unknown_user : {"shared", "raise"}, default="shared"
+        What predictions do with users that were not in the fit. "shared": the network
+        of all. "raise" needs ``epsilon=None``.
+
+    See Also
+    --------
+    skdpspectral.LRSMLPRegressor : Its parameter `user_network`.
+
+    Examples
+    --------
+    >>> from skdpspectral import LRSMLPRegressor
+    >>> from skdpspectral.neural_network import UserNetwork
+    >>> model = LRSMLPRegressor(user_network=UserNetwork(prompt_size=2))
+    >>> model.set_params(user_network__ridge_sparse=10.0).user_network
+    UserNetwork(prompt_size=2, ridge_sparse=10.0)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "shared_weights": [StrOptions({"user", "fixed"})],
+        "prompt_size": [Interval(Integral, 0, None, closed="left")],
+        "fit_intercept": ["boolean"],
+        "ridge_intercept": [_PENALTIES],
+        "ridge_shared": [_PENALTIES],
+        "ridge_sparse": [_PENALTIES],
+        "unknown_user": [StrOptions({"shared", "raise"})],
+    }
+
+    def __init__(
+        self,
+        *,
+        shared_weights="user",
+        prompt_size=0,
+        fit_intercept=True,
+        ridge_intercept=0.0,
+        ridge_shared=RIDGE_SHARED,
+        ridge_sparse=1.0,
+        unknown_user="shared",
+    ):
+        self.shared_weights = shared_weights
+        self.prompt_size = prompt_size
+        self.fit_intercept = fit_intercept
+        self.ridge_intercept = ridge_intercept
+        self.ridge_shared = ridge_shared
+        self.ridge_sparse = ridge_sparse
+        self.unknown_user = unknown_user
+
+
+_ROUNDING: dict[str, list] = {"rounding": [StrOptions({"user", "all"})]}
 
 
 def count_parameters(
@@ -135,10 +216,10 @@ def count_parameters(
     prompt_size=0,
     rounding="user",
 ):
-    r"""Count the numbers that networks of users are made of, all users together.
+    r"""Count the trained numbers of the networks of all users together.
 
-    Those are U, the weights w, the sparse parts b (without their places), and features
-    of the users' own: what :class:`~skdpspectral.LRSMLPRegressor` trains, levels apart.
+    These are U, the weights w, the sparse parts b (without their positions), and the
+    users' own features. Levels of users are not counted.
 
     Parameters
     ----------
@@ -146,8 +227,10 @@ def count_parameters(
         Number of features.
     n_users : int
         Number of users.
-    hidden_layer_sizes, n_components, sparsity, shared_weights, prompt_size
+    hidden_layer_sizes, n_components, sparsity
         As in :class:`~skdpspectral.LRSMLPRegressor`.
+    shared_weights, prompt_size
+        As in :class:`~skdpspectral.neural_network.UserNetwork`.
     rounding : {"user", "all"}, default="user"
         Whether a share of weights is rounded up for each user, as the estimator does,
         or once for all of them.
@@ -160,7 +243,7 @@ def count_parameters(
     Raises
     ------
     ValueError
-        If a number is not one of those that the estimator takes.
+        If a parameter is invalid.
 
     Examples
     --------
@@ -172,21 +255,12 @@ def count_parameters(
     5151
     """
     n_users = check_count("n_users", n_users)
-    sizes = [check_count("n_features", n_features)]
-    for name, value in {
-        "n_components": n_components,
-        "prompt_size": prompt_size,
-    }.items():
-        if not isinstance(value, Integral) or value < 0:
-            raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
-    for name, value, known in (
-        ("shared_weights", shared_weights, ("user", "fixed")),
-        ("rounding", rounding, ("user", "all")),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {known}, got {value!r}")
-    sizes[0] += int(prompt_size)
-    p = Layout((*sizes, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
+    given = {"n_components": n_components, "prompt_size": prompt_size}
+    given |= {"shared_weights": shared_weights, "rounding": rounding}
+    known = {**CONSTRAINTS, **UserNetwork._parameter_constraints}
+    check_arguments("count_parameters", known | _ROUNDING, given)
+    inputs = check_count("n_features", n_features) + int(prompt_size)
+    p = Layout((inputs, *hidden_widths(hidden_layer_sizes), 1)).n_parameters
     own = n_components if shared_weights == "user" else 0
     total = p * n_components + n_users * (own + prompt_size)
     return int(total + _n_sparse(sparsity, p, n_users, rounding))
@@ -202,19 +276,9 @@ def _n_sparse(sparsity: Any, p: int, n_users: int, rounding: str) -> int:
 
 
 def n_sparse(sparsity: Any, n_parameters: int) -> int:
-    """Return how many weights of a network are the user's own: shares round up.
+    """Return how many weights of a network are the user's own; shares are rounded up.
 
-    Parameters
-    ----------
-    sparsity : int, float or None
-        A number, a share, or None for all.
-    n_parameters : int
-        Weights of a network.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
+    `sparsity` is a number, a share, or None for all; errors name it.
     """
     if sparsity is None:
         return n_parameters
@@ -231,11 +295,7 @@ def n_sparse(sparsity: Any, n_parameters: int) -> int:
     return math.ceil(Fraction(repr(float(sparsity))) * n_parameters)
 
 
-_PENALTIES = Interval(Real, 0, 1e60, closed="both")
-
-
 CLIP_NORM = 1.0
-
 
 # Constructor parameters, each on its own; those of budgets are every estimator's.
 CONSTRAINTS = {
@@ -245,103 +305,74 @@ CONSTRAINTS = {
         Interval(Real, 0, 1, closed="both"),
         None,
     ],
-    "hidden_layer_sizes": [
-        "array-like",
-        Interval(Integral, 1, None, closed="left"),
-    ],
+    "hidden_layer_sizes": ["array-like", Interval(Integral, 1, None, closed="left")],
     "user_feature": [Integral, str, None],
-    "unknown_user": [StrOptions({"shared", "raise"})],
-    "fit_intercept": [StrOptions({"user"}), "boolean"],
-    "ridge_intercept": [_PENALTIES],
-    "shared_weights": [StrOptions({"user", "fixed"})],
-    "prompt_size": [Interval(Integral, 0, None, closed="left")],
-    "ridge_shared": [_PENALTIES],
-    "ridge_sparse": [_PENALTIES],
     "target_bounds": [tuple, list, np.ndarray, None],
     "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
-    "neighbors": [StrOptions({"add-remove-one", "replace-one"})],
+    "user_network": [StrOptions({"auto"}), UserNetwork],
     "solver": [StrOptions({"auto"}), AlternatingAdam],
-    "init_seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
     "n_jobs": [Integral, None],
     "verbose": ["boolean", Interval(Integral, 0, None, closed="left")],
 }
 
 
 def check_network_parameters(model) -> None:
-    """Refuse parameters that do not go together.
-
-    Parameters
-    ----------
-    model : LRSMLPRegressor
-        Of which each parameter is valid on its own.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter and the remedy.
-    """
+    """Refuse parameters, each valid on its own, that do not go together."""
     hidden_widths(model.hidden_layer_sizes)
     target_box(model.target_bounds, 1)
-    if model.fit_intercept is not False and model.fit_intercept != "user":
+    own = user_network_of(model)
+    if not own.fit_intercept and own.ridge_intercept:
         raise ValueError(
-            f'fit_intercept must be "user" or False, got {model.fit_intercept!r}: '
-            "an intercept of all users would have to be released"
+            f"ridge_intercept={own.ridge_intercept!r} is not used with "
+            "fit_intercept=False: leave ridge_intercept=0.0, or fit_intercept=True"
         )
-    if model.fit_intercept is False and model.ridge_intercept:
+    if own.shared_weights == "fixed" and model.n_components != 1:
         raise ValueError(
-            f"ridge_intercept={model.ridge_intercept!r} is not used with "
-            "fit_intercept=False: leave ridge_intercept=0.0, or "
-            'fit_intercept="user"'
+            'shared_weights="fixed" requires n_components=1, got '
+            f"n_components={model.n_components}"
         )
-    if model.shared_weights == "fixed" and model.n_components != 1:
+    unused = own.shared_weights == "fixed" and not own.prompt_size
+    if unused and own.ridge_shared != RIDGE_SHARED:
         raise ValueError(
-            'shared_weights="fixed" needs n_components=1, got '
-            f"n_components={model.n_components}: one central network has one "
-            "direction"
+            f"ridge_shared={own.ridge_shared!r} is not used with "
+            f'shared_weights="fixed" and prompt_size=0: leave it at {RIDGE_SHARED}'
         )
-    if model.n_components == 0 and not _has_all_weights(model):
+    whole = isinstance(model.sparsity, Integral)
+    if model.n_components == 0 and (whole or model.sparsity not in (None, 1.0)):
         raise ValueError(
-            "n_components=0 needs sparsity=None: without shared weights each "
-            "network has all of its own"
+            "n_components=0 requires sparsity=None: without shared weights, all "
+            "weights are the user's own"
         )
     if not model._is_private() and model.clip_norm != CLIP_NORM:
         raise ValueError(
-            f"clip_norm={model.clip_norm!r} needs a budget: with epsilon=None nobody "
-            f"is scaled down; leave clip_norm={CLIP_NORM} (a search gives "
-            "epsilon=None a grid of its own)"
+            f"clip_norm={model.clip_norm!r} requires a budget: with epsilon=None no "
+            f"gradient is clipped. Leave clip_norm={CLIP_NORM}; in a search, give "
+            "epsilon=None a separate grid"
         )
-    if model._is_private() and model.unknown_user == "raise":
+    if model._is_private() and own.unknown_user == "raise":
         raise ValueError(
-            'unknown_user="raise" needs epsilon=None: an error would tell who was '
-            'in the training set; use unknown_user="shared"'
+            'unknown_user="raise" requires epsilon=None: an error would reveal who was '
+            'in the training set. Use unknown_user="shared"'
         )
-
-
-def _has_all_weights(model) -> bool:
-    if model.sparsity is None:
-        return True
-    return not isinstance(model.sparsity, Integral) and model.sparsity == 1.0
 
 
 def solver_of(model) -> AlternatingAdam:
-    """Return how networks are trained, as it is now."""
-    # A copy: another thread may change it between a plan and its releases.
-    return (
-        AlternatingAdam() if isinstance(model.solver, str) else snapshot(model.solver)
-    )
+    """Return a copy of the solver, which another thread may change during a fit."""
+    given = model.solver
+    return AlternatingAdam() if isinstance(given, str) else snapshot(given)
 
 
-class Shape(NamedTuple):
-    """Shapes of networks and of what they share.
+def user_network_of(model) -> UserNetwork:
+    """Return a copy of the parameters of users' networks."""
+    given = model.user_network
+    return UserNetwork() if isinstance(given, str) else snapshot(given)
 
-    Attributes
-    ----------
-    layout : Layout
-        Of a network, the users' own features among its inputs.
-    rank : int
-        Shared directions.
-    prompt_size : int
-        Features of a user's own.
+
+class NetworkShape(NamedTuple):
+    """Shapes of networks and of the weights that they share.
+
+    `layout` has the users' own features among its inputs; `rank` is the number of
+    shared directions.
     """
 
     layout: Layout
@@ -349,40 +380,31 @@ class Shape(NamedTuple):
     prompt_size: int
 
 
-def network_shape(model, n_features: int) -> Shape:
+def network_shape(model, own: UserNetwork, n_features: int) -> NetworkShape:
     """Return the shapes that a fit of so many features has."""
-    inputs = n_features + int(model.prompt_size)
+    inputs = n_features + int(own.prompt_size)
     layout = Layout((inputs, *hidden_widths(model.hidden_layer_sizes), 1))
     rank = min(int(model.n_components), layout.n_parameters)
-    return Shape(layout, rank, int(model.prompt_size))
+    return NetworkShape(layout, rank, int(own.prompt_size))
 
 
-def rules_of(model, shape: Shape, solver: AlternatingAdam) -> UserRules:
-    """Return what is public of the users' training.
-
-    Parameters
-    ----------
-    model : LRSMLPRegressor
-        With valid parameters.
-    shape : Shape
-        Of the networks: that of the fit, where there was one.
-    solver : AlternatingAdam
-        How networks are trained.
-    """
+def rules_of(
+    sparsity, shape: NetworkShape, own: UserNetwork, solver: AlternatingAdam
+) -> UserRules:
+    """Return what is public of the users' training, for networks of a shape."""
     layout = shape.layout
     prior = np.zeros(shape.rank)
     prior[:1] = 1.0  # all begin with the first network
-    has_level = model.fit_intercept == "user"
     return UserRules(
         layout=layout,
-        start=_start(int(model.init_seed), len(prior), layout),
+        start=_start(int(solver.init_seed), len(prior), layout),
         prior=prior,
-        fixed=model.shared_weights == "fixed",
-        sparsity=n_sparse(model.sparsity, layout.n_parameters),
+        fixed=own.shared_weights == "fixed",
+        sparsity=n_sparse(sparsity, layout.n_parameters),
         prompt_size=shape.prompt_size,
-        ridge_shared=float(model.ridge_shared),
-        ridge_sparse=float(model.ridge_sparse),
-        ridge_level=float(model.ridge_intercept) if has_level else None,
+        ridge_shared=float(own.ridge_shared),
+        ridge_sparse=float(own.ridge_sparse),
+        ridge_level=float(own.ridge_intercept) if own.fit_intercept else None,
         learning_rate=float(solver.user_learning_rate),
         schedule=solver.schedule,
         batch_size=solver.batch_size,
@@ -394,29 +416,13 @@ def _start(seed: int, rank: int, layout: Layout) -> np.ndarray:
     """Return public weights that training starts from: (n_parameters, 1 + rank)."""
     columns = public_start(seed, (rank + 1, layout.n_parameters))
     for column in columns:
-        for layer in layout.layers(column):
-            inputs, outputs = layer.shape[0] - 1, layer.shape[1]
-            layer[:-1] *= np.sqrt(6.0 / (inputs + outputs))
-            layer[-1] = 0.0
+        scale_first_weights(layout.layers(column))
     return np.ascontiguousarray(columns.T)
 
 
 def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
-    """Return the statistic that the shared weights come from.
-
-    Parameters
-    ----------
-    model : LRSMLPRegressor
-        With parameters that go together.
-    n_features : int
-        Number of features.
-
-    Returns
-    -------
-    GradientRounds or ExactWeights
-        With a budget, or without one.
-    """
-    solver, private = solver_of(model), model._is_private()
+    """Return the statistic of the shared weights: with a budget, or without one."""
+    solver, own, private = solver_of(model), user_network_of(model), model._is_private()
     n_rounds, n_local_steps = solver._counts(private)
     steps = SharedSteps(
         n_rounds,
@@ -425,8 +431,8 @@ def statistic_of(model, n_features: int) -> GradientRounds | ExactWeights:
         weight_decay=float(solver.weight_decay),
         schedule=solver.schedule,
     )
-    rules = rules_of(model, network_shape(model, n_features), solver)
-    neighbors = Neighbors(model.neighbors)
+    rules = rules_of(model.sparsity, network_shape(model, own, n_features), own, solver)
+    neighbors = Neighbors(solver.neighbors)
     if not private:
         return ExactWeights(rules, steps, neighbors, model.n_jobs)
     return GradientRounds(rules, steps, float(model.clip_norm), neighbors, model.n_jobs)

@@ -1,9 +1,4 @@
-"""One network a user: weights of low rank plus sparse, with a private shared part.
-
-Networks of users: what stays with them, and predictions made from it.
-
-Networks of users and what is made of them: the users' side of the billboard.
-"""
+"""One network for each user: low rank plus sparse, with private shared weights."""
 
 from __future__ import annotations
 
@@ -32,7 +27,8 @@ from ..mechanisms._relations import check_count
 from . import _kernels, _kernels_users, _network_choices
 from ._estimators import scaled_targets, target_box
 from ._kernels import Layout
-from ._network_choices import Shape, rules_of, solver_of
+from ._kernels_users import UserParameters
+from ._network_choices import NetworkShape, rules_of, solver_of, user_network_of
 from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 
 
@@ -40,29 +36,11 @@ from ._shared_weights import TOO_LARGE, GradientRounds, train_users
 class NetworkModels(UserModels):
     """Parameters of users' networks beside shared weights.
 
-    Parameters
-    ----------
-    index : IdIndex or None
-        Ids; None for a single user without an id.
-    weights : ndarray of shape (n_users, rank)
-        w.
-    prompts : ndarray of shape (n_users, prompt_size)
-        Features of the users' own.
-    support : ndarray of shape (n_users, sparsity)
-        Positions of b.
-    sparse : ndarray of shape (n_users, sparsity)
-        b on its support.
-    levels : ndarray of shape (n_users,)
-        What is added to a user's outputs.
+    `weights` are w, `support` and `sparse` are the positions and values of b, of shape
+    (n_users, sparsity), and `levels` are added to a user's outputs.
     """
 
-    entries: ClassVar[tuple[str, ...]] = (
-        "weights",
-        "prompts",
-        "support",
-        "sparse",
-        "levels",
-    )
+    entries: ClassVar[tuple[str, ...]] = (*UserParameters._fields, "levels")
     widened: ClassVar[tuple[str, ...]] = ("support", "sparse")
 
     weights: np.ndarray
@@ -74,63 +52,30 @@ class NetworkModels(UserModels):
     @classmethod
     def empty(cls, rank: int, prompt_size: int) -> NetworkModels:
         """Return models of no user."""
-        return cls(
-            index=None,
-            weights=np.empty((0, rank)),
-            prompts=np.empty((0, prompt_size)),
-            support=np.empty((0, 0), dtype=np.intp),
-            sparse=np.empty((0, 0)),
-            levels=np.empty(0),
-        )
+        support, sparse = np.empty((0, 0), dtype=np.intp), np.empty((0, 0))
+        weights, prompts = np.empty((0, rank)), np.empty((0, prompt_size))
+        return cls(None, weights, prompts, support, sparse, np.empty(0))
 
     @classmethod
     def fitted(cls, users, levels, index) -> NetworkModels:
-        """Make models of what users trained.
-
-        Parameters
-        ----------
-        users : UserNetworks
-            Parameters of all users.
-        levels : ndarray of shape (n_users,)
-            Their levels.
-        index : IdIndex or None
-            Ids; None for a single user without one.
-        """
-        return cls(
-            index=None if index is None else index.without_codes(),
-            weights=finite_or_zero(users.weights),
-            prompts=finite_or_zero(users.prompts),
-            support=users.support,
-            sparse=finite_or_zero(users.sparse),
-            levels=finite_or_zero(levels),
-        )
+        """Make models of trained parameters; one user without an id has no `index`."""
+        index = None if index is None else index.without_codes()
+        weights, prompts = finite_or_zero(users.weights), finite_or_zero(users.prompts)
+        sparse, levels = finite_or_zero(users.sparse), finite_or_zero(levels)
+        return cls(index, weights, prompts, users.support, sparse, levels)
 
     def whole_weights(self, code: int, U: np.ndarray) -> np.ndarray:
         """U w + b of one user: (n_parameters,)."""
         return _kernels_users.whole_weights(U, self._networks(slice(code, code + 1)))[0]
 
-    def _networks(self, chosen) -> _kernels_users.UserNetworks:
+    def _networks(self, chosen) -> UserParameters:
         of_users = (self.weights, self.prompts, self.support, self.sparse)
-        return _kernels_users.UserNetworks(*of_users).take(chosen)
+        return UserParameters(*of_users).take(chosen)
 
     def predict(self, table, codes: np.ndarray, U: np.ndarray, layout) -> np.ndarray:
-        """Predict rows of known users, each by the rows of that user alone.
+        """Return outputs and levels for rows, each from the rows of its user alone.
 
-        Parameters
-        ----------
-        table : UserTable
-            Rows.
-        codes : ndarray of shape (n_rows,)
-            Users of the rows; rows of negative ones are left at zero.
-        U : ndarray of shape (n_parameters, rank)
-            Shared weights.
-        layout : Layout
-            Of the networks.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Outputs and levels.
+        Rows with a negative code, of unknown users, are left at zero.
         """
         out, known = np.zeros(len(codes)), np.flatnonzero(codes >= 0)
         if not len(known):
@@ -159,24 +104,7 @@ class NetworkModels(UserModels):
 
 
 def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.ndarray:
-    """Predict rows by one public network, each with the same bits in any company.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        Rows.
-    whole : ndarray of shape (n_parameters,)
-        All weights.
-    prompt : ndarray of shape (prompt_size,)
-        Further features of every row.
-    layout : Layout
-        Of the network.
-
-    Returns
-    -------
-    ndarray of shape (n_rows,)
-        Outputs.
-    """
+    """Predict rows by one public network, each with the same bits in any batch."""
     layers, out = layout.layers(whole), np.empty(len(X))
     with blas_threads(0):
         for rows in _kernels.in_blocks(len(X)):
@@ -187,190 +115,21 @@ def shared_predictions(X, whole: np.ndarray, prompt: np.ndarray, layout) -> np.n
     return out
 
 
-class PersonalNetworks:
-    """What an estimator of one network a user offers its users."""
-
-    def _models(self) -> NetworkModels:
-        empty = NetworkModels.empty(len(self.components_), len(self.prompt_))
-        return getattr(self, "_personal", empty)
-
-    def _fitted_layout(self) -> Layout:
-        return Layout(tuple(int(size) for size in self.layer_sizes_))
-
-    def predict(self, X, *, users=None):
-        """Predict every row by the network of its user.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            Columns as in fit.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids, of the type that was given to fit.
-
-        Returns
-        -------
-        ndarray of shape (n_rows,)
-            Predictions; only a user may see those of their own network.
-
-        Raises
-        ------
-        ValueError
-            If users are missing though fit had them, if their type is another one,
-            or, with ``unknown_user="raise"``, if one was not in the fit.
-        """
-        check_is_fitted(self)
-        table = self._read_like_fit(X, users)
-        codes, layout = self._codes_of(table), self._fitted_layout()
-        U = np.ascontiguousarray(self.components_.T)
-        unknown = np.flatnonzero(codes < 0)
-        # A warning would tell of the values of some user.
-        with np.errstate(all="ignore"):
-            found = self._models().predict(table, codes, U, layout)
-            if len(unknown):
-                found[unknown] = shared_predictions(
-                    table.features(unknown),
-                    self._shared_network(),
-                    self.prompt_,
-                    layout,
-                )
-            return self.target_center_ + self.target_scale_ * found
-
-    def _read_like_fit(self, X, users):
-        table = read_users(self, X, users, self.user_feature, reset=False)
-        n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
-        if table.n_features != n_features:
-            raise ValueError(
-                f"X has {table.n_features} features beside users, and fit had "
-                f"{n_features}: user_feature was changed since"
-            )
-        return table
-
-    def _units_of_fit(self) -> tuple[float, float]:
-        units = self.target_center_, self.target_scale_
-        if self.target_bounds is not None:
-            middles, halves = target_box(self.target_bounds, 1)
-            if (middles[0], halves[0]) != units:
-                raise ValueError(
-                    f"target_bounds={self.target_bounds!r} are not those of the fit, "
-                    "which the units of the shared weights are from: set them to "
-                    "those, or fit anew"
-                )
-        return units
-
-    def _shared_network(self) -> np.ndarray:
-        whole = np.zeros(self.components_.shape[1])
-        for weight, direction in zip(self.weights_, self.components_, strict=True):
-            whole += weight * direction
-        return whole
-
-    def get_network(self, user=None):
-        """Return the layers of one user's network, for that user alone.
-
-        Parameters
-        ----------
-        user : hashable or None, default=None
-            Id; None for the only user of a fit without users.
-
-        Returns
-        -------
-        coefs, intercepts : list of ndarray
-            Of shapes (n_inputs, n_outputs) and (n_outputs,), one a layer, of which the
-            first takes the user's own features behind those of rows, and the last gives
-            targets less :meth:`get_intercept`, over `target_scale_`; those of the
-            shared network if the user is unknown.
-
-        Raises
-        ------
-        ValueError
-            If the user is unknown and ``unknown_user="raise"``, or the id is missing
-            or of another type.
-        """
-        code, whole = self._code_of(user), self._shared_network()
-        if code >= 0:
-            U = np.ascontiguousarray(self.components_.T)
-            whole = self._models().whole_weights(code, U)
-        layers = self._fitted_layout().layers(whole)
-        return [layer[:-1].copy() for layer in layers], [
-            layer[-1].copy() for layer in layers
-        ]
-
-    def get_prompt(self, user=None):
-        """Return the features of one user's own, as :meth:`get_network` the layers."""
-        code = self._code_of(user)
-        return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
-
-    def get_intercept(self, user=None):
-        """Return what one user's network is added to, in the units of the targets."""
-        code = self._code_of(user)
-        level = 0.0 if code < 0 else float(self._models().levels[code])
-        return self.target_center_ + self.target_scale_ * level
-
-    def personalize(self, X, y, user=None, *, users=None):
-        """Train networks of some users beside the shared weights, and store them.
-
-        Works on a published copy too, so that users can do it where their rows are.
-        Networks that were stored for these users are replaced; no other changes, and no
-        budget is spent.
-
-        Parameters
-        ----------
-        X : array-like or dataframe of shape (n_rows, n_columns)
-            All rows of one or more users, with the columns of fit.
-        y : array-like of shape (n_rows,)
-            Their targets.
-        user : hashable or None, default=None
-            Id of the one user of all rows. None takes `users`, or the column
-            `user_feature`; without users in fit it stands for the only one.
-        users : array-like of shape (n_rows,) or None, default=None
-            Ids of the rows' users, new or known.
-
-        Returns
-        -------
-        self : object
-            The estimator, which predicts for these users from now on.
-
-        Raises
-        ------
-        ValueError
-            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
-            were changed since the fit.
-
-        See Also
-        --------
-        skdpspectral.linear_model.personalize : The same through a pipeline.
-        """
-        check_is_fitted(self)
-        # Each on its own: what suits no fit may suit a user.
-        super()._check_parameters()
-        table = self._read_like_fit(X, users)
-        y = check_targets(self, y, len(table.X))
-        index = self._users_to_fit(table, user)
-        rows = self._user_rows(table, y, index, self._units_of_fit())
-        shape = Shape(self._fitted_layout(), len(self.components_), len(self.prompt_))
-        rules = rules_of(self, shape, solver_of(self))
-        U = np.ascontiguousarray(self.components_.T)
-        fitted = train_users(rows, U, rules, self.n_jobs)
-        self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
-        self._users_given = index is not None
-        return self
-
-
 @documented
 class LRSMLPRegressor(
-    PersonalNetworks,
     PersonalEstimator,
     CallbackSupportMixin,
     RegressorMixin,
     PrivateEstimator,
 ):
-    r"""One network a user: low rank plus sparse weights, private at user level.
+    r"""One network for each user: low rank plus sparse weights, private for users.
 
-    The targets of user i are modeled by a tanh network, all of whose weights and
+    The targets of user i are modeled by a tanh network. All of its weights and
     intercepts are one vector :math:`\theta_i = U w_i + b_i`: directions U that all
-    users share, weights :math:`w_i` of the user on them, and a sparse vector
-    :math:`b_i`. Beside it a user may have a level, and features of their own.
+    users share, weights :math:`w_i` of the user, and a sparse vector :math:`b_i`. A
+    user may also have a level, and features of their own.
 
-    Only U is released, under user-level differential privacy. What belongs to a user is
+    Only U is released, under user-level differential privacy. A user's own part is
     trained from U and that user's rows, and stays with that user: the
     :ref:`billboard model <billboard>`. Try :class:`~skdpspectral.LRSRegressor` first:
     it needs far fewer users. Read more in the :ref:`user guide <personal_networks>`.
@@ -389,28 +148,8 @@ class LRSMLPRegressor(
     {delta}
         Well below one over the number of users.
     user_feature : int, str or None, default=None
-        Position or name of the column of X that says whose row it is, as in
+        Position or name of the column of X with the users' ids, as in
         :class:`~skdpspectral.LRSRegressor`. That column is no feature.
-    unknown_user : {"shared", "raise"}, default="shared"
-        What predictions do with users that were not in the fit. "shared": the network
-        of all. "raise" is for ``epsilon=None`` alone.
-    fit_intercept : {"user", False}, default="user"
-        "user": a level a user, the mean of their targets, which the network adds to.
-        False: none.
-    ridge_intercept : float, default=0.0
-        Penalty of the square of that level, in rows: a user of so many rows has half a
-        level of their own. It is measured from the middle of `target_bounds`.
-    shared_weights : {"user", "fixed"}, default="user"
-        "fixed": all w are one, and U is a central network that users tune sparsely, or,
-        with ``sparsity=0``, one network for all. It needs ``n_components=1``.
-    prompt_size : int, default=0
-        Number of features of a user's own, that are trained and stand beside those of
-        each of the user's rows.
-    ridge_shared : float, default=1.0
-        Penalty, in rows, of the squares of what w differs by from its beginning, the
-        first direction alone, and of the features of the user's own.
-    ridge_sparse : float, default=1.0
-        Penalty of :math:`|b_i|^2`, in rows.
     target_bounds : tuple (low, high) or None, default=None
         Public bounds of the targets, which are clipped to them and brought to [-1, 1].
         Without them targets are standardized with ``epsilon=None``, and with a budget
@@ -419,38 +158,36 @@ class LRSMLPRegressor(
         Norm above which a user's gradient by U is scaled down, in [1e-60, 1e60], with a
         budget. Steps of U do not depend on the unit: below the norms that gradients
         have, every user counts the same.
-    neighbors : {"add-remove-one", "replace-one"}, default="add-remove-one"
-        What is hidden: that a user took part, or all that a user contributed, the
-        number of users being public then. "replace-one" needs twice the noise.
+    user_network : "auto" or UserNetwork, default="auto"
+        What a user's network has of its own: a level, features, penalties. "auto" is
+        :class:`~skdpspectral.neural_network.UserNetwork` with its defaults.
     solver : "auto" or AlternatingAdam, default="auto"
-        How networks and U are trained; "auto" is
+        How networks and U are trained, and which users are neighbors; "auto" is
         :class:`~skdpspectral.neural_network.AlternatingAdam` with its defaults.
-    init_seed : int, default=0
-        Public seed of where U begins.
     {accountant}
     {noise_seed}
     {n_jobs}
-        They share the users.
+        Users are divided among them.
     verbose : bool or int, default=0
-        Whether to print a line a round.
+        Whether to print a line for each round.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_parameters)
-        U'.
+        Shared directions U, one in each row.
     weights_ : ndarray of shape (n_components,)
         Weights of the shared network: their mean over users with ``epsilon=None``, and
         the first direction alone with a budget.
     prompt_ : ndarray of shape (prompt_size,)
-        Features of a user who has none: their mean over users with ``epsilon=None``,
-        and 0 with a budget.
+        Own features of unknown users: their mean over users with ``epsilon=None``, and
+        0 with a budget.
     layer_sizes_ : ndarray of int
-        Widths of the layers, from the features, `prompt_size` more than those of rows,
-        to the one output.
+        Widths of the layers. The first is the number of features, with those of
+        `prompt_size`; the last is 1.
     target_center_, target_scale_ : float
-        What outputs are moved by, once multiplied by the other, to be targets.
+        Targets are outputs times `target_scale_` plus `target_center_`.
     n_iter_ : int
-        Rounds; 1 where there is nothing to release.
+        Number of rounds; 1 if nothing is released.
     {n_features_in_}
         A column of users is among them.
     {feature_names_in_}
@@ -464,18 +201,18 @@ class LRSMLPRegressor(
 
     See Also
     --------
-    skdpspectral.LRSRegressor : Linear models a user, of which private ones need fewer.
-    skdpspectral.neural_network.count_parameters : Numbers that such models have.
+    skdpspectral.LRSRegressor : One linear model for each user; it needs fewer users.
+    skdpspectral.neural_network.count_parameters : Count the numbers of such models.
     skdpspectral.DPAdamRegressor : One network for all rows.
 
     Notes
     -----
     **Formal guarantee.** Each fit with ``noise_seed=None`` is
     (`epsilon`, `delta`)-differentially private for one user with all of their rows,
-    under addition or removal of that user (or replacement, see `neighbors`), for any
-    data. It covers the public attributes and what :meth:`publish` gives, and neither
-    predictions for users of the fit, which are for their eyes alone, nor scores pooled
-    over users (:ref:`billboard`).
+    under addition or removal of that user (or replacement, see `neighbors` of
+    `solver`), for any data. It covers the public attributes and published copies. It
+    covers neither predictions for users of the fit, which only that user may see, nor
+    scores pooled over users (:ref:`billboard`).
 
     In every round each user trains w and b for some steps, and contributes the gradient
     of their mean loss by U, scaled down to a norm of at most `clip_norm`
@@ -526,18 +263,10 @@ class LRSMLPRegressor(
         epsilon=1.0,
         delta=1e-6,
         user_feature=None,
-        unknown_user="shared",
-        fit_intercept="user",
-        ridge_intercept=0.0,
-        shared_weights="user",
-        prompt_size=0,
-        ridge_shared=1.0,
-        ridge_sparse=1.0,
         target_bounds=None,
         clip_norm=_network_choices.CLIP_NORM,
-        neighbors="add-remove-one",
+        user_network="auto",
         solver="auto",
-        init_seed=0,
         accountant=None,
         noise_seed=None,
         n_jobs=None,
@@ -549,18 +278,10 @@ class LRSMLPRegressor(
         self.epsilon = epsilon
         self.delta = delta
         self.user_feature = user_feature
-        self.unknown_user = unknown_user
-        self.fit_intercept = fit_intercept
-        self.ridge_intercept = ridge_intercept
-        self.shared_weights = shared_weights
-        self.prompt_size = prompt_size
-        self.ridge_shared = ridge_shared
-        self.ridge_sparse = ridge_sparse
         self.target_bounds = target_bounds
         self.clip_norm = clip_norm
-        self.neighbors = neighbors
+        self.user_network = user_network
         self.solver = solver
-        self.init_seed = init_seed
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.n_jobs = n_jobs
@@ -574,12 +295,12 @@ class LRSMLPRegressor(
         Parameters
         ----------
         n_features : int
-            Number of features; a column of users is none.
+            Number of features, without a column of users.
 
         Returns
         -------
         PrivacyPlan
-            What a fit is charged with, whatever the number of users and rows.
+            The charge of a fit; it does not depend on the numbers of users and rows.
 
         Raises
         ------
@@ -614,6 +335,11 @@ class LRSMLPRegressor(
     def _plan(self, statistic) -> PrivacyPlan:
         return self._planned(statistic, unit=Unit.USER, neighbors=statistic.neighbors)
 
+    @property
+    def unknown_user(self) -> str:
+        """What predictions do with unknown users, as `user_network` says."""
+        return getattr(self.user_network, "unknown_user", "shared")
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         _network_choices.check_network_parameters(self)
@@ -644,8 +370,8 @@ class LRSMLPRegressor(
             table = unread_users(self, X, users, self.user_feature, reset=True)
             if table.distant is not None:
                 raise ValueError(
-                    "X is on a dask cluster, where no networks are trained: give "
-                    "LRSMLPRegressor X.compute() where it fits into memory"
+                    "LRSMLPRegressor does not support X on a dask cluster: use "
+                    "X.compute() if it fits into memory"
                 )
             targets = unread_targets(self, y, table.n_rows)
             statistic = _network_choices.statistic_of(self, table.n_features)
@@ -676,9 +402,9 @@ class LRSMLPRegressor(
         return FitProgress(self, n_rounds, private=private, verbose=self.verbose)
 
     def _units(self, targets: np.ndarray, private: bool) -> tuple[float, float]:
-        """Return what targets are measured from and by: of the data without privacy.
+        """Return the center and the scale of targets: of the data without privacy.
 
-        What was charged says whether there is privacy, and not the parameters, which
+        The charged plan decides whether there is privacy, and not the parameters, which
         another thread may have changed since.
         """
         if self.target_bounds is None and not private:
@@ -700,12 +426,179 @@ class LRSMLPRegressor(
         )
 
     def _keep(self, found, layout: Layout) -> None:
-        """Make public attributes of what was found."""
+        """Set the public attributes of a fit."""
         self.components_ = np.ascontiguousarray(found.U.T)
         self.weights_ = np.array(found.weights, dtype=np.float64)
         self.prompt_ = np.array(found.prompt, dtype=np.float64)
         self.layer_sizes_ = np.array(layout.sizes)
         self.n_iter_ = found.n_iter
+
+    # -- the users' side: no budget is spent -----------------------------------------
+
+    def _models(self) -> NetworkModels:
+        empty = NetworkModels.empty(len(self.components_), len(self.prompt_))
+        return getattr(self, "_personal", empty)
+
+    def _fitted_layout(self) -> Layout:
+        return Layout(tuple(int(size) for size in self.layer_sizes_))
+
+    def predict(self, X, *, users=None):
+        """Predict every row by the network of its user.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            Columns as in fit.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids, of the type that was given to fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Predictions; only a user may see those of their own network.
+
+        Raises
+        ------
+        ValueError
+            If users are missing though fit had them, if their type is another one,
+            or, with ``unknown_user="raise"``, if one was not in the fit.
+        """
+        check_is_fitted(self)
+        table = self._read_like_fit(X, users)
+        codes, layout = self._codes_of(table), self._fitted_layout()
+        U = np.ascontiguousarray(self.components_.T)
+        unknown = np.flatnonzero(codes < 0)
+        # A warning would reveal something about the values of some user.
+        with np.errstate(all="ignore"):
+            found = self._models().predict(table, codes, U, layout)
+            if len(unknown):
+                found[unknown] = shared_predictions(
+                    table.features(unknown),
+                    self._shared_network(),
+                    self.prompt_,
+                    layout,
+                )
+            return self.target_center_ + self.target_scale_ * found
+
+    def _read_like_fit(self, X, users):
+        table = read_users(self, X, users, self.user_feature, reset=False)
+        n_features = int(self.layer_sizes_[0]) - len(self.prompt_)
+        if table.n_features != n_features:
+            raise ValueError(
+                f"X has {table.n_features} features without users, but fit had "
+                f"{n_features}: user_feature was changed since fit"
+            )
+        return table
+
+    def _units_of_fit(self) -> tuple[float, float]:
+        units = self.target_center_, self.target_scale_
+        if self.target_bounds is not None:
+            middles, halves = target_box(self.target_bounds, 1)
+            if (middles[0], halves[0]) != units:
+                raise ValueError(
+                    f"target_bounds={self.target_bounds!r} differ from those of fit, "
+                    "which set the units of the shared weights: restore them, or fit "
+                    "again"
+                )
+        return units
+
+    def _shared_network(self) -> np.ndarray:
+        whole = np.zeros(self.components_.shape[1])
+        for weight, direction in zip(self.weights_, self.components_, strict=True):
+            whole += weight * direction
+        return whole
+
+    def get_network(self, user=None):
+        """Return the layers of one user's network, for that user alone.
+
+        Parameters
+        ----------
+        user : hashable or None, default=None
+            Id; None for the only user of a fit without users.
+
+        Returns
+        -------
+        coefs, intercepts : list of ndarray
+            Of each layer, of shapes (n_inputs, n_outputs) and (n_outputs,). The user's
+            own features come after those of rows. Predictions are outputs times
+            `target_scale_` plus :meth:`get_intercept`. An unknown user has the layers
+            of the shared network.
+
+        Raises
+        ------
+        ValueError
+            If the user is unknown and ``unknown_user="raise"``, or the id is missing
+            or of another type.
+        """
+        code, whole = self._code_of(user), self._shared_network()
+        if code >= 0:
+            U = np.ascontiguousarray(self.components_.T)
+            whole = self._models().whole_weights(code, U)
+        layers = self._fitted_layout().layers(whole)
+        coefs = [layer[:-1].copy() for layer in layers]
+        return coefs, [layer[-1].copy() for layer in layers]
+
+    def get_prompt(self, user=None):
+        """Return one user's own features, for that user alone."""
+        code = self._code_of(user)
+        return (self.prompt_ if code < 0 else self._models().prompts[code]).copy()
+
+    def get_intercept(self, user=None):
+        """Return one user's level, in the units of the targets."""
+        code = self._code_of(user)
+        level = 0.0 if code < 0 else float(self._models().levels[code])
+        return self.target_center_ + self.target_scale_ * level
+
+    def personalize(self, X, y, user=None, *, users=None):
+        """Train networks of some users beside the shared weights, and store them.
+
+        Works on a published copy too, so that users can do it where their rows are.
+        Networks that were stored for these users are replaced; no other changes, and no
+        budget is spent.
+
+        Parameters
+        ----------
+        X : array-like or dataframe of shape (n_rows, n_columns)
+            All rows of one or more users, with the columns of fit.
+        y : array-like of shape (n_rows,)
+            Their targets.
+        user : hashable or None, default=None
+            Id of the one user of all rows. None takes `users`, or the column
+            `user_feature`; without users in fit it stands for the only one.
+        users : array-like of shape (n_rows,) or None, default=None
+            Ids of the rows' users, new or known.
+
+        Returns
+        -------
+        self : object
+            The estimator, which predicts for these users from now on.
+
+        Raises
+        ------
+        ValueError
+            If X or y is invalid, the rows are not those of `user`, or `target_bounds`
+            were changed since the fit.
+
+        See Also
+        --------
+        skdpspectral.linear_model.personalize : The same through a pipeline.
+        """
+        check_is_fitted(self)
+        # Each on its own: what no fit accepts may be valid for a user.
+        super()._check_parameters()
+        table = self._read_like_fit(X, users)
+        y = check_targets(self, y, len(table.X))
+        index = self._users_to_fit(table, user)
+        rows = self._user_rows(table, y, index, self._units_of_fit())
+        rank, layout = len(self.components_), self._fitted_layout()
+        shape = NetworkShape(layout, rank, len(self.prompt_))
+        own, solver = user_network_of(self), solver_of(self)
+        rules = rules_of(self.sparsity, shape, own, solver)
+        U = np.ascontiguousarray(self.components_.T)
+        fitted = train_users(rows, U, rules, self.n_jobs)
+        self._personal = self._models().updated(NetworkModels.fitted(*fitted, index))
+        self._users_given = index is not None
+        return self
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

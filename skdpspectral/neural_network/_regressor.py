@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin
 from .._base.documented import documented
 from .._base.estimator import unweighted
 from .._base.sklearn_compat import with_callbacks
-from .._tables.rows import table_shape, unread_rows
+from .._tables.rows import unread_rows
 from .._tables.users import unread_target_columns
 from ..mechanisms._relations import check_count
 from ._estimators import DPAdamNetwork, scaled_targets, target_box
@@ -36,34 +36,20 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         are, and should be of the order of one.
     activation : {"tanh", "relu"}, default="tanh"
         Of hidden layers.
-    {optimization}
-    learning_rate : float, default=0.05
-        Length of a step, positive.
-    {adam_decays}
+    {adam_batches}
     {adam_network}
 
     Attributes
     ----------
     {adam_attributes}
     target_center_, target_scale_ : ndarray of shape (n_outputs,)
-        What outputs are moved by, once multiplied by the other, to be targets.
+        Targets are outputs times `target_scale_` plus `target_center_`.
     multi_output_ : bool
         Whether y had columns.
 
     Notes
     -----
-    **Formal guarantee.** ``fit`` is (`epsilon`, `delta`)-differentially private for one
-    row with its target, under `neighbors`; the number of rows is public. Each example's
-    gradient is clipped, and sums over secret samples are released with Gaussian noise
-    (:ref:`lemma-gradient-moments`, :ref:`lemma-sampled-replacement`); the second moment
-    is floored by the deviation of its noise, which is public.
-
-    {adam_remarks}
-
-    References
-    ----------
-    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
-    differential privacy, Algorithm 2, which as it is printed has no guarantee.
+    {adam_guarantee}
 
     Examples
     --------
@@ -96,20 +82,10 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         delta=1e-6,
         target_bounds=None,
         activation="tanh",
-        noise_multiplier=None,
         batch_size=256,
         n_epochs=10,
-        sampling="poisson",
         clip_norm=1.0,
-        moments="pp",
-        moment_weight="auto",
-        factorization="trivial",
-        neighbors="replace-one",
-        learning_rate=0.05,
-        beta_1=0.9,
-        beta_2=0.999,
-        adam_stability=1e-8,
-        init_seed=0,
+        optimizer="adam",
         accountant=None,
         noise_seed=None,
         verbose=0,
@@ -119,20 +95,10 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         self.delta = delta
         self.target_bounds = target_bounds
         self.activation = activation
-        self.noise_multiplier = noise_multiplier
         self.batch_size = batch_size
         self.n_epochs = n_epochs
-        self.sampling = sampling
         self.clip_norm = clip_norm
-        self.moments = moments
-        self.moment_weight = moment_weight
-        self.factorization = factorization
-        self.neighbors = neighbors
-        self.learning_rate = learning_rate
-        self.beta_1 = beta_1
-        self.beta_2 = beta_2
-        self.adam_stability = adam_stability
-        self.init_seed = init_seed
+        self.optimizer = optimizer
         self.accountant = accountant
         self.noise_seed = noise_seed
         self.verbose = verbose
@@ -161,24 +127,6 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
         """
         outputs = check_count("n_outputs", n_outputs)
         return self._plan_of_shape(n_samples, n_features, outputs)
-
-    def plan_for(self, X):
-        """Describe what a fit of X to one target will release and cost.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows, of which nothing but the public shape is used.
-
-        Returns
-        -------
-        {plan_of_shape}
-
-        Raises
-        ------
-        {invalid_shape}
-        """
-        return self.privacy_plan(*table_shape(X))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -210,8 +158,8 @@ class DPAdamRegressor(RegressorMixin, DPAdamNetwork):
             n_outputs = columns.shape[1] if len(columns.shape) > 1 else 1
             box = target_box(self.target_bounds, n_outputs)
             layout = self._layout(unread.shape[1], n_outputs)
-            optimization = self._optimization(*unread.shape, n_outputs)
-            plan = self._plan(optimization)
+            optimization = self._optimization(layout, unread.shape[0])
+            plan = self._planned(optimization)
             with self._progress(optimization) as progress:
                 # It is charged here, and values are read from here on.
                 release, X, y = self._start_release(

@@ -1,6 +1,6 @@
-"""Weights that many users' networks share: with a budget, and without one.
+"""Training of users' networks and of the weights that they share, private or exact.
 
-Training of users' networks beside shared weights: each from the user's own rows.
+A user's network is trained from that user's rows and the shared weights alone.
 """
 
 from __future__ import annotations
@@ -17,15 +17,9 @@ from .._statistics.user_sums import planned_sum, released_sum
 from ..factorizations import Factorization
 from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
 from . import _kernels_users
-from ._adam import AdamState
+from ._adam import Adam, AdamState
 from ._kernels import Layout
-from ._kernels_users import UserNetworks
-
-_BETAS = (0.9, 0.999)
-
-
-_STABILITY = 1e-8
-
+from ._kernels_users import UserParameters
 
 # When users choose anew which weights are theirs: shares of all steps.
 _CHOICES = (0.2, 0.4, 0.6)
@@ -33,19 +27,12 @@ _CHOICES = (0.2, 0.4, 0.6)
 
 def new_adam(learning_rate: float, moments: str = "pp", std: float = 0.0) -> AdamState:
     """Return Adam for gradients with independent noise of a public deviation."""
-    return AdamState(
-        moments,
-        (std, 0.0),
-        learning_rate=learning_rate,
-        beta_1=_BETAS[0],
-        beta_2=_BETAS[1],
-        adam_stability=_STABILITY,
-        factorizations=(Factorization(), Factorization()),
-    )
+    adam = Adam(learning_rate, moments=moments)
+    return AdamState(adam, (std, 0.0), (Factorization(), Factorization()))
 
 
 def rate_of(schedule: str, position: int, n_steps: int) -> float:
-    """Return the factor of a step's length, from 1 on."""
+    """Return the factor of a step's length; it starts at 1."""
     if schedule == "constant":
         return 1.0
     return 0.5 * (1.0 + math.cos(math.pi * position / n_steps))
@@ -53,30 +40,20 @@ def rate_of(schedule: str, position: int, n_steps: int) -> float:
 
 @dataclass(frozen=True)
 class UserRules:
-    """What is public of the users' training.
+    """Public numbers of the users' training.
 
-    Parameters
+    Attributes
     ----------
     layout : Layout
         Of a network, the users' own features among its inputs.
     start : ndarray of shape (n_parameters, 1 + rank)
-        Where training begins: weights of users who share none, and shared ones.
+        First weights: of users who share none, and shared ones.
     prior : ndarray of shape (rank,)
-        What w begins at and is shrunk to; with `fixed`, what it is.
-    fixed : bool
-        Whether w is not trained.
+        Start of w, to which w is shrunk; with `fixed`, w itself.
     sparsity : int
-        Number k of the user's own weights; all if it is that of all.
-    prompt_size : int
-        Number of the user's own features.
-    ridge_shared, ridge_sparse : float
-        Penalties of w (and of the user's features) and of b, in rows.
-    ridge_level : float or None
-        Penalty of the user's level, in rows; None for no level.
-    learning_rate : float
-        Length of the users' steps.
-    schedule : str
-        How it falls.
+        Number k of the user's own weights; `n_parameters` for all.
+    ridge_shared, ridge_sparse, ridge_level : float
+        Penalties, in rows, of w and prompts, of b, and of levels; None for no level.
     batch_size : int or None
         Rows of a step; None for all.
     n_own_steps : int
@@ -109,14 +86,14 @@ class UserRules:
 
     @property
     def first_U(self) -> np.ndarray:
-        """Where the shared weights begin: (n_parameters, rank)."""
+        """First shared weights: (n_parameters, rank)."""
         return self.start[:, 1:]
 
-    def first_networks(self, n_users: int) -> UserNetworks:
-        """Return where users begin."""
+    def first_networks(self, n_users: int) -> UserParameters:
+        """Return the first parameters of users."""
         k = self.sparsity if self.free else 0
         first = np.zeros(k) if self.rank else self.start[:k, 0]
-        return UserNetworks(
+        return UserParameters(
             np.tile(self.prior, (n_users, 1)),
             np.zeros((n_users, self.prompt_size)),
             np.tile(np.arange(k), (n_users, 1)),
@@ -132,7 +109,7 @@ class UserRules:
         return public_order(height)[start : start + size]
 
     def chooses(self, position: int, n_steps: int) -> bool:
-        """Whether users choose before a step which weights are theirs."""
+        """Whether users choose the places of their own weights before a step."""
         if self.free or not self.sparsity:
             return False
         return position in {int(share * n_steps) for share in _CHOICES}
@@ -145,28 +122,20 @@ class _Part:
         self.users = rules.first_networks(n_users)
         self.adams = [new_adam(rules.learning_rate) for _ in range(2)]
 
-    def forget_sparse(self, rules: UserRules) -> None:
-        """Begin anew with moments of b, whose places have changed."""
+    def reset_sparse_moments(self, rules: UserRules) -> None:
+        """Reset the moments of b, whose places have changed."""
         self.adams[1] = new_adam(rules.learning_rate)
 
 
 class UserFits:
-    """Networks of all users in training, a public number of steps.
-
-    Parameters
-    ----------
-    rules : UserRules
-        What is public.
-    n_steps : int
-        Steps of each user, of which the schedule and the choices of weights are parts.
-    """
+    """Networks of all users in training, for `n_steps` steps of each user."""
 
     def __init__(self, rules: UserRules, n_steps: int) -> None:
         self.rules, self.n_steps = rules, n_steps
         self._parts: dict[int, _Part] = {}
 
     def parts(self, block) -> list[tuple[_Part, slice]]:
-        """Return the users of a block, a few at a time, and where they stand."""
+        """Return the users of a block in parts, and the slice of each part."""
         found = []
         for place in _kernels_users.in_parts(block, self.rules.layout):
             codes = block.users[place]
@@ -177,27 +146,11 @@ class UserFits:
         return found
 
     def steps(self, block, U: np.ndarray, position: int, n_steps: int):
-        """Train the users of a block for some steps.
+        """Train the users of a block for some steps after `position`.
 
-        Parameters
-        ----------
-        block : Block
-            Rows and targets.
-        U : ndarray of shape (n_parameters, rank)
-            Shared weights.
-        position : int
-            Steps before.
-        n_steps : int
-            Steps to make.
-
-        Yields
-        ------
-        gradients : ndarray of shape (n_some, n_parameters)
-            Of each user's mean loss by all weights, before the last of these steps.
-        weights : ndarray of shape (n_some, rank)
-            w before it.
-        counts : ndarray of shape (n_some,)
-            Rows of each user.
+        Yields, for each part of the users, gradients of their mean losses by all
+        weights, (n_some, n_parameters), and w, both before the last of these steps, and
+        counts of rows.
         """
         for part, place in self.parts(block):
             rows, _ = _kernels_users.rows_of(block, place, self.rules.ridge_level)
@@ -213,7 +166,7 @@ class UserFits:
             users = _kernels_users.chosen_support(
                 rules.layout, whole, users, rows, rules.sparsity, rules.ridge_sparse
             )
-            part.forget_sparse(rules)
+            part.reset_sparse_moments(rules)
             whole = _kernels_users.whole_weights(U, users)
         batch = rules.batch(rows.X.shape[1], position)
         seen = rows if batch is None else rows.some(batch)
@@ -230,7 +183,7 @@ class UserFits:
         of_weights = np.zeros_like(users.weights)
         if not rules.fixed:
             penalty = rules.ridge_shared * shares
-            of_weights = _kernels_users.along(found.whole, U)
+            of_weights = _kernels_users.project_gradients(found.whole, U)
             of_weights += penalty * (users.weights - rules.prior)
         of_prompts = found.prompts + rules.ridge_shared * shares * users.prompts
         step = part.adams[0].push(np.hstack([of_weights, of_prompts]), None)
@@ -246,17 +199,11 @@ class UserFits:
             sparse=sparse,
         )
 
-    def collected(self, rows) -> tuple[UserNetworks, np.ndarray]:
-        """Return the parameters of all users, and their levels.
-
-        Parameters
-        ----------
-        rows : UserRows
-            The users' rows.
-        """
+    def collected(self, rows) -> tuple[UserParameters, np.ndarray]:
+        """Return the parameters of all users, and their levels."""
         rules, n = self.rules, rows.n_users
         k = rules.sparsity
-        users = UserNetworks(
+        users = UserParameters(
             np.tile(rules.prior, (n, 1)),
             np.zeros((n, rules.prompt_size)),
             np.zeros((n, k), dtype=np.intp),
@@ -264,38 +211,20 @@ class UserFits:
         )
         levels = np.zeros(n)
 
-        def part(block):
+        for block in rows.blocks():
             for own, place in self.parts(block):
                 codes = block.users[place]
                 for everybody, some in zip(users, own.users, strict=True):
                     everybody[codes, : some.shape[1]] = some
-                levels[codes] = _kernels_users.rows_of(block, place, rules.ridge_level)[
-                    1
-                ]
-
-        for block in rows.blocks():
-            part(block)
+                found = _kernels_users.rows_of(block, place, rules.ridge_level)
+                levels[codes] = found[1]
         return users, levels
 
 
 def train_users(rows, U: np.ndarray, rules: UserRules, n_jobs=None) -> tuple:
     """Train every user beside given shared weights, from that user's rows alone.
 
-    Parameters
-    ----------
-    rows : UserRows
-        The users' rows.
-    U : ndarray of shape (n_parameters, rank)
-        Shared weights.
-    rules : UserRules
-        What is public.
-    n_jobs : int or None, default=None
-        Threads.
-
-    Returns
-    -------
-    UserNetworks, ndarray of shape (n_users,)
-        Parameters and levels of all users.
+    Returns the parameters of all users, and their levels of shape (n_users,).
     """
     fits = UserFits(rules, rules.n_own_steps)
 
@@ -313,54 +242,31 @@ BILLBOARD = (
     "predicted for a user of the fit is for that user alone (billboard model)."
 )
 
-
 TOO_LARGE = "X or y holds numbers with squares beyond float64: choose other units"
 
 
 @dataclass(frozen=True)
 class SharedWeights:
-    """Shared weights, and the network of who has no other.
+    """Shared weights, and the network of users without one of their own.
 
-    Parameters
-    ----------
-    U : ndarray of shape (n_parameters, rank)
-        Shared weights.
-    weights : ndarray of shape (rank,)
-        What they are combined by.
-    prompt : ndarray of shape (prompt_size,)
-        Features beside those of rows.
-    n_iter : int
-        Rounds.
-    users : UserNetworks or None, default=None
-        Parameters of all users, where nothing is private.
-    levels : ndarray of shape (n_users,) or None, default=None
-        Their levels.
+    `U` has shape (n_parameters, rank); `weights` and `prompt` are those of the shared
+    network. Without privacy, `users` and `levels` are the parameters of all users.
     """
 
     U: np.ndarray
     weights: np.ndarray
     prompt: np.ndarray
     n_iter: int
-    users: UserNetworks | None = None
+    users: UserParameters | None = None
     levels: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class SharedSteps:
-    """How shared weights are moved, all of it public.
+    """Public numbers of the steps of shared weights.
 
-    Parameters
-    ----------
-    n_rounds : int
-        Steps of the shared weights.
-    n_local_steps : int
-        Steps of the users in each round.
-    learning_rate : float
-        Length of a step.
-    weight_decay : float
-        Share of the weights that a step of full length takes off, over its length.
-    schedule : str
-        How the length falls.
+    `weight_decay` is the share of the weights that a step of full length takes off,
+    divided by its length.
     """
 
     n_rounds: int
@@ -375,7 +281,7 @@ class SharedSteps:
         return self.n_rounds * self.n_local_steps
 
     def moved(self, U: np.ndarray, adam, gradient: np.ndarray, number: int):
-        """Return shared weights after a round, of the next number from 0 on."""
+        """Return shared weights after the round of a number, from 0 on."""
         rate = rate_of(self.schedule, number, self.n_rounds)
         decay = rate * self.learning_rate * self.weight_decay
         return (1.0 - decay) * U + rate * adam.push(gradient, None)
@@ -383,21 +289,7 @@ class SharedSteps:
 
 @dataclass(frozen=True)
 class GradientRounds(RepeatedStatistic):
-    """Rounds in which users train at U, and their gradients by U are summed.
-
-    Parameters
-    ----------
-    rules : UserRules
-        Of the users' training.
-    steps : SharedSteps
-        Of the shared weights.
-    clip_norm : float
-        Norm above which a user's gradient is scaled down.
-    neighbors : Neighbors
-        Add-remove-one or replace-one, of users.
-    n_jobs : int or None, default=None
-        Threads.
-    """
+    """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
     rules: UserRules
     steps: SharedSteps
@@ -417,28 +309,15 @@ class GradientRounds(RepeatedStatistic):
         return planned_sum(name, width, self.neighbors, mu)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return what the guarantee does not cover."""
         return (BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
-        """Release all rounds, from public weights on.
+        """Release all rounds, starting from public weights.
 
         Between releases every user answers from their own rows and earlier releases
-        alone; nothing else that is computed here depends on more than one user.
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : UserRows
-            The users' rows.
-        progress : FitProgress
-            Told of every round.
-
-        Returns
-        -------
-        SharedWeights
-            Of releases and public numbers alone.
+        alone. Nothing else that is computed here depends on more than one user, and the
+        result is made of releases and public numbers alone.
         """
         fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
         adam = None
@@ -470,13 +349,7 @@ class GradientRounds(RepeatedStatistic):
 
 @dataclass(frozen=True)
 class ExactWeights(Statistic):
-    """Shared weights and all users' networks, trained together without noise.
-
-    Parameters
-    ----------
-    rules, steps, neighbors, n_jobs
-        As of :class:`GradientRounds`.
-    """
+    """Shared weights and all users' networks, trained together without noise."""
 
     rules: UserRules
     steps: SharedSteps
@@ -489,26 +362,13 @@ class ExactWeights(Statistic):
         return (Exact("components", shape),)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return what the guarantee does not cover."""
         return (BILLBOARD,)
 
     def run(self, release, rows, progress: Any) -> SharedWeights:
         """Train U and all users, each row counting once, and release U.
 
-        Parameters
-        ----------
-        release, rows, progress
-            As of :meth:`GradientRounds.run`; progress may stop the training.
-
-        Returns
-        -------
-        SharedWeights
-            With the users' parameters.
-
-        Raises
-        ------
-        ValueError
-            If numbers were too large.
+        `progress` may stop the training. Raises ValueError if numbers are too large.
         """
         fits, U = UserFits(self.rules, self.steps.n_user_steps), self.rules.first_U
         adam = new_adam(self.steps.learning_rate)

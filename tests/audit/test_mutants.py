@@ -1704,7 +1704,7 @@ EXACT |= {
         "test_the_number_of_rounds_is_as_planned_for_any_data",
     ),
     "users' products with the shared weights by one call": Mutant(
-        "along",
+        "project_gradients",
         "out[:, position] = per_user.totals(gradients * direction)",
         "out[:, position] = gradients @ direction",
         "linalg/test_network_kernels.py::test_a_user_has_the_same_bits_in_any_company",

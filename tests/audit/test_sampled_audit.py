@@ -17,6 +17,7 @@ from skdpspectral import DPAdamRegressor
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.mechanisms import SubsampledGaussian
+from skdpspectral.neural_network import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 STEPS, N, SIZE = 10_400, 4, 3
@@ -36,12 +37,11 @@ def outcomes(seed, moments, neighbors, target, sigma):
     if target is not None:
         X[0], y[0] = 1e6, target
     model = DPAdamRegressor(
-        moments=moments,
-        neighbors=neighbors,
         batch_size=SIZE,
         n_epochs=STEPS // 2,
-        noise_multiplier=sigma,
-        learning_rate=1e-3,
+        optimizer=Adam(
+            1e-3, moments=moments, neighbors=neighbors, noise_multiplier=sigma
+        ),
         noise_seed=seed,
     )
     with record_releases() as released:

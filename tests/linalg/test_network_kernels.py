@@ -7,7 +7,7 @@ from skdpspectral._linalg import user_rows
 from skdpspectral.neural_network import _kernels as public_networks
 from skdpspectral.neural_network import _kernels_users as networks
 from skdpspectral.neural_network._kernels import Layout
-from skdpspectral.neural_network._kernels_users import UserNetworks
+from skdpspectral.neural_network._kernels_users import UserParameters
 
 
 def block_of(rng, counts, d):
@@ -20,7 +20,7 @@ def block_of(rng, counts, d):
 def some_networks(rng, n_users, layout, rank=2, k=3, prompt_size=0):
     p = layout.n_parameters
     support = [np.sort(rng.choice(p, k, replace=False)) for _ in range(n_users)]
-    return UserNetworks(
+    return UserParameters(
         rng.standard_normal((n_users, rank)),
         rng.standard_normal((n_users, prompt_size)),
         np.array(support).reshape(n_users, k),
@@ -128,7 +128,9 @@ def test_whole_weights():
     for row, support, sparse in zip(expected, users.support, users.sparse, strict=True):
         row[support] += sparse
     np.testing.assert_allclose(networks.whole_weights(U, users), expected)
-    np.testing.assert_allclose(networks.along(expected, U), expected @ U, rtol=1e-12)
+    np.testing.assert_allclose(
+        networks.project_gradients(expected, U), expected @ U, rtol=1e-12
+    )
 
 
 def test_the_support_is_that_of_a_newton_step():
@@ -142,7 +144,7 @@ def test_the_support_is_that_of_a_newton_step():
     rows = user_rows.UserRows(X, X @ truth, np.zeros(20, int), 1)
     (block,) = rows.blocks()
     rows, _ = networks.rows_of(block, slice(None), None)
-    users = UserNetworks(
+    users = UserParameters(
         np.zeros((1, 0)), np.zeros((1, 0)), np.array([[0, 4]]), np.array([[0.5, 0.1]])
     )
     whole = networks.whole_weights(np.zeros((d + 1, 0)), users)
@@ -171,7 +173,7 @@ def numbers_of(rows, code, U, users, layout, batch):
         "outputs": networks.predictions(layout, U, own, block.X[part]),
         "gradients": gradients.whole,
         "of prompts": gradients.prompts,
-        "along U": networks.along(gradients.whole, U),
+        "along U": networks.project_gradients(gradients.whole, U),
         "curvatures": networks.curvatures(layout, whole, own.prompts, some),
         "support": moved.support,
         "sparse": moved.sparse,

@@ -13,7 +13,7 @@ from skdpspectral import LedgerError, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral._release.grid import public_order
 from skdpspectral._release.release import record_releases
 from skdpspectral.factorizations import Exponential, Factorization, factorize
-from skdpspectral.neural_network import JMEAdam
+from skdpspectral.neural_network import Adam, JMEAdam
 from skdpspectral.neural_network._adam import AdamState
 from skdpspectral.neural_network._gradient_moments import MOMENTS
 
@@ -100,15 +100,8 @@ def test_lemma_4_4_for_both_sides():
 
 def means_of(rows, beta):
     """Adam's second moments before their correction, from steps of a known first."""
-    state = AdamState(
-        "jme",
-        (0.0, 0.0),
-        learning_rate=1.0,
-        beta_1=0.0,
-        beta_2=beta,
-        adam_stability=0.0,
-        factorizations=(TRIVIAL, TRIVIAL),
-    )
+    adam = Adam(1.0, beta_1=0.0, beta_2=beta, stability=0.0, moments="jme")
+    state = AdamState(adam, (0.0, 0.0), (TRIVIAL, TRIVIAL))
     found = []
     for t, row in enumerate(rows, start=1):
         state._first.advance()
@@ -120,15 +113,8 @@ def means_of(rows, beta):
 @pytest.mark.parametrize("moments", ["jme", "pp-debiased"])
 def test_the_floor_is_the_deviation_of_the_noise_of_the_second_moment(moments):
     rng, stds, d = np.random.default_rng(0), (0.3, 0.5), 50_000
-    state = AdamState(
-        moments,
-        stds,
-        learning_rate=1.0,
-        beta_1=0.9,
-        beta_2=0.8,
-        adam_stability=1e-8,
-        factorizations=(TRIVIAL, TRIVIAL),
-    )
+    adam = Adam(1.0, beta_2=0.8, moments=moments)
+    state = AdamState(adam, stds, (TRIVIAL, TRIVIAL))
     for _ in range(6):
         gradient = stds[0] * rng.standard_normal(d)
         squares = None if moments != "jme" else stds[1] * rng.standard_normal(d)
@@ -202,9 +188,9 @@ def test_gradients_are_of_the_batch_that_was_drawn_last(sampling):
     adam.step(GRADIENTS[stale], next(newer))
     drawn = next(newer)
     for other in (stale, stale.tolist(), drawn[::-1], drawn[:-1], None, "batch"):
-        with pytest.raises(ValueError, match="drew last"):
+        with pytest.raises(ValueError, match="returned last"):
             adam.step(GRADIENTS[drawn], other)
-    with pytest.raises(ValueError, match="newest call"):
+    with pytest.raises(ValueError, match="latest call"):
         next(older)
     adam.step(GRADIENTS[drawn], drawn)
 
@@ -286,7 +272,7 @@ def test_a_pickle_goes_on_after_a_crash_with_noise_of_its_own(sampling):
         step(adam)
     stale.resume()
     assert stale.position == 5
-    weight = stale._run._state._first._weight
+    weight = stale._run.state._first._weight
     assert weight == pytest.approx((1 + 0.9 + 0.81) * 0.9**2)
     with record_releases() as rest:
         for expected in batches[5:]:

@@ -4,7 +4,9 @@ import traceback
 
 import numpy as np
 import pytest
+from network_tools import of_adam
 from scipy import sparse
+from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import (
     DPAdamClassifier,
@@ -12,7 +14,7 @@ from skdpspectral import (
     PrivacyAccountant,
     PrivacyBudgetError,
 )
-from skdpspectral.neural_network import JMEAdam
+from skdpspectral.neural_network import Adam, AlternatingAdam, JMEAdam
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning"),
@@ -69,14 +71,14 @@ SHARED = [
     ("beta_1", -0.1),
     ("beta_2", 1.0),
     ("beta_2", NAN),
-    ("adam_stability", -1e-9),
+    ("stability", -1e-9),
     ("accountant", 3),
     ("noise_seed", "zero"),
     ("noise_seed", -1),
 ]
 # What does not go together.
 TOGETHER = [
-    ({"factorization": "sqrt", "n_epochs": 1}, "in turn"),
+    ({"factorization": "sqrt", "n_epochs": 1}, 'sampling="in-turn"'),
     ({"factorization": "blt", "sampling": "in-turn"}, "n_epochs=1"),
     ({"moments": "pp", "moment_weight": 0.3}, "moment_weight"),
     ({"moments": "pp-debiased", "moment_weight": 0.3}, "moment_weight"),
@@ -90,6 +92,9 @@ NETWORKS = [
     ("activation", "sigmoid"),
     ("init_seed", -1),
     ("init_seed", None),
+    ("optimizer", "sgd"),
+    ("optimizer", None),
+    ("optimizer", AlternatingAdam()),
     ("verbose", "yes"),
 ]
 CLASSES = [
@@ -113,11 +118,11 @@ BOUNDS = [
 
 
 def fit_classifier(X=X, y=LABELS, **parameters):
-    return DPAdamClassifier(**{"classes": [0, 1], **parameters}).fit(X, y)
+    return DPAdamClassifier(**{"classes": [0, 1], **of_adam(parameters)}).fit(X, y)
 
 
 def fit_regressor(X=X, y=TARGETS, **parameters):
-    return DPAdamRegressor(**parameters).fit(X, y)
+    return DPAdamRegressor(**of_adam(parameters)).fit(X, y)
 
 
 def make_optimizer(n_parameters=3, n_samples=30, **parameters):
@@ -154,6 +159,31 @@ def test_bad_parameters_of_networks_are_named():
         assert name in refusal(fit_classifier, **{name: value}), (name, value)
     for name, value in BOUNDS:
         assert name in refusal(fit_regressor, **{name: value}), (name, value)
+
+
+def test_no_plan_is_made_of_parameters_that_do_not_go_together():
+    """Also if another thread changes the optimizer after it was checked."""
+    made = DPAdamRegressor._layout
+
+    def changed_then(model, *shape):
+        model.optimizer.set_params(sampling="in-turn", factorization="blt")
+        return made(model, *shape)
+
+    model = DPAdamRegressor(n_epochs=2, optimizer=Adam(), accountant=LEDGER)
+    model._layout = changed_then.__get__(model)
+    before = len(LEDGER.ledger)
+    with pytest.raises(ValueError, match="n_epochs=1"):
+        model.fit(X, TARGETS)
+    assert len(LEDGER.ledger) == before
+
+
+def test_the_optimizer_is_searched_as_a_nested_parameter():
+    grid = {"optimizer__learning_rate": [0.01, 0.1], "optimizer__moments": ["pp"]}
+    model = DPAdamRegressor(n_epochs=1, optimizer=Adam())
+    search = GridSearchCV(model, grid, cv=2).fit(X, TARGETS)
+    assert search.best_estimator_.optimizer.learning_rate in (0.01, 0.1)
+    with pytest.raises(ValueError, match="optimizer='adam' has no parameters"):
+        DPAdamRegressor().set_params(optimizer__learning_rate=0.1)
 
 
 def test_bad_parameters_of_optimizers_are_named():
@@ -270,7 +300,7 @@ def test_noise_and_no_noise_at_once():
     with pytest.raises(ValueError, match="noise_multiplier"):
         make_optimizer(**given)
     with pytest.raises(ValueError, match="noise_multiplier"):
-        DPAdamRegressor(**given).fit(X, TARGETS)
+        DPAdamRegressor(**of_adam(given)).fit(X, TARGETS)
 
 
 def test_bad_gradients():

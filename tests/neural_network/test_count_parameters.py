@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from network_tools import of_users
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import AlternatingAdam, count_parameters
@@ -66,7 +67,7 @@ def test_estimators_hold_as_many_numbers():
         {"n_components": 0, "sparsity": None},
     ):
         model = LRSMLPRegressor(
-            **method,
+            **of_users(method),
             hidden_layer_sizes=6,
             epsilon=None,
             solver=AlternatingAdam(n_rounds=5),

@@ -23,8 +23,9 @@ from skdpspectral import (
 from skdpspectral._release.release import record_releases
 from skdpspectral.accounting._composition import composed_epsilon
 from skdpspectral.audit import privacy_report
-from skdpspectral.neural_network import AlternatingAdam, _gradient_moments
+from skdpspectral.neural_network import Adam, AlternatingAdam, _gradient_moments
 from skdpspectral.neural_network._gradient_moments import MOMENTS
+from skdpspectral.neural_network._kernels import Layout
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.* is private with epsilon:skdpspectral.PrivacyLeakWarning"
@@ -41,7 +42,8 @@ Y = np.column_stack([X @ [1.0, -1.0, 0.5], X[:, 0] * X[:, 1]])
 
 @pytest.mark.parametrize("moments", MOMENTS)
 def test_digits_are_learned_at_a_budget(moments):
-    model = DPAdamClassifier(epsilon=4.0, classes=range(10), moments=moments)
+    optimizer = Adam(moments=moments)
+    model = DPAdamClassifier(epsilon=4.0, classes=range(10), optimizer=optimizer)
     model.fit(DIGITS[:1500], LABELS[:1500])
     assert model.score(DIGITS[1500:], LABELS[1500:]) > 0.7
     found = model.predict_proba(DIGITS[:20])
@@ -93,9 +95,8 @@ def test_classes_are_public_by_name_or_with_a_warning():
 @pytest.mark.parametrize("sampling", ["poisson", "in-turn"])
 def test_a_fit_costs_what_it_was_asked_to_cost(sampling, neighbors):
     accountant = PrivacyAccountant()
-    model = DPAdamRegressor(
-        2, epsilon=3.0, sampling=sampling, neighbors=neighbors, accountant=accountant
-    )
+    optimizer = Adam(sampling=sampling, neighbors=neighbors)
+    model = DPAdamRegressor(2, epsilon=3.0, optimizer=optimizer, accountant=accountant)
     plan = model.plan_for(X)
     model.fit(X, Y[:, 0])
     assert model.privacy_ == plan
@@ -126,7 +127,8 @@ def test_one_ledger_holds_components_and_networks():
 
 def test_a_budget_of_one_fit_lets_one_fit_in():
     accountant = PrivacyAccountant(3.0, 1e-6)
-    model = DPAdamRegressor(epsilon=3.0, sampling="in-turn", accountant=accountant)
+    in_turn = Adam(sampling="in-turn")
+    model = DPAdamRegressor(epsilon=3.0, optimizer=in_turn, accountant=accountant)
     model.fit(X, Y[:, 0])
     with pytest.raises(RuntimeError):
         model.fit(X, Y[:, 0])
@@ -136,7 +138,14 @@ def test_a_budget_of_one_fit_lets_one_fit_in():
 # -- what it shows --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", [DPAdamClassifier(3), DPAdamRegressor((3, 2))])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DPAdamClassifier(3),
+        DPAdamRegressor((3, 2)),
+        DPAdamRegressor(optimizer=Adam(0.1, sampling="in-turn")),
+    ],
+)
 def test_it_can_be_saved_and_published(estimator, tmp_path):
     y = X[:, 0] > 0 if isinstance(estimator, DPAdamClassifier) else Y
     model = estimator.fit(X, y)
@@ -219,16 +228,16 @@ def test_progress_has_nothing_of_the_data(capsys):
 CANARY = np.full((1, 3), 100.0)
 
 
-def shift_of(n_fits, **parameters):
+def shift_of(n_fits, moments="pp"):
     """Return the shift of the first step's release for a canary, in deviations."""
-    given = {"batch_size": 4, "n_epochs": 1, "noise_multiplier": 1.0, **parameters}
+    adam = Adam(noise_multiplier=1.0, neighbors="zero-out-one", moments=moments)
     rows, means = np.zeros((4, 3)), []
     for canary in (0.0, 1.0):
         table, y = rows.copy(), np.zeros(4)
         table[0], y[0] = CANARY, canary * 100.0
         found = []
         for _ in range(n_fits):
-            model = DPAdamRegressor(neighbors="zero-out-one", **given)
+            model = DPAdamRegressor(batch_size=4, n_epochs=1, optimizer=adam)
             with record_releases() as released:
                 model.fit(table, y)
             found.append(released["gradients"][0])
@@ -270,7 +279,7 @@ def test_the_audit_refutes_planted_mistakes(monkeypatch):
     monkeypatch.setattr(patched, "_weighted", squared_sum)
     moments = _gradient_moments.GradientMoments(
         1,
-        DPAdamRegressor(batch_size=64)._optimization(64, 1, 1).schedule,
+        DPAdamRegressor(batch_size=64)._optimization(Layout((1, 1)), 64).schedule,
         clip_norm=1.0,
         moments="jme",
         moment_weight=0.5,
@@ -284,7 +293,8 @@ def test_a_sample_is_not_of_positions(monkeypatch):
     y, seen = X[:, 0] > 0, []
     for _ in range(2):
         with record_releases() as released:
-            DPAdamClassifier(n_epochs=1, noise_multiplier=1e-3).fit(X, y)
+            optimizer = Adam(noise_multiplier=1e-3)
+            DPAdamClassifier(n_epochs=1, optimizer=optimizer).fit(X, y)
         seen.append(released["gradients"][0])
     # Noise is a thousandth of one example: what differs are the samples.
     assert np.abs(seen[0] - seen[1]).max() > 0.01 * np.abs(seen[0]).max()
@@ -308,5 +318,8 @@ def test_membership_shows_no_more_than_the_curve_allows():
 
 
 def test_clones_begin_anew():
-    model = DPAdamClassifier((4,), classes=[0, 1], learning_rate=0.2)
-    assert clone(model).get_params() == model.get_params()
+    model = DPAdamClassifier((4,), classes=[0, 1], optimizer=Adam(0.2))
+    found, given = clone(model).get_params(), model.get_params()
+    assert found.pop("optimizer") is not given.pop("optimizer")
+    assert found == given
+    assert found["optimizer__learning_rate"] == 0.2

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from lrs_tools import alike, table
+from network_tools import of_users
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -13,7 +14,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpspectral import LRSMLPRegressor, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.linear_model import personalize
-from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 from skdpspectral.neural_network import _network_choices as choices
 
 pytestmark = pytest.mark.filterwarnings("ignore:epsilon=None")
@@ -48,12 +49,13 @@ def error(model):
 def test_networks_of_low_rank_are_learned():
     """From six rows a user, and simpler models learn less from them."""
     given = {"epsilon": None, "hidden_layer_sizes": WIDTH, "fit_intercept": False}
+    single = given | {"shared_weights": "fixed"}
     given |= {"ridge_shared": 0.1, "ridge_sparse": 0.1}
     found = {
-        "right": error(LRSMLPRegressor(2, 2, **given)),
-        "rank 1": error(LRSMLPRegressor(1, 2, **given)),
-        "full": error(LRSMLPRegressor(0, None, **given)),
-        "single": error(LRSMLPRegressor(1, 0, shared_weights="fixed", **given)),
+        "right": error(LRSMLPRegressor(2, 2, **of_users(given))),
+        "rank 1": error(LRSMLPRegressor(1, 2, **of_users(given))),
+        "full": error(LRSMLPRegressor(0, None, **of_users(given))),
+        "single": error(LRSMLPRegressor(1, 0, **of_users(single))),
     }
     assert found["right"] < 0.15
     assert found["right"] < 0.85 * min(found["rank 1"], found["full"], found["single"])
@@ -61,7 +63,7 @@ def test_networks_of_low_rank_are_learned():
 
 def fitted(**parameters):
     given = {"hidden_layer_sizes": 3, "solver": FEW} | parameters
-    return LRSMLPRegressor(**given).fit(X, Y, users=USERS)
+    return LRSMLPRegressor(**of_users(given)).fit(X, Y, users=USERS)
 
 
 @pytest.mark.parametrize("epsilon", [None, 1.0])
@@ -164,7 +166,7 @@ def test_bounds_may_be_as_wide_as_float64_and_are_those_of_the_fit():
     mine, accountant = USERS == 3, PrivacyAccountant()
     for bounds in ((-4, 5), (0, 1)):
         model.set_params(target_bounds=bounds, accountant=accountant)
-        with pytest.raises(ValueError, match="not those of the fit"):
+        with pytest.raises(ValueError, match="differ from those of fit"):
             model.personalize(X[mine], Y[mine], user=1000)
     model.set_params(target_bounds=[-4.0, 4.0]).personalize(X[mine], Y[mine], user=1)
     assert len(accountant.ledger) == 0
@@ -189,9 +191,9 @@ def test_a_column_of_users_works_under_scikit_learn_s_tools():
 @pytest.mark.parametrize("height", [1, 6, 7, 8, 30])
 def test_batches_take_all_rows_in_turn(height):
     """As many rows as there are, each once in a turn, in an order that is public."""
-    rules = choices.rules_of(
-        LRSMLPRegressor(), choices.network_shape(LRSMLPRegressor(), D), solver(7)
-    )
+    own = UserNetwork()
+    shape = choices.network_shape(LRSMLPRegressor(), own, D)
+    rules = choices.rules_of(0.01, shape, own, AlternatingAdam(batch_size=7))
     turns = -(-height // 7)
     found = [rules.batch(height, step) for step in range(2 * turns)]
     if turns == 1:
@@ -202,18 +204,15 @@ def test_batches_take_all_rows_in_turn(height):
         assert max(map(len, turn)) == 7
 
 
-def solver(batch_size):
-    return AlternatingAdam(batch_size=batch_size)
-
-
 def test_rounds_and_their_costs_are_planned():
-    model = LRSMLPRegressor(2, hidden_layer_sizes=4, neighbors="replace-one")
+    solver = AlternatingAdam(neighbors="replace-one")
+    model = LRSMLPRegressor(2, hidden_layer_sizes=4, solver=solver)
     plan = model.privacy_plan(5)
     assert [m.name for m in plan.mechanisms][:2] == ["gradients_1", "gradients_2"]
     assert len(plan.mechanisms) == 30
     assert {m.shape for m in plan.mechanisms} == {(2 * (6 * 4 + 5),)}
     assert (str(plan.unit), str(plan.neighbors)) == ("user", "replace-one")
-    one = clone(model).set_params(neighbors="add-remove-one").privacy_plan(5)
+    one = clone(model).set_params(solver__neighbors="add-remove-one").privacy_plan(5)
     stds = [p.mechanisms[0].noise_std for p in (plan, one)]
     assert stds[0] == pytest.approx(2.0 * stds[1], rel=1e-3)
     accountant = PrivacyAccountant()
@@ -238,7 +237,7 @@ REFUSED = {
     "n_components": [-1, 1.5, "two"],
     "sparsity": [-1, 1.5, "all"],
     "hidden_layer_sizes": [0, (3, 0), (2, 2, 2), "three"],
-    "fit_intercept": [True, "all"],
+    "fit_intercept": [None, "all"],
     "ridge_intercept": [-1.0, np.nan],
     "ridge_shared": [-1.0, np.inf],
     "ridge_sparse": [-1.0, None],
@@ -248,6 +247,7 @@ REFUSED = {
     "clip_norm": [0.0, np.nan],
     "neighbors": ["zero-out-one"],
     "solver": ["adam", 3],
+    "user_network": ["own", None, AlternatingAdam()],
     "n_rounds": [AlternatingAdam(n_rounds=0), AlternatingAdam(n_rounds="few")],
     "batch_size": [AlternatingAdam(batch_size=0)],
     "init_seed": [-1, None],
@@ -259,8 +259,8 @@ REFUSED = {
 def test_wrong_parameters_are_named_and_cost_nothing(name):
     for value in REFUSED[name]:
         accountant = PrivacyAccountant()
-        of_solver = isinstance(value, AlternatingAdam)
-        given = {"solver" if of_solver else name: value}
+        of_solver = isinstance(value, AlternatingAdam) and name != "user_network"
+        given = of_users({"solver" if of_solver else name: value})
         model = LRSMLPRegressor(accountant=accountant, **given)
         with pytest.raises((ValueError, TypeError), match=name):
             model.fit(X, Y, users=USERS)
@@ -274,13 +274,14 @@ def test_wrong_parameters_are_named_and_cost_nothing(name):
     [
         ("ridge_intercept", {"fit_intercept": False, "ridge_intercept": 1.0}),
         ("n_components=1", {"shared_weights": "fixed", "n_components": 2}),
+        ("ridge_shared", {"shared_weights": "fixed", "ridge_shared": 2.0}),
         ("sparsity=None", {"n_components": 0}),
         ("clip_norm", {"epsilon": None, "clip_norm": 0.5}),
     ],
 )
 def test_parameters_that_do_not_go_together(named, given):
     with pytest.raises(ValueError, match=named):
-        LRSMLPRegressor(**given).fit(X, Y, users=USERS)
+        LRSMLPRegressor(**of_users(given)).fit(X, Y, users=USERS)
 
 
 def test_bad_calls_of_a_fitted_model():

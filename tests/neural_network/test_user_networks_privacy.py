@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
+from network_tools import of_users
 from user_privacy import (
     PLACES,
     STRANGERS,
@@ -47,7 +48,7 @@ def regressor(name, **parameters):
     given |= SETTINGS[name] | parameters
     steps = {"n_rounds": 2, "n_local_steps": 2, "n_own_steps": 3, "learning_rate": 0.1}
     given["solver"] = AlternatingAdam(**steps | given.get("solver", {}))
-    return LRSMLPRegressor(**given)
+    return LRSMLPRegressor(**of_users(given))
 
 
 @functools.cache
@@ -121,7 +122,7 @@ def test_a_user_moves_every_sum_by_their_own_vector_and_no_other_number(name):
             moves[key] = max(moves[key], np.linalg.norm(change))
     for mechanism in model.privacy_.mechanisms:
         one_user = mechanism.charged_sensitivity
-        one_user /= 1 + (model.neighbors == "replace-one")
+        one_user /= 1 + (model.solver.neighbors == "replace-one")
         # The charge is attained, and no more generous than the grid is coarse.
         assert 0.99 < moves[mechanism.name] <= one_user <= 1.01
 
@@ -229,7 +230,7 @@ def test_a_guarantee_is_for_the_neighbors_that_the_noise_is_for(monkeypatch):
 
     def changed_then(model, n_features):
         statistic = made(model, n_features)
-        model.set_params(neighbors="replace-one")
+        model.set_params(solver__neighbors="replace-one")
         return statistic
 
     monkeypatch.setattr(choices, "statistic_of", changed_then)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from lrs_tools import alike, scripted, table
+from network_tools import of_users
 
 from skdpspectral import LRSMLPRegressor
 from skdpspectral.neural_network import AlternatingAdam
@@ -15,7 +16,7 @@ D = 3
 def regressor(**parameters):
     solver = AlternatingAdam(n_rounds=3, n_local_steps=2, n_own_steps=1)
     given = {"hidden_layer_sizes": 4, "sparsity": 2, "user_feature": 0}
-    return LRSMLPRegressor(**given | {"solver": solver} | parameters)
+    return LRSMLPRegressor(**of_users(given | {"solver": solver} | parameters))
 
 
 def sums(users, **parameters):
@@ -89,7 +90,9 @@ def test_contributions_are_gradients_by_the_shared_weights_before_the_last_step(
     }
     given |= {"hidden_layer_sizes": 2, "solver": solver, "clip_norm": 10.0}
     model, users = regressor(**given), alike(3, 5, D)
-    U = choices.rules_of(model, choices.network_shape(model, D), solver).first_U
+    own = choices.user_network_of(model)
+    shape = choices.network_shape(model, own, D)
+    U = choices.rules_of(model.sparsity, shape, own, solver).first_U
 
     def gradient(whole, X, y):
         def loss(whole):

@@ -47,7 +47,7 @@ from skdpspectral.audit import audit_epsilon
 from skdpspectral.covariance import Window
 from skdpspectral.decomposition import Gaussian, PrivateMean
 from skdpspectral.linear_model import Clip
-from skdpspectral.neural_network import AlternatingAdam
+from skdpspectral.neural_network import AlternatingAdam, UserNetwork
 
 CONFIDENCE = 0.99
 # Planted mistakes are mostly so large that few fits show them, even at this level.
@@ -400,16 +400,16 @@ class UserNetworkCase:
 
     def make(self, epsilon):
         """Return the estimator, of one feature and an intercept."""
-        solver = AlternatingAdam(n_rounds=2, n_local_steps=1, n_own_steps=1)
+        solver = AlternatingAdam(
+            n_rounds=2, n_local_steps=1, n_own_steps=1, neighbors="replace-one"
+        )
         return LRSMLPRegressor(
             1,
             0,
             hidden_layer_sizes=[],
             epsilon=epsilon,
             user_feature=0,
-            fit_intercept=False,
-            shared_weights="fixed",
-            neighbors="replace-one",
+            user_network=UserNetwork(shared_weights="fixed", fit_intercept=False),
             solver=solver,
         )
 
