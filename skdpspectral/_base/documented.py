@@ -130,9 +130,9 @@ _TABLE = {
         """,
     "adam_noise": """
         sampling : {"poisson", "in-turn"}, default="poisson"
-            "poisson": each example joins each batch by itself, which is amplified, and
-            accounted with the `dp-accounting` package. "in-turn": it is in one batch
-            of each epoch, in an order that is public.
+            "poisson": each example joins each batch independently, which lowers the
+            privacy cost. "in-turn": each example is in one batch per epoch, in an order
+            that is public.
         neighbors : {"replace-one", "zero-out-one"}, default="replace-one"
             What is hidden: which example it is, or whether it counts at all.
         noise_multiplier : float or None, default=None

@@ -588,8 +588,8 @@ class JMEAdam:
             Samples are secret: use a batch for its step only. A new call before
             :meth:`step` returns the same batch. Use one iterator at a time:
             :meth:`step` recognizes a batch by its positions. Where all batches have the
-            same ones, as with ``batch_size=n_samples``, it also takes gradients made for
-            an older iterator: this is one step of the same cost.
+            same ones, as with ``batch_size=n_samples``, it also takes gradients of an
+            older iterator: this is one step of the same cost.
 
         Raises
         ------

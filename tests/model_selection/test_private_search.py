@@ -68,6 +68,7 @@ from skdpspectral.model_selection._runs import (
     score_plan,
     splitter_of,
 )
+from skdpspectral.neural_network import Adam
 
 pytestmark = pytest.mark.filterwarnings("ignore:noise_seed is given")
 X = np.random.default_rng(0).normal(size=(400, 4)) * [4.0, 1.0, 1.0, 1.0]
@@ -764,13 +765,13 @@ def test_labels_that_occur_are_not_released_by_a_search(steps):
     rows = X[:, :3]
     y = (rows[:, 0] > 0).astype(int)
     y[7] = 77
-    model = DPAdamClassifier(sampling="in-turn", n_epochs=2)
+    model = DPAdamClassifier(optimizer=Adam(sampling="in-turn"), n_epochs=2)
     accountant = PrivacyAccountant(8.0, 1e-5)
 
     def searched(model, **names):
         model = make_pipeline(*steps, model) if steps else model
         prefix = "dpadamclassifier__" if steps else ""
-        space = {f"{prefix}learning_rate": [0.01, 0.1]}
+        space = {f"{prefix}optimizer__learning_rate": [0.01, 0.1]}
         space.update({f"{prefix}{name}": value for name, value in names.items()})
         parameters = {"scoring": "accuracy", "accountant": accountant}
         return search(model, space, epsilon=4.0, **parameters).fit(rows, y)

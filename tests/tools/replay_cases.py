@@ -45,11 +45,12 @@ from skdpspectral.federation import (
 from skdpspectral.mechanisms import Assumption
 from skdpspectral.metrics import make_private_scorer
 from skdpspectral.model_selection import PrivateSearchCV, PrivateSplit
-from skdpspectral.neural_network import JMEAdam
+from skdpspectral.neural_network import Adam, JMEAdam
 
 TINY, HUGE = 5e-324, 1.7e308
 SECRET = "SECRET-diagnosis"
 N, P = 24, 4
+IN_TURN = Adam(sampling="in-turn")
 PUBLIC = np.random.default_rng(99).standard_normal((3, P))
 
 
@@ -961,7 +962,7 @@ def row_searches():
     accuracy = make_private_scorer("accuracy")
     squared = make_private_scorer("squared_error", limit=9.0)
     few = {"epsilon": 8.0, "expected_n_iter": 2}
-    in_turn = {"sampling": "in-turn", "n_epochs": 1, "batch_size": 8}
+    in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
     return {
         "pca": (
             PrivateSearchCV(
@@ -991,7 +992,7 @@ def row_searches():
         "classifier": (
             PrivateSearchCV(
                 DPAdamClassifier(classes=[0, 1], **in_turn),
-                {"learning_rate": [0.1, 0.5]},
+                {"optimizer__learning_rate": [0.1, 0.5]},
                 scoring=accuracy,
                 **few,
             ),
@@ -1000,7 +1001,7 @@ def row_searches():
         "regressor": (
             PrivateSearchCV(
                 DPAdamRegressor(**in_turn),
-                {"learning_rate": [0.1, 0.5]},
+                {"optimizer__learning_rate": [0.1, 0.5]},
                 scoring=squared,
                 **few,
             ),
@@ -1116,7 +1117,7 @@ def user_search_cases(rng, form, kinds=("regressor", "factors")):
 
 def row_compositions():
     """Return compositions over rows, by name, and what their targets are."""
-    in_turn = {"sampling": "in-turn", "n_epochs": 1, "batch_size": 8}
+    in_turn = {"optimizer": IN_TURN, "n_epochs": 1, "batch_size": 8}
     classifier = DPAdamClassifier(classes=[0, 1], **in_turn)
     scaler = DPStandardScaler(unseen="keep")
     return {
@@ -1284,7 +1285,7 @@ PLAIN = {
         DPStandardScaler(),
         JMECovariance(center="none"),
         DPAdamClassifier(classes=[0, 1], n_epochs=1),
-        DPAdamRegressor(sampling="in-turn", n_epochs=1),
+        DPAdamRegressor(optimizer=IN_TURN, n_epochs=1),
     ],
     "clients": [FederatedDPPCA(1), SparseDPPCA(client_feature=0)],
     "users": [
