@@ -7,6 +7,16 @@ the matrices that shape noise, which are pure linear algebra.
 from ..factorizations._choices import BISR
 from ..factorizations._workloads import Exponential, Window
 from ._jme import JMECovariance
+from ._moments import AssumeCentered, BaselineMoments, JointMoments
 from ._stream_estimator import MomentRelease
 
-__all__ = ["BISR", "Exponential", "JMECovariance", "MomentRelease", "Window"]
+__all__ = [
+    "BISR",
+    "AssumeCentered",
+    "BaselineMoments",
+    "Exponential",
+    "JMECovariance",
+    "JointMoments",
+    "MomentRelease",
+    "Window",
+]

@@ -18,6 +18,7 @@ from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._gaussian import GRID_BITS
 from ._kernels import MomentRows
 from ._moment_sums import MomentSums, StreamMoments
+from ._moments import AssumeCentered, BaselineMoments, JointMoments, moment_weights
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
@@ -39,10 +40,10 @@ class MomentStream(Statistic):
     noise : PlannedNoise
         What is asked for of both moments, what shapes the noise of each, and for how
         many steps.
+    moments : JointMoments, AssumeCentered or BaselineMoments
+        The moments that are released, and their weights.
     clip_norm : float
         Bound on the norm of a row.
-    method, moment_weight, second_moment, center
-        As in :class:`~skdpspectral.JMECovariance`.
 
     Attributes
     ----------
@@ -66,20 +67,18 @@ class MomentStream(Statistic):
         self,
         n_features: int,
         noise: PlannedNoise,
+        moments: JointMoments | AssumeCentered | BaselineMoments,
         *,
         clip_norm: float = 1.0,
-        method: str = "jme",
-        moment_weight: str | float = "free",
-        second_moment: str = "full",
-        center: str = "private",
     ) -> None:
         self.first_workload, self.workload = noise.workload, noise.second_workload
         self.n_steps, self.renewed = noise.n_steps, noise.renewed
         self.clip_norm = float(clip_norm)
-        self.method, self.centered = method, center == "none"
-        self.diagonal = second_moment == "diag"
+        self.method = getattr(moments, "method", "jme")
+        self.centered = isinstance(moments, AssumeCentered)
+        self.diagonal = moments.second_moment == "diag"
         ends = self._shape(noise, n_features)
-        nu, trace, ratio = self._weights(moment_weight, n_features)
+        nu, trace, ratio = moment_weights(moments, self.clip_norm, n_features)
         # Products are as far from rows as the columns of their matrices are.
         scale = ends / self.clip_norm
         self.rows = MomentRows(
@@ -106,29 +105,6 @@ class MomentStream(Statistic):
         self.factorization = pair = Pair(first, second, n_features)
         self.stretch = pair.stretch
         return pair.ratio
-
-    def _weights(self, weight, d) -> tuple[float | None, float | None, float]:
-        """Return weights of the product and of its trace, and the squared sensitivity.
-
-        They are for rows in the unit ball.
-        """
-        free = weight == "free"
-        if self.centered:
-            return 1.0, None, sensitivity.second_moment_ratio(d)
-        if self.method.startswith("pp"):
-            return None, None, 4.0
-        if self.method == "jme":
-            if weight == "trace-split":
-                return 0.5, sensitivity.free_trace_weight(d), 4.0
-            nu = float(weight) * self.clip_norm**2 if not free else None
-            nu = sensitivity.free_moment_weight(d) if free else nu
-            return nu, None, sensitivity.joint_moment_ratio(nu, d)
-        if self.method == "ime":
-            share = 0.5 if free else float(weight)
-            nu = 2.0 * (1.0 - share) / share
-            return nu, None, sensitivity.separate_moments_ratio(nu)
-        nu = 1.0 if free else float(weight) * self.clip_norm**2
-        return nu, None, sensitivity.concatenated_moments_ratio(nu)
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the release of all steps at a total cost of mu; infinite for none."""

@@ -187,7 +187,7 @@ AUDITED = {
         "user-networks-replaced",
     ),
     "second noise of two releases as printed": Mutant(
-        "MomentStream",
+        "moment_weights",
         "return nu, None, sensitivity.separate_moments_ratio(nu)",
         "return 2.0 / share, None, 4.0 / share",
         "ime",
@@ -217,7 +217,7 @@ AUDITED = {
         "jme-clipped",
     ),
     "second moment free beyond its weight": Mutant(
-        "MomentStream",
+        "moment_weights",
         "return nu, None, sensitivity.joint_moment_ratio(nu, d)",
         "return nu, None, 4.0",
         "jme-heavy",
