@@ -24,7 +24,7 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.strategies import same_value, snapshot
-from .._release.release import Turns
+from .._release.release import NonReentrantLock
 from .._release.streams import StreamRelease
 from .._tables.rows import Unread, unread_rows
 from ..factorizations._choices import HorizonError, check_batches, check_horizon
@@ -61,21 +61,21 @@ class MomentRun:
         self._moments, self._release, self.plan = moments, release, release.plan
         self._sums = moments.begin(release.plan)
         self.features, self.parameters = features, parameters
-        self._turns = Turns()
+        self._thread_lock = NonReentrantLock()
 
     def __getstate__(self):
         self._release.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             state = self.__dict__.copy()
             # The pickler comes later, when another batch may be under way.
             for part in ("_release", "_sums"):
                 state[part] = copy.deepcopy(state[part])
-        del state["_turns"]
+        del state["_thread_lock"]
         return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._turns = Turns()
+        self._thread_lock = NonReentrantLock()
 
     @property
     def n_steps(self) -> int | None:
@@ -99,7 +99,7 @@ class MomentRun:
     def push(self, X) -> tuple[StreamMoments, int]:
         """Release rows; return the moments of the last of them, and what was lost."""
         self._release.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             for moments in self.path(X):
                 last = moments
             return last.of_last_step(), self.n_lost
@@ -107,7 +107,7 @@ class MomentRun:
     def resume(self) -> None:
         """Go to where the ledger has the stream, without the rows up to there."""
         self._release.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             self._sums.skip(self._release.resume() - self._sums.step)
 
     def close(self) -> None:

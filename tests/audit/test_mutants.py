@@ -824,7 +824,7 @@ EXACT |= {
     ),
     "a forked process draws the same noise": Mutant(
         "NoiseOwner",
-        "return self._home != (os.getpid(), _process_mark)",
+        "return self._process != (os.getpid(), _process_mark)",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
     ),
@@ -1318,12 +1318,12 @@ EXACT |= {
     ),
     "runs told to audits": Mutant(
         "SelectionRelease",
-        "with unrecorded(), apart",
-        "with apart",
+        "with without_recording(), isolated",
+        "with isolated",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "runs told by global generators": Mutant(
-        "_replaced",
+        "_replace_generators",
         "mtrand.set_bit_generator(np.random.MT19937(words))",
         "pass",
         f"{SEARCH}test_global_generators_tell_no_number_of_runs",
