@@ -60,18 +60,11 @@ _PANEL = 256
 
 
 class Spreads(NamedTuple):
-    """What released differences say of each feature.
+    """Released differences of each feature: arrays of shape (n_features,).
 
-    Attributes
-    ----------
-    found : ndarray of bool of shape (n_features,)
-        Whether differences stand out of the noise.
-    reach : ndarray of shape (n_features,)
-        Highest node that does; 1 where none does.
-    scale : ndarray of shape (n_features,)
-        Standard deviation, roughly; 1 where nothing was found.
-    tail : ndarray of shape (n_features,)
-        Share of the highest node in the variance, roughly.
+    `found` is whether differences stand out of the noise; `reach` is the highest node
+    that does, 1 if none. `scale` is roughly the standard deviation, 1 where nothing was
+    found, and `tail` the share of the highest node in the variance.
     """
 
     found: np.ndarray
@@ -82,19 +75,11 @@ class Spreads(NamedTuple):
 
 @dataclass(frozen=True)
 class DifferenceHistograms(Statistic):
-    """Histograms of the differences of paired rows, one a feature.
+    """Histograms of the differences of paired rows, one per feature.
 
-    Ties count for nothing, so that a feature of which most values are the same shows
-    how far the others are away.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows, at least 2 rows.
-    boxed : bool, default=False
-        Whether differences are at most 2, as in a box of half-width 1.
-    name : str, default="differences"
-        Name of the release.
+    Ties are not counted, so that a feature with mostly equal values shows how far the
+    others are away. With `boxed`, differences are at most 2, as in a box of half-width
+    1.
     """
 
     n_samples: int
@@ -250,15 +235,7 @@ class FeatureMeans(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureMoments(Statistic):
-    """Mean and mean square of each feature, cut to [-1, 1] about a released place.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    name : str, default="moments"
-        Name of the release.
-    """
+    """Mean and mean square of each feature, clipped about a released place."""
 
     n_samples: int
     n_features: int
@@ -301,19 +278,10 @@ class FeatureMoments(Statistic):
         return _times(units, spreads.reach)
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
-        """Release moments of rows under a map, about places, with known spreads.
+        """Release moments of rows, in units of the mapped rows.
 
-        Parameters
-        ----------
-        release, rows
-            As for every statistic.
-        *given : callable or None, ndarray of shape (n_features,), Spreads
-            Map of blocks of rows, released places, and released differences.
-
-        Returns
-        -------
-        Moments
-            In the units of the mapped rows.
+        Given are a map of blocks of rows or None, released places, and released
+        differences.
         """
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
@@ -361,15 +329,8 @@ _SHORTEST_CIRCLE = 3
 class Phases(Statistic):
     """Mean phases of features on circles of several lengths, from short to long.
 
-    The shortest circle tells the place up to a multiple of its length, the next one
+    The shortest circle gives the place up to a multiple of its length, the next one
     which multiple, and so on, as the hands of a clock do.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    name : str, default="places"
-        Name of the release.
     """
 
     n_samples: int
@@ -392,20 +353,10 @@ class Phases(Statistic):
         return calibrate_gaussian(self.name, moved, mu, shape, magnitude=self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release phases of rows under a map; return places.
+        """Release phases of rows; return a finite place for each feature.
 
-        Parameters
-        ----------
-        release, rows
-            As for every statistic.
-        *given : callable or None, ndarray of shape (n_features,)
-            Map of blocks of rows, and released scales.
-
-        Returns
-        -------
-        ndarray of shape (n_features,)
-            A place for each feature, within a fraction of its scale from the values
-            where the noise allows it; finite.
+        Where the noise allows it, it is within a fraction of the feature's scale from
+        the values. Given are a map of blocks of rows or None, and released scales.
         """
         row_map, scale = given
         n_circles = release.plan[self.name].shape[1]
@@ -427,19 +378,12 @@ _SMALLEST_SCALE = float(np.finfo(float).tiny)
 
 
 class FeatureLaw(NamedTuple):
-    """Public values of each feature, in the units of the data.
+    """Public values of each feature, in the units of the data, of shape (n_features,).
 
-    Attributes
-    ----------
-    mean : ndarray of shape (n_features,) or None
-        Means; 0, or the middle of the box, for features that are not seen. None
-        without.
-    scale : ndarray of shape (n_features,)
-        Standard deviations; 1, or the half-width of the box, for such features.
-    seen : ndarray of bool of shape (n_features,)
-        Whether a feature's variance stands out of the noise.
-    center : ndarray of shape (n_features,)
-        Public middle of the box; 0 without one.
+    `seen` is whether a feature's variance stands out of the noise. `mean`, if any, is 0
+    or the middle of the box for features that are not seen, and `scale`, the standard
+    deviation, is 1 or the half-width of the box. `center` is the middle of the box, 0
+    without one.
     """
 
     mean: np.ndarray | None
@@ -452,18 +396,10 @@ class FeatureLaw(NamedTuple):
 class FeatureScales(Combination):
     """Location and scale of each feature, with no bounds known.
 
-    Differences of rows show how far values lie apart, phases on circles where they
-    lie, and moments about that place, cut at a multiple of the differences, the mean
-    and the standard deviation. Without means differences are all.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows, at least 2 rows.
-    with_mean : bool, default=True
-        Whether means are wanted.
-    box : Box or None, default=None
-        Public bounds, feature by feature.
+    Differences of rows show how far values lie apart, phases on circles where they lie,
+    and moments about that place, clipped at a multiple of the differences, the mean and
+    the standard deviation. Without means only the differences are released. A `box`
+    holds public bounds of each feature.
     """
 
     n_samples: int

@@ -30,37 +30,14 @@ _NAME = "moments"
 class MomentStream(Statistic):
     """The moments of one stream of rows, as a private statistic.
 
-    Each row is clipped, and leaves as one vector of itself and of its outer product;
-    what is made of these vectors, as :meth:`begin` begins it, is public.
+    Each row is clipped, and released as one vector of itself and its outer product;
+    :meth:`begin` returns the post-processing of these vectors.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of features d.
-    noise : PlannedNoise
-        What is asked for of both moments, what shapes the noise of each, and for how
-        many steps.
-    moments : JointMoments, AssumeCentered or BaselineMoments
-        The moments that are released, and their weights.
-    clip_norm : float
-        Bound on the norm of a row.
-
-    Attributes
-    ----------
-    first_workload, workload : Workload
-        Weights of the first moment, and those of the second and of the covariance.
-    shapes : tuple of Factorization
-        What shapes the noise of rows, and that of their products.
-    stretch : float
-        How much larger the noise of products is than its shape says.
-    factorization : Factorization
-        Both as one.
-    n_steps, renewed
-        Those of `noise`.
-    rows : MomentRows
-        The map of a row to the vector that is released.
-    sensitivity : float
-        How far a row can move its vector.
+    `first_workload` and `workload` weight the first moment, and the second moment and
+    covariance. `shapes` are the matrices for the noise of rows and of products, and
+    `factorization` is both as one; the noise of products is `stretch` times larger than
+    its matrix gives. `rows` maps a row to its vector, and `sensitivity` bounds the
+    change of that vector.
     """
 
     def __init__(
@@ -138,21 +115,10 @@ class MomentStream(Statistic):
         return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
 
     def run(self, release, rows, *given) -> Iterator[StreamMoments]:
-        """Release the next rows of the stream, block after block.
+        """Release the next rows of the stream, and yield the moments of each block.
 
-        Parameters
-        ----------
-        release : StreamRelease
-            Charged with the plan of the whole stream.
-        rows : ndarray of shape (n, d)
-            The rows of its next n steps, which are claimed first of all.
-        *given : MomentSums
-            What was released before, and takes these steps in.
-
-        Yields
-        ------
-        Moments
-            Of the steps of a block.
+        The release is charged with the plan of the whole stream. The steps of all rows
+        are claimed first; the given :class:`MomentSums` takes them in.
         """
         (sums,) = given
         release.claim(sums.step, len(rows))

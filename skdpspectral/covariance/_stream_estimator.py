@@ -36,23 +36,9 @@ from ._moment_sums import StreamMoments
 class MomentRun:
     """One charged stream; it belongs to the call, or the estimator, that began it.
 
-    Threads take turns. A copy or a pickle is of a whole number of batches.
-
-    Parameters
-    ----------
-    moments : MomentStream
-        What is released.
-    release : StreamRelease
-        What lets rows out.
-    features : dict
-        What is known of the columns of its rows.
-    parameters : dict
-        What the stream was begun with, and must go on with.
-
-    Attributes
-    ----------
-    plan : PrivacyPlan
-        What was charged.
+    One thread at a time uses it, and copies and pickles hold a whole number of batches.
+    `features` are the fitted attributes about columns, and `parameters` those that must
+    not change.
     """
 
     def __init__(
@@ -137,13 +123,7 @@ class MomentRelease(NamedTuple):
 
 
 class _InBatches:
-    """A method that is there if the number of steps is known, or no matter.
-
-    Parameters
-    ----------
-    method : callable
-        The method.
-    """
+    """A method that is available if the number of steps is known or is not needed."""
 
     def __init__(self, method):
         self._method = method

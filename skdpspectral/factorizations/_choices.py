@@ -83,18 +83,8 @@ def is_given(factorization) -> bool:
 def needs_steps(workload: Workload, factorization) -> bool:
     """Whether a factorization must know the number of steps.
 
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for.
-    factorization : str, BISR or array
-        The factorization.
-
-    Returns
-    -------
-    bool
-        False where its column norms are bounded for any number of steps and its
-        filter needs constant memory, or where an array says the number.
+    It need not where its column norms are bounded for any number of steps and its
+    filter needs constant memory, or where an array has that number.
     """
     if workload.max_steps is not None or is_given(factorization):
         return False
@@ -119,7 +109,8 @@ def factorize(
         :class:`BISR`: its inverse cut to a band. "blt": buffered linear Toeplitz, in
         constant memory. "optimal": the least error, dense. An array is taken for C.
     n_steps : int or None, default=None
-        Number of steps; None where :func:`needs_steps` says that there is no need.
+        Number of steps. None suffices for arrays, for "trivial", and for "blt" with
+        windows and exponential weights.
 
     Returns
     -------
@@ -133,7 +124,7 @@ def factorize(
 
     Examples
     --------
-    >>> from skdpspectral.covariance.factorizations import (
+    >>> from skdpspectral.factorizations import (
     ...     Prefix, factorize, workload_error
     ... )
     >>> [round(workload_error(Prefix(), factorize(Prefix(), name, 1000), 1000), 2)
@@ -208,22 +199,10 @@ def _check_dense(n: int) -> None:
 
 
 class PlannedNoise(NamedTuple):
-    """What a stream's noise is made for, by public numbers.
+    """Workloads and noise matrices of rows and of products, for `n_steps` steps.
 
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for of rows.
-    factorization : Factorization
-        The matrix that shapes their noise.
-    second_workload : Workload
-        What is asked for of products of rows; the same object if it is the same.
-    second_factorization : Factorization
-        The matrix that shapes their noise; the same object if it is the same.
-    n_steps : int or None
-        Steps that it is planned for; None for any number.
-    renewed : bool
-        Whether fresh noise follows after them.
+    The second ones are the same objects where products have the same. `n_steps` is None
+    for any number of steps; with `renewed`, fresh noise follows after them.
     """
 
     workload: Workload
@@ -235,18 +214,9 @@ class PlannedNoise(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What a user asks for, as parameters of an estimator have it.
+    """Workloads and factorizations as parameters of an estimator have them.
 
-    Parameters
-    ----------
-    workload : str, Workload or array of shape (n, n)
-        A name, a strategy, or weights.
-    factorization : str, BISR or array of shape (n, n)
-        A name, a strategy, or C.
-    second_workload, second_factorization : optional
-        The same for products of rows; None for the above.
-    on_horizon : {"raise", "restart"}, default="raise"
-        What happens beyond the horizon.
+    The second ones are for products of rows; None for those of rows.
     """
 
     workload: object
@@ -271,26 +241,9 @@ class Choices(NamedTuple):
 
 
 def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
-    """Make what a user has asked for, as it is now, or an error about it.
+    """Make the workloads and matrices of a user's choices; errors name the parameter.
 
-    Parameters
-    ----------
-    choices : Choices
-        What is asked for.
-    horizon : int or None, default=None
-        Number of steps that the noise is made for.
-    n_samples : int or None, default=None
-        Rows of a fit; None for a stream.
-
-    Returns
-    -------
-    PlannedNoise
-        The workloads, the matrices, and their steps.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter.
+    `n_samples` is the number of rows of a fit, None for a stream.
     """
     asked, renewed = choices.made(), choices.on_horizon == "restart"
     if renewed:

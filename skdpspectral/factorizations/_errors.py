@@ -84,8 +84,7 @@ class NoiseGain:
     def skip(self, n_steps: int) -> None:
         """Pass over steps whose rows no sum of `squares` has.
 
-        The variances of the core are those of sums over all steps nevertheless; see
-        :class:`GappedGain`.
+        The variances of the core remain those of sums over all steps.
 
         Parameters
         ----------
@@ -172,20 +171,9 @@ def workload_error(workload: Workload, factorization: Factorization, n: int) -> 
 
 
 class GappedGain:
-    """Variances of shaped noise in sums with gaps, as of :class:`NoiseGain`.
+    """Variances of correlated noise in sums with gaps, as of :class:`NoiseGain`.
 
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for.
-    factorization : Factorization
-        The matrix C.
-    block_steps : int or None
-        Steps after which the noise begins anew; None for never.
-    gain : NoiseGain
-        The same for sums without gaps, at some step.
-    step : int
-        That step.
+    `gain` is that of sums without gaps, at the given step.
     """
 
     def __init__(
@@ -217,19 +205,9 @@ class GappedGain:
         self._resumed = self._step
 
     def push(self, n_steps: int) -> tuple[Variances, np.ndarray]:
-        """Return the variances of the next steps.
+        """Return the variances of the next steps, as :meth:`NoiseGain.push` does.
 
-        Parameters
-        ----------
-        n_steps : int
-            How many steps.
-
-        Returns
-        -------
-        core : Variances
-            To be indexed by places, in increasing order: those of sums of the core.
-        squares : ndarray of shape (n_steps,)
-            The core's sum of the variances of single rows.
+        The first are :class:`Variances`, to be indexed in increasing order.
         """
         full, squares = self._gain.push(n_steps)
         first = self._step + 1
@@ -239,18 +217,10 @@ class GappedGain:
 
 
 class Variances:
-    """Variances of consecutive steps, worked out where they are asked for.
+    """Variances of consecutive steps, computed when they are indexed.
 
-    Parameters
-    ----------
-    variance : _Recursion or _Weighed
-        What works them out.
-    first, n_steps : int
-        Number of the first step, and how many there are.
-    full : ndarray of shape (n_steps,)
-        Variances of sums without gaps.
-    filled : float
-        Step from which on there is no gap in a sum.
+    `full` has the variances of sums without gaps; from step `filled` on no sum has a
+    gap.
     """
 
     def __init__(self, variance, first: int, n_steps: int, full, filled: float):
