@@ -1,9 +1,4 @@
-"""Leading eigenpairs of symmetric matrices, by value.
-
-How many eigenvalues of a noisy matrix stand out of the bulk.
-
-Eigenvalues of noisy second moments, corrected for what the noise does to them.
-"""
+"""Leading eigenpairs, ranks and corrected eigenvalues of noisy symmetric matrices."""
 
 from __future__ import annotations
 
@@ -32,23 +27,18 @@ def weighted_median(values, weights) -> float:
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
 
-
 _LANCZOS_SHARE = 20
-
 
 # Relative accuracy of its eigenvalues, where there is no noise.
 _TOLERANCE = 1e-9
-
 
 # Residuals that are left, as a share of the root of the order times the deviation of
 # the noise: of the length that noise itself adds to an eigenvector's image.
 _SHARE_OF_NOISE = 1e-3
 
-
 # Entries may be rounded to float32 where that moves them by less than such a share of
 # their noise, and the residuals are well above what its products round away.
 _SHARE_OF_ENTRIES, _FLOAT32_UNIT, _FLOAT32_TOLERANCE = 1e-3, 2.0**-24, 1e-5
-
 
 # Products that tell how long vectors become.
 _POWER_STEPS = 4
@@ -211,7 +201,6 @@ def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
 # Width of the kernel that the density of the eigenvalues is smoothed with, in units of
 # the noise's own radius times order**(-1/3): flat between .5 and 1.5.
 _SMOOTHING = 1.0
-
 
 # How far beyond the edge an eigenvalue stands out of noise, and how many deviations
 # beyond 0 a trace.

@@ -1,4 +1,4 @@
-"""Sums over rows that places and scales of features are made of."""
+"""Sums over rows for the locations and scales of features."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from .walks import RowWalk, reduce_rows
 # float64 say between which of them it lies.
 _SHIFT, _MANTISSA, _ONE = 51, (1 << 52) - 1, 1023 << 52
 
-
 # Contributions are multiples of this, so that sums of fewer than 2**37 of them are
 # exact in any order.
 _UNIT = 2.0**-16
 
-
 _CORNER = 2.0**16
-
 
 # Where a block has fewer numbers than this share of the nodes, they are added one by
 # one.
 _FEW = 0.125
-
 
 # Numbers that are wound around circles together: they stay in the cache.
 _TOGETHER = 1 << 15

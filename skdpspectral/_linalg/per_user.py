@@ -31,20 +31,15 @@ def sum_on_grid(contributions: np.ndarray, grid: float) -> np.ndarray:
 # Matrices of users begin at multiples of so many bytes.
 _ALIGNMENT = 64
 
-
 _STEP = _ALIGNMENT // 8
-
 
 # Numbers of a part of rows whose columns are combined together.
 _PART_NUMBERS = 1 << 15
 
-
 _TINY = float(np.finfo(np.float64).tiny)
-
 
 # Relative ridge that keeps collinear columns from dividing by zero.
 _JITTER = 1e-13
-
 
 # Up to so many largest values, repeated maxima are faster than a sort.
 _FEW = 8

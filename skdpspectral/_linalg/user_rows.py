@@ -16,10 +16,8 @@ from .walks import map_in_threads, quietly
 # pursuits of few users, are small beside the work on so many.
 _BLOCK_NUMBERS = 1 << 21
 
-
 # Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
 _KEPT_NUMBERS = 1 << 27
-
 
 # Users of more rows than this are never padded.
 _LARGEST_PADDED = 1024

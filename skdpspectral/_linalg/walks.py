@@ -1,10 +1,8 @@
-"""One way of walking a table block by block, wherever its rows are.
+"""Sums over the blocks of a table, wherever its rows are; threads of such work.
 
-A *walk* says which blocks a table is read in; a *kernel* makes sums of them. Both are
-public and can be pickled: rows that are on a cluster are walked there, part by part,
-and only sums of parts come back.
-
-Threads: functions of what belongs to users, and how many a product may have.
+A *walk* yields the blocks of a table; a *kernel* returns sums over them. Both are
+public and can be pickled: rows on a cluster are reduced there, part by part, and only
+sums of parts are sent back.
 """
 
 from __future__ import annotations
@@ -25,22 +23,17 @@ from threadpoolctl import ThreadpoolController
 # Rows a block: small enough for the cache, large enough for the BLAS.
 BLOCK_ROWS = 2048
 
-
 # Sums of blocks that are added one after another; their sums then are, so that a term
 # of a long table is rounded seldom.
 BLOCKS_TOGETHER = 2048
 
-
 # Numbers a block of wide rows: memory stays far below that of the data.
 _BLOCK_NUMBERS = 1 << 23
 
-
 Block = Any
-
 
 # An array, or a tuple of arrays, of sums over all blocks.
 Sums = Any
-
 
 Kernel = Callable[[Iterable[Block]], Sums]
 
@@ -171,9 +164,7 @@ class Walked:
 
 Task = TypeVar("Task")
 
-
 Result = TypeVar("Result")
-
 
 # From this order on, products and decompositions are worth several threads.
 _THREADED_ORDER = 300
@@ -218,11 +209,9 @@ def map_in_threads(
 # A handler of signals that fits a model in the middle of this does not wait for itself.
 _lock = threading.RLock()
 
-
 # Threads within a part of a fit, and whether its matrices are large: lists, so that two
 # parts of a thread are two.
 _parts: list[list] = []
-
 
 # What the pools of the process were before they were limited; empty where they are not.
 _limits: list = []

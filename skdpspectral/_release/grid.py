@@ -17,14 +17,11 @@ from ..mechanisms import Gaussian
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-
 # Draws in chunks that stay in the cache.
 _CHUNK = 1 << 13
 
-
 # Columns of a symmetric matrix that are released together.
 _PANEL = 64
-
 
 # Integers up to here leave room for the noise below 2**52.
 _LARGEST_INTEGER = 2.0**51

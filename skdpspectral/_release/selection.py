@@ -28,9 +28,7 @@ from .release import NoiseOwner, NoiseSeed, charge, noise_generator, without_rec
 # Threads with isolated state, one entry per context, and how to restore the state.
 _lock = threading.RLock()
 
-
 _threads: list[int] = []
-
 
 _restore: Callable[[], None] | None = None
 
@@ -110,14 +108,11 @@ def _replace_generators(seed: bytes) -> Callable[[], None]:
 
 T = TypeVar("T")
 
-
 Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-
 
 # Digits of the law of the number of runs, and random bits of a draw: the law is exact
 # up to a probability of 2**-128.
 _DIGITS, _BITS = 60, 128
-
 
 _SEED_BYTES = 16
 

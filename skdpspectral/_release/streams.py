@@ -35,7 +35,6 @@ _ENDED = (
     "stream, or load the last pickle of a stream with an accountant and resume() it"
 )
 
-
 # Numbers of noise that are drawn together.
 _CACHED = 1 << 16
 
@@ -334,10 +333,8 @@ _ELSEWHERE = (
     "has gone further"
 )
 
-
 # Doubles of a generator are multiples of this.
 _GRAIN = 2.0**-53
-
 
 # Units whose membership is drawn together.
 _CHUNK = 1 << 16

@@ -1,12 +1,7 @@
-"""Private places and scales of features of which no bounds are known.
+"""Private locations and scales of features without known bounds.
 
-How far apart the values of a feature lie: histograms of differences of rows.
-
-Means and mean squares of features about a place, cut at a radius of their own.
-
-About where the values of a feature lie, however far from 0: phases on circles.
-
-Places and scales of all features from one budget.
+Histograms of differences of rows give scales, phases on circles give approximate places
+however far from 0, and clipped moments about these give means and deviations.
 """
 
 from __future__ import annotations
@@ -31,29 +26,22 @@ from .statistic import Combination, Statistic, mean_summation_error
 # All normal numbers of float64, two nodes an octave, where memory allows it.
 _LOWEST_OCTAVE, _HIGHEST_OCTAVE = -1022, 1023
 
-
 _MOST_NUMBERS, _FEWEST_OCTAVES = 1 << 25, 256
-
 
 # Probability of a false alarm in all features together, its share for nodes between
 # 2**-32 and 2**32, and how many nodes side by side may show a feature together.
 _FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.02, 0.9, 32
 
-
 _WINDOWS = (1, 2, 3)
-
 
 # What the highest of several nodes must hold by itself, in deviations.
 _ALONE = 2.0
 
-
 # Nodes that a tail may reach beyond what stands out by itself.
 _TAIL_NODES = 8
 
-
 # Nodes below the highest whose squares count: two differ by a factor of 2**8.
 _COUNTED_NODES = 16
-
 
 # Features that are looked at together.
 _PANEL = 256
@@ -164,7 +152,7 @@ class DifferenceHistograms(Statistic):
             two = tail.sum(axis=1) > _ALONE * math.sqrt(2.0) * noise
             highest += (one | (two & (tail[:, 1] > noise))) & (highest < ahead[:, 0])
 
-    def faintest(self, noise: float) -> float:
+    def smallest_visible_share(self, noise: float) -> float:
         """Share of pairs that must differ by about the same to be seen in the noise."""
         limits = self._limits(noise, self._usual_rates())
         return float(limits.min()) / self.order.n_pairs
@@ -205,21 +193,16 @@ class DifferenceHistograms(Statistic):
 # highest difference are kept too; above the second, the tails are cut.
 _SMALL_ERROR, _LARGE_ERROR = 0.003, 0.05
 
-
 # Share of the highest node in the variance below which it is a mere tail.
 _FEW_AT_THE_END = 0.5
-
 
 # Shortest and longest radius in units of the highest difference, and without noise.
 _SHORTEST_RADIUS, _LONGEST_RADIUS, _ENDLESS = 0.7, 2.0, 1024.0
 
-
 _LARGEST = float(np.finfo(float).max)
-
 
 # Variances below so many deviations of their noise are none.
 _DEVIATIONS = 3.0
-
 
 # Means of so many deviations of their noise from the edge may be of values beyond it.
 _FROM_THE_EDGE = 4.5
@@ -315,11 +298,9 @@ def _times(units, lengths: np.ndarray) -> np.ndarray:
 # circle is 2**16 to 2**40 times as long as the first.
 _LADDERS = {3: 20, 4: 13, 5: 10, 6: 7, 7: 5, 8: 3, 9: 2}
 
-
 # Noise of a mean phase that still tells which turn of the next shorter circle is meant,
 # in units of one over the ratio of their lengths: 4 deviations and a half.
 _NOISE_ALLOWED = 0.3
-
 
 # The shortest circle is 8 to 16 scales long, so that phases of most values are close.
 _SHORTEST_CIRCLE = 3
@@ -372,7 +353,6 @@ class Phases(Statistic):
 # Shares of mu**2, by the error of scales and the features seen on tables of 85 to 122
 # features.
 _SHARES = {"differences": 0.5, "places": 0.1, "moments": 0.4}
-
 
 _SMALLEST_SCALE = float(np.finfo(float).tiny)
 
@@ -448,11 +428,11 @@ class FeatureScales(Combination):
             mean = middle + np.where(seen, mean, 0.0) * unit
         return FeatureLaw(mean, scale, seen, middle)
 
-    def faintest(self, plan: PrivacyPlan) -> float:
+    def smallest_visible_share(self, plan: PrivacyPlan) -> float:
         """Share of pairs that must differ in a feature for it to be seen; public."""
         part = self.parts()["differences"]
         noise = getattr(plan[part.name], "noise_std", 0.0)
-        return part.faintest(noise)
+        return part.smallest_visible_share(noise)
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences that a reader of the guarantee must know."""

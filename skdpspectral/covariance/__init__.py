@@ -1,8 +1,4 @@
-"""Private means and covariances of streams.
-
-The estimator lives here with its stream, and in ``factorizations`` the workloads and
-the matrices that shape noise, which are pure linear algebra.
-"""
+"""Private means and covariances of streams, and the strategies of the estimator."""
 
 from ..factorizations._choices import BISR
 from ..factorizations._workloads import Exponential, Window

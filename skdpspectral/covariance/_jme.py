@@ -34,10 +34,10 @@ _FLOOR, _LEAST = 2.0, 1e-6
 class JMECovariance(CovarianceModel, StreamEstimator):
     r"""Mean and covariance of a stream, released privately at every step.
 
-    Each row is one step. It leaves with noise that is correlated between steps, so
-    that weighted sums of rows and of their outer products have little of it, and the
-    second moment costs nothing beside the first (:ref:`streams`). Whoever sees the
-    releases of **all** steps learns no more of a row than the budget allows.
+    Each row is one step. It is released with noise that is correlated between steps:
+    weighted sums of rows and of their outer products have little of it, and the second
+    moment costs nothing beside the first (:ref:`streams`). The budget covers the
+    releases of **all** steps together.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     clip_norm : float, default=1.0
         Public bound in [1e-60, 1e60]: longer rows are scaled down to this norm.
     horizon : int or None, default=None
-        Number of steps that the noise is made for (:ref:`stream_horizon`). None takes
-        the number of rows in :meth:`fit`; streams by :meth:`partial_fit` need it
+        Number of steps that the noise is made for (:ref:`stream_horizon`). None uses
+        the number of rows in :meth:`fit`. Streams by :meth:`partial_fit` need it,
         unless ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
     workload : {"average", "prefix"}, Window, Exponential or array, default="average"
         Weights of rows i at step t: 1/t for "average", 1 for "prefix", or those of
@@ -58,9 +58,9 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         gives any weights, with zeros above the diagonal. The weights of a step must
         add up to more than 0, unless `moments` has a `second_workload`.
     factorization : str, BISR or array of shape (steps, steps), default="blt"
-        How noise is correlated (:ref:`stream_parameters`). In memory are rows of noise,
-        each as long as what a step releases: none for "trivial", which is independent,
-        about four for "blt", two for each of the band of
+        How noise is correlated (:ref:`stream_parameters`). It keeps rows of noise in
+        memory, each as long as the release of a step: none for "trivial" (independent
+        noise), about four for "blt", two for each of the band of
         :class:`~skdpspectral.covariance.BISR` ("bisr" for its default), two for each
         step for "sqrt", one for each step, and the matrix, for "optimal" and any
         lower-triangular C.
@@ -115,7 +115,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     See Also
     --------
     sklearn.covariance.EmpiricalCovariance : The same without privacy.
-    DPPCA : Principal components of rows that are all there.
+    DPPCA : Principal components of a table.
 
     Notes
     -----
@@ -132,8 +132,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     shaped by :math:`C^{-1}`.
 
     **The state of a stream is secret** (:ref:`stream_state`): between two calls of
-    :meth:`partial_fit` the estimator, and a pickle of it, hold that of its noise.
-    :meth:`publish` gives a copy without it.
+    :meth:`partial_fit` the estimator, and a pickle of it, hold the state of its noise.
+    :meth:`publish` returns a copy without it.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Private moments of a stream of rows: what is released at each step, and how."""
+"""The private statistic of a stream of rows, released at each step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ._moments import AssumeCentered, BaselineMoments, JointMoments, moment_weig
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
-
 
 _NAME = "moments"
 

@@ -1,7 +1,4 @@
-"""Moments made of what a stream has released: post-processing, and public numbers.
-
-What a mean and a covariance are good for: post-processing of released values.
-"""
+"""Moments of the releases of a stream, and uses of a covariance: post-processing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How an estimator is fed the rows of a stream: at once, in batches, along a path.
-
-A stream of moments that is under way: its release and its sums, in step.
-"""
+"""Methods that take the rows of a stream: at once, in batches, or along a path."""
 
 from __future__ import annotations
 
@@ -91,13 +88,13 @@ class MomentRun:
             return last.of_last_step(), self.n_lost
 
     def resume(self) -> None:
-        """Go to where the ledger has the stream, without the rows up to there."""
+        """Skip to the position of the stream in the ledger."""
         self._release.check_process()
         with self._thread_lock.hold():
             self._sums.skip(self._release.resume() - self._sums.step)
 
     def close(self) -> None:
-        """Let nothing out any more."""
+        """End the stream."""
         self._release.close()
 
 
@@ -138,14 +135,15 @@ class _InBatches:
 
 @documented
 class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
-    """Base of what makes moments of the rows of a stream.
+    """Base of estimators of the moments of a stream.
 
-    A subclass offers ``_moment_stream(n_samples, n_features)``, the private statistic,
-    ``_choices()``, what shapes its noise, and ``_released(moments, places)``, what is
-    made of its moments. It has the parameters `horizon` and `on_horizon`.
+    A subclass has the parameters `horizon` and `on_horizon`, and three methods:
+    ``_moment_stream(n_samples, n_features)`` returns the private statistic,
+    ``_choices()`` its workloads and factorizations, and ``_released(moments, places)``
+    the post-processed moments.
     """
 
-    # What may change while a stream runs: it shapes what is made of releases.
+    # Parameters that may change while a stream runs: they affect post-processing only.
     _free_parameters: ClassVar[set[str]] = {"accountant", "noise_seed"}
 
     # -- at once -------------------------------------------------------------------
@@ -236,7 +234,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
             else:
                 self._check_unchanged(run)
                 self._check_horizon(run.n_steps, run.step, rows)
-        # A stream that has begun stays begun, whatever the values are: it is paid.
+        # A stream that was charged stays open, whatever the values are.
         with self._unchanged_on_error():
             X = rows.read()
             self._latest = object()
@@ -296,7 +294,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         return self
 
     def _check_batches(self, method: str) -> None:
-        """Refuse batches where noise needs a number of steps, and nothing says it."""
+        """Refuse batches if the noise needs a horizon and there is none."""
         if self.horizon is not None:
             return
         try:
@@ -305,7 +303,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         except HorizonError as error:
             raise HorizonError(f"no {method} without a horizon: {error}") from None
         except (TypeError, ValueError):
-            return  # what is wrong is said by the call, as by that of any method
+            return  # the call itself raises the error, as any method does
 
     # -- along a path --------------------------------------------------------------
 
@@ -396,7 +394,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         return run, *read
 
     def _keep(self, run: MomentRun, moments: StreamMoments, n_lost: int = 0) -> None:
-        """Take over what a stream gave last, all of it at once."""
+        """Set the fitted attributes to the last moments of a stream, all at once."""
         first, second, mean, covariance = self._released(moments, [-1])
         if "feature_names_in_" not in run.features:
             self.__dict__.pop("feature_names_in_", None)
@@ -433,7 +431,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
 
 
 def _quietly(steps: Iterator) -> Iterator:
-    """Take one step after another, saying nothing of errors of arithmetic."""
+    """Yield the steps, ignoring errors of arithmetic in each."""
     while True:
         with np.errstate(all="ignore"):
             step = next(steps, None)

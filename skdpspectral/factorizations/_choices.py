@@ -1,4 +1,4 @@
-"""Which workload and which factorization a user asks for, and for how many steps."""
+"""Workloads and factorizations of a user, and their number of steps."""
 
 from __future__ import annotations
 
@@ -35,19 +35,16 @@ from ._workloads import (
 # Dense matrices and their history are held in memory.
 LARGEST_DENSE = 5000
 
-
 # So are the columns of Toeplitz matrices, and the rows of noise that "sqrt" keeps.
 LARGEST_BANDED = 10**7
 
-
 _NAMED = {"prefix": Prefix, "average": Average}
-
 
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
 
 
 class HorizonError(ValueError, AttributeError):
-    """Rows in batches need a horizon: what takes batches is not there without one."""
+    """Rows in batches need a horizon; without one, methods for batches are missing."""
 
 
 @register
@@ -226,7 +223,7 @@ class Choices(NamedTuple):
     on_horizon: str = "raise"
 
     def made(self) -> list[tuple[str, Workload, object]]:
-        """Return what is asked for, one or two, each with the prefix of its names."""
+        """Return one or two pairs, each after the prefix of its parameters' names."""
         own_mean = self.second_workload is None
         first = make_workload(self.workload, contrast=not own_mean)
         found = [("", first, self.factorization)]
@@ -265,7 +262,7 @@ def _make_noise(workload: Workload, factorization, n_steps) -> Factorization:
 def make_workload(
     workload, name: str = "workload", *, contrast: bool = False
 ) -> Workload:
-    """Return a workload as it is now, or an error about it."""
+    """Return a copy of a workload, or raise an error that names it."""
     if isinstance(workload, str):
         if workload not in _NAMED:
             raise ValueError(
@@ -279,7 +276,7 @@ def make_workload(
 
 
 def _check_restart(asked, horizon) -> None:
-    """Refuse fresh noise at an end that there is not."""
+    """Refuse to restart streams that have no horizon."""
     for prefix, workload, _ in asked:
         if workload.name in ("custom", "window"):
             raise ValueError(
@@ -294,7 +291,7 @@ def _check_restart(asked, horizon) -> None:
 
 
 def _count_steps(asked, horizon, n_samples) -> int | None:
-    """Return the number of steps that noise is planned for; None for any number."""
+    """Return the number of planned steps; None for any number."""
     sizes = {}
     for prefix, workload, factorization in asked:
         if workload.max_steps is not None:
@@ -320,7 +317,7 @@ def _count_steps(asked, horizon, n_samples) -> int | None:
 
 
 def check_batches(choices: Choices) -> None:
-    """Refuse rows in batches where only a horizon says for how many steps."""
+    """Refuse rows in batches where noise needs a horizon and there is none."""
     asked = choices.made()
     if choices.on_horizon == "restart":
         _check_restart(asked, None)
@@ -337,7 +334,7 @@ def check_horizon(n_steps: int | None, seen: int, more: int) -> None:
 
 
 def _key(choice):
-    """Return what says all of a name or a strategy, and can be hashed."""
+    """Return a hashable key of a name or a strategy."""
     if isinstance(choice, str):
         return choice
     return type(choice), tuple(choice.get_params(deep=False).items())
@@ -345,7 +342,7 @@ def _key(choice):
 
 @functools.lru_cache(maxsize=16)
 def _kept_factorization(workload, factorization, n_steps) -> Factorization:
-    """Make a factorization of no arrays, and keep it for the next call."""
+    """Make a factorization without arrays, cached."""
     made = [
         key if isinstance(key, str) else key[0](**dict(key[1]))
         for key in (workload, factorization)

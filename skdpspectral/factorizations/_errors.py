@@ -1,6 +1,4 @@
-"""How much noise a factorization leaves in a workload: public numbers.
-
-How much noise is in sums that leave out some steps: public numbers.
+"""Variances of the noise of a workload under a factorization: public numbers.
 
 The noise of a sum over all steps nearly cancels; that of a sum with a gap does not at
 its ends. Its variance is that of the weights, with zeros at the gap, times C^{-1}.

@@ -5,18 +5,11 @@ A stream of rows x is released as :math:`C x + Z` with independent noise Z, from
 most its own change times :math:`|C|`, the largest norm of a column of C. The scale of C
 is arbitrary: here it is such that noise of single steps is not smaller than Z.
 
-Filters that shape noise: rows of C^{-1} Z from rows of Z, in constant blocks.
-
-Each filter has a ``block``, and works on so many rows at a time: fed with any number of
-whole blocks (the last time before a reset perhaps a part of one) it returns the same.
-
-The factorization with the least error, dense and offline.
-
-Buffered linear Toeplitz factorizations: few parameters, constant memory.
-
-C has the first column :math:`1, \sum_i \omega_i, \sum_i \omega_i \theta_i,
-\sum_i \omega_i \theta_i^2, \dots`: a sum of q geometric series that comes close to
-the square root of a workload. McMahan, Upadhyay et al. (2024).
+Filters return rows of :math:`C^{-1} Z` from rows of Z, the same for any number of whole
+blocks. A buffered linear Toeplitz matrix C has few parameters and constant memory. Its
+first column is :math:`1, \sum_i \omega_i, \sum_i \omega_i \theta_i,
+\sum_i \omega_i \theta_i^2, \dots`: a sum of q geometric series that approximates the
+square root of a workload. McMahan, Upadhyay et al. (2024).
 """
 
 from __future__ import annotations
@@ -209,7 +202,6 @@ class Paired(NoiseFilter):
 
 _ROUNDS = 300
 
-
 _TOLERANCE = 1e-5
 
 
@@ -253,7 +245,6 @@ def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:
 # Optimized for prefix sums over 10**3, 10**4, ... steps by `optimize_buffers`:
 # logits of the decays, then logarithms of the weights.
 _FIRST_POWER = 3
-
 
 _TABLE = np.array(
     [
@@ -431,14 +422,11 @@ def _error(buffers: Buffers, column: np.ndarray, n: int, endless: bool) -> float
 # Norms are evaluated in float64: rounded up by more than any of them is off.
 _ROUND_UP = 1.0 + 1e-9
 
-
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
-
 
 # Errors of the noise stay below 2**-6 of a step of its grid, and 16 standard deviations
 # of it below 2**51 steps, where float64 holds integers and their sums exactly.
 _MOST_AMPLIFIED_STEPS = 2.0**39
-
 
 _MOST_NOISE_STEPS = 2.0**47
 

@@ -1,13 +1,8 @@
-"""Workloads: which weighted sums of the past a stream asks for at every step.
+"""Workloads: weights of the rows in the sum of each step of a stream.
 
-Weighted sums of rows that arrive in batches, the same for any batching.
-
-Each accumulator has ``skip(n)``: the next n rows are not to be had, and count as zeros;
-sums over windows begin anew after them.
-
-Power series as lower-triangular Toeplitz matrices: first columns in, columns out.
-
-Arrays that a user gives as a workload, or as a matrix that shapes noise.
+Accumulators sum rows that arrive in batches, with the same result for any batches.
+Their ``skip(n)`` counts the next n rows as zeros; windows start again after them.
+Power series are first columns of lower-triangular Toeplitz matrices.
 """
 
 from __future__ import annotations
@@ -184,7 +179,6 @@ def spread_series(column, stride: int, n: int) -> np.ndarray:
 # Squares of weights must not underflow beside those of other rows.
 _LEAST_SHARE = 1e-60
 
-
 # A sum that is smaller, beside that of absolute weights, is a difference.
 _LEAST_SUM = 1e-6
 
@@ -233,7 +227,7 @@ def check_workload_weights(
     if not largest.min() > 0.0:
         raise ValueError(
             f"{name} must hold weights that are not all of a row 0: a mean and a "
-            "covariance are made with them"
+            "covariance are computed with them"
         )
     if largest.min() < _LEAST_SHARE * largest.max():
         raise ValueError(
@@ -243,8 +237,8 @@ def check_workload_weights(
     if not contrast and contrasts(weights).any():
         raise ValueError(
             f"the weights of each row of {name} must add up to more than 0, for a mean "
-            "and a covariance are made with them; differences are for workload beside "
-            "a second_workload of which these are made"
+            "and a covariance are made with them; for differences, also set "
+            "second_workload of JointMoments, whose mean and covariance are released"
         )
     return weights
 
