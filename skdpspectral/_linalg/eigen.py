@@ -314,12 +314,6 @@ def _symmetric(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     return 0.5 * (product + product.T)
 
 
-def raise_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
-    """Return the nearest symmetric matrix with no eigenvalue below a floor."""
-    values, vectors = np.linalg.eigh(matrix)
-    return _symmetric(vectors, np.maximum(values, floor))
-
-
 def keep_outliers(matrix: np.ndarray, spread: float) -> np.ndarray:
     r"""Keep the eigenvalues that stand out of symmetric noise; there may be none.
 

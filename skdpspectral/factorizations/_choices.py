@@ -6,7 +6,6 @@ import functools
 from numbers import Integral
 from typing import ClassVar, NamedTuple
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval
@@ -148,12 +147,18 @@ def factorize(
             '"blt", which needs constant memory'
         )
     if name == "bisr":
-        band = _bisr_column(workload, min(int(banded.bandwidth), n_steps))
+        width = min(int(banded.bandwidth), n_steps)
+        custom = workload.name == "custom"
+        band = binomial_series(0.5, width) if custom else workload.root(width, -0.5)
         return Banded(name, band, inverse_series(band, n_steps))
     if name == "sqrt":
         return _square_root(workload, n_steps)
     if name == "optimal":
-        _check_dense(n_steps)
+        if n_steps > LARGEST_DENSE:
+            raise ValueError(
+                f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; '
+                'choose a smaller horizon, or take "blt" or "sqrt"'
+            )
         return Dense(name, optimal_matrix(workload.core_matrix(n_steps)))
     known = ", ".join(map(repr, NAMES))
     raise ValueError(f"factorization must be an array or one of {known}, got {name!r}")
@@ -173,26 +178,12 @@ def _square_root(workload: Workload, n: int) -> Factorization:
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 
 
-def _bisr_column(workload: Workload, band: int) -> np.ndarray:
-    if workload.name == "custom":
-        return binomial_series(0.5, band)
-    return workload.root(band, -0.5)
-
-
 def _buffers(workload: Workload, n: int | None) -> Buffers:
     if workload.name == "exponential":
         return faded_buffers("exponential", float(workload.decay), n)
     if workload.name == "window":
         return faded_buffers("window", float(workload.length), n)
     return prefix_buffers(n)
-
-
-def _check_dense(n: int) -> None:
-    if n > LARGEST_DENSE:
-        raise ValueError(
-            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; choose '
-            'a smaller horizon, or take "blt" or "sqrt"'
-        )
 
 
 class PlannedNoise(NamedTuple):
