@@ -40,7 +40,7 @@ _SHARE_OF_NOISE = 1e-3
 # their noise, and the residuals are well above what its products round away.
 _SHARE_OF_ENTRIES, _FLOAT32_UNIT, _FLOAT32_TOLERANCE = 1e-3, 2.0**-24, 1e-5
 
-# Products that tell how long vectors become.
+# Products that estimate the norm of a matrix.
 _POWER_STEPS = 4
 
 
@@ -191,7 +191,7 @@ def count_above_noise(
 
 
 def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
-    """How far noise and sampling error carry eigenvalues beyond the middle one."""
+    """Return the width of the bulk above its middle: noise and sampling error."""
     aspect = order / n_samples
     # A middle one that noise made negative says nothing of the rows' spread.
     sampling = max(middle, 0.0) * (2.0 * math.sqrt(aspect) + aspect)

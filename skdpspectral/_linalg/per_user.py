@@ -51,7 +51,7 @@ def _stride(shape: tuple[int, ...]) -> int:
 
 
 def empty_stack(n_users: int, *shape: int) -> np.ndarray:
-    """Return room for one array a user: contiguous, each on a boundary of 64 bytes."""
+    """Return memory for one contiguous array per user, on boundaries of 64 bytes."""
     size = _stride(shape)
     memory = np.empty(n_users * size + _STEP)
     start = -memory.ctypes.data % _ALIGNMENT // 8

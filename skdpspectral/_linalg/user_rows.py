@@ -12,11 +12,11 @@ import numpy as np
 from . import per_user
 from .walks import map_in_threads, quietly
 
-# Numbers a block: what several calls of numpy an operation cost, and the last steps of
-# pursuits of few users, are small beside the work on so many.
+# Numbers per block: with so many, the cost of numpy calls, and of the last steps of
+# pursuits of few users, is small.
 _BLOCK_NUMBERS = 1 << 21
 
-# Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
+# Blocks are kept in memory up to so many numbers, and loaded at each pass beyond.
 _KEPT_NUMBERS = 1 << 27
 
 # Users of more rows than this are never padded.

@@ -20,14 +20,14 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
-# Rows a block: small enough for the cache, large enough for the BLAS.
+# Rows per block: small enough for the cache, large enough for the BLAS.
 BLOCK_ROWS = 2048
 
-# Sums of blocks that are added one after another; their sums then are, so that a term
-# of a long table is rounded seldom.
+# Blocks whose sums are added one after another, before these totals are added: a term
+# of a long table is rounded few times.
 BLOCKS_TOGETHER = 2048
 
-# Numbers a block of wide rows: memory stays far below that of the data.
+# Numbers per block of wide rows: memory stays far below that of the data.
 _BLOCK_NUMBERS = 1 << 23
 
 Block = Any
@@ -39,7 +39,7 @@ Kernel = Callable[[Iterable[Block]], Sums]
 
 
 def rows_per_block(n_features: int) -> int:
-    """Rows a block: `BLOCK_ROWS`, fewer where rows are wide."""
+    """Return the rows per block: `BLOCK_ROWS`, fewer where rows are wide."""
     return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
 
 
@@ -62,7 +62,7 @@ def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
 
 
 class Walk(Protocol):
-    """Which blocks of a table a kernel is given, and in which order."""
+    """The blocks of a table that a kernel is given, in order."""
 
     def blocks(self, X: Any) -> Iterator[Block]:
         """Yield the blocks; each may be written over when the next is asked for."""

@@ -77,7 +77,7 @@ class DifferenceHistograms(Statistic):
 
     @property
     def order(self) -> PairOrder:
-        """Which rows are paired: each is in two pairs."""
+        """Pairs of rows; each row is in two of them."""
         return PairOrder(self.n_samples, self.n_features, 1)
 
     @property
@@ -122,7 +122,7 @@ class DifferenceHistograms(Statistic):
         nodes = features.node_values(self.octaves[0], self.n_nodes)
         highest = self._highest(counts, noise, self._usual_rates())
         if (highest >= 0).any():
-            # Where others have their highest node, less is asked of those not found.
+            # Thresholds are lower at nodes that are the highest of other features.
             seen = np.bincount(highest[highest >= 0], minlength=self.n_nodes)
             again = self._highest(counts, noise, 0.5 * seen / seen.sum())
             highest = np.where(highest < 0, again, highest)
@@ -140,10 +140,9 @@ class DifferenceHistograms(Statistic):
         return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
 
     def _extend(self, highest, counts, noise: float) -> None:
-        """Move highest nodes up, in place, as long as the next ones hold something.
+        """Move highest nodes up, in place, while the next ones have counts.
 
-        Less is asked of what goes on where counts were found: tails that are dropped
-        make scales too small.
+        Thresholds are lower next to found counts: dropped tails make scales too small.
         """
         for _ in range(_TAIL_NODES):
             ahead = np.minimum(highest[:, None] + (1, 2), self.n_nodes - 1)
@@ -153,12 +152,12 @@ class DifferenceHistograms(Statistic):
             highest += (one | (two & (tail[:, 1] > noise))) & (highest < ahead[:, 0])
 
     def smallest_visible_share(self, noise: float) -> float:
-        """Share of pairs that must differ by about the same to be seen in the noise."""
+        """Return the share of pairs that must have similar differences to be seen."""
         limits = self._limits(noise, self._usual_rates())
         return float(limits.min()) / self.order.n_pairs
 
     def _usual_rates(self) -> np.ndarray:
-        """Shares of all false alarms that nodes may make, by where they lie."""
+        """Return each node's share of the false alarms."""
         octave = self.octaves[0] + np.arange(self.n_nodes) // 2
         usual = np.abs(octave) <= _USUAL_OCTAVE
         share = np.where(usual, _USUAL_SHARE, 1.0 - _USUAL_SHARE)
@@ -166,14 +165,14 @@ class DifferenceHistograms(Statistic):
         return 0.5 * share
 
     def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Counts that noise exceeds at given shares of the false alarms."""
+        """Return the counts that noise exceeds at given shares of the false alarms."""
         rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
         limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
         limits[rates == 0.0] = np.inf
         return limits
 
     def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Highest node of each feature that stands out of the noise; -1 for none."""
+        """Return each feature's highest node above the noise; -1 for none."""
         limits = self._limits(noise, rates)
         highest = np.empty(len(counts), dtype=np.int64)
         for start in range(0, len(counts), _PANEL):
@@ -209,7 +208,7 @@ _FROM_THE_EDGE = 4.5
 
 
 class FeatureMeans(NamedTuple):
-    """Mean and standard deviation of features, and whether they stand out of noise."""
+    """Means and standard deviations, and whether variances exceed the noise."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -226,7 +225,7 @@ class FeatureMoments(Statistic):
 
     @property
     def _weight(self) -> float:
-        """What squares are multiplied by: as much as costs nothing."""
+        """Weight of squares: the largest that has no cost."""
         return math.sqrt(sensitivity.free_moment_weight(1))
 
     def mechanisms(self, mu: float) -> tuple:
@@ -247,7 +246,7 @@ class FeatureMoments(Statistic):
         return (moments,)
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
-        """Where to cut: where noise and what is cut off do the least harm."""
+        """Return clipping radii with a small error from noise and from clipping."""
         if noise == 0.0:
             return _times(_ENDLESS, spreads.reach)
         per_error = 2.0 * self._weight / noise
@@ -277,8 +276,8 @@ class FeatureMoments(Statistic):
         square_noise = noise / self._weight
         variance = released[:, 1] / self._weight - mean**2 + noise**2
         deviation = np.hypot(square_noise, 2.0 * mean * noise)
-        # A mean at the edge is that of values that were all cut: the place was lost,
-        # and what looks like a variance is noise.
+        # A mean at the edge is that of clipped values alone: the place is wrong, and
+        # the variance is noise.
         inside = np.abs(mean) < 1.0 - _FROM_THE_EDGE * noise
         seen = spreads.found & inside & (variance > _DEVIATIONS * deviation)
         scale = radius * np.sqrt(np.where(seen, variance, 1.0))
@@ -288,7 +287,7 @@ class FeatureMoments(Statistic):
 
 
 def _times(units, lengths: np.ndarray) -> np.ndarray:
-    """Product that ends with the largest float."""
+    """Return the product, at most the largest float."""
     with np.errstate(over="ignore"):
         return np.minimum(units * lengths, _LARGEST)
 
@@ -417,11 +416,11 @@ class FeatureScales(Combination):
         return self._law(*found)
 
     def _law(self, mean, scale, seen) -> FeatureLaw:
-        """Return values in the units of the data, and what stands for unseen ones."""
+        """Return values in the units of the data; defaults for unseen features."""
         middle, unit = np.zeros(self.n_features), np.ones(self.n_features)
         if self.box is not None:
             middle, unit = self.box.midpoint, self.box.unit
-        # What is shorter than all normal numbers has no inverse to scale by.
+        # Scales below all normal numbers have no inverse.
         seen = seen & (scale * unit >= _SMALLEST_SCALE)
         scale = np.where(seen, scale, 1.0) * unit
         if mean is not None:
@@ -429,11 +428,11 @@ class FeatureScales(Combination):
         return FeatureLaw(mean, scale, seen, middle)
 
     def smallest_visible_share(self, plan: PrivacyPlan) -> float:
-        """Share of pairs that must differ in a feature for it to be seen; public."""
+        """Return the share of pairs that must differ in a feature for it to be seen."""
         part = self.parts()["differences"]
         noise = getattr(plan[part.name], "noise_std", 0.0)
         return part.smallest_visible_share(noise)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return sentences for the statement of the guarantee."""
         return ("Which features are unseen is part of what is released.",)

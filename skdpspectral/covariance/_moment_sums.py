@@ -141,11 +141,11 @@ class MomentSums:
             for gain in self._gains:
                 gain.skip(n)
         self.step += n
-        # A window that begins anew has lost all before.
+        # A window starts again after a gap, without the rows before.
         self.n_lost = self.step if workload.name == "window" else self.n_lost + n
 
     def _begin_gaps(self) -> None:
-        """Count weights from here on, and know the noise of sums with gaps."""
+        """Count weights, and track the noise of sums with gaps, from here on."""
         workload = self.stream.workload
         self._counts = _counted(workload, self.step)
         if self.noise_std:
@@ -156,7 +156,7 @@ class MomentSums:
 
 
 def _counted(workload: Workload, step: int):
-    """Return an accumulator of ones, as it is after a step."""
+    """Return an accumulator of ones after a step."""
     counts = workload.sums(1)
     for start in range(0, step, _CHUNK):
         counts.push(np.ones((min(_CHUNK, step - start), 1)))
@@ -164,7 +164,7 @@ def _counted(workload: Workload, step: int):
 
 
 def _check_gap(workload: Workload, step: int, n: int) -> None:
-    """Refuse a gap that leaves a later mean without a row."""
+    """Refuse a gap that leaves a later mean without rows."""
     if workload.max_steps is None:
         return
     weights = workload.core_matrix(workload.max_steps)[step + n :].copy()

@@ -102,7 +102,7 @@ _FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class MomentRelease(NamedTuple):
-    """What a stream has released up to a step.
+    """The released moments of a stream at a step.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         Raises
         ------
         LedgerError
-            If the ledger is behind this copy, or does not know the stream.
+            If the ledger is behind this copy, or has no such stream.
         NotFittedError
             If no stream was begun, or it was ended by :meth:`fit`.
         RuntimeError

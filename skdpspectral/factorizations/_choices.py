@@ -72,7 +72,7 @@ class BISR(BaseEstimator):
 
 
 def is_given(factorization) -> bool:
-    """Whether a factorization is given as an array, not made of the workload."""
+    """Whether a factorization is given as an array."""
     return not isinstance(factorization, (str, BISR))
 
 

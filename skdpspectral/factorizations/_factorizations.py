@@ -498,6 +498,8 @@ class Factorization:
 
     def inverse_column(self, n: int) -> np.ndarray | None:
         """Return the first column of the inverse; None if it is not Toeplitz."""
+        if not self.toeplitz:
+            return None
         impulse = np.zeros((n, 1))
         impulse[0] = 1.0
         return self.filter(1).push(impulse)[:, 0]
@@ -571,10 +573,6 @@ class Dense(Factorization):
         """Return the leading block of C."""
         return self._matrix[:n, :n]
 
-    def inverse_column(self, n):
-        """Return None: the inverse is not Toeplitz."""
-        return None
-
 
 class Pair(Factorization):
     """One matrix for the first entries of a row, and another for the rest.
@@ -609,12 +607,8 @@ class Pair(Factorization):
         return Paired(*parts, stretch=self.stretch)
 
     def matrix(self, n):
-        """Refuse: there are two."""
-        raise TypeError("a pair of matrices is no matrix")
-
-    def inverse_column(self, n):
-        """Return None: there is not one inverse."""
-        return None
+        """Raise a TypeError: there are two matrices."""
+        raise TypeError("a pair of matrices has no single matrix")
 
 
 def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:

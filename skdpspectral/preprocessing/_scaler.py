@@ -185,7 +185,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             )
 
     def _takes_sparse_rows(self) -> bool:
-        """Whether zeros stay where they are."""
+        """Whether zeros stay zeros."""
         return not self.with_mean and self.bounds is None
 
     def __sklearn_tags__(self):
