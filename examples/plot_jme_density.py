@@ -17,6 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpspectral import JMECovariance
+from skdpspectral.covariance import BaselineMoments
 from skdpspectral.factorizations import Average, factorize
 from skdpspectral.metrics import gaussian_kl
 
@@ -101,15 +102,15 @@ axes[0].legend()
 n, clip_norm = 10_000, 8.0
 problems = [truth(5) for _ in range(40)]
 streams = [rng.multivariate_normal(*problem, n) for problem in problems]
-for method, name in (
+for moments, name in (
     ("jme", "blt"),
     ("jme", "sqrt"),
     ("jme", "trivial"),
-    ("pp-debiased", "trivial"),
+    (BaselineMoments("pp-debiased"), "trivial"),
 ):
     model = JMECovariance(
         clip_norm=clip_norm,
-        method=method,
+        moments=moments,
         factorization=name,
         min_eigenvalue=FLOOR / clip_norm**2,
     )
@@ -117,5 +118,5 @@ for method, name in (
     for problem, X in zip(problems, streams, strict=True):
         model.fit(X)
         found.append(gaussian_kl(model.location_, model.covariance_, *problem))
-    print(f"{method:12} {name:8} median divergence {np.median(found):.3f}")
+    print(f"{moments!s:45} {name:8} median divergence {np.median(found):.3f}")
 print(model.privacy_)

@@ -26,7 +26,13 @@ from skdpspectral import (
     PrivacyAccountant,
     SparseDPPCA,
 )
-from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.covariance import (
+    BISR,
+    BaselineMoments,
+    Exponential,
+    JointMoments,
+    Window,
+)
 from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
 from skdpspectral.linear_model import Alternation, Clip
 from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
@@ -142,10 +148,10 @@ ESTIMATORS = [
     JMECovariance(epsilon=None),
     JMECovariance(horizon=1000),
     JMECovariance(horizon=7, on_horizon="restart", whiten=True),
-    JMECovariance(workload=Exponential(0.9), moment_weight="trace-split"),
-    JMECovariance(workload=Window(5), second_moment="diag"),
-    JMECovariance(method="pp-debiased", factorization="sqrt"),
-    JMECovariance(factorization=BISR(16), center="none"),
+    JMECovariance(workload=Exponential(0.9), moments=JointMoments("trace-split")),
+    JMECovariance(workload=Window(5), moments=JointMoments(second_moment="diag")),
+    JMECovariance(moments=BaselineMoments("pp-debiased"), factorization="sqrt"),
+    JMECovariance(factorization=BISR(16), moments="assume-centered"),
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),

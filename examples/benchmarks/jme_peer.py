@@ -20,8 +20,7 @@ def ours(steps, width):
     """Return a function that makes all noise, on the grid."""
     from skdpspectral._release.release import noise_generator
     from skdpspectral._release.streams import _ShapedNoise
-    from skdpspectral.factorizations import Buffers
-    from skdpspectral.factorizations._factorizations import BufferedToeplitz
+    from skdpspectral.factorizations._factorizations import BufferedToeplitz, Buffers
     from skdpspectral.mechanisms import CorrelatedGaussian
 
     matrix = BufferedToeplitz(Buffers(DECAY, WEIGHT), steps)

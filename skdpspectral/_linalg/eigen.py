@@ -1,9 +1,4 @@
-"""Leading eigenpairs of symmetric matrices, by value.
-
-How many eigenvalues of a noisy matrix stand out of the bulk.
-
-Eigenvalues of noisy second moments, corrected for what the noise does to them.
-"""
+"""Leading eigenpairs, ranks and corrected eigenvalues of noisy symmetric matrices."""
 
 from __future__ import annotations
 
@@ -17,18 +12,9 @@ from .walks import blas_threads
 
 
 def weighted_median(values, weights) -> float:
-    """Smallest value that has half of the weight at or below it.
+    """Return the smallest value that has half of the weight at or below it.
 
-    Parameters
-    ----------
-    values, weights : array-like of shape (m,)
-        Finite numbers; weights are not negative. If all of them are zero, values
-        count alike.
-
-    Returns
-    -------
-    float
-        One of the values.
+    Weights are not negative; if all are zero, values have equal weights.
     """
     values, weights = (np.asarray(a, dtype=np.float64) for a in (values, weights))
     if not weights.any():
@@ -41,41 +27,25 @@ def weighted_median(values, weights) -> float:
 # From this order on, a few eigenpairs are cheaper by Lanczos iteration.
 _LANCZOS_ORDER = 600
 
-
 _LANCZOS_SHARE = 20
-
 
 # Relative accuracy of its eigenvalues, where there is no noise.
 _TOLERANCE = 1e-9
-
 
 # Residuals that are left, as a share of the root of the order times the deviation of
 # the noise: of the length that noise itself adds to an eigenvector's image.
 _SHARE_OF_NOISE = 1e-3
 
-
 # Entries may be rounded to float32 where that moves them by less than such a share of
 # their noise, and the residuals are well above what its products round away.
 _SHARE_OF_ENTRIES, _FLOAT32_UNIT, _FLOAT32_TOLERANCE = 1e-3, 2.0**-24, 1e-5
 
-
-# Products that tell how long vectors become.
+# Products that estimate the norm of a matrix.
 _POWER_STEPS = 4
 
 
 def flip_signs(vectors: np.ndarray) -> np.ndarray:
-    """Make the entry of largest modulus of every row positive.
-
-    Parameters
-    ----------
-    vectors : ndarray of shape (r, p)
-        Rows with at least one non-zero entry.
-
-    Returns
-    -------
-    ndarray of shape (r, p)
-        Rows with their sign fixed.
-    """
+    """Return rows of shape (r, p) with a positive entry of largest modulus each."""
     largest = np.argmax(np.abs(vectors), axis=1)
     signs = np.sign(vectors[np.arange(len(vectors)), largest])
     return vectors * np.where(signs == 0.0, 1.0, signs)[:, None]
@@ -84,33 +54,18 @@ def flip_signs(vectors: np.ndarray) -> np.ndarray:
 def top_eigh(
     matrix: np.ndarray, rank: int, spread: float = 0.0, *, exact: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of the largest eigenvalues, by value and not by modulus.
+    """Return the largest eigenvalues by value, decreasing, and eigenvectors as rows.
 
     A noisy matrix has large negative eigenvalues too; their eigenvectors are noise.
+    Signs of the orthonormal rows are fixed by :func:`flip_signs`. The matrix is
+    symmetric of shape (p, p); Fortran order is fastest.
 
-    A few of a large matrix are found by iteration, as exactly as the noise in it is
-    worth: they are those of a matrix that differs from this one by a thousandth of
+    A few eigenpairs of a large matrix are found by iteration, as exactly as its noise
+    is worth: they are those of a matrix that differs from this one by a thousandth of
     what noise of deviation `spread` does, in operator norm (:ref:`loose_eigenvectors`).
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric; Fortran order is fastest.
-    rank : int
-        Number of eigenpairs, at most p.
-    spread : float, default=0.0
-        Standard deviation of the noise off the diagonal, public; 0 for none, or where
-        it is not known.
-    exact : bool, default=False
-        Whether the matrix is of rows, and was not released: what is released of its
-        eigenvectors is charged for the roundings of float64, and for no tolerance.
-
-    Returns
-    -------
-    values : ndarray of shape (rank,)
-        Eigenvalues, largest first.
-    vectors : ndarray of shape (rank, p)
-        Orthonormal rows with their signs fixed by :func:`flip_signs`.
+    `spread` is the public standard deviation of the noise off the diagonal, 0 for none
+    or unknown. Use `exact` for a matrix of rows that was not released: a release of its
+    eigenvectors is charged for the roundings of float64, and for no tolerance.
     """
     order = len(matrix)
     if order >= _LANCZOS_ORDER and rank * _LANCZOS_SHARE <= order:
@@ -174,7 +129,7 @@ def _leading(
 
 
 def _power_steps(matrix: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, float]:
-    """Where a few products carry a vector, and about the norm of the matrix."""
+    """Return the vector after a few products, and about the norm of the matrix."""
     length = 0.0
     for _ in range(_POWER_STEPS):
         product = blas.dsymv(1.0, matrix, start, lower=True)
@@ -206,22 +161,11 @@ _RANK_MARGIN = 1.15
 
 
 def select_rank(matrix: np.ndarray, spread: float, n_samples: int) -> int:
-    """Count the eigenvalues above the edge of noise and of sampling error.
+    """Count the eigenvalues above the edge of noise and of sampling error; at least 1.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Second moment of n rows plus symmetric noise.
-    spread : float
-        Standard deviation of the noise off the diagonal.
-    n_samples : int
-        Number of rows n.
-
-    Returns
-    -------
-    int
-        At least 1: eigenvalues above ``m + 1.15 (2 s sqrt(p) + m (2 sqrt(p/n) +
-        p/n))``, with m the median eigenvalue.
+    The matrix is a second moment of n rows plus symmetric noise of deviation s,
+    `spread`, off the diagonal. With m the median eigenvalue, the edge is ``m + 1.15 (2
+    s sqrt(p) + m (2 sqrt(p/n) + p/n))``.
     """
     values = eigvalsh(matrix, check_finite=False)
     median, order = float(np.median(values)), len(values)
@@ -234,24 +178,8 @@ def count_above_noise(
 ) -> int:
     """Count leading eigenvalues above the edge of noise and of sampling error.
 
-    Parameters
-    ----------
-    values : ndarray of shape (r,)
-        Leading eigenvalues, of a second moment of n rows plus symmetric noise.
-    trace : float
-        Trace of the matrix.
-    order : int
-        Its number of rows.
-    spread : float
-        Standard deviation of the noise off the diagonal.
-    n_samples : int
-        Number of rows n.
-
-    Returns
-    -------
-    int
-        By the rule of :func:`select_rank`, with the mean of the other eigenvalues in
-        place of the median.
+    This is the rule of :func:`select_rank`, with the mean of the other eigenvalues,
+    which follows from the trace, in place of the median.
     """
     others = (trace - float(np.sum(values))) / max(order - len(values), 1)
     others = others if len(values) < order else float(np.min(values))
@@ -263,7 +191,7 @@ def count_above_noise(
 
 
 def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
-    """How far noise and sampling error carry eigenvalues beyond the middle one."""
+    """Return the width of the bulk above its middle: noise and sampling error."""
     aspect = order / n_samples
     # A middle one that noise made negative says nothing of the rows' spread.
     sampling = max(middle, 0.0) * (2.0 * math.sqrt(aspect) + aspect)
@@ -274,57 +202,33 @@ def _width(middle: float, order: int, spread: float, n_samples: int) -> float:
 # the noise's own radius times order**(-1/3): flat between .5 and 1.5.
 _SMOOTHING = 1.0
 
-
 # How far beyond the edge an eigenvalue stands out of noise, and how many deviations
 # beyond 0 a trace.
 _SHRINKAGE_MARGIN, _SURE = 1.1, 3.0
 
 
 def edge_of_noise(spread: float, order: int) -> float:
-    r"""Largest eigenvalue of symmetric Gaussian noise, :math:`2 s \sqrt p`.
+    r"""Return :math:`2 s \sqrt p`, the largest eigenvalue of symmetric Gaussian noise.
 
-    Parameters
-    ----------
-    spread : float
-        Standard deviation s off the diagonal; on it :math:`\sqrt2 s`.
-    order : int
-        Order p of the matrix.
-
-    Returns
-    -------
-    float
-        The edge of its semicircle.
+    The noise has the standard deviation s off the diagonal and :math:`\sqrt2 s` on it.
     """
     return 2.0 * spread * math.sqrt(order)
 
 
 def shrink_eigenvalues(values: np.ndarray, spread, aspect: float = 0.0) -> np.ndarray:
-    r"""Best eigenvalues for the eigenvectors of noisy second moments.
+    r"""Return the best eigenvalues for the eigenvectors of noisy second moments.
 
     For eigenvectors u of S plus symmetric noise, with S a matrix in general position to
     it, no other numbers come nearer to S in Frobenius norm than :math:`u' S u`. These
     are estimated from the eigenvalues alone: with :math:`v = s^2 p` and g the Stieltjes
-    transform of their density at an eigenvalue y, they are
-    :math:`y - 2 v\, \mathrm{Re}\, g` [1]_. With `aspect` they are :math:`u' \Sigma u`
-    for rows of covariance :math:`\Sigma`: that over
-    :math:`|1 - a + a (y g - v g^2)|^2`, the rule of [2]_ for s = 0.
+    transform of their density at an eigenvalue y, they are :math:`y - 2 v\,
+    \mathrm{Re}\, g` [1]_. With `aspect`, :math:`a = p / n`, they are :math:`u' \Sigma
+    u` for rows of covariance :math:`\Sigma`: that over :math:`|1 - a + a (y g - v
+    g^2)|^2`, the rule of [2]_ for s = 0.
 
-    Parameters
-    ----------
-    values : ndarray of shape (..., p)
-        Eigenvalues of each matrix, in increasing order.
-    spread : float or ndarray of shape (...)
-        Standard deviation s of the noise off the diagonal; 0 for none.
-    aspect : float, default=0.0
-        Features over rows, :math:`a = p / n`, to correct for the sampling of rows too.
+    `values` of shape (..., p) are increasing, and so is the result, which may be
+    negative; `spread` is the standard deviation s of the noise off the diagonal.
 
-    Returns
-    -------
-    ndarray of shape (..., p)
-        In increasing order; some may be negative.
-
-    References
-    ----------
     .. [1] Bun, Allez, Bouchaud and Potters (2016), Rotational invariant estimator for
        general noisy matrices, IEEE Transactions on Information Theory 62.
     .. [2] Ledoit and Peche (2011), Eigenvectors of some large sample covariance matrix
@@ -393,21 +297,9 @@ def _increasing(values: np.ndarray) -> np.ndarray:
 def shrink_noise(
     matrix: np.ndarray, spread: float, aspect: float = 0.0, floor: float | None = None
 ) -> np.ndarray:
-    """Second moment, as near to the one before the noise as its eigenvectors allow.
+    """Return a noisy second moment with the eigenvalues of :func:`shrink_eigenvalues`.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric: a second moment plus noise; the lower triangle counts.
-    spread, aspect
-        As in :func:`shrink_eigenvalues`.
-    floor : float or None, default=None
-        Least eigenvalue; None for whatever there is.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Symmetric, with the eigenvectors of `matrix`.
+    Only the lower triangle is read; `floor` is the least eigenvalue, if any.
     """
     values, vectors = np.linalg.eigh(matrix)
     values = shrink_eigenvalues(values, spread, aspect)
@@ -422,42 +314,12 @@ def _symmetric(vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
     return 0.5 * (product + product.T)
 
 
-def raise_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
-    """Nearest symmetric matrix with no eigenvalue below a floor.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric.
-    floor : float
-        Least eigenvalue.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Symmetric.
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    return _symmetric(vectors, np.maximum(values, floor))
-
-
 def keep_outliers(matrix: np.ndarray, spread: float) -> np.ndarray:
-    r"""What stands out of symmetric noise, where there may be nothing but noise.
+    r"""Keep the eigenvalues that stand out of symmetric noise; there may be none.
 
     Eigenvalues y beyond the noise's edge become :math:`\sqrt{y^2 - 4 s^2 p}` with their
-    sign, the best numbers for few signals in nothing; others become 0.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric: few signals plus noise; the lower triangle counts.
-    spread : float
-        Standard deviation s of the noise off the diagonal.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Symmetric.
+    sign, the best numbers for few signals in pure noise; others become 0. Only the
+    lower triangle is read; `spread` is the deviation s off the diagonal.
     """
     values, vectors = np.linalg.eigh(matrix)
     edge = edge_of_noise(spread, len(values))
@@ -474,29 +336,14 @@ def join_layers(
     floor: float,
     aspect: float = 0.0,
 ) -> np.ndarray:
-    """Second moment from what lies below a clip and what lies between it and another.
+    """Return a second moment from a noisy one below a clip and one beyond it.
 
-    The second layer is small, noisy, and mostly of the shape of the first one, whose
-    eigenvalues are scaled up by the traces. Of the rest of the second one only what
-    stands out of the noise is added: along the eigenvectors of the first, and then in
-    any other direction. A second layer that is all noise adds nothing.
-
-    Parameters
-    ----------
-    near, far : ndarray of shape (p, p)
-        Noisy second moments of rows clipped at the first radius, and of what a second,
-        larger radius adds to it; symmetric.
-    near_spread, far_spread : float
-        Standard deviations of their noise off the diagonal.
-    floor : float
-        Least eigenvalue of the result, positive.
-    aspect : float, default=0.0
-        As in :func:`shrink_eigenvalues`.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Symmetric and positive definite.
+    The second layer, between the clip and a larger one, is small, noisy, and mostly of
+    the shape of the first one, whose eigenvalues are scaled up by the traces. Of the
+    rest of the second one only what stands out of the noise is added: along the
+    eigenvectors of the first, and then in any other direction. A second layer that is
+    all noise adds nothing. Spreads are standard deviations off the diagonal; the result
+    has eigenvalues of at least `floor`.
     """
     values, vectors = np.linalg.eigh(near)
     values = np.maximum(shrink_eigenvalues(values, near_spread, aspect), 0.0)
@@ -510,16 +357,9 @@ def join_layers(
 
 
 def _scaled_up(values: np.ndarray, added: np.ndarray, spread: float) -> np.ndarray:
-    """Eigenvalues, and what a noisy layer adds to them: of their shape, or far from it.
+    """Return eigenvalues plus those of a noisy layer: of their shape, or far from it.
 
-    Parameters
-    ----------
-    values : ndarray of shape (p,)
-        Eigenvalues, none negative.
-    added : ndarray of shape (p,)
-        What the layer has along their eigenvectors, with noise of sqrt(2) `spread`.
-    spread : float
-        Deviation of its noise off the diagonal.
+    `added` is the layer along their eigenvectors, with noise of sqrt(2) `spread`.
     """
     deviation = math.sqrt(2.0) * spread
     sure = float(added.sum()) > _SURE * deviation * math.sqrt(len(added))

@@ -1,4 +1,4 @@
-"""Sums over rows that places and scales of features are made of."""
+"""Sums over rows for the locations and scales of features."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ from .walks import RowWalk, reduce_rows
 # float64 say between which of them it lies.
 _SHIFT, _MANTISSA, _ONE = 51, (1 << 52) - 1, 1023 << 52
 
-
 # Contributions are multiples of this, so that sums of fewer than 2**37 of them are
 # exact in any order.
 _UNIT = 2.0**-16
 
-
 _CORNER = 2.0**16
-
 
 # Where a block has fewer numbers than this share of the nodes, they are added one by
 # one.
 _FEW = 0.125
-
 
 # Numbers that are wound around circles together: they stay in the cache.
 _TOGETHER = 1 << 15
@@ -38,28 +34,14 @@ def node_values(first_octave: int, n_nodes: int) -> np.ndarray:
 
 
 class DifferenceCounts:
-    """How often features differ by how much: a monoid that blocks are added to.
+    """Counts of the sizes of differences of each feature, to which blocks are added.
 
-    A difference d between two nodes u < v has the weight (d^2 - u^2) / (v^2 - u^2) on
-    v and the rest of 1 on u, so that the mean of squared nodes is that of squared
-    differences. One below the first node has none, as has a tie, and one beyond the
-    last node counts as that.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of features.
-    first_octave : int
-        Logarithm of the first node, at least -1022.
-    n_nodes : int
-        Number of nodes.
-
-    Attributes
-    ----------
-    total : ndarray of shape (n_features, n_nodes)
-        Sum of the weights.
-    n_pairs : int
-        Number of pairs in it.
+    A difference d between two nodes u < v has the weight (d^2 - u^2) / (v^2 - u^2) on v
+    and the rest of 1 on u, so that the mean of squared nodes is that of squared
+    differences. A difference below the first node has no weight, as has a tie, and one
+    beyond the last node counts as that node. `first_octave` is the logarithm of the
+    first node, at least -1022. `total`, of shape (n_features, n_nodes), is the sum of
+    the weights of `n_pairs` pairs.
     """
 
     def __init__(self, n_features: int, first_octave: int, n_nodes: int):
@@ -123,22 +105,7 @@ def _upper_weights(bits: np.ndarray) -> np.ndarray:
 
 
 def sum_over_rows(X, sums, row_map=None) -> np.ndarray:
-    """Sum over blocks of rows what a function makes of each block.
-
-    Parameters
-    ----------
-    X : ndarray, SlicedRows or DistantRows of shape (n, p)
-        Rows of real numbers.
-    sums : callable
-        Float64 block of rows -> sums over it.
-    row_map : callable or None, default=None
-        Block of rows -> float64 block of rows of the same shape.
-
-    Returns
-    -------
-    ndarray
-        Of the shape of a block's sums.
-    """
+    """Sum a function over float64 blocks of rows, under a row map if there is one."""
     return reduce_rows(X, RowWalk(row_map), partial(_added, sums=sums))
 
 
@@ -158,22 +125,11 @@ def counts_of_differences(blocks, n_features: int, first_octave: int, n_nodes: i
 
 
 def phase_sums(rows: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Sums of the phases of rows on circles of the lengths ``2**exponents``.
+    """Return sums of the phases of b rows on circles of the lengths ``2**exponents``.
 
     The circle is a square with corners (1, 0), (0, 1), (-1, 0), (0, -1): a phase is
-    piecewise linear in the value, exactly periodic, and at most 1 long.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (b, p)
-        Finite values, float64.
-    exponents : ndarray of int of shape (p, n_periods)
-        Logarithms of the lengths.
-
-    Returns
-    -------
-    ndarray of shape (p, n_periods, 2)
-        Sums over rows.
+    piecewise linear in the value, exactly periodic, and at most 1 long. Exponents have
+    shape (p, n_periods), and sums (p, n_periods, 2).
     """
     sums = np.zeros((*exponents.shape, 2))
     with np.errstate(over="ignore", under="ignore"):
@@ -203,19 +159,10 @@ def _steps_around(rows: np.ndarray, power: np.ndarray) -> np.ndarray:
 
 
 def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """Places that mean phases point to, from the longest circle to the shortest.
+    """Return the places, (p,), that mean phases point to, longest circle first.
 
-    Parameters
-    ----------
-    phases : ndarray of shape (p, n_periods, 2)
-        Mean phases, with or without noise; shortest circle first.
-    exponents : ndarray of int of shape (p, n_periods)
-        Logarithms of the lengths of the circles.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        Places, within half of the longest circle from 0.
+    Phases of shape (p, n_periods, 2) begin with the shortest circle. Places are within
+    half of the longest circle from 0.
     """
     along, across = phases[..., 0], phases[..., 1]
     length = np.abs(along) + np.abs(across)
@@ -232,19 +179,9 @@ def unwind_phases(phases: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 
 def moment_sums(rows: np.ndarray, center, radius) -> np.ndarray:
-    """Sums of features about a center, in units of a radius and cut at 1, and squares.
+    """Return sums over rows of z and z^2, of shape (p, 2).
 
-    Parameters
-    ----------
-    rows : ndarray of shape (b, p)
-        Finite values, float64.
-    center, radius : ndarray of shape (p,)
-        Finite; radii positive.
-
-    Returns
-    -------
-    ndarray of shape (p, 2)
-        Sums over rows of z and of z^2, with z in [-1, 1].
+    z is a value about a center in units of a radius, clipped to [-1, 1].
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         cut = np.subtract(rows, center, dtype=np.float64)

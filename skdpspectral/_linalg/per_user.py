@@ -31,20 +31,15 @@ def sum_on_grid(contributions: np.ndarray, grid: float) -> np.ndarray:
 # Matrices of users begin at multiples of so many bytes.
 _ALIGNMENT = 64
 
-
 _STEP = _ALIGNMENT // 8
-
 
 # Numbers of a part of rows whose columns are combined together.
 _PART_NUMBERS = 1 << 15
 
-
 _TINY = float(np.finfo(np.float64).tiny)
-
 
 # Relative ridge that keeps collinear columns from dividing by zero.
 _JITTER = 1e-13
-
 
 # Up to so many largest values, repeated maxima are faster than a sort.
 _FEW = 8
@@ -56,7 +51,7 @@ def _stride(shape: tuple[int, ...]) -> int:
 
 
 def empty_stack(n_users: int, *shape: int) -> np.ndarray:
-    """Return room for one array a user: contiguous, each on a boundary of 64 bytes."""
+    """Return memory for one contiguous array per user, on boundaries of 64 bytes."""
     size = _stride(shape)
     memory = np.empty(n_users * size + _STEP)
     start = -memory.ctypes.data % _ALIGNMENT // 8
@@ -102,21 +97,10 @@ def take(stack: np.ndarray, chosen) -> np.ndarray:
 
 
 def products(left, right, *, transpose_left=False, transpose_right=False):
-    """Multiply one matrix a user by another.
+    """Multiply one matrix per user, or a public one, by another per user.
 
-    Parameters
-    ----------
-    left : ndarray of shape (n_users, p, q) or (p, q)
-        Matrices of users, or one that is public.
-    right : ndarray of shape (n_users, q, s)
-        Matrices of users.
-    transpose_left, transpose_right : bool, default=False
-        Whether each matrix is stored transposed.
-
-    Returns
-    -------
-    ndarray of shape (n_users, p, s)
-        Products, laid out as :func:`empty_stack` does.
+    Shapes are (n_users, p, q) or (p, q), and (n_users, q, s), if not stored transposed;
+    the result is laid out as by :func:`empty_stack`.
     """
     same = left is right
     right = stacked(right)
@@ -130,16 +114,9 @@ def products(left, right, *, transpose_left=False, transpose_right=False):
 
 
 def multiply_rows(rows: np.ndarray, matrix: np.ndarray, out: np.ndarray) -> None:
-    """Multiply one row a user by a public matrix, into a place of one a user.
+    """Multiply one row per user by a public matrix, into the beginnings of `out`.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_users, p)
-        Laid out as :func:`empty_stack` does.
-    matrix : ndarray of shape (p, q)
-        What is public.
-    out : ndarray of shape (n_users, q)
-        The beginnings of rows that are laid out so.
+    Both stacks of rows are laid out as by :func:`empty_stack`.
     """
     np.matmul(rows[:, None], _aligned(matrix), out=out[:, None])
 
@@ -175,19 +152,9 @@ def norms(rows: np.ndarray) -> np.ndarray:
 
 
 def combined_columns(X: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
-    """Multiply rows by a public matrix, each row with the same bits anywhere.
+    """Return ``(X @ coefficients).T``, summed feature by feature.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        Rows, of any floats and in any memory order.
-    coefficients : ndarray of shape (n_features, n_results)
-        What is public.
-
-    Returns
-    -------
-    ndarray of shape (n_results, n_rows)
-        ``(X @ coefficients).T``, summed feature by feature.
+    Each row has the same bits alone and among others, for any floats and memory order.
     """
     n_rows, n_features = X.shape
     n_results = coefficients.shape[1]
@@ -224,20 +191,10 @@ def _combine_results(columns, coefficients, out) -> None:
 
 
 def solve_each(gram: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Solve one small positive semi-definite system a user.
+    """Solve one small positive semi-definite system per user: (q, q) and (q, p).
 
-    Parameters
-    ----------
-    gram : ndarray of shape (n_users, q, q)
-        Matrices; scaled to unit diagonal first, and kept off singularity.
-    right : ndarray of shape (n_users, q, p)
-        Right-hand sides.
-
-    Returns
-    -------
-    ndarray of shape (n_users, q, p)
-        Solutions; zero along columns without extent, and for users whose numbers
-        are beyond float64.
+    Matrices are scaled to unit diagonal first and kept off singularity. Solutions are
+    zero along columns without extent, and for users whose numbers are beyond float64.
     """
     A, b = users_last(gram), users_last(right)
     solve_in_place(A, b)
@@ -250,15 +207,7 @@ def users_last(stack: np.ndarray) -> np.ndarray:
 
 
 def solve_in_place(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve as :func:`solve_each` does, one system a user along the last axis.
-
-    Parameters
-    ----------
-    A : ndarray of shape (q, q, n_users)
-        Matrices; overwritten.
-    b : ndarray of shape (q, p, n_users)
-        Right-hand sides; overwritten by the solutions.
-    """
+    """Solve as :func:`solve_each` does, with users along the last axis."""
     units = _to_unit_diagonal(A)[:, None]
     b *= units
     eliminate(A, b)
@@ -304,15 +253,7 @@ def orthonormal(rows: np.ndarray) -> np.ndarray:
 
 
 def eliminate(A: np.ndarray, b: np.ndarray) -> None:
-    """Solve positive definite systems in place, one a user along the last axis.
-
-    Parameters
-    ----------
-    A : ndarray of shape (q, q, n_users)
-        Matrices; overwritten.
-    b : ndarray of shape (q, p, n_users)
-        Right-hand sides; overwritten by the solutions.
-    """
+    """Solve positive definite systems in place, with users along the last axis."""
     size = len(A)
     pivots = np.empty((size, A.shape[2]))
     for j in range(size):
@@ -328,15 +269,8 @@ def eliminate(A: np.ndarray, b: np.ndarray) -> None:
 def eliminate_upper(A: np.ndarray, b: np.ndarray) -> None:
     """Solve large positive definite systems in place, by their upper triangles.
 
-    Half the arithmetic of :func:`eliminate`, row by row: faster from some ten
-    unknowns and some hundred users on.
-
-    Parameters
-    ----------
-    A : ndarray of shape (q, q, n_users)
-        Matrices, of which what is below the diagonal is not read; overwritten.
-    b : ndarray of shape (q, n_users)
-        Right-hand sides; overwritten by the solutions.
+    Half the arithmetic of :func:`eliminate`, row by row: faster from about ten unknowns
+    and some hundred users on. Arrays have shapes (q, q, n_users) and (q, n_users).
     """
     size = len(A)
     pivots, terms = np.empty((2, size, A.shape[2]))

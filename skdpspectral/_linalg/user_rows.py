@@ -12,14 +12,12 @@ import numpy as np
 from . import per_user
 from .walks import map_in_threads, quietly
 
-# Numbers a block: what several calls of numpy an operation cost, and the last steps of
-# pursuits of few users, are small beside the work on so many.
+# Numbers per block: with so many, the cost of numpy calls, and of the last steps of
+# pursuits of few users, is small.
 _BLOCK_NUMBERS = 1 << 21
 
-
-# Blocks are kept in memory up to so many numbers, and made anew at each pass beyond.
+# Blocks are kept in memory up to so many numbers, and loaded at each pass beyond.
 _KEPT_NUMBERS = 1 << 27
-
 
 # Users of more rows than this are never padded.
 _LARGEST_PADDED = 1024
@@ -27,18 +25,10 @@ _LARGEST_PADDED = 1024
 
 @dataclass(frozen=True)
 class Block:
-    """Users of one height: their rows, padded by zeros.
+    """Users of one height: their rows and targets, padded by zeros.
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_users, height, n_features)
-        Rows, centered and scaled as asked; zero beyond a user's count.
-    y : ndarray of shape (n_users, height)
-        Targets, centered as asked; zero beyond a user's count.
-    counts : ndarray of shape (n_users,)
-        Rows of each user.
-    users : ndarray of shape (n_users,)
-        Their codes.
+    `X` of shape (n_users, height, n_features) and `y` are centered and scaled as asked.
+    `counts` are numbers of rows, and `users` the codes.
     """
 
     X: np.ndarray
@@ -86,17 +76,10 @@ def padded_heights(counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Level:
-    r"""What users' intercepts c are charged: ridge times :math:`(c - prior)^2`.
+    r"""Penalty of users' intercepts c: ridge times :math:`(c - prior)^2`.
 
-    With c minimized away, a user's squared error is that of the centered rows, and of
+    With c minimized out, a user's squared error is that of the centered rows, and of
     one more row, :math:`\sqrt{m \lambda / (m + \lambda)}` times the means.
-
-    Parameters
-    ----------
-    prior : float, default=0.0
-        What intercepts are shrunk to.
-    ridge : float, default=0.0
-        Penalty; 0 for none.
     """
 
     prior: float = 0.0
@@ -125,33 +108,11 @@ _FREE = Level()
 class UserRows:
     """Rows and targets grouped by user, as zero-padded blocks.
 
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_columns)
-        Rows in any order; memory-mapped files are read block by block.
-    y : ndarray of shape (n_rows,)
-        Targets.
-    codes : ndarray of shape (n_rows,)
-        Number of the user of each row, from 0.
-    n_users : int
-        Number of users.
-    columns : slice or ndarray of int, optional
-        Columns of X that are features; all of them by default.
-    center : bool, default=False
-        Whether to subtract each user's own means from rows and targets.
-    scale : ndarray of shape (n_features,), optional
-        What features are divided by.
-    level : Level, optional
-        Penalty of each user's intercept, with `center`; none by default.
-
-    Attributes
-    ----------
-    counts : ndarray of shape (n_users,)
-        Rows of each user.
-    X_means : ndarray of shape (n_users, n_features) or None
-        Means of each user's features, unscaled; None without centering.
-    y_means : ndarray of shape (n_users,) or None
-        Means of each user's targets; None without centering.
+    Rows are in any order, and memory-mapped files are read block by block. `codes` are
+    the numbers of users, from 0; `columns` selects the features of X. With `center`,
+    each user's own means are subtracted from rows and targets; `scale` divides
+    features; `level` is the penalty of each user's intercept, with `center`. `X_means`,
+    unscaled, and `y_means` are the means of each user, None without centering.
     """
 
     def __init__(
@@ -191,20 +152,11 @@ class UserRows:
         self._squares: np.ndarray | None = None
 
     def dealt(self, part: int, n_parts: int) -> UserRows:
-        """Rows of one of several parts, which each user's rows are dealt to in turn.
+        """Return one of several parts, to which each user's rows are dealt in turn.
 
-        They are centered by themselves. A user with fewer rows than there are parts
-        has one of them in each, again and again: nobody's part is empty.
-
-        Parameters
-        ----------
-        part, n_parts : int
-            Number of the part, from 0, and how many there are.
-
-        Returns
-        -------
-        UserRows
-            Of the same users; it reads the same rows, and copies none.
+        Parts are centered by themselves. A user with fewer rows than there are parts
+        has one of them in each, repeatedly: no user's part is empty. The part reads the
+        same rows, and copies none.
         """
         counts = self.counts
         place = np.arange(self._starts[-1]) - np.repeat(self._starts[:-1], counts)
@@ -329,17 +281,7 @@ class UserRows:
     def map(self, function: Callable, n_jobs=None) -> list:
         """Apply a function to every block, in threads, and return results in order.
 
-        Parameters
-        ----------
-        function : callable
-            ``function(block)``; it may write to the block's users in shared arrays.
-        n_jobs : int or None, default=None
-            Threads, as in joblib.
-
-        Returns
-        -------
-        list
-            One result a block.
+        It may write to the block's users in shared arrays.
         """
         self.keep()
         if n_jobs in (None, 1):
@@ -358,15 +300,7 @@ class UserRows:
         return [result for chunk in results for result in chunk]
 
     def sums(self, function: Callable, n_jobs=None) -> list:
-        """Apply a function to every block, and these rows; return what is to be added.
-
-        Parameters
-        ----------
-        function : callable
-            ``function(block, rows)``.
-        n_jobs : int or None, default=None
-            Threads, as in joblib.
-        """
+        """Apply ``function(block, rows)`` to every block; return terms of the sum."""
         return self.map(partial(function, rows=self), n_jobs)
 
 

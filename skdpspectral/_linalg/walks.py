@@ -1,10 +1,8 @@
-"""One way of walking a table block by block, wherever its rows are.
+"""Sums over the blocks of a table, wherever its rows are; threads of such work.
 
-A *walk* says which blocks a table is read in; a *kernel* makes sums of them. Both are
-public and can be pickled: rows that are on a cluster are walked there, part by part,
-and only sums of parts come back.
-
-Threads: functions of what belongs to users, and how many a product may have.
+A *walk* yields the blocks of a table; a *kernel* returns sums over them. Both are
+public and can be pickled: rows on a cluster are reduced there, part by part, and only
+sums of parts are sent back.
 """
 
 from __future__ import annotations
@@ -22,31 +20,26 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
-# Rows a block: small enough for the cache, large enough for the BLAS.
+# Rows per block: small enough for the cache, large enough for the BLAS.
 BLOCK_ROWS = 2048
 
-
-# Sums of blocks that are added one after another; their sums then are, so that a term
-# of a long table is rounded seldom.
+# Blocks whose sums are added one after another, before these totals are added: a term
+# of a long table is rounded few times.
 BLOCKS_TOGETHER = 2048
 
-
-# Numbers a block of wide rows: memory stays far below that of the data.
+# Numbers per block of wide rows: memory stays far below that of the data.
 _BLOCK_NUMBERS = 1 << 23
-
 
 Block = Any
 
-
 # An array, or a tuple of arrays, of sums over all blocks.
 Sums = Any
-
 
 Kernel = Callable[[Iterable[Block]], Sums]
 
 
 def rows_per_block(n_features: int) -> int:
-    """Rows a block: `BLOCK_ROWS`, fewer where rows are wide."""
+    """Return the rows per block: `BLOCK_ROWS`, fewer where rows are wide."""
     return max(1, min(BLOCK_ROWS, _BLOCK_NUMBERS // n_features))
 
 
@@ -57,13 +50,7 @@ def row_blocks(n_rows: int, block_rows: int = BLOCK_ROWS) -> list[slice]:
 
 
 def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
-    """Return other numbers for different ones, without pattern, the same everywhere.
-
-    Parameters
-    ----------
-    numbers : ndarray of uint64
-        Whole numbers; not modified.
-    """
+    """Map uint64 numbers to others, one to one, without pattern, and portably."""
     # The finalizer of splitmix64 (Steele, Lea and Flood 2014), a bijection: no ties.
     keys = numbers * np.uint64(0x9E3779B97F4A7C15)
     keys ^= keys >> np.uint64(30)
@@ -75,7 +62,7 @@ def scrambled_keys(numbers: np.ndarray) -> np.ndarray:
 
 
 class Walk(Protocol):
-    """Which blocks of a table a kernel is given, and in which order."""
+    """The blocks of a table that a kernel is given, in order."""
 
     def blocks(self, X: Any) -> Iterator[Block]:
         """Yield the blocks; each may be written over when the next is asked for."""
@@ -94,23 +81,12 @@ class DistantRows(abc.ABC):
 
 
 def reduce_rows(X: Any, walk: Walk, kernel: Kernel) -> Sums:
-    """Return the sums that a kernel makes of a walk over rows.
+    """Return the sums of a kernel over a walk over rows, an array or a tuple.
 
-    Parameters
-    ----------
-    X : array, sparse CSR matrix or DistantRows of shape (n, p)
-        The rows.
-    walk : Walk
-        Which blocks are summed. For distant rows one of this package's.
-    kernel : callable
-        Blocks -> sums over them: an array, or a tuple of arrays. Sums of parts of the
-        blocks are added up, so that it must not divide by their number.
-
-    Returns
-    -------
-    ndarray or tuple of ndarray
-        Of the same bits for the same walk over rows that are read here. Distant ones
-        are added in another order, within the bound of :ref:`lemma-summation`.
+    Sums of parts of the blocks are added up, so that the kernel must not divide by
+    their number. For rows that are read here, the same walk gives the same bits.
+    Distant rows need a walk of this package; they are added in another order, within
+    the bound of :ref:`lemma-summation`.
     """
     if isinstance(X, DistantRows):
         return X.reduce(walk, kernel)
@@ -158,14 +134,9 @@ def add_sums(parts: Iterable[Sums]) -> Sums:
 
 @dataclass(frozen=True)
 class RowWalk:
-    """All rows in their order.
+    """All rows in their order, by default :func:`rows_per_block` at a time.
 
-    Parameters
-    ----------
-    row_map : callable or None, default=None
-        Block of rows -> what the kernel is given of it.
-    block_rows : int or None, default=None
-        Rows a block; None for :func:`rows_per_block`.
+    `row_map` returns what the kernel is given of a block of rows.
     """
 
     row_map: Callable | None = None
@@ -181,15 +152,7 @@ class RowWalk:
 
 @dataclass(frozen=True)
 class Walked:
-    """A table and a walk over it.
-
-    Parameters
-    ----------
-    rows : array, sparse CSR matrix or DistantRows of shape (n, p)
-        The table.
-    walk : Walk
-        The walk.
-    """
+    """A table, which may be :class:`DistantRows`, and a walk over it."""
 
     rows: Any
     walk: Walk
@@ -201,30 +164,17 @@ class Walked:
 
 Task = TypeVar("Task")
 
-
 Result = TypeVar("Result")
-
 
 # From this order on, products and decompositions are worth several threads.
 _THREADED_ORDER = 300
 
 
 def quietly(function: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a function whose arithmetic neither warns nor raises.
+    """Return a function, no generator, whose arithmetic neither warns nor raises.
 
-    A warning of an overflow would tell of somebody's values. What a caller of joblib
-    ignores does not reach its threads, which begin with numpy's defaults, so that it is
-    said around each call.
-
-    Parameters
-    ----------
-    function : callable
-        Any but a generator.
-
-    Returns
-    -------
-    callable
-        The same function, quiet in whatever thread it is called.
+    A warning of an overflow would reveal something about values. Threads of joblib
+    begin with numpy's defaults, so that errors are ignored in each call.
     """
 
     @functools.wraps(function)
@@ -248,22 +198,7 @@ def _small(function: Callable[..., Result]) -> Callable[..., Result]:
 def map_in_threads(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None = None
 ) -> Iterator[Result]:
-    """Apply a function to every task, quietly; yield results in order.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(task)``.
-    tasks : iterable
-        What it is applied to.
-    n_jobs : int or None, default=None
-        Threads, as in joblib.
-
-    Returns
-    -------
-    iterator
-        One result a task.
-    """
+    """Apply a function to every task, quietly; yield results in order."""
     quiet = quietly(_small(function))
     if n_jobs in (None, 1):
         return map(quiet, tasks)
@@ -274,11 +209,9 @@ def map_in_threads(
 # A handler of signals that fits a model in the middle of this does not wait for itself.
 _lock = threading.RLock()
 
-
 # Threads within a part of a fit, and whether its matrices are large: lists, so that two
 # parts of a thread are two.
 _parts: list[list] = []
-
 
 # What the pools of the process were before they were limited; empty where they are not.
 _limits: list = []
@@ -290,18 +223,13 @@ def blas_threads(order: int) -> Iterator[None]:
 
     Threads of small products wait for each other, by spinning: beside a busy process
     they took ten times the CPU of one thread, and longer. A fit as a whole has small
-    matrices (`order` 0); parts of it that have large ones say so.
+    matrices (`order` 0); parts of it with large ones use the context again. `order` is
+    the public length of the shorter side.
 
     The bits of a product depend on its number of threads, and sums over users rest on
-    bits: the limit is one of the process, and holds while any thread is in a part of
-    small matrices and in none of large ones, whatever others are in. It is lifted with
-    the last such part. Where another thread has set one of its own by threadpoolctl,
-    that one may hold.
-
-    Parameters
-    ----------
-    order : int
-        Length of the shorter side of matrices, public.
+    bits. So the limit is one of the process, and holds while any thread is in a part of
+    small matrices and in none of large ones. It is lifted with the last such part. A
+    limit that another thread has set by threadpoolctl may hold instead.
     """
     part = [threading.get_ident(), order >= _THREADED_ORDER]
     # All of it: an interrupt may come while the pools are being limited.
@@ -348,8 +276,8 @@ def _pools() -> ThreadpoolController:
 def _keep_own_parts() -> None:
     """Forget in a forked child the threads that stayed with its parent.
 
-    A limit that nobody is left to lift goes with the next part: this is no place to
-    start a pool's threads in.
+    Its next part lifts a limit that remains: threads of a pool must not be started
+    here.
     """
     own = threading.get_ident()
     _parts[:] = [part for part in _parts if part[0] == own]

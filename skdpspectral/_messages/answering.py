@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .._linalg.walks import blas_threads, quietly
-from .._release.release import Turns
+from .._release.release import NonReentrantLock
 from .messages import MessageError, Reply, Request
 
 
@@ -37,7 +37,7 @@ class AnsweringClient:
         self._session: bytes | None = None
         self._begun: dict[int, Request] = {}
         self._answers: dict[int, Reply] = {}
-        self._turns, self._process = Turns(), os.getpid()
+        self._thread_lock, self._process = NonReentrantLock(), os.getpid()
 
     def __getstate__(self):
         raise TypeError(
@@ -90,7 +90,7 @@ class AnsweringClient:
                 "this client is a forked copy: two copies would release twice what was "
                 "charged once; make the client in the process that answers"
             )
-        with self._turns.take(), blas_threads(0):
+        with self._thread_lock.hold(), blas_threads(0):
             return self._respond(request)
 
     @quietly  # in whatever thread; a server would hear of an error

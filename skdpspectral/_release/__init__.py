@@ -1,7 +1,7 @@
 """The only place where noise is drawn: planned releases, and those of streams.
 
-It knows no statistic and reads no rows: it charges a plan, and adds noise to what it is
-handed, each planned name or step once.
+It charges a plan and adds noise to given arrays, for each planned name or step once. It
+contains no statistics and reads no rows.
 """
 
 from .release import Release, record_releases

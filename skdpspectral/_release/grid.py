@@ -1,8 +1,6 @@
 """Noise on a grid: rounded values plus rounded normals, exact in float64.
 
-Masks of a secret of two parties: what one adds the other takes off.
-
-Random numbers that are public: they owe nothing to data, and protect nothing.
+Pairwise masks of shared secrets, and public random numbers, which protect nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +17,11 @@ from ..mechanisms import Gaussian
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-
 # Draws in chunks that stay in the cache.
 _CHUNK = 1 << 13
 
-
 # Columns of a symmetric matrix that are released together.
 _PANEL = 64
-
 
 # Integers up to here leave room for the noise below 2**52.
 _LARGEST_INTEGER = 2.0**51
@@ -45,7 +40,7 @@ def grid_noise(out: Array, steps: float, generator: np.random.Generator) -> None
 def scaled_normals(
     shape: tuple[int, ...], scale: float, generator: np.random.Generator
 ) -> Array:
-    """Return normals of a deviation, not rounded: what is to be shaped."""
+    """Return normals of a deviation, not rounded, to be correlated."""
     normals: Array = generator.standard_normal(shape)
     normals *= scale
     return normals
@@ -57,7 +52,7 @@ def round_to_integers(value: Array, grid: float) -> None:
     np.rint(value, out=value)
     np.maximum(value, -_LARGEST_INTEGER, out=value)
     np.minimum(value, _LARGEST_INTEGER, out=value)
-    # -0.0 would tell the sign of what was rounded away.
+    # -0.0 would reveal the sign of the value that was rounded to 0.
     value += 0.0
 
 
@@ -116,26 +111,15 @@ def mirror_lower(matrix: Array) -> Array:
     return matrix
 
 
-# Bytes of a secret: at least as many as the key of a mask has.
+# Bytes of a secret: at least the length of a mask's key.
 KEY_BYTES = 32
 
 
 def pair_mask(secret: bytes, label: bytes, size: int) -> npt.NDArray[np.uint64]:
-    """Return words that nobody can tell from uniform ones without the secret.
+    """Return words that cannot be told from uniform ones without the secret.
 
-    Parameters
-    ----------
-    secret : bytes
-        32 bytes that two parties share, and nobody else has.
-    label : bytes
-        What the mask is for: another one for each sum that it is used in.
-    size : int
-        Number of words.
-
-    Returns
-    -------
-    ndarray of uint64 of shape (size,)
-        The same on every machine, whatever its processor.
+    Two parties alone share the 32 bytes of the secret. Each sum must have a label of
+    its own. The words are the same on every machine, whatever its processor.
     """
     if not isinstance(secret, bytes) or len(secret) != KEY_BYTES:
         raise ValueError(f"a secret must be {KEY_BYTES} bytes")
@@ -147,34 +131,10 @@ def pair_mask(secret: bytes, label: bytes, size: int) -> npt.NDArray[np.uint64]:
 
 
 def public_order(n_units: int) -> npt.NDArray[np.intp]:
-    """Return positions in a random order, the same for every table of so many rows.
-
-    Parameters
-    ----------
-    n_units : int
-        Number of positions.
-
-    Returns
-    -------
-    ndarray of shape (n_units,)
-        A permutation.
-    """
+    """Return a random permutation that depends on the number of positions alone."""
     return np.random.default_rng(n_units).permutation(n_units)
 
 
 def public_start(seed: int, shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
-    """Return numbers that are uniform in [-1, 1), the same for every equal seed.
-
-    Parameters
-    ----------
-    seed : int
-        Public, at least 0.
-    shape : tuple of int
-        How many.
-
-    Returns
-    -------
-    ndarray
-        Of that shape.
-    """
+    """Return uniform numbers in [-1, 1) from a public seed."""
     return np.random.default_rng(seed).uniform(-1.0, 1.0, size=shape)

@@ -1,10 +1,7 @@
 """The only place where noise is drawn: charge the plan, then release by name.
 
-It knows neither data nor statistics: it adds what a plan says to the arrays that
-it is handed, each planned name once. Noise belongs to one object in one process: a
-release that is forked or copied raises, and threads take turns.
-
-Who may use an object: one process, and one of its threads at a time.
+It adds planned noise to arrays, each planned name once. Noise belongs to one object in
+one process, and one thread uses it at a time: a forked or copied release raises.
 """
 
 from __future__ import annotations
@@ -35,11 +32,11 @@ from ..mechanisms import (
 from .grid import Array, mirror_lower, release_entries, release_symmetric
 
 
-class Turns:
-    """A lock that a thread which has it already is refused.
+class NonReentrantLock:
+    """A lock that raises in the thread that holds it already.
 
-    A handler of a signal, or a finalizer, may ask for what its own thread is in the
-    middle of. It cannot wait, and must not be let in.
+    A signal handler or a finalizer may ask for what its own thread holds. It cannot
+    wait, and must not enter.
     """
 
     def __init__(self) -> None:
@@ -47,24 +44,17 @@ class Turns:
         self._holder: int | None = None
 
     @property
-    def is_mine(self) -> bool:
-        """Whether this thread has the turn."""
+    def is_held_here(self) -> bool:
+        """Whether this thread holds the lock."""
         return self._holder == threading.get_ident()
 
     @contextlib.contextmanager
-    def take(self) -> Iterator[None]:
-        """Wait until no other thread has the turn, and have it.
-
-        Raises
-        ------
-        RuntimeError
-            If this thread has it.
-        """
-        if self.is_mine:
+    def hold(self) -> Iterator[None]:
+        """Wait for other threads, then hold the lock; raise if this thread has it."""
+        if self.is_held_here:
             raise RuntimeError(
-                "this object is in the middle of a step by this very thread, which a "
-                "signal or a finalizer has interrupted: it can be used, copied or "
-                "pickled once the step has ended"
+                "this object is in the middle of a step of this thread, which a signal "
+                "or a finalizer has interrupted: use, copy or pickle it after that step"
             )
         with self._lock:
             self._holder = threading.get_ident()
@@ -102,28 +92,25 @@ if hasattr(os, "register_at_fork"):
 
 
 class NoiseOwner:
-    """What holds noise: in the process that made it, one thread at a time."""
+    """Base of objects that hold noise: one process, and one thread at a time."""
 
     def __init__(self) -> None:
-        self._settle()
+        self._bind_to_process()
 
-    def _settle(self) -> None:
-        """Belong to this process from now on."""
-        self._home, self._turns = (os.getpid(), _process_mark), Turns()
+    def _bind_to_process(self) -> None:
+        """Make this process the owner."""
+        self._process, self._thread_lock = (
+            (os.getpid(), _process_mark),
+            NonReentrantLock(),
+        )
         _owners.add(self)
 
     def is_forked(self) -> bool:
-        """Whether another process made this object, and may use its noise."""
-        return self._home != (os.getpid(), _process_mark)
+        """Whether another process made this object and may use its noise."""
+        return self._process != (os.getpid(), _process_mark)
 
     def check_process(self) -> None:
-        """Refuse a forked copy: to be asked before any lock, which nobody may free.
-
-        Raises
-        ------
-        RuntimeError
-            If the process was forked since this object was made.
-        """
+        """Raise in a forked copy; call it before any lock, which nobody may free."""
         if self.is_forked():
             raise RuntimeError(
                 "this release is a forked copy: both processes would draw the same "
@@ -133,9 +120,9 @@ class NoiseOwner:
 
     @contextlib.contextmanager
     def _drawing(self) -> Iterator[None]:
-        """Hold the noise; whatever draws does it in here."""
+        """Hold the noise while drawing from it."""
         self.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             self.check_process()
             yield
 
@@ -164,23 +151,15 @@ def generator_of_key(key: int) -> np.random.Generator:
 
 
 def rekey(generator: np.random.Generator, key: int) -> None:
-    """Make a generator what :func:`generator_of_key` returns, in less time."""
+    """Give a generator a new key, faster than :func:`generator_of_key`."""
     generator.bit_generator.seed(key=key)  # type: ignore[attr-defined]
 
 
 def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
-    """Generator of noise over a cryptographic bit generator.
+    """Return a generator of noise over a cryptographic bit generator.
 
-    Parameters
-    ----------
-    noise_seed : None, int or RandomState, default=None
-        None takes a fresh 128-bit key from the operating system. Anything else
-        gives a reproducible stream, which protects nothing.
-
-    Returns
-    -------
-    numpy.random.Generator
-        With a key of its own; never a jump or child of another stream.
+    None takes a fresh 128-bit key from the operating system. A seed gives a
+    reproducible stream, which protects nothing. No stream is a jump of another.
     """
     if noise_seed is None:
         return generator_of_key(secrets.randbits(128))
@@ -194,7 +173,7 @@ def noise_generator(noise_seed: NoiseSeed = None) -> np.random.Generator:
 def charge(
     plan: PrivacyPlan, accountant: PrivacyAccountant | None, noise_seed: NoiseSeed
 ) -> None:
-    """Charge a plan, before anything else is done."""
+    """Charge a plan; call it before anything else."""
     if plan.seeded != (noise_seed is not None):
         raise ValueError("the plan must say whether its noise is seeded")
     if accountant is not None:
@@ -202,24 +181,12 @@ def charge(
 
 
 class Release(NoiseOwner):
-    """Charge a plan, then let its releases out, each name once.
+    """Charge a plan, then release each of its names once.
 
-    A name is released once, whatever threads ask for it. Copies and pickles are
-    refused, and so is a forked child: they would draw the same noise.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        Everything that will be released.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that is charged with the whole plan, before anything else.
-    noise_seed : None, int or RandomState, default=None
-        Source of noise; it must agree with ``plan.seeded``.
-
-    Raises
-    ------
-    PrivacyBudgetError
-        If the accountant refuses; no noise is drawn and no data are read.
+    The whole plan is charged first: if the accountant raises
+    :class:`~skdpspectral.PrivacyBudgetError`, no noise is drawn and no data are read.
+    Copies, pickles and forked children raise: they would draw the same noise.
+    `noise_seed` must agree with ``plan.seeded``.
     """
 
     def __init__(
@@ -232,12 +199,12 @@ class Release(NoiseOwner):
         self.plan = plan
         super().__init__()
         self._pending = {mechanism.name: mechanism for mechanism in plan.releases()}
-        # Names that are forgone once a name is released: the other branches'.
-        self._forgone = dict(_forgone_names(plan))
+        # For each name, the names of the other branches, which it rules out.
+        self._excluded = dict(_excluded_names(plan))
         self._generator = noise_generator(noise_seed)
 
     def public_normals(self, shape: int | tuple[int, ...]) -> Array:
-        """Return normals that owe nothing to the data, as for a random start."""
+        """Return normals that do not depend on the data, as for a random start."""
         with self._drawing():
             return self._generator.standard_normal(shape)
 
@@ -250,32 +217,11 @@ class Release(NoiseOwner):
     def __call__(
         self, name: str, value: npt.ArrayLike, *, overwrite: bool = False
     ) -> Array:
-        """Return a planned statistic with its noise.
+        """Return a planned statistic with its noise, a multiple of the grid.
 
-        Parameters
-        ----------
-        name : str
-            Name of a mechanism of the plan that was not released yet.
-        value : array-like
-            The exact statistic, of the planned shape. Of a symmetric matrix only
-            the lower triangle is read.
-        overwrite : bool, default=False
-            Whether the memory of `value` may be used for the result.
-
-        Returns
-        -------
-        ndarray
-            A new float64 array; whole and symmetric for symmetric matrices. Every
-            entry is a multiple of the mechanism's grid.
-
-        Raises
-        ------
-        KeyError
-            If the name is not planned, or was released already.
-        RuntimeError
-            If this is a forked copy.
-        ValueError
-            If the shape is not the planned one.
+        Of a symmetric matrix only the lower triangle is read, and all of it returned.
+        With `overwrite`, the memory of `value` may hold the result. A name that is not
+        planned, or was released already, raises a KeyError.
         """
         mechanism = self._planned(name)
         statistic = np.array(
@@ -300,27 +246,12 @@ class Release(NoiseOwner):
         normals: Sequence[tuple[int, ...]] = (),
         chi_degrees: npt.ArrayLike = (),
     ) -> Array:
-        """Return what a kernel makes of a release whose noise it never forms.
+        """Return a function of a release whose noise is never formed.
 
-        For statistics of a noisy matrix that is too large to be held: `kernel` must
-        have the law of a function of that release. Its result lies on no grid.
-
-        Parameters
-        ----------
-        name : str
-            Name of a mechanism of the plan that was not released yet.
-        kernel : callable
-            ``kernel(noise_std, normals, chis)`` with independent standard normals,
-            one array a shape, and chi variables.
-        normals : sequence of tuple of int, default=()
-            Shapes of the normals.
-        chi_degrees : array-like, default=()
-            Degrees of freedom of the chi variables, at least 1.
-
-        Returns
-        -------
-        ndarray
-            What the kernel returns.
+        For statistics of a noisy matrix that is too large to be held. The result of
+        ``kernel(noise_std, normals, chis)`` must have the law of that function; it lies
+        on no grid. It is called with independent standard normals, one array per shape
+        in `normals`, and chi variables of `chi_degrees` (at least 1).
         """
         mechanism = self._planned(name)
         noise_std = _noise_std(mechanism)
@@ -333,14 +264,8 @@ class Release(NoiseOwner):
         record_release(name, released)
         return released
 
-    def forgo(self, name: str) -> None:
-        """Make no release of a planned name, which another process has made.
-
-        Raises
-        ------
-        KeyError
-            If the name is not planned, or was released already.
-        """
+    def skip(self, name: str) -> None:
+        """Mark a planned name as released, by another process."""
         self._planned(name)
         with self._drawing():
             self._close(name)
@@ -353,10 +278,10 @@ class Release(NoiseOwner):
         return mechanism
 
     def _close(self, name: str) -> None:
-        """Take a name off the plan, with the names of branches not taken."""
+        """Remove a name from the plan, with the names of the other branches."""
         if self._pending.pop(name, None) is None:  # another thread was faster
             raise KeyError(f"{name!r} is not a pending release of this plan")
-        for other in self._forgone.get(name, ()):
+        for other in self._excluded.get(name, ()):
             self._pending.pop(other, None)
 
 
@@ -369,7 +294,7 @@ def _noise_std(mechanism: Mechanism) -> float:
     return mechanism.noise_std
 
 
-def _forgone_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
+def _excluded_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
     """Yield each name of a branch with the names of the other branches."""
     for mechanism in plan.mechanisms:
         if not isinstance(mechanism, Alternatives):
@@ -382,7 +307,7 @@ def _forgone_names(plan: PrivacyPlan) -> Iterator[tuple[str, list[str]]]:
 def _add_noise(
     mechanism: Mechanism, value: Array, generator: np.random.Generator
 ) -> Array:
-    """Turn `value`, in place, into what leaves the house."""
+    """Add the noise of a mechanism to `value`, in place."""
     if isinstance(mechanism, Exact):
         return mirror_lower(value) if mechanism.symmetric else value
     if not (type(mechanism) is Gaussian or type(mechanism) is SharedGaussian):
@@ -402,12 +327,9 @@ _transcripts: ContextVar[tuple[dict[str, Array], ...]] = ContextVar(
 
 @contextlib.contextmanager
 def record_releases() -> Iterator[dict[str, Array]]:
-    """Collect what is released in this context, after its noise, for audits.
+    """Collect the noisy releases of this context by name, for audits.
 
-    Yields
-    ------
-    dict of str to ndarray
-        Filled as releases happen; a later release of a name replaces an earlier.
+    A later release of a name replaces an earlier one.
     """
     transcript: dict[str, Array] = {}
     _transcripts.set((*_transcripts.get(), transcript))
@@ -419,8 +341,8 @@ def record_releases() -> Iterator[dict[str, Array]]:
 
 
 @contextlib.contextmanager
-def unrecorded() -> Iterator[None]:
-    """Tell audits nothing of what is made in this context, and not let out."""
+def without_recording() -> Iterator[None]:
+    """Record no releases in this context, whose results are not published."""
     outside = _transcripts.get()
     _transcripts.set(())
     try:
@@ -430,13 +352,13 @@ def unrecorded() -> Iterator[None]:
 
 
 def record_release(name: str, released: Array) -> None:
-    """Tell audits of a release."""
+    """Record a release for audits."""
     for transcript in _transcripts.get():
         transcript[name] = released.copy()
 
 
 def record_rows(name: str, before: int, rows: Array) -> None:
-    """Tell audits of rows of a stream, which follow after `before` others."""
+    """Record rows of a stream for audits; `before` rows come before them."""
     for transcript in _transcripts.get():
         earlier = transcript.get(name, rows[:0])[:before]
         transcript[name] = np.concatenate([earlier, rows])

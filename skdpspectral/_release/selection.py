@@ -1,9 +1,8 @@
-"""The best of a secret number of runs: the only place that knows how many there were.
+"""The best of a secret number of runs.
 
-The number of runs and what each of them tries are drawn here. Nothing of a run that is
-not the best leaves, and neither does their number.
-
-What belongs to the whole process, while something secret is going on.
+The number of runs and their candidates are drawn here. Neither the number nor any run
+but the best is released. Meanwhile warnings and global generators, which could reveal
+the number, are isolated.
 """
 
 from __future__ import annotations
@@ -24,22 +23,20 @@ from numpy.random import mtrand
 from ..accounting import PrivacyAccountant
 from ..mechanisms import PrivacyPlan, PrivateSelection
 from ..mechanisms._curves import POISSON
-from .release import NoiseOwner, NoiseSeed, charge, noise_generator, unrecorded
+from .release import NoiseOwner, NoiseSeed, charge, noise_generator, without_recording
 
-# Threads that are apart from the process, one entry a context, and how to end it.
+# Threads with isolated state, one entry per context, and how to restore the state.
 _lock = threading.RLock()
 
+_threads: list[int] = []
 
-_inside: list[int] = []
-
-
-_put_back: Callable[[], None] | None = None
+_restore: Callable[[], None] | None = None
 
 
-def _stay_apart_alone() -> None:
-    """In a forked child the other threads are gone, and what they began has no end."""
-    _inside[:] = [thread for thread in _inside if thread == threading.get_ident()]
-    _end_if_last()
+def _reset_in_child() -> None:
+    """Forget the other threads in a forked child, where they do not exist."""
+    _threads[:] = [thread for thread in _threads if thread == threading.get_ident()]
+    _restore_if_last()
     _lock.release()
 
 
@@ -47,54 +44,49 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire,
         after_in_parent=_lock.release,
-        after_in_child=_stay_apart_alone,
+        after_in_child=_reset_in_child,
     )
 
 
 @contextlib.contextmanager
-def apart_from_process(seed: bytes) -> Iterator[None]:
-    """Let no warning out, and let global generators draw from a secret seed.
+def isolated_process_state(seed: bytes) -> Iterator[None]:
+    """Silence warnings, and seed the global generators secretly in this context.
 
-    By a public seed of the process, what a step has drawn would tell which run it is
-    of, and what is drawn after all runs, how many there were: numpy's and Python's
-    global generators are as they were afterwards. Both belong to the process: of
-    several threads the first to come replaces them, and the last to go puts them back.
-
-    Parameters
-    ----------
-    seed : bytes
-        Of what is drawn in this context.
+    With a public seed of the process, draws would reveal which run they belong to, and
+    draws after all runs how many there were. So the states of numpy's and Python's
+    global generators are restored afterwards. They belong to the process: the first of
+    several threads replaces them, and the last one restores them.
     """
-    global _put_back
+    global _restore
     thread = threading.get_ident()
     with _lock:
-        if not _inside:
-            _put_back = _replaced(seed)
-        _inside.append(thread)
+        if not _threads:
+            _restore = _replace_generators(seed)
+        _threads.append(thread)
     try:
-        # Once more: of Pythons in which each thread has filters of its own.
+        # Again, for versions of Python with warning filters per thread.
         with warnings.catch_warnings():
             _silence()
             yield
     finally:
         with _lock:
-            _inside.remove(thread)
-            _end_if_last()
+            _threads.remove(thread)
+            _restore_if_last()
 
 
-def _end_if_last() -> None:
-    global _put_back
-    if not _inside and _put_back is not None:
-        _put_back()
-        _put_back = None
+def _restore_if_last() -> None:
+    global _restore
+    if not _threads and _restore is not None:
+        _restore()
+        _restore = None
 
 
 def _silence() -> None:
     warnings.simplefilter("ignore")
 
 
-def _replaced(seed: bytes) -> Callable[[], None]:
-    """Replace what is the process's, and return what puts it back."""
+def _replace_generators(seed: bytes) -> Callable[[], None]:
+    """Replace generators and filters of the process; return how to restore them."""
     bits = mtrand.get_bit_generator()
     state = mtrand.get_state(legacy=False)
     others = random.getstate()
@@ -105,46 +97,31 @@ def _replaced(seed: bytes) -> Callable[[], None]:
     filters.enter_context(warnings.catch_warnings())
     _silence()
 
-    def put_back() -> None:
+    def restore() -> None:
         mtrand.set_bit_generator(bits)
         mtrand.set_state(state)
         random.setstate(others)
         filters.close()
 
-    return put_back
+    return restore
 
 
 T = TypeVar("T")
 
-
 Distributions = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
-
-# Digits of the law of the number of runs, and bits that it is drawn by: what is drawn
-# is the law itself but for a probability of 2**-128.
+# Digits of the law of the number of runs, and random bits of a draw: the law is exact
+# up to a probability of 2**-128.
 _DIGITS, _BITS = 60, 128
 
-
-# Bytes of secret seeds.
 _SEED_BYTES = 16
 
 
 class SelectionRelease(NoiseOwner):
-    """Charge a plan, then let the best of a secret number of runs out, once.
+    """Charge a plan with a selection, then release the best of its runs, once.
 
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        With the selection, and what is released beside it.
-    accountant : PrivacyAccountant or None, default=None
-        Ledger that is charged with the whole plan, before anything else.
-    noise_seed : None, int or RandomState, default=None
-        Source of the draws; it must agree with ``plan.seeded``.
-
-    Raises
-    ------
-    PrivacyBudgetError
-        If the accountant refuses; nothing is drawn.
+    As for :class:`~skdpspectral._release.release.Release`, the plan is charged before
+    anything is drawn.
     """
 
     def __init__(
@@ -162,7 +139,7 @@ class SelectionRelease(NoiseOwner):
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
-            "a selection is not copied or pickled: it knows how many runs there are"
+            "a selection is not copied or pickled: the number of its runs is secret"
         )
 
     def best(
@@ -173,21 +150,11 @@ class SelectionRelease(NoiseOwner):
     ) -> T | None:
         """Return the outcome of the best run; None if there was no run.
 
-        Parameters
-        ----------
-        distributions : mapping of str to list or distribution, or sequence of such
-            What a run draws its candidate from, independently of all others.
-        run : callable
-            ``run(candidates)`` yields the outcome of a run for each candidate, in their
-            order; a candidate comes with a seed of its own where the plan is seeded.
-        score : callable
-            What an outcome is ranked by, as it was released. Of equal ones the first
-            is the best, which is a draw among them: runs are alike and independent.
-
-        Returns
-        -------
-        object or None
-            One outcome.
+        Each run draws its candidate independently from `distributions`.
+        ``run(candidates)`` yields one outcome per candidate, in their order; a
+        candidate has a seed of its own if the plan is seeded. `score` returns the
+        released score of an outcome. Of equal scores the first is the best, which is
+        a uniform choice: runs are independent and identically distributed.
         """
         with self._drawing():
             if not self._open:
@@ -196,7 +163,7 @@ class SelectionRelease(NoiseOwner):
             number = draw_number(self._selection, self._generator)
             seed = self._generator.bytes(_SEED_BYTES)
         best: tuple[float, T] | None = None
-        with unrecorded(), apart_from_process(seed):
+        with without_recording(), isolated_process_state(seed):
             for outcome in run(self._candidates(distributions, number)):
                 found = score(outcome)
                 if best is None or found > best[0]:
@@ -204,7 +171,7 @@ class SelectionRelease(NoiseOwner):
         return None if best is None else best[1]
 
     def draw_seed(self) -> int | None:
-        """Return a seed for other noise, where the plan is seeded; None elsewhere."""
+        """Return a seed for other noise if the plan is seeded, else None."""
         if not self.plan.seeded:
             return None
         with self._drawing():
@@ -222,17 +189,7 @@ class SelectionRelease(NoiseOwner):
 def draw_number(selection: PrivateSelection, generator: np.random.Generator) -> int:
     """Draw the number of runs, by inversion of its law in sixty digits.
 
-    Parameters
-    ----------
-    selection : PrivateSelection
-        Which names the law.
-    generator : numpy.random.Generator
-        Source of the bits.
-
-    Returns
-    -------
-    int
-        At least 1, but for Poisson laws.
+    It is at least 1, except for Poisson laws.
     """
     bits = int.from_bytes(generator.bytes(_BITS // 8), "big")
     with decimal.localcontext() as context:
@@ -258,7 +215,7 @@ def _mean(selection: PrivateSelection) -> float:
 def _first_weight(
     selection: PrivateSelection,
 ) -> tuple[int, decimal.Decimal, Callable[[int], decimal.Decimal]]:
-    """Return the least number, its probability, and what follows k relative to k."""
+    """Return the least number, its probability, and the ratio of k + 1 to k."""
     if selection.law == POISSON:
         mean = decimal.Decimal(selection.expected_runs)
         return 0, (-mean).exp(), lambda k: mean / (k + 1)
@@ -276,18 +233,8 @@ def draw_candidate(
 ) -> dict[str, Any]:
     """Draw parameters from public laws, each entry of a list with the same probability.
 
-    Parameters
-    ----------
-    distributions : mapping of str to list or distribution, or sequence of such
-        As of :class:`~sklearn.model_selection.RandomizedSearchCV`; of several mappings
-        one is drawn.
-    generator : numpy.random.Generator
-        Source of the draws.
-
-    Returns
-    -------
-    dict
-        A value a parameter.
+    `distributions` is as in :class:`~sklearn.model_selection.RandomizedSearchCV`; one
+    of several mappings is drawn first.
     """
     if not isinstance(distributions, Mapping):
         distributions = distributions[int(generator.integers(len(distributions)))]
@@ -303,7 +250,7 @@ def draw_candidate(
 
 
 def number_of_candidates(distributions: Distributions) -> float:
-    """Return how many candidates there are; infinity where a law is continuous."""
+    """Return the number of candidates; infinity if a law is continuous."""
     if not isinstance(distributions, Mapping):
         return sum(number_of_candidates(part) for part in distributions)
     lists = [v for v in distributions.values() if not hasattr(v, "rvs")]

@@ -1,9 +1,7 @@
 """Releases of streams: rows with noise that is correlated between steps.
 
-Noise is drawn by ``_release``, from a generator that belongs to one object in one
-process; here it is shaped, counted by steps, and used once.
-
-Releases of sums over Poisson samples: who is in a step's sample is secret.
+The noise of each step is drawn, correlated and used once. For sums over Poisson samples
+the members of a sample are secret.
 """
 
 from __future__ import annotations
@@ -37,21 +35,15 @@ _ENDED = (
     "stream, or load the last pickle of a stream with an accountant and resume() it"
 )
 
-
 # Numbers of noise that are drawn together.
 _CACHED = 1 << 16
 
 
 class Shaping(Protocol):
-    """A filter of rows, in blocks of steps.
+    """A filter of rows of length `width`, in blocks of steps.
 
-    Attributes
-    ----------
-    block : int
-        It takes any number of blocks of so many rows, and the last time before a reset
-        a part of one.
-    width : int
-        Entries of a row.
+    It takes whole blocks of `block` rows; only the last call before a reset may have an
+    incomplete one.
     """
 
     block: int
@@ -61,11 +53,11 @@ class Shaping(Protocol):
         """Return the shaped rows."""
 
     def reset(self) -> None:
-        """Begin anew, as with fresh noise."""
+        """Start again, as with fresh noise."""
 
 
 class NoiseFactorization(Protocol):
-    """What a stream asks of the matrix that shapes its noise."""
+    """The matrix that correlates the noise of a stream."""
 
     max_steps: int | None
     column_norm: float
@@ -78,30 +70,16 @@ class NoiseFactorization(Protocol):
 
 
 class StreamRelease(NoiseOwner):
-    """Charge the plan of a whole stream, then let its rows out, step by step.
+    """Charge the plan of a whole stream, then release its rows, step by step.
 
-    Noise is made when it is needed, in blocks that are counted from the first step,
-    so that rows get the same noise in any batches. It is used once: where a copy of
-    the stream has gone further, the ledger refuses this one; a stream without a
-    ledger has no copies. A stream that has ended, was closed, or failed, and a forked
-    copy of one, let nothing out; only what was planned as
-    :class:`~skdpspectral.mechanisms.Exact` leaves without noise.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        Its one mechanism is a :class:`~skdpspectral.mechanisms.CorrelatedGaussian`,
-        or :class:`~skdpspectral.mechanisms.Exact`.
-    accountant, noise_seed
-        As for :class:`~skdpspectral._release.release.Release`.
-    factorization : Factorization
-        The matrix that shapes the noise: `column_norm`, `max_steps`, `filter`, and
-        `check_precision`.
-
-    Attributes
-    ----------
-    position : int
-        Number of steps so far.
+    Noise is made when it is needed, in blocks that are counted from the first step, so
+    that any batches give rows the same noise. It is used once: if a copy of the stream
+    has gone further, the ledger refuses this one, and a stream without a ledger cannot
+    be copied. A stream that has ended, was closed or failed, and a forked copy, release
+    nothing. The one mechanism of the plan is a
+    :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, or
+    :class:`~skdpspectral.mechanisms.Exact`, which adds no noise. `position` is the
+    number of steps so far.
     """
 
     def __init__(
@@ -120,7 +98,7 @@ class StreamRelease(NoiseOwner):
         self.position = 0
         self._accountant = accountant
         self._id = "" if accountant is None else open_stream(accountant)
-        # Steps that were claimed and not yet released; whether noise is in the making.
+        # Steps that were claimed and not yet released; whether noise is being drawn.
         self._claimed, self._drawn_from, self._closed = 0, False, False
         self._noise: _ShapedNoise | None = None
         if not isinstance(self._mechanism, Exact):
@@ -137,7 +115,7 @@ class StreamRelease(NoiseOwner):
                     "a stream without an accountant can't be copied or pickled before "
                     "it has ended: two copies would use the same noise, which shows "
                     "the rows. Give the estimator an accountant, whose ledger lets the "
-                    "newest copy alone go on; publish() gives what was released so far"
+                    "newest copy go on; publish() returns the releases so far"
                 )
             if (self._claimed or self._drawn_from) and not self._closed:
                 raise TypeError(
@@ -147,12 +125,12 @@ class StreamRelease(NoiseOwner):
             state = self.__dict__.copy()
             # The pickler comes later, when the noise may be further than `position`.
             state["_noise"] = copy.deepcopy(self._noise)
-        del state["_turns"], state["_home"]
+        del state["_thread_lock"], state["_process"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._settle()
+        self._bind_to_process()
 
     def __copy__(self) -> StreamRelease:
         return copy.deepcopy(self)
@@ -161,19 +139,19 @@ class StreamRelease(NoiseOwner):
 
     @property
     def _last(self) -> float:
-        """Step after which there is no noise."""
+        """Last step that has noise."""
         planned = self._mechanism
         if isinstance(planned, Exact) or planned.max_steps is None or planned.renewed:
             return math.inf
         return planned.max_steps
 
     def close(self) -> None:
-        """End the stream: nothing leaves it any more."""
-        # A turn may be of a thread that is not here, or of what this one interrupts.
-        if self.is_forked() or self._turns.is_mine:
+        """End the stream, which releases nothing any more."""
+        # The lock may belong to a thread of the parent, or to the interrupted step.
+        if self.is_forked() or self._thread_lock.is_held_here:
             self._close()
             return
-        with self._turns.take():
+        with self._thread_lock.hold():
             self._close()
 
     def _close(self) -> None:
@@ -187,21 +165,9 @@ class StreamRelease(NoiseOwner):
     def claim(self, position: int, steps: int) -> None:
         """Claim the next steps, before anything of them is computed.
 
-        Parameters
-        ----------
-        position : int
-            Number of steps that the caller has the results of.
-        steps : int
-            Rows that will be handed over next, in one call or in several.
-
-        Raises
-        ------
-        LedgerError
-            If a copy of this stream has gone further.
-        RuntimeError
-            If the stream has ended or a step of it failed, or this is a forked copy.
-        ValueError
-            If the steps are more than were planned.
+        `position` is the number of steps whose results the caller has. The claimed rows
+        may follow in several calls. If a copy of this stream has gone further, a
+        LedgerError is raised; a stream that ended or failed raises a RuntimeError.
         """
         with self._drawing():
             if self.position + steps > self._last:
@@ -211,29 +177,14 @@ class StreamRelease(NoiseOwner):
                 raise RuntimeError(_ENDED)
             if self._accountant is not None:
                 advance_stream(self._accountant, self._id, self.position, steps)
-            # In this order: whoever is interrupted in between can't go on.
+            # In this order: a stream that is interrupted in between can't go on.
             self._claimed = steps
             self.position += steps
 
     def __call__(self, rows: Array) -> Array:
-        """Return the next rows, of steps that were claimed, with their noise.
+        """Return rows of claimed steps, of shape (b, k), with their noise.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (b, k)
-            Exact rows of the next b steps; overwritten.
-
-        Returns
-        -------
-        ndarray of shape (b, k)
-            Every entry is a multiple of the mechanism's grid.
-
-        Raises
-        ------
-        RuntimeError
-            If the stream was closed, or this is a forked copy.
-        ValueError
-            If the rows have another shape, or were not claimed.
+        The exact rows are overwritten; every entry is a multiple of the grid.
         """
         rows = np.ascontiguousarray(rows, dtype=np.float64)
         name, shape = self._mechanism.name, tuple(self._mechanism.shape)
@@ -257,26 +208,15 @@ class StreamRelease(NoiseOwner):
         return rows
 
     def resume(self) -> int:
-        """Go to where the ledger has this stream; the noise up to there is lost.
+        """Skip to the position in the ledger, and return it; the skipped noise is lost.
 
-        Returns
-        -------
-        int
-            Number of steps that the stream has made, in whichever copy.
-
-        Raises
-        ------
-        LedgerError
-            If the ledger is behind this copy: an older one was put back.
-        RuntimeError
-            If this copy has ended or failed, or is a forked one.
-        ValueError
-            If the stream has no ledger.
+        The ledger counts the steps of all copies. If it is behind this copy, it was
+        replaced by an older one, and a LedgerError is raised.
         """
         with self._drawing():
             if self._accountant is None:
                 raise ValueError(
-                    "a stream without an accountant can't be resumed: nothing says "
+                    "a stream without an accountant can't be resumed: it is unknown "
                     "which noise was used; clone the estimator to begin a new stream"
                 )
             position = stream_position(self._accountant, self._id)
@@ -288,7 +228,7 @@ class StreamRelease(NoiseOwner):
             if position < self.position:
                 raise LedgerError(
                     f"the ledger has this stream at step {position}, behind this copy "
-                    f"at step {self.position}: an older ledger was put back, by which "
+                    f"at step {self.position}: an older ledger was restored, so that "
                     "noise would be used twice"
                 )
             if position == self._last:
@@ -304,12 +244,9 @@ class StreamRelease(NoiseOwner):
 def check_shaping(
     mechanism: Mechanism, factorization: NoiseFactorization
 ) -> Exact | CorrelatedGaussian:
-    """Return a stream's mechanism, or refuse a matrix that does not fit it.
+    """Return a stream's mechanism; raise if the matrix does not fit it.
 
-    Raises
-    ------
-    ValueError
-        If its columns are longer than was planned, or float64 can't hold its noise.
+    Its columns must not be longer than planned, and float64 must hold its noise.
     """
     if isinstance(mechanism, Exact):
         return mechanism
@@ -326,19 +263,8 @@ def check_shaping(
 class _ShapedNoise:
     """Correlated noise on the grid, made in blocks of steps.
 
-    Parameters
-    ----------
-    mechanism : CorrelatedGaussian
-        Scale, grid, and number of steps before the noise begins anew.
-    shaping : filter
-        Rows of Z in, rows of the shaped noise out.
-    generator : numpy.random.Generator
-        Source of Z.
-
-    Attributes
-    ----------
-    position : int
-        Number of steps whose noise was used, or thrown away.
+    The filter turns rows of independent normals Z into rows of noise. `position` counts
+    the steps whose noise was used or discarded.
     """
 
     def __init__(
@@ -368,7 +294,7 @@ class _ShapedNoise:
         rows *= self._grid
 
     def discard(self, steps: int) -> None:
-        """Throw the noise of the next steps away: another copy has used it."""
+        """Discard the noise of the next steps, which another copy has used."""
         while steps:
             steps -= len(self._take(steps))
 
@@ -381,7 +307,7 @@ class _ShapedNoise:
         return part
 
     def _draw(self, wanted: int) -> None:
-        """Draw and shape noise of the next steps, in blocks, rounded to the grid."""
+        """Draw and correlate noise of the next steps, in blocks, rounded to a grid."""
         if self._drawn == self._max_steps:
             self._shaping.reset()
             self._drawn = 0
@@ -407,30 +333,19 @@ _ELSEWHERE = (
     "has gone further"
 )
 
-
 # Doubles of a generator are multiples of this.
 _GRAIN = 2.0**-53
 
-
-# Units whose chance is drawn together.
+# Units whose membership is drawn together.
 _CHUNK = 1 << 16
 
 
 class SampledRelease(StreamRelease):
-    """A stream of sums over samples of units, each of which joins by itself.
+    """A stream of sums over Poisson samples of units.
 
-    The sample of a step is a function of its number and of a key: a copy that goes on
-    elsewhere finds the same samples, and none of them is drawn twice.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        Its one mechanism is a :class:`~skdpspectral.mechanisms.SampledGaussian`, or
-        :class:`~skdpspectral.mechanisms.Exact`.
-    accountant, noise_seed, factorization
-        As for :class:`~skdpspectral._release.streams.StreamRelease`.
-    rate : float
-        Probability with which each unit is in a sample, as it was planned.
+    The sample of a step is a function of its number and of a secret key: a copy that
+    goes on elsewhere has the same samples, and no sample is drawn twice. Each unit is
+    in a sample with probability `rate`, which must be the planned one.
     """
 
     def __init__(
@@ -456,24 +371,10 @@ class SampledRelease(StreamRelease):
         return super().__getstate__() | {"_generator": None}
 
     def sample(self, position: int, n_units: int) -> npt.NDArray[np.intp]:
-        """Return who is in the sample of the next step, in increasing order.
+        """Return positions of the units in the next step's sample, increasing.
 
-        Parameters
-        ----------
-        position : int
-            Number of steps that the caller has the results of.
-        n_units : int
-            Number of units.
-
-        Returns
-        -------
-        ndarray of shape (n_sampled,)
-            Their positions: to be used for this step, and to be forgotten.
-
-        Raises
-        ------
-        RuntimeError
-            If the stream is elsewhere, or has ended, or this is a forked copy.
+        They are secret: use them for this step alone. `position` is the number of steps
+        whose results the caller has.
         """
         with self._drawing():
             self._check_open()
@@ -491,36 +392,25 @@ class SampledRelease(StreamRelease):
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
     def _close(self) -> None:
-        # What is left may be pickled, and without the key samples stay secret.
+        # A closed stream may be pickled; without the key its samples stay secret.
         super()._close()
         self._key, self._generator = b"", None
 
 
 def attainable_rate(rate: float) -> float:
-    """Return the rate that samples have: the next multiple of what chances are.
-
-    Parameters
-    ----------
-    rate : float
-        In (0, 1].
-
-    Returns
-    -------
-    float
-        At least `rate`.
-    """
+    """Return the rate that samples have: `rate`, rounded up to a multiple of 2**-53."""
     return min(1.0, float(np.ceil(rate / _GRAIN)) * _GRAIN)
 
 
 def _key(noise_seed: NoiseSeed) -> bytes:
-    """Return what samples are made from beside their step: secret without a seed."""
+    """Return the key of all samples, which is secret without a seed."""
     if noise_seed is None:
         return secrets.token_bytes(16)
     return noise_generator(noise_seed).bytes(16)
 
 
 def _digest(key: bytes, position: int) -> int:
-    """Return the key of one step: of others it tells nothing."""
+    """Return the key of one step, which reveals no other step's key."""
     text = position.to_bytes(8, "little")
     digest = hashlib.blake2b(text, key=key, person=b"sample", digest_size=16)
     return int.from_bytes(digest.digest(), "little")

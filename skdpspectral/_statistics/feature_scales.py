@@ -1,12 +1,7 @@
-"""Private places and scales of features of which no bounds are known.
+"""Private locations and scales of features without known bounds.
 
-How far apart the values of a feature lie: histograms of differences of rows.
-
-Means and mean squares of features about a place, cut at a radius of their own.
-
-About where the values of a feature lie, however far from 0: phases on circles.
-
-Places and scales of all features from one budget.
+Histograms of differences of rows give scales, phases on circles give approximate places
+however far from 0, and clipped moments about these give means and deviations.
 """
 
 from __future__ import annotations
@@ -31,47 +26,33 @@ from .statistic import Combination, Statistic, mean_summation_error
 # All normal numbers of float64, two nodes an octave, where memory allows it.
 _LOWEST_OCTAVE, _HIGHEST_OCTAVE = -1022, 1023
 
-
 _MOST_NUMBERS, _FEWEST_OCTAVES = 1 << 25, 256
-
 
 # Probability of a false alarm in all features together, its share for nodes between
 # 2**-32 and 2**32, and how many nodes side by side may show a feature together.
 _FALSE_ALARMS, _USUAL_SHARE, _USUAL_OCTAVE = 0.02, 0.9, 32
 
-
 _WINDOWS = (1, 2, 3)
-
 
 # What the highest of several nodes must hold by itself, in deviations.
 _ALONE = 2.0
 
-
 # Nodes that a tail may reach beyond what stands out by itself.
 _TAIL_NODES = 8
 
-
 # Nodes below the highest whose squares count: two differ by a factor of 2**8.
 _COUNTED_NODES = 16
-
 
 # Features that are looked at together.
 _PANEL = 256
 
 
 class Spreads(NamedTuple):
-    """What released differences say of each feature.
+    """Released differences of each feature: arrays of shape (n_features,).
 
-    Attributes
-    ----------
-    found : ndarray of bool of shape (n_features,)
-        Whether differences stand out of the noise.
-    reach : ndarray of shape (n_features,)
-        Highest node that does; 1 where none does.
-    scale : ndarray of shape (n_features,)
-        Standard deviation, roughly; 1 where nothing was found.
-    tail : ndarray of shape (n_features,)
-        Share of the highest node in the variance, roughly.
+    `found` is whether differences stand out of the noise; `reach` is the highest node
+    that does, 1 if none. `scale` is roughly the standard deviation, 1 where nothing was
+    found, and `tail` the share of the highest node in the variance.
     """
 
     found: np.ndarray
@@ -82,19 +63,11 @@ class Spreads(NamedTuple):
 
 @dataclass(frozen=True)
 class DifferenceHistograms(Statistic):
-    """Histograms of the differences of paired rows, one a feature.
+    """Histograms of the differences of paired rows, one per feature.
 
-    Ties count for nothing, so that a feature of which most values are the same shows
-    how far the others are away.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows, at least 2 rows.
-    boxed : bool, default=False
-        Whether differences are at most 2, as in a box of half-width 1.
-    name : str, default="differences"
-        Name of the release.
+    Ties are not counted, so that a feature with mostly equal values shows how far the
+    others are away. With `boxed`, differences are at most 2, as in a box of half-width
+    1.
     """
 
     n_samples: int
@@ -104,7 +77,7 @@ class DifferenceHistograms(Statistic):
 
     @property
     def order(self) -> PairOrder:
-        """Which rows are paired: each is in two pairs."""
+        """Pairs of rows; each row is in two of them."""
         return PairOrder(self.n_samples, self.n_features, 1)
 
     @property
@@ -149,7 +122,7 @@ class DifferenceHistograms(Statistic):
         nodes = features.node_values(self.octaves[0], self.n_nodes)
         highest = self._highest(counts, noise, self._usual_rates())
         if (highest >= 0).any():
-            # Where others have their highest node, less is asked of those not found.
+            # Thresholds are lower at nodes that are the highest of other features.
             seen = np.bincount(highest[highest >= 0], minlength=self.n_nodes)
             again = self._highest(counts, noise, 0.5 * seen / seen.sum())
             highest = np.where(highest < 0, again, highest)
@@ -167,10 +140,9 @@ class DifferenceHistograms(Statistic):
         return Spreads(found, reach, scale, np.clip(kept[:, 0] / squares, 0.0, 1.0))
 
     def _extend(self, highest, counts, noise: float) -> None:
-        """Move highest nodes up, in place, as long as the next ones hold something.
+        """Move highest nodes up, in place, while the next ones have counts.
 
-        Less is asked of what goes on where counts were found: tails that are dropped
-        make scales too small.
+        Thresholds are lower next to found counts: dropped tails make scales too small.
         """
         for _ in range(_TAIL_NODES):
             ahead = np.minimum(highest[:, None] + (1, 2), self.n_nodes - 1)
@@ -179,13 +151,13 @@ class DifferenceHistograms(Statistic):
             two = tail.sum(axis=1) > _ALONE * math.sqrt(2.0) * noise
             highest += (one | (two & (tail[:, 1] > noise))) & (highest < ahead[:, 0])
 
-    def faintest(self, noise: float) -> float:
-        """Share of pairs that must differ by about the same to be seen in the noise."""
+    def smallest_visible_share(self, noise: float) -> float:
+        """Return the share of pairs that must have similar differences to be seen."""
         limits = self._limits(noise, self._usual_rates())
         return float(limits.min()) / self.order.n_pairs
 
     def _usual_rates(self) -> np.ndarray:
-        """Shares of all false alarms that nodes may make, by where they lie."""
+        """Return each node's share of the false alarms."""
         octave = self.octaves[0] + np.arange(self.n_nodes) // 2
         usual = np.abs(octave) <= _USUAL_OCTAVE
         share = np.where(usual, _USUAL_SHARE, 1.0 - _USUAL_SHARE)
@@ -193,14 +165,14 @@ class DifferenceHistograms(Statistic):
         return 0.5 * share
 
     def _limits(self, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Counts that noise exceeds at given shares of the false alarms."""
+        """Return the counts that noise exceeds at given shares of the false alarms."""
         rates = _FALSE_ALARMS / (self.n_features * len(_WINDOWS)) * rates
         limits = -noise * ndtri(np.where(rates > 0.0, rates, 0.5))
         limits[rates == 0.0] = np.inf
         return limits
 
     def _highest(self, counts, noise: float, rates: np.ndarray) -> np.ndarray:
-        """Highest node of each feature that stands out of the noise; -1 for none."""
+        """Return each feature's highest node above the noise; -1 for none."""
         limits = self._limits(noise, rates)
         highest = np.empty(len(counts), dtype=np.int64)
         for start in range(0, len(counts), _PANEL):
@@ -220,28 +192,23 @@ class DifferenceHistograms(Statistic):
 # highest difference are kept too; above the second, the tails are cut.
 _SMALL_ERROR, _LARGE_ERROR = 0.003, 0.05
 
-
 # Share of the highest node in the variance below which it is a mere tail.
 _FEW_AT_THE_END = 0.5
-
 
 # Shortest and longest radius in units of the highest difference, and without noise.
 _SHORTEST_RADIUS, _LONGEST_RADIUS, _ENDLESS = 0.7, 2.0, 1024.0
 
-
 _LARGEST = float(np.finfo(float).max)
-
 
 # Variances below so many deviations of their noise are none.
 _DEVIATIONS = 3.0
-
 
 # Means of so many deviations of their noise from the edge may be of values beyond it.
 _FROM_THE_EDGE = 4.5
 
 
 class FeatureMeans(NamedTuple):
-    """Mean and standard deviation of features, and whether they stand out of noise."""
+    """Means and standard deviations, and whether variances exceed the noise."""
 
     mean: np.ndarray
     scale: np.ndarray
@@ -250,15 +217,7 @@ class FeatureMeans(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureMoments(Statistic):
-    """Mean and mean square of each feature, cut to [-1, 1] about a released place.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    name : str, default="moments"
-        Name of the release.
-    """
+    """Mean and mean square of each feature, clipped about a released place."""
 
     n_samples: int
     n_features: int
@@ -266,7 +225,7 @@ class FeatureMoments(Statistic):
 
     @property
     def _weight(self) -> float:
-        """What squares are multiplied by: as much as costs nothing."""
+        """Weight of squares: the largest that has no cost."""
         return math.sqrt(sensitivity.free_moment_weight(1))
 
     def mechanisms(self, mu: float) -> tuple:
@@ -287,7 +246,7 @@ class FeatureMoments(Statistic):
         return (moments,)
 
     def radius(self, noise: float, spreads: Spreads) -> np.ndarray:
-        """Where to cut: where noise and what is cut off do the least harm."""
+        """Return clipping radii with a small error from noise and from clipping."""
         if noise == 0.0:
             return _times(_ENDLESS, spreads.reach)
         per_error = 2.0 * self._weight / noise
@@ -301,19 +260,10 @@ class FeatureMoments(Statistic):
         return _times(units, spreads.reach)
 
     def run(self, release: Any, rows: Any, *given: Any) -> FeatureMeans:
-        """Release moments of rows under a map, about places, with known spreads.
+        """Release moments of rows, in units of the mapped rows.
 
-        Parameters
-        ----------
-        release, rows
-            As for every statistic.
-        *given : callable or None, ndarray of shape (n_features,), Spreads
-            Map of blocks of rows, released places, and released differences.
-
-        Returns
-        -------
-        Moments
-            In the units of the mapped rows.
+        Given are a map of blocks of rows or None, released places, and released
+        differences.
         """
         row_map, place, spreads = given
         noise = getattr(release.plan[self.name], "noise_std", 0.0)
@@ -326,8 +276,8 @@ class FeatureMoments(Statistic):
         square_noise = noise / self._weight
         variance = released[:, 1] / self._weight - mean**2 + noise**2
         deviation = np.hypot(square_noise, 2.0 * mean * noise)
-        # A mean at the edge is that of values that were all cut: the place was lost,
-        # and what looks like a variance is noise.
+        # A mean at the edge is that of clipped values alone: the place is wrong, and
+        # the variance is noise.
         inside = np.abs(mean) < 1.0 - _FROM_THE_EDGE * noise
         seen = spreads.found & inside & (variance > _DEVIATIONS * deviation)
         scale = radius * np.sqrt(np.where(seen, variance, 1.0))
@@ -337,7 +287,7 @@ class FeatureMoments(Statistic):
 
 
 def _times(units, lengths: np.ndarray) -> np.ndarray:
-    """Product that ends with the largest float."""
+    """Return the product, at most the largest float."""
     with np.errstate(over="ignore"):
         return np.minimum(units * lengths, _LARGEST)
 
@@ -347,11 +297,9 @@ def _times(units, lengths: np.ndarray) -> np.ndarray:
 # circle is 2**16 to 2**40 times as long as the first.
 _LADDERS = {3: 20, 4: 13, 5: 10, 6: 7, 7: 5, 8: 3, 9: 2}
 
-
 # Noise of a mean phase that still tells which turn of the next shorter circle is meant,
 # in units of one over the ratio of their lengths: 4 deviations and a half.
 _NOISE_ALLOWED = 0.3
-
 
 # The shortest circle is 8 to 16 scales long, so that phases of most values are close.
 _SHORTEST_CIRCLE = 3
@@ -361,15 +309,8 @@ _SHORTEST_CIRCLE = 3
 class Phases(Statistic):
     """Mean phases of features on circles of several lengths, from short to long.
 
-    The shortest circle tells the place up to a multiple of its length, the next one
+    The shortest circle gives the place up to a multiple of its length, the next one
     which multiple, and so on, as the hands of a clock do.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    name : str, default="places"
-        Name of the release.
     """
 
     n_samples: int
@@ -392,20 +333,10 @@ class Phases(Statistic):
         return calibrate_gaussian(self.name, moved, mu, shape, magnitude=self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release phases of rows under a map; return places.
+        """Release phases of rows; return a finite place for each feature.
 
-        Parameters
-        ----------
-        release, rows
-            As for every statistic.
-        *given : callable or None, ndarray of shape (n_features,)
-            Map of blocks of rows, and released scales.
-
-        Returns
-        -------
-        ndarray of shape (n_features,)
-            A place for each feature, within a fraction of its scale from the values
-            where the noise allows it; finite.
+        Where the noise allows it, it is within a fraction of the feature's scale from
+        the values. Given are a map of blocks of rows or None, and released scales.
         """
         row_map, scale = given
         n_circles = release.plan[self.name].shape[1]
@@ -422,24 +353,16 @@ class Phases(Statistic):
 # features.
 _SHARES = {"differences": 0.5, "places": 0.1, "moments": 0.4}
 
-
 _SMALLEST_SCALE = float(np.finfo(float).tiny)
 
 
 class FeatureLaw(NamedTuple):
-    """Public values of each feature, in the units of the data.
+    """Public values of each feature, in the units of the data, of shape (n_features,).
 
-    Attributes
-    ----------
-    mean : ndarray of shape (n_features,) or None
-        Means; 0, or the middle of the box, for features that are not seen. None
-        without.
-    scale : ndarray of shape (n_features,)
-        Standard deviations; 1, or the half-width of the box, for such features.
-    seen : ndarray of bool of shape (n_features,)
-        Whether a feature's variance stands out of the noise.
-    center : ndarray of shape (n_features,)
-        Public middle of the box; 0 without one.
+    `seen` is whether a feature's variance stands out of the noise. `mean`, if any, is 0
+    or the middle of the box for features that are not seen, and `scale`, the standard
+    deviation, is 1 or the half-width of the box. `center` is the middle of the box, 0
+    without one.
     """
 
     mean: np.ndarray | None
@@ -452,18 +375,10 @@ class FeatureLaw(NamedTuple):
 class FeatureScales(Combination):
     """Location and scale of each feature, with no bounds known.
 
-    Differences of rows show how far values lie apart, phases on circles where they
-    lie, and moments about that place, cut at a multiple of the differences, the mean
-    and the standard deviation. Without means differences are all.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows, at least 2 rows.
-    with_mean : bool, default=True
-        Whether means are wanted.
-    box : Box or None, default=None
-        Public bounds, feature by feature.
+    Differences of rows show how far values lie apart, phases on circles where they lie,
+    and moments about that place, clipped at a multiple of the differences, the mean and
+    the standard deviation. Without means only the differences are released. A `box`
+    holds public bounds of each feature.
     """
 
     n_samples: int
@@ -501,23 +416,23 @@ class FeatureScales(Combination):
         return self._law(*found)
 
     def _law(self, mean, scale, seen) -> FeatureLaw:
-        """Return values in the units of the data, and what stands for unseen ones."""
+        """Return values in the units of the data; defaults for unseen features."""
         middle, unit = np.zeros(self.n_features), np.ones(self.n_features)
         if self.box is not None:
             middle, unit = self.box.midpoint, self.box.unit
-        # What is shorter than all normal numbers has no inverse to scale by.
+        # Scales below all normal numbers have no inverse.
         seen = seen & (scale * unit >= _SMALLEST_SCALE)
         scale = np.where(seen, scale, 1.0) * unit
         if mean is not None:
             mean = middle + np.where(seen, mean, 0.0) * unit
         return FeatureLaw(mean, scale, seen, middle)
 
-    def faintest(self, plan: PrivacyPlan) -> float:
-        """Share of pairs that must differ in a feature for it to be seen; public."""
+    def smallest_visible_share(self, plan: PrivacyPlan) -> float:
+        """Return the share of pairs that must differ in a feature for it to be seen."""
         part = self.parts()["differences"]
         noise = getattr(plan[part.name], "noise_std", 0.0)
-        return part.faintest(noise)
+        return part.smallest_visible_share(noise)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return sentences for the statement of the guarantee."""
         return ("Which features are unseen is part of what is released.",)

@@ -10,13 +10,19 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import PrivateEstimator
 from .._base.sklearn_compat import Interval, StrOptions
-from ..factorizations import BISR, Average, Exponential, Prefix, Window
-from ..factorizations._choices import NAMES, Choices, plan_noise
+from ..factorizations._choices import Choices, plan_noise
 from ..factorizations._workloads import MOST_STEPS
 from ..mechanisms._relations import check_count
 from ._kernels import project_covariance
 from ._moment_stream import MomentStream
 from ._moment_sums import CovarianceModel, StreamMoments
+from ._moments import (
+    FACTORIZATIONS,
+    MOMENTS,
+    WORKLOADS,
+    as_strategy,
+    check_moments,
+)
 from ._stream_estimator import StreamEstimator
 
 # Least eigenvalue by default: in units of the noise of an entry off the diagonal, and
@@ -24,27 +30,14 @@ from ._stream_estimator import StreamEstimator
 _FLOOR, _LEAST = 2.0, 1e-6
 
 
-_WORKLOADS = [
-    StrOptions({"average", "prefix"}),
-    Average,
-    Prefix,
-    Window,
-    Exponential,
-    "array-like",
-]
-
-
-_FACTORIZATIONS = [StrOptions(set(NAMES)), BISR, "array-like"]
-
-
 @documented
 class JMECovariance(CovarianceModel, StreamEstimator):
     r"""Mean and covariance of a stream, released privately at every step.
 
-    Each row is one step. It leaves with noise that is correlated between steps, so
-    that weighted sums of rows and of their outer products have little of it, and the
-    second moment costs nothing beside the first (:ref:`streams`). Whoever sees the
-    releases of **all** steps learns no more of a row than the budget allows.
+    Each row is one step. It is released with noise that is correlated between steps:
+    weighted sums of rows and of their outer products have little of it, and the second
+    moment costs nothing beside the first (:ref:`streams`). The budget covers the
+    releases of **all** steps together.
 
     Parameters
     ----------
@@ -55,50 +48,36 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     clip_norm : float, default=1.0
         Public bound in [1e-60, 1e60]: longer rows are scaled down to this norm.
     horizon : int or None, default=None
-        Number of steps that the noise is made for (:ref:`stream_horizon`). None takes
-        the number of rows in :meth:`fit`; streams by :meth:`partial_fit` need it
+        Number of steps that the noise is made for (:ref:`stream_horizon`). None uses
+        the number of rows in :meth:`fit`. Streams by :meth:`partial_fit` need it,
         unless ``factorization="trivial"``, or ``"blt"`` with a workload that forgets.
     workload : {"average", "prefix"}, Window, Exponential or array, default="average"
         Weights of rows i at step t: 1/t for "average", 1 for "prefix", or those of
         :class:`~skdpspectral.covariance.Exponential` and
         :class:`~skdpspectral.covariance.Window`. An array of shape (steps, steps)
-        gives any weights, with zeros above the diagonal; those of a step must add up
-        to more than 0, unless `second_workload` is given.
+        gives any weights, with zeros above the diagonal. The weights of a step must
+        add up to more than 0, unless `moments` has a `second_workload`.
     factorization : str, BISR or array of shape (steps, steps), default="blt"
-        How noise is correlated (:ref:`stream_parameters`). In memory are rows of noise,
-        each as long as what a step releases: none for "trivial", which is independent,
-        about four for "blt", two for each of the band of
+        How noise is correlated (:ref:`stream_parameters`). It keeps rows of noise in
+        memory, each as long as the release of a step: none for "trivial" (independent
+        noise), about four for "blt", two for each of the band of
         :class:`~skdpspectral.covariance.BISR` ("bisr" for its default), two for each
         step for "sqrt", one for each step, and the matrix, for "optimal" and any
         lower-triangular C.
-    second_workload : as `workload` or None, default=None
-        Weights of the second moment and of the covariance, about the mean by the same
-        weights, if they are not those of the first moment (:ref:`two_workloads`).
-    second_factorization : as `factorization` or None, default=None
-        How the noise of products is correlated; None as `factorization` says, for their
-        workload. Not for "pp" and "pp-debiased", which release no products.
-    method : {"jme", "ime", "cs", "pp", "pp-debiased"}, default="jme"
-        "jme": both moments by their joint sensitivity. The others, of the same
-        guarantee, are there for comparison (:ref:`stream_methods`).
-    moment_weight : "free", "trace-split" or float, default="free"
-        Weight of the second moment. "free": the largest one that leaves the mean as
-        accurate as if it were released alone. "trace-split": the same with a larger
-        weight for the trace. A number: for "jme" and "cs" the weight :math:`\lambda`
-        beside the mean, in data units to the power -2; for "ime" the share in (0, 1)
-        of :math:`\mu^2` that the mean gets, 1/2 by default.
-    second_moment : {"full", "diag"}, default="full"
-        Whether products of different features are released; with "diag" the
-        covariance is diagonal.
-    center : {"private", "none"}, default="private"
-        "private": the mean is released too, and taken off. "none": it is taken to be
-        zero, and the whole budget spent on the second moment; for ``method="jme"``.
+    moments : {"jme", "assume-centered"} or strategy, default="jme"
+        The moments that are released. "jme": mean and second moment, by their joint
+        sensitivity; :class:`~skdpspectral.covariance.JointMoments` has their weights,
+        workloads and noise. "assume-centered": the second moment alone, at the whole
+        budget; the mean is taken to be zero
+        (:class:`~skdpspectral.covariance.AssumeCentered`).
+        :class:`~skdpspectral.covariance.BaselineMoments` is for comparison.
     whiten : bool, default=False
         Whether :meth:`transform` multiplies by the root of the precision; otherwise
         it subtracts the mean.
     min_eigenvalue : float or "auto", default="auto"
         Least eigenvalue of `covariance_`, in units of ``clip_norm**2``. "auto": the
         eigenvalues are rid of the bias of the noise, and none is below twice the noise
-        of an entry, nor below 1e-6 ("pp" and "pp-debiased" know 1e-6 alone). It needs
+        of an entry, nor below 1e-6 (only 1e-6 where noisy rows are squared). It needs
         no budget: the size of the noise is public.
     on_horizon : {"raise", "restart"}, default="raise"
         What happens to rows beyond `horizon`. "restart": fresh noise for as many
@@ -110,13 +89,14 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     Attributes
     ----------
     location_ : ndarray of shape (n_features,)
-        Weighted mean of the clipped rows, by `workload`, or by `second_workload` where
-        the weights of `workload` do not add up to more than 0; zero with
-        ``center="none"``.
+        Weighted mean of the clipped rows, by `workload`. Where its weights do not add
+        up to more than 0, by the `second_workload` of `moments`. Zero with
+        ``moments="assume-centered"``.
     covariance_ : ndarray of shape (n_features, n_features)
         Weighted covariance of the clipped rows, without the bias of the noise (but
-        for "pp"), with eigenvalues of at least `min_eigenvalue` and a trace of at most
-        ``clip_norm**2`` (more, by a public factor, where some weights are below 0).
+        for ``BaselineMoments("pp")``). Its eigenvalues are at least `min_eigenvalue`,
+        and its trace is at most ``clip_norm**2`` (more, by a public factor, where some
+        weights are below 0).
     precision_ : ndarray of shape (n_features, n_features)
         Its inverse.
     first_moment_ : ndarray of shape (n_features,)
@@ -135,7 +115,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     See Also
     --------
     sklearn.covariance.EmpiricalCovariance : The same without privacy.
-    DPPCA : Principal components of rows that are all there.
+    DPPCA : Principal components of a table.
 
     Notes
     -----
@@ -152,8 +132,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     shaped by :math:`C^{-1}`.
 
     **The state of a stream is secret** (:ref:`stream_state`): between two calls of
-    :meth:`partial_fit` the estimator, and a pickle of it, hold that of its noise.
-    :meth:`publish` gives a copy without it.
+    :meth:`partial_fit` the estimator, and a pickle of it, hold the state of its noise.
+    :meth:`publish` returns a copy without it.
 
     References
     ----------
@@ -180,24 +160,14 @@ class JMECovariance(CovarianceModel, StreamEstimator):
     _array_parameters: ClassVar[tuple[str, ...]] = (
         "workload",
         "factorization",
-        "second_workload",
-        "second_factorization",
     )
     _parameter_constraints: ClassVar[dict] = {
         **PrivateEstimator._privacy_constraints,
         "clip_norm": [Interval(Real, 1e-60, 1e60, closed="both")],
         "horizon": [Interval(Integral, 1, MOST_STEPS, closed="both"), None],
-        "workload": _WORKLOADS,
-        "factorization": _FACTORIZATIONS,
-        "second_workload": [*_WORKLOADS, None],
-        "second_factorization": [*_FACTORIZATIONS, None],
-        "method": [StrOptions({"jme", "ime", "cs", "pp", "pp-debiased"})],
-        "moment_weight": [
-            StrOptions({"free", "trace-split"}),
-            Interval(Real, 1e-60, 1e60, closed="both"),
-        ],
-        "second_moment": [StrOptions({"full", "diag"})],
-        "center": [StrOptions({"private", "none"})],
+        "workload": WORKLOADS,
+        "factorization": FACTORIZATIONS,
+        "moments": MOMENTS,
         "whiten": ["boolean"],
         "min_eigenvalue": [
             Interval(Real, 1e-12, 1, closed="both"),
@@ -215,12 +185,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         horizon=None,
         workload="average",
         factorization="blt",
-        second_workload=None,
-        second_factorization=None,
-        method="jme",
-        moment_weight="free",
-        second_moment="full",
-        center="private",
+        moments="jme",
         whiten=False,
         min_eigenvalue="auto",
         on_horizon="raise",
@@ -233,12 +198,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         self.horizon = horizon
         self.workload = workload
         self.factorization = factorization
-        self.second_workload = second_workload
-        self.second_factorization = second_factorization
-        self.method = method
-        self.moment_weight = moment_weight
-        self.second_moment = second_moment
-        self.center = center
+        self.moments = moments
         self.whiten = whiten
         self.min_eigenvalue = min_eigenvalue
         self.on_horizon = on_horizon
@@ -246,48 +206,8 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         self.noise_seed = noise_seed
 
     def _check_parameters(self) -> None:
-        """Check all that needs no shape, so that every method says it alike."""
         super()._check_parameters()
-        if self.center == "none" and self.method != "jme":
-            raise ValueError(
-                f'method="{self.method}" is about two moments: with center="none" '
-                'leave method="jme"'
-            )
-        self._check_second()
-        self._check_weight()
-
-    def _check_second(self) -> None:
-        """Refuse weights and noise of a moment that is not there."""
-        if self.center == "none":
-            for name in ("second_workload", "second_factorization"):
-                if getattr(self, name) is not None:
-                    raise ValueError(
-                        f'{name} is for two moments: with center="none" there is one, '
-                        f"by {name.removeprefix('second_')}; leave {name}=None"
-                    )
-        if self.method.startswith("pp") and self.second_factorization is not None:
-            raise ValueError(
-                f'second_factorization must be None with method="{self.method}", which '
-                "releases no products"
-            )
-
-    def _check_weight(self) -> None:
-        """Refuse a weight that the method has no use for."""
-        weight, method = self.moment_weight, self.method
-        if weight == "free":
-            return
-        if self.center == "none" or method.startswith("pp"):
-            raise ValueError(
-                "moment_weight must be 'free' with center=\"none\" or with a method "
-                "that releases one moment: there is nothing to weigh"
-            )
-        if weight == "trace-split" and method != "jme":
-            raise ValueError('moment_weight="trace-split" needs method="jme"')
-        if method == "ime" and not 0.0 < weight < 1.0:
-            raise ValueError(
-                'moment_weight with method="ime" is the share of the budget of the '
-                f"mean, in (0, 1); got {weight!r}"
-            )
+        check_moments(self.moments)
 
     def privacy_plan(self, n_samples=None, n_features=None):
         """Describe what a stream will release and cost; no data are needed.
@@ -318,27 +238,21 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         return self._planned(self._moment_stream(n_samples, n_features))
 
     def _choices(self) -> Choices:
-        """Return what is asked for, and what shapes the noise."""
+        """Return the workloads and factorizations of both moments."""
+        moments = as_strategy(self.moments)
         return Choices(
             self.workload,
             self.factorization,
-            self.second_workload,
-            self.second_factorization,
+            getattr(moments, "second_workload", None),
+            getattr(moments, "second_factorization", None),
             self.on_horizon,
         )
 
     def _moment_stream(self, n_samples: int | None, n_features: int) -> MomentStream:
-        """Return what is released, or an error about parameters."""
+        """Return the private statistic, or raise an error about parameters."""
         noise = plan_noise(self._choices(), self.horizon, n_samples)
-        return MomentStream(
-            n_features,
-            noise,
-            clip_norm=self.clip_norm,
-            method=self.method,
-            moment_weight=self.moment_weight,
-            second_moment=self.second_moment,
-            center=self.center,
-        )
+        moments = as_strategy(self.moments)
+        return MomentStream(n_features, noise, moments, clip_norm=self.clip_norm)
 
     def _released(self, moments: StreamMoments, places) -> tuple[np.ndarray, ...]:
         """Return moments of chosen steps, with covariances that are covariances."""
@@ -350,7 +264,7 @@ class JMECovariance(CovarianceModel, StreamEstimator):
         elif (spread := moments.spread(places)) is not None:
             floor = np.maximum(floor, _FLOOR * spread)
             # The eigenvectors of a diagonal are known: noise turns none of them.
-            spread = None if self.second_moment == "diag" else spread
+            spread = None if moments.sums.stream.diagonal else spread
         trace = unit * moments.largest_trace(places)
         covariance = project_covariance(covariance, floor, trace, spread)
         return first, second, mean, covariance

@@ -14,25 +14,10 @@ class MomentRows:
     r"""The map of a row x to :math:`(x, w\, \mathrm{vec}(xx'))`, and its inverse.
 
     The outer product is flattened isometrically: its upper triangle by rows, with
-    off-diagonal entries times :math:`\sqrt2`; or its diagonal alone.
-
-    Parameters
-    ----------
-    n_features : int
-        Length d of x.
-    weight : float or None
-        The weight w; None leaves the products out.
-    diagonal : bool, default=False
-        Whether only the diagonal of the product counts.
-    first : bool, default=True
-        Whether x itself counts.
-    trace_weight : float or None, default=None
-        Weight of the component of the product along the identity; None takes w.
-
-    Attributes
-    ----------
-    width : int
-        Length of the vector.
+    off-diagonal entries times :math:`\sqrt2`; or only its diagonal. `weight` is w, None
+    for no products; `first` is whether x itself is included; `trace_weight` is the
+    weight of the component of the product along the identity, by default w. `width` is
+    the length of the vector.
     """
 
     def __init__(
@@ -94,19 +79,9 @@ class MomentRows:
         products[:, places] = diagonal + (factor - 1.0) * mean
 
     def unpack(self, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return sums of rows and of products from sums of vectors.
+        """Return sums of rows, (b, d), and products, (b, d, d), from sums of vectors.
 
-        Parameters
-        ----------
-        vectors : ndarray of shape (b, width)
-            Sums of packed vectors; not modified.
-
-        Returns
-        -------
-        first : ndarray of shape (b, d)
-            Zero where x itself does not count.
-        second : ndarray of shape (b, d, d) or None
-            Symmetric.
+        The former are zero where x is not included, the latter None without products.
         """
         d, start = self.n_features, self.n_features if self.first else 0
         first = vectors[:, :start].copy() if self.first else np.zeros((len(vectors), d))
@@ -126,24 +101,13 @@ class MomentRows:
 
 
 def project_covariance(matrices: np.ndarray, floor, trace, spread=None) -> np.ndarray:
-    """Nearest symmetric matrices with eigenvalues above a floor and a bounded trace.
+    """Return the nearest symmetric matrices with a floor and a bounded trace.
 
-    Parameters
-    ----------
-    matrices : ndarray of shape (..., d, d)
-        Symmetric.
-    floor : float or ndarray of shape (...)
-        Least eigenvalue; lowered to trace / d where it is above.
-    trace : float or ndarray of shape (...)
-        Bound on the trace, positive.
-    spread : ndarray of shape (...) or None, default=None
-        Standard deviation off the diagonal of symmetric noise in the matrices, to rid
-        their eigenvalues of its bias first: :func:`shrink_eigenvalues`.
-
-    Returns
-    -------
-    ndarray of shape (..., d, d)
-        The projections in Frobenius norm.
+    The distance is the Frobenius norm. Matrices have shape (..., d, d), and the other
+    arguments shape (...). `floor` is the least eigenvalue; above trace / d it is
+    lowered to it. `spread` is the standard deviation off the diagonal of symmetric
+    noise, whose bias is removed from the eigenvalues first
+    (:func:`shrink_eigenvalues`).
     """
     floor, trace = (np.asarray(bound)[..., None] for bound in (floor, trace))
     with blas_threads(matrices.shape[-1]):
@@ -155,21 +119,9 @@ def project_covariance(matrices: np.ndarray, floor, trace, spread=None) -> np.nd
 
 
 def project_spectrum(values: np.ndarray, floor, total) -> np.ndarray:
-    """Nearest points with entries above a floor and a bounded sum.
+    """Return the nearest points, (..., d), with a least entry and a bounded sum.
 
-    Parameters
-    ----------
-    values : ndarray of shape (..., d)
-        Any order.
-    floor : float or ndarray of shape (..., 1)
-        Least entry; lowered to total / d where it is above.
-    total : float or ndarray of shape (..., 1)
-        Bound on the sum, positive.
-
-    Returns
-    -------
-    ndarray of shape (..., d)
-        The projections, in the order of `values`.
+    A floor above total / d is lowered to it. The order of the entries is kept.
     """
     d = values.shape[-1]
     floor = np.minimum(floor, total / d)

@@ -1,4 +1,4 @@
-"""Private moments of a stream of rows: what is released at each step, and how."""
+"""The private statistic of a stream of rows, released at each step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ..mechanisms import Exact, Mechanism, PrivacyPlan
 from ..mechanisms._gaussian import GRID_BITS
 from ._kernels import MomentRows
 from ._moment_sums import MomentSums, StreamMoments
+from ._moments import AssumeCentered, BaselineMoments, JointMoments, moment_weights
 
 # Rows that are handled together: their vectors stay in the cache.
 BLOCK_STEPS = 256
-
 
 _NAME = "moments"
 
@@ -29,57 +29,32 @@ _NAME = "moments"
 class MomentStream(Statistic):
     """The moments of one stream of rows, as a private statistic.
 
-    Each row is clipped, and leaves as one vector of itself and of its outer product;
-    what is made of these vectors, as :meth:`begin` begins it, is public.
+    Each row is clipped, and released as one vector of itself and its outer product;
+    :meth:`begin` returns the post-processing of these vectors.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of features d.
-    noise : PlannedNoise
-        What is asked for of both moments, what shapes the noise of each, and for how
-        many steps.
-    clip_norm : float
-        Bound on the norm of a row.
-    method, moment_weight, second_moment, center
-        As in :class:`~skdpspectral.JMECovariance`.
-
-    Attributes
-    ----------
-    first_workload, workload : Workload
-        Weights of the first moment, and those of the second and of the covariance.
-    shapes : tuple of Factorization
-        What shapes the noise of rows, and that of their products.
-    stretch : float
-        How much larger the noise of products is than its shape says.
-    factorization : Factorization
-        Both as one.
-    n_steps, renewed
-        Those of `noise`.
-    rows : MomentRows
-        The map of a row to the vector that is released.
-    sensitivity : float
-        How far a row can move its vector.
+    `first_workload` and `workload` weight the first moment, and the second moment and
+    covariance. `shapes` are the matrices for the noise of rows and of products, and
+    `factorization` is both as one; the noise of products is `stretch` times larger than
+    its matrix gives. `rows` maps a row to its vector, and `sensitivity` bounds the
+    change of that vector.
     """
 
     def __init__(
         self,
         n_features: int,
         noise: PlannedNoise,
+        moments: JointMoments | AssumeCentered | BaselineMoments,
         *,
         clip_norm: float = 1.0,
-        method: str = "jme",
-        moment_weight: str | float = "free",
-        second_moment: str = "full",
-        center: str = "private",
     ) -> None:
         self.first_workload, self.workload = noise.workload, noise.second_workload
         self.n_steps, self.renewed = noise.n_steps, noise.renewed
         self.clip_norm = float(clip_norm)
-        self.method, self.centered = method, center == "none"
-        self.diagonal = second_moment == "diag"
+        self.method = getattr(moments, "method", "jme")
+        self.centered = isinstance(moments, AssumeCentered)
+        self.diagonal = moments.second_moment == "diag"
         ends = self._shape(noise, n_features)
-        nu, trace, ratio = self._weights(moment_weight, n_features)
+        nu, trace, ratio = moment_weights(moments, self.clip_norm, n_features)
         # Products are as far from rows as the columns of their matrices are.
         scale = ends / self.clip_norm
         self.rows = MomentRows(
@@ -106,29 +81,6 @@ class MomentStream(Statistic):
         self.factorization = pair = Pair(first, second, n_features)
         self.stretch = pair.stretch
         return pair.ratio
-
-    def _weights(self, weight, d) -> tuple[float | None, float | None, float]:
-        """Return weights of the product and of its trace, and the squared sensitivity.
-
-        They are for rows in the unit ball.
-        """
-        free = weight == "free"
-        if self.centered:
-            return 1.0, None, sensitivity.second_moment_ratio(d)
-        if self.method.startswith("pp"):
-            return None, None, 4.0
-        if self.method == "jme":
-            if weight == "trace-split":
-                return 0.5, sensitivity.free_trace_weight(d), 4.0
-            nu = float(weight) * self.clip_norm**2 if not free else None
-            nu = sensitivity.free_moment_weight(d) if free else nu
-            return nu, None, sensitivity.joint_moment_ratio(nu, d)
-        if self.method == "ime":
-            share = 0.5 if free else float(weight)
-            nu = 2.0 * (1.0 - share) / share
-            return nu, None, sensitivity.separate_moments_ratio(nu)
-        nu = 1.0 if free else float(weight) * self.clip_norm**2
-        return nu, None, sensitivity.concatenated_moments_ratio(nu)
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan the release of all steps at a total cost of mu; infinite for none."""
@@ -162,21 +114,10 @@ class MomentStream(Statistic):
         return MomentSums(self, getattr(mechanism, "noise_std", 0.0))
 
     def run(self, release, rows, *given) -> Iterator[StreamMoments]:
-        """Release the next rows of the stream, block after block.
+        """Release the next rows of the stream, and yield the moments of each block.
 
-        Parameters
-        ----------
-        release : StreamRelease
-            Charged with the plan of the whole stream.
-        rows : ndarray of shape (n, d)
-            The rows of its next n steps, which are claimed first of all.
-        *given : MomentSums
-            What was released before, and takes these steps in.
-
-        Yields
-        ------
-        Moments
-            Of the steps of a block.
+        The release is charged with the plan of the whole stream. The steps of all rows
+        are claimed first; the given :class:`MomentSums` takes them in.
         """
         (sums,) = given
         release.claim(sums.step, len(rows))

@@ -1,7 +1,4 @@
-"""Moments made of what a stream has released: post-processing, and public numbers.
-
-What a mean and a covariance are good for: post-processing of released values.
-"""
+"""Moments of the releases of a stream, and uses of a covariance: post-processing."""
 
 from __future__ import annotations
 
@@ -13,7 +10,8 @@ from sklearn.covariance import log_likelihood
 from sklearn.utils.validation import check_is_fitted
 
 from .._tables.rows import check_rows, saturated
-from ..factorizations import Factorization, GappedGain, NoiseGain, Workload
+from ..factorizations import Factorization, NoiseGain, Workload
+from ..factorizations._errors import GappedGain
 from ..factorizations._workloads import contrasts
 from ._kernels import MomentRows
 
@@ -25,15 +23,7 @@ _CHUNK = 1 << 16
 
 
 class FirstSums:
-    """Sums of rows with weights of their own, beside those of the covariance.
-
-    Parameters
-    ----------
-    workload : Workload
-        The weights.
-    n_features : int
-        Length of a row.
-    """
+    """Sums of rows with other weights than those of the covariance."""
 
     def __init__(self, workload: Workload, n_features: int):
         self.workload = workload
@@ -47,7 +37,7 @@ class FirstSums:
         return FirstMoments(self.workload, self._sums.push(rows), totals, steps)
 
     def skip(self, step: int, n: int) -> None:
-        """Leave the n steps after a step out."""
+        """Leave out the n steps after a step."""
         if self._counts is None:
             self._counts = _counted(self.workload, step)
         self._sums.skip(n)
@@ -55,19 +45,7 @@ class FirstSums:
 
 
 class FirstMoments(NamedTuple):
-    """Sums of rows of consecutive steps, with weights of their own.
-
-    Parameters
-    ----------
-    workload : Workload
-        The weights.
-    sums : ndarray of shape (b, d)
-        Weighted sums.
-    totals : ndarray of shape (b,)
-        Sums of the weights.
-    steps : ndarray of shape (b,)
-        Numbers of the steps.
-    """
+    """Sums of rows, (b, d), with weights of their own, and sums of these, (b,)."""
 
     workload: Workload
     sums: np.ndarray
@@ -89,16 +67,10 @@ class FirstMoments(NamedTuple):
 
 
 class MomentSums:
-    """Weighted sums of released vectors, and what is known of their noise.
+    """Weighted sums of released vectors, and the public variance of their noise.
 
-    All of it is post-processing: there is nothing private in here.
-
-    Parameters
-    ----------
-    stream : MomentStream
-        What the vectors are.
-    noise_std : float
-        Standard deviation of the entries of Z; 0 without noise.
+    All of it is post-processing. `noise_std` is the standard deviation of the entries
+    of Z; 0 without noise.
     """
 
     def __init__(self, stream: MomentStream, noise_std: float):
@@ -147,20 +119,10 @@ class MomentSums:
         )
 
     def skip(self, n: int) -> None:
-        """Leave the next steps out: what was released of their rows is not to be had.
+        """Leave out the next n steps, whose releases are lost.
 
-        Their noise must not come in either: beside what was released of them it would
-        show the rows.
-
-        Parameters
-        ----------
-        n : int
-            How many steps.
-
-        Raises
-        ------
-        ValueError
-            If some later step would have no row to make a mean of.
+        Their noise must not enter either: beside their releases it would reveal the
+        rows. Raises an error if a later step would have no row for its mean.
         """
         if not n:
             return
@@ -179,11 +141,11 @@ class MomentSums:
             for gain in self._gains:
                 gain.skip(n)
         self.step += n
-        # A window that begins anew has lost all before.
+        # A window starts again after a gap, without the rows before.
         self.n_lost = self.step if workload.name == "window" else self.n_lost + n
 
     def _begin_gaps(self) -> None:
-        """Count weights from here on, and know the noise of sums with gaps."""
+        """Count weights, and track the noise of sums with gaps, from here on."""
         workload = self.stream.workload
         self._counts = _counted(workload, self.step)
         if self.noise_std:
@@ -194,7 +156,7 @@ class MomentSums:
 
 
 def _counted(workload: Workload, step: int):
-    """Return an accumulator of ones, as it is after a step."""
+    """Return an accumulator of ones after a step."""
     counts = workload.sums(1)
     for start in range(0, step, _CHUNK):
         counts.push(np.ones((min(_CHUNK, step - start), 1)))
@@ -202,7 +164,7 @@ def _counted(workload: Workload, step: int):
 
 
 def _check_gap(workload: Workload, step: int, n: int) -> None:
-    """Refuse a gap that leaves a later mean without a row."""
+    """Refuse a gap that leaves a later mean without rows."""
     if workload.max_steps is None:
         return
     weights = workload.core_matrix(workload.max_steps)[step + n :].copy()
@@ -219,21 +181,12 @@ def _check_gap(workload: Workload, step: int, n: int) -> None:
 class StreamMoments:
     """Sums of consecutive steps, from which the moments of any of them follow.
 
-    Parameters
-    ----------
-    sums : MomentSums
-        What they are of.
-    steps : ndarray of shape (b,)
-        Numbers of the steps, from 1.
-    vectors, squares : ndarray of shape (b, width)
-        Weighted sums of released vectors, and of outer products of noisy rows.
-    gains : list of tuple of ndarray
-        Variances of the sums for unit noise, as :class:`NoiseGain` gives them: of rows,
-        and of products where their noise has another shape.
-    totals : ndarray of shape (b,) or None
-        Sums of the weights of the rows that are in the sums; None where these are all.
-    first : FirstMoments or None
-        Sums of rows with weights of their own; None where the weights are the same.
+    `vectors` and `squares`, of shape (b, width), are weighted sums of released vectors,
+    and of outer products of noisy rows. `gains` are variances of the sums for unit
+    noise, as of :class:`NoiseGain`: of rows, and of products where their noise has
+    another matrix. `totals` are sums of the weights of the included rows, None if no
+    row is missing. `first` are sums with weights of their own, None where the weights
+    are the same.
     """
 
     def __init__(self, sums, steps, vectors, squares, gains, totals, first):
@@ -242,10 +195,10 @@ class StreamMoments:
         self._first = first
 
     def of_last_step(self) -> StreamMoments:
-        """Return those of the last step, which the sums no longer have a part in.
+        """Return those of the last step, independent of the sums.
 
-        Variances of sums with gaps are worked out where they are asked for; what is
-        asked for later, the sums may have passed.
+        Variances of sums with gaps are computed when asked for; later the sums may be
+        past that step.
         """
         return StreamMoments(
             self.sums,
@@ -258,24 +211,11 @@ class StreamMoments:
         )
 
     def at(self, places) -> tuple[np.ndarray, ...]:
-        """Return the moments of chosen steps.
+        """Return first and second moments, means and covariances of m chosen steps.
 
-        Parameters
-        ----------
-        places : sequence of int
-            Places among `steps`.
-
-        Returns
-        -------
-        first : ndarray of shape (m, d)
-            Released sums of rows.
-        second : ndarray of shape (m, d, d)
-            Released sums of outer products.
-        mean : ndarray of shape (m, d)
-            Weighted means: by the weights of the first moment, or by those of the
-            covariance where the former make no mean.
-        covariance : ndarray of shape (m, d, d)
-            Weighted covariances, unbiased but for "pp", not yet projected.
+        They have shapes (m, d), (m, d, d), (m, d) and (m, d, d). Means have the weights
+        of the first moment, or those of the covariance where the former make no mean.
+        Covariances are unbiased, except for "pp", and not yet projected.
         """
         stream, places = self.sums.stream, np.asarray(places)
         totals = self._totals_at(places)
@@ -308,17 +248,9 @@ class StreamMoments:
         return first, second, mean, covariance
 
     def largest_trace(self, places) -> np.ndarray | float:
-        """Return how large the trace of a covariance can be, for unit rows.
+        """Return the largest possible trace of covariances of unit rows.
 
-        Parameters
-        ----------
-        places : sequence of int
-            Places among `steps`.
-
-        Returns
-        -------
-        float or ndarray of shape (m,)
-            1 for means of weights of one sign; more where some are below 0.
+        It is 1 for weights of one sign, and more where some are below 0.
         """
         workload, places = self.sums.stream.workload, np.asarray(places)
         if not workload.signed:
@@ -327,18 +259,10 @@ class StreamMoments:
         return np.maximum(positive / self._totals_at(places), 1.0)
 
     def spread(self, places) -> np.ndarray | None:
-        """Return the deviation of the noise of covariances off their diagonals.
+        """Return the deviation of the noise of m covariances off their diagonals.
 
-        Parameters
-        ----------
-        places : sequence of int
-            Places among `steps`.
-
-        Returns
-        -------
-        ndarray of shape (m,) or None
-            From public numbers and the released mean, whose own noise comes in where
-            it is taken off; None for methods that square noisy rows.
+        It follows from public numbers and the released mean, whose own noise counts
+        where the mean is subtracted. None for methods that square noisy rows.
         """
         stream, places = self.sums.stream, np.asarray(places)
         if self._squares is not None:

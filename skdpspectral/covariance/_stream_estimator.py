@@ -1,7 +1,4 @@
-"""How an estimator is fed the rows of a stream: at once, in batches, along a path.
-
-A stream of moments that is under way: its release and its sums, in step.
-"""
+"""Methods that take the rows of a stream: at once, in batches, or along a path."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from .._base.sklearn_compat import (
     with_callbacks,
 )
 from .._base.strategies import same_value, snapshot
-from .._release.release import Turns
+from .._release.release import NonReentrantLock
 from .._release.streams import StreamRelease
 from .._tables.rows import Unread, unread_rows
 from ..factorizations._choices import HorizonError, check_batches, check_horizon
@@ -36,23 +33,9 @@ from ._moment_sums import StreamMoments
 class MomentRun:
     """One charged stream; it belongs to the call, or the estimator, that began it.
 
-    Threads take turns. A copy or a pickle is of a whole number of batches.
-
-    Parameters
-    ----------
-    moments : MomentStream
-        What is released.
-    release : StreamRelease
-        What lets rows out.
-    features : dict
-        What is known of the columns of its rows.
-    parameters : dict
-        What the stream was begun with, and must go on with.
-
-    Attributes
-    ----------
-    plan : PrivacyPlan
-        What was charged.
+    One thread at a time uses it, and copies and pickles hold a whole number of batches.
+    `features` are the fitted attributes about columns, and `parameters` those that must
+    not change.
     """
 
     def __init__(
@@ -61,21 +44,21 @@ class MomentRun:
         self._moments, self._release, self.plan = moments, release, release.plan
         self._sums = moments.begin(release.plan)
         self.features, self.parameters = features, parameters
-        self._turns = Turns()
+        self._thread_lock = NonReentrantLock()
 
     def __getstate__(self):
         self._release.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             state = self.__dict__.copy()
             # The pickler comes later, when another batch may be under way.
             for part in ("_release", "_sums"):
                 state[part] = copy.deepcopy(state[part])
-        del state["_turns"]
+        del state["_thread_lock"]
         return state
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        self._turns = Turns()
+        self._thread_lock = NonReentrantLock()
 
     @property
     def n_steps(self) -> int | None:
@@ -99,19 +82,19 @@ class MomentRun:
     def push(self, X) -> tuple[StreamMoments, int]:
         """Release rows; return the moments of the last of them, and what was lost."""
         self._release.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             for moments in self.path(X):
                 last = moments
             return last.of_last_step(), self.n_lost
 
     def resume(self) -> None:
-        """Go to where the ledger has the stream, without the rows up to there."""
+        """Skip to the position of the stream in the ledger."""
         self._release.check_process()
-        with self._turns.take():
+        with self._thread_lock.hold():
             self._sums.skip(self._release.resume() - self._sums.step)
 
     def close(self) -> None:
-        """Let nothing out any more."""
+        """End the stream."""
         self._release.close()
 
 
@@ -119,7 +102,7 @@ _FEATURES = ("n_features_in_", "feature_names_in_")
 
 
 class MomentRelease(NamedTuple):
-    """What a stream has released up to a step.
+    """The released moments of a stream at a step.
 
     Parameters
     ----------
@@ -137,13 +120,7 @@ class MomentRelease(NamedTuple):
 
 
 class _InBatches:
-    """A method that is there if the number of steps is known, or no matter.
-
-    Parameters
-    ----------
-    method : callable
-        The method.
-    """
+    """A method that is available if the number of steps is known or is not needed."""
 
     def __init__(self, method):
         self._method = method
@@ -158,14 +135,15 @@ class _InBatches:
 
 @documented
 class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
-    """Base of what makes moments of the rows of a stream.
+    """Base of estimators of the moments of a stream.
 
-    A subclass offers ``_moment_stream(n_samples, n_features)``, the private statistic,
-    ``_choices()``, what shapes its noise, and ``_released(moments, places)``, what is
-    made of its moments. It has the parameters `horizon` and `on_horizon`.
+    A subclass has the parameters `horizon` and `on_horizon`, and three methods:
+    ``_moment_stream(n_samples, n_features)`` returns the private statistic,
+    ``_choices()`` its workloads and factorizations, and ``_released(moments, places)``
+    the post-processed moments.
     """
 
-    # What may change while a stream runs: it shapes what is made of releases.
+    # Parameters that may change while a stream runs: they affect post-processing only.
     _free_parameters: ClassVar[set[str]] = {"accountant", "noise_seed"}
 
     # -- at once -------------------------------------------------------------------
@@ -256,7 +234,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
             else:
                 self._check_unchanged(run)
                 self._check_horizon(run.n_steps, run.step, rows)
-        # A stream that has begun stays begun, whatever the values are: it is paid.
+        # A stream that was charged stays open, whatever the values are.
         with self._unchanged_on_error():
             X = rows.read()
             self._latest = object()
@@ -290,7 +268,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         Raises
         ------
         LedgerError
-            If the ledger is behind this copy, or does not know the stream.
+            If the ledger is behind this copy, or has no such stream.
         NotFittedError
             If no stream was begun, or it was ended by :meth:`fit`.
         RuntimeError
@@ -316,7 +294,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         return self
 
     def _check_batches(self, method: str) -> None:
-        """Refuse batches where noise needs a number of steps, and nothing says it."""
+        """Refuse batches if the noise needs a horizon and there is none."""
         if self.horizon is not None:
             return
         try:
@@ -325,7 +303,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         except HorizonError as error:
             raise HorizonError(f"no {method} without a horizon: {error}") from None
         except (TypeError, ValueError):
-            return  # what is wrong is said by the call, as by that of any method
+            return  # the call itself raises the error, as any method does
 
     # -- along a path --------------------------------------------------------------
 
@@ -416,7 +394,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
         return run, *read
 
     def _keep(self, run: MomentRun, moments: StreamMoments, n_lost: int = 0) -> None:
-        """Take over what a stream gave last, all of it at once."""
+        """Set the fitted attributes to the last moments of a stream, all at once."""
         first, second, mean, covariance = self._released(moments, [-1])
         if "feature_names_in_" not in run.features:
             self.__dict__.pop("feature_names_in_", None)
@@ -454,7 +432,7 @@ class StreamEstimator(CallbackSupportMixin, PrivateEstimator):
 
 
 def _quietly(steps: Iterator) -> Iterator:
-    """Take one step after another, saying nothing of errors of arithmetic."""
+    """Yield the steps, ignoring errors of arithmetic in each."""
     while True:
         with np.errstate(all="ignore"):
             step = next(steps, None)

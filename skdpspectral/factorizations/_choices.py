@@ -1,4 +1,4 @@
-"""Which workload and which factorization a user asks for, and for how many steps."""
+"""Workloads and factorizations of a user, and their number of steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 from numbers import Integral
 from typing import ClassVar, NamedTuple
 
-import numpy as np
 from sklearn.base import BaseEstimator
 
 from .._base.sklearn_compat import Interval
@@ -35,19 +34,16 @@ from ._workloads import (
 # Dense matrices and their history are held in memory.
 LARGEST_DENSE = 5000
 
-
 # So are the columns of Toeplitz matrices, and the rows of noise that "sqrt" keeps.
 LARGEST_BANDED = 10**7
 
-
 _NAMED = {"prefix": Prefix, "average": Average}
-
 
 NAMES = ("trivial", "sqrt", "bisr", "blt", "optimal")
 
 
 class HorizonError(ValueError, AttributeError):
-    """Rows in batches need a horizon: what takes batches is not there without one."""
+    """Rows in batches need a horizon; without one, methods for batches are missing."""
 
 
 @register
@@ -76,25 +72,15 @@ class BISR(BaseEstimator):
 
 
 def is_given(factorization) -> bool:
-    """Whether a factorization is given as an array, not made of the workload."""
+    """Whether a factorization is given as an array."""
     return not isinstance(factorization, (str, BISR))
 
 
 def needs_steps(workload: Workload, factorization) -> bool:
     """Whether a factorization must know the number of steps.
 
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for.
-    factorization : str, BISR or array
-        The factorization.
-
-    Returns
-    -------
-    bool
-        False where its column norms are bounded for any number of steps and its
-        filter needs constant memory, or where an array says the number.
+    It need not where its column norms are bounded for any number of steps and its
+    filter needs constant memory, or where an array has that number.
     """
     if workload.max_steps is not None or is_given(factorization):
         return False
@@ -119,7 +105,8 @@ def factorize(
         :class:`BISR`: its inverse cut to a band. "blt": buffered linear Toeplitz, in
         constant memory. "optimal": the least error, dense. An array is taken for C.
     n_steps : int or None, default=None
-        Number of steps; None where :func:`needs_steps` says that there is no need.
+        Number of steps. None suffices for arrays, for "trivial", and for "blt" with
+        windows and exponential weights.
 
     Returns
     -------
@@ -160,12 +147,18 @@ def factorize(
             '"blt", which needs constant memory'
         )
     if name == "bisr":
-        band = _bisr_column(workload, min(int(banded.bandwidth), n_steps))
+        width = min(int(banded.bandwidth), n_steps)
+        custom = workload.name == "custom"
+        band = binomial_series(0.5, width) if custom else workload.root(width, -0.5)
         return Banded(name, band, inverse_series(band, n_steps))
     if name == "sqrt":
         return _square_root(workload, n_steps)
     if name == "optimal":
-        _check_dense(n_steps)
+        if n_steps > LARGEST_DENSE:
+            raise ValueError(
+                f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; '
+                'choose a smaller horizon, or take "blt" or "sqrt"'
+            )
         return Dense(name, optimal_matrix(workload.core_matrix(n_steps)))
     known = ", ".join(map(repr, NAMES))
     raise ValueError(f"factorization must be an array or one of {known}, got {name!r}")
@@ -185,12 +178,6 @@ def _square_root(workload: Workload, n: int) -> Factorization:
     return Banded("sqrt", workload.root(n, -0.5), workload.root(n))
 
 
-def _bisr_column(workload: Workload, band: int) -> np.ndarray:
-    if workload.name == "custom":
-        return binomial_series(0.5, band)
-    return workload.root(band, -0.5)
-
-
 def _buffers(workload: Workload, n: int | None) -> Buffers:
     if workload.name == "exponential":
         return faded_buffers("exponential", float(workload.decay), n)
@@ -199,31 +186,11 @@ def _buffers(workload: Workload, n: int | None) -> Buffers:
     return prefix_buffers(n)
 
 
-def _check_dense(n: int) -> None:
-    if n > LARGEST_DENSE:
-        raise ValueError(
-            f'factorization="optimal" is dense: at most {LARGEST_DENSE} steps; choose '
-            'a smaller horizon, or take "blt" or "sqrt"'
-        )
-
-
 class PlannedNoise(NamedTuple):
-    """What a stream's noise is made for, by public numbers.
+    """Workloads and noise matrices of rows and of products, for `n_steps` steps.
 
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for of rows.
-    factorization : Factorization
-        The matrix that shapes their noise.
-    second_workload : Workload
-        What is asked for of products of rows; the same object if it is the same.
-    second_factorization : Factorization
-        The matrix that shapes their noise; the same object if it is the same.
-    n_steps : int or None
-        Steps that it is planned for; None for any number.
-    renewed : bool
-        Whether fresh noise follows after them.
+    The second ones are the same objects where products have the same. `n_steps` is None
+    for any number of steps; with `renewed`, fresh noise follows after them.
     """
 
     workload: Workload
@@ -235,18 +202,9 @@ class PlannedNoise(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What a user asks for, as parameters of an estimator have it.
+    """Workloads and factorizations as parameters of an estimator have them.
 
-    Parameters
-    ----------
-    workload : str, Workload or array of shape (n, n)
-        A name, a strategy, or weights.
-    factorization : str, BISR or array of shape (n, n)
-        A name, a strategy, or C.
-    second_workload, second_factorization : optional
-        The same for products of rows; None for the above.
-    on_horizon : {"raise", "restart"}, default="raise"
-        What happens beyond the horizon.
+    The second ones are for products of rows; None for those of rows.
     """
 
     workload: object
@@ -256,7 +214,7 @@ class Choices(NamedTuple):
     on_horizon: str = "raise"
 
     def made(self) -> list[tuple[str, Workload, object]]:
-        """Return what is asked for, one or two, each with the prefix of its names."""
+        """Return one or two pairs, each after the prefix of its parameters' names."""
         own_mean = self.second_workload is None
         first = make_workload(self.workload, contrast=not own_mean)
         found = [("", first, self.factorization)]
@@ -271,26 +229,9 @@ class Choices(NamedTuple):
 
 
 def plan_noise(choices: Choices, horizon=None, n_samples=None) -> PlannedNoise:
-    """Make what a user has asked for, as it is now, or an error about it.
+    """Make the workloads and matrices of a user's choices; errors name the parameter.
 
-    Parameters
-    ----------
-    choices : Choices
-        What is asked for.
-    horizon : int or None, default=None
-        Number of steps that the noise is made for.
-    n_samples : int or None, default=None
-        Rows of a fit; None for a stream.
-
-    Returns
-    -------
-    PlannedNoise
-        The workloads, the matrices, and their steps.
-
-    Raises
-    ------
-    ValueError
-        Naming the parameter.
+    `n_samples` is the number of rows of a fit, None for a stream.
     """
     asked, renewed = choices.made(), choices.on_horizon == "restart"
     if renewed:
@@ -312,7 +253,7 @@ def _make_noise(workload: Workload, factorization, n_steps) -> Factorization:
 def make_workload(
     workload, name: str = "workload", *, contrast: bool = False
 ) -> Workload:
-    """Return a workload as it is now, or an error about it."""
+    """Return a copy of a workload, or raise an error that names it."""
     if isinstance(workload, str):
         if workload not in _NAMED:
             raise ValueError(
@@ -326,7 +267,7 @@ def make_workload(
 
 
 def _check_restart(asked, horizon) -> None:
-    """Refuse fresh noise at an end that there is not."""
+    """Refuse to restart streams that have no horizon."""
     for prefix, workload, _ in asked:
         if workload.name in ("custom", "window"):
             raise ValueError(
@@ -341,7 +282,7 @@ def _check_restart(asked, horizon) -> None:
 
 
 def _count_steps(asked, horizon, n_samples) -> int | None:
-    """Return the number of steps that noise is planned for; None for any number."""
+    """Return the number of planned steps; None for any number."""
     sizes = {}
     for prefix, workload, factorization in asked:
         if workload.max_steps is not None:
@@ -367,7 +308,7 @@ def _count_steps(asked, horizon, n_samples) -> int | None:
 
 
 def check_batches(choices: Choices) -> None:
-    """Refuse rows in batches where only a horizon says for how many steps."""
+    """Refuse rows in batches where noise needs a horizon and there is none."""
     asked = choices.made()
     if choices.on_horizon == "restart":
         _check_restart(asked, None)
@@ -384,7 +325,7 @@ def check_horizon(n_steps: int | None, seen: int, more: int) -> None:
 
 
 def _key(choice):
-    """Return what says all of a name or a strategy, and can be hashed."""
+    """Return a hashable key of a name or a strategy."""
     if isinstance(choice, str):
         return choice
     return type(choice), tuple(choice.get_params(deep=False).items())
@@ -392,7 +333,7 @@ def _key(choice):
 
 @functools.lru_cache(maxsize=16)
 def _kept_factorization(workload, factorization, n_steps) -> Factorization:
-    """Make a factorization of no arrays, and keep it for the next call."""
+    """Make a factorization without arrays, cached."""
     made = [
         key if isinstance(key, str) else key[0](**dict(key[1]))
         for key in (workload, factorization)

@@ -1,6 +1,4 @@
-"""How much noise a factorization leaves in a workload: public numbers.
-
-How much noise is in sums that leave out some steps: public numbers.
+"""Variances of the noise of a workload under a factorization: public numbers.
 
 The noise of a sum over all steps nearly cancels; that of a sum with a gap does not at
 its ends. Its variance is that of the weights, with zeros at the gap, times C^{-1}.
@@ -20,7 +18,7 @@ _CHUNK = 4096
 
 
 class NoiseGain:
-    """Variances of shaped noise, step by step, for independent unit noise Z.
+    """Variances of correlated noise, step by step, for independent unit noise Z.
 
     Parameters
     ----------
@@ -29,7 +27,7 @@ class NoiseGain:
     factorization : Factorization
         The matrix C.
     block_steps : int or None, default=None
-        Steps after which the noise begins anew; None for never.
+        Steps after which fresh noise begins; None for never.
     """
 
     def __init__(
@@ -82,10 +80,9 @@ class NoiseGain:
         return both[:, 0], self._squares.push(both[:, 1:].copy())[:, 0]
 
     def skip(self, n_steps: int) -> None:
-        """Pass over steps whose rows no sum of `squares` has.
+        """Skip steps whose rows are in no sum of `squares`.
 
-        The variances of the core are those of sums over all steps nevertheless; see
-        :class:`GappedGain`.
+        The variances of the core remain those of sums over all steps.
 
         Parameters
         ----------
@@ -97,7 +94,7 @@ class NoiseGain:
         self._squares.skip(n_steps)
 
     def _advance(self, n_steps: int) -> np.ndarray:
-        """Return variances of the core and of single rows, a row a step."""
+        """Return variances of the core and of single rows, one row per step."""
         pieces = []
         while n_steps:
             if self._place == self._block_steps:
@@ -132,7 +129,7 @@ class NoiseGain:
         return sums
 
     def _faded_base(self, count: int) -> np.ndarray:
-        """Return what the next steps have left of the noise of earlier blocks."""
+        """Return the remaining noise of earlier blocks at the next steps."""
         steps = np.arange(self._place + 1, self._place + count + 1)
         return self._base * self._workload.fade(steps) ** 2
 
@@ -172,20 +169,9 @@ def workload_error(workload: Workload, factorization: Factorization, n: int) -> 
 
 
 class GappedGain:
-    """Variances of shaped noise in sums with gaps, as of :class:`NoiseGain`.
+    """Variances of correlated noise in sums with gaps, as of :class:`NoiseGain`.
 
-    Parameters
-    ----------
-    workload : Workload
-        What is asked for.
-    factorization : Factorization
-        The matrix C.
-    block_steps : int or None
-        Steps after which the noise begins anew; None for never.
-    gain : NoiseGain
-        The same for sums without gaps, at some step.
-    step : int
-        That step.
+    `gain` is that of sums without gaps, at the given step.
     """
 
     def __init__(
@@ -197,7 +183,7 @@ class GappedGain:
         step: int,
     ):
         self._gain, self._step = gain, step
-        # A window begins anew after a gap, and is full again after its length.
+        # A window starts again after a gap, and is full again after its length.
         self._window = workload.length if isinstance(workload, Window) else math.inf
         self._resumed = step
         endless = isinstance(factorization, BufferedToeplitz)
@@ -209,7 +195,7 @@ class GappedGain:
         self._variance.reach(step)
 
     def skip(self, n_steps: int) -> None:
-        """Pass over the steps of a gap."""
+        """Skip the steps of a gap."""
         self._gain.skip(n_steps)
         self._variance.reach(self._step)
         self._variance.skip(n_steps)
@@ -217,19 +203,9 @@ class GappedGain:
         self._resumed = self._step
 
     def push(self, n_steps: int) -> tuple[Variances, np.ndarray]:
-        """Return the variances of the next steps.
+        """Return the variances of the next steps, as :meth:`NoiseGain.push` does.
 
-        Parameters
-        ----------
-        n_steps : int
-            How many steps.
-
-        Returns
-        -------
-        core : Variances
-            To be indexed by places, in increasing order: those of sums of the core.
-        squares : ndarray of shape (n_steps,)
-            The core's sum of the variances of single rows.
+        The first are :class:`Variances`, to be indexed in increasing order.
         """
         full, squares = self._gain.push(n_steps)
         first = self._step + 1
@@ -239,18 +215,10 @@ class GappedGain:
 
 
 class Variances:
-    """Variances of consecutive steps, worked out where they are asked for.
+    """Variances of consecutive steps, computed when they are indexed.
 
-    Parameters
-    ----------
-    variance : _Recursion or _Weighed
-        What works them out.
-    first, n_steps : int
-        Number of the first step, and how many there are.
-    full : ndarray of shape (n_steps,)
-        Variances of sums without gaps.
-    filled : float
-        Step from which on there is no gap in a sum.
+    `full` has the variances of sums without gaps; from step `filled` on no sum has a
+    gap.
     """
 
     def __init__(self, variance, first: int, n_steps: int, full, filled: float):
@@ -267,9 +235,9 @@ class Variances:
 
 
 class _Recursion:
-    """Noise of sums and buffers as a linear system, whose covariance is carried on.
+    """Covariance of sums and buffers as a linear system, in constant memory.
 
-    Constant memory; steps are passed over by doubling.
+    Steps are skipped by doubling.
     """
 
     def __init__(self, workload, factorization, block_steps):
@@ -284,17 +252,17 @@ class _Recursion:
         self._covariance = np.zeros((1 + len(self._decay),) * 2)
 
     def reach(self, step: int) -> None:
-        """Go on to a step; the sums have the rows up to there."""
+        """Advance to a step; the sums have the rows up to there."""
         self._move(step - self._step, 1.0)
 
     def skip(self, n_steps: int) -> None:
-        """Go on by steps whose rows the sums do not have."""
+        """Skip steps whose rows are not in the sums."""
         self._move(n_steps, 0.0)
         if self._forgets:
             self._covariance[0] = self._covariance[:, 0] = 0.0
 
     def at(self, step: int) -> float:
-        """Return the variance at a step that is not behind."""
+        """Return the variance at a step, at or after the last one."""
         self.reach(step)
         return float(self._covariance[0, 0])
 
@@ -304,7 +272,7 @@ class _Recursion:
         self._step += n_steps
         while n_steps:
             if self._place == self._block_steps:
-                # Fresh noise: what is in the sum stays, the buffers are empty.
+                # Fresh noise: the sum stays, the buffers are empty.
                 kept = self._covariance[0, 0]
                 self._covariance[:], self._place = 0.0, 0
                 self._covariance[0, 0] = kept
@@ -343,11 +311,11 @@ class _Weighed:
         self._gaps: list[tuple[int, int]] = []
 
     def reach(self, step: int) -> None:
-        """Go on to a step; the sums have the rows up to there."""
+        """Advance to a step; the sums have the rows up to there."""
         self._step = step
 
     def skip(self, n_steps: int) -> None:
-        """Go on by steps whose rows the sums do not have."""
+        """Skip steps whose rows are not in the sums."""
         first = 0 if self._forgets else self._step
         self._step += n_steps
         self._gaps.append((first, self._step))

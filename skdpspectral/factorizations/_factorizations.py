@@ -5,18 +5,11 @@ A stream of rows x is released as :math:`C x + Z` with independent noise Z, from
 most its own change times :math:`|C|`, the largest norm of a column of C. The scale of C
 is arbitrary: here it is such that noise of single steps is not smaller than Z.
 
-Filters that shape noise: rows of C^{-1} Z from rows of Z, in constant blocks.
-
-Each filter has a ``block``, and works on so many rows at a time: fed with any number of
-whole blocks (the last time before a reset perhaps a part of one) it returns the same.
-
-The factorization with the least error, dense and offline.
-
-Buffered linear Toeplitz factorizations: few parameters, constant memory.
-
-C has the first column :math:`1, \sum_i \omega_i, \sum_i \omega_i \theta_i,
-\sum_i \omega_i \theta_i^2, \dots`: a sum of q geometric series that comes close to
-the square root of a workload. McMahan, Upadhyay et al. (2024).
+Filters return rows of :math:`C^{-1} Z` from rows of Z, the same for any number of whole
+blocks. A buffered linear Toeplitz matrix C has few parameters and constant memory. Its
+first column is :math:`1, \sum_i \omega_i, \sum_i \omega_i \theta_i,
+\sum_i \omega_i \theta_i^2, \dots`: a sum of q geometric series that approximates the
+square root of a workload. McMahan, Upadhyay et al. (2024).
 """
 
 from __future__ import annotations
@@ -44,31 +37,15 @@ _SMALL_BLOCK = 32
 
 
 class NoiseFilter(abc.ABC):
-    """Shapes rows, block by block.
-
-    Attributes
-    ----------
-    block : int
-        Rows that it works on at a time.
-    width : int
-        Length of a row.
-    """
+    """Filter of rows of length `width`, in blocks of `block` rows."""
 
     block: int
     width: int
 
     def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the next rows of the shaped noise.
+        """Return the next rows of :math:`C^{-1} Z`, from rows of Z in whole blocks.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (b, width)
-            Rows of Z: whole blocks, before the end of them all.
-
-        Returns
-        -------
-        ndarray of shape (b, width)
-            Rows of :math:`C^{-1} Z`.
+        Only the last call before a reset may have an incomplete block.
         """
         if len(rows) <= self.block:
             return self._push_block(rows)
@@ -87,13 +64,7 @@ class NoiseFilter(abc.ABC):
 
 
 class Identity(NoiseFilter):
-    """The filter of C = I.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    """
+    """The filter of C = I."""
 
     block = _SMALL_BLOCK
 
@@ -112,13 +83,6 @@ class Buffered(NoiseFilter):
 
     :math:`W_t = Z_t - \omega \cdot S`, :math:`S \leftarrow \theta S + W_t`, with a
     block of steps written as one matrix product.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    decay, weight : ndarray of shape (q,)
-        The numbers :math:`\theta` and :math:`\omega`.
     """
 
     block = _SMALL_BLOCK
@@ -158,19 +122,11 @@ def _block_step(
 
 
 class Convolution(NoiseFilter):
-    """The filter of a Toeplitz inverse, given by its first column.
+    """The filter of a Toeplitz inverse, given by its first column of shape (m,).
 
-    The past is kept as transforms of blocks, one for each block of the column: as
-    many numbers as the column has rows of noise, twice.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    column : ndarray of shape (m,)
-        Coefficients of the inverse; those beyond are zero.
-    block : int
-        Rows that are fed at a time.
+    The past is kept as transforms of blocks, one for each block of the column: as many
+    numbers as the column has rows of noise, twice. Coefficients beyond the column are
+    zero.
     """
 
     def __init__(self, width: int, column: np.ndarray, block: int):
@@ -200,15 +156,7 @@ class Convolution(NoiseFilter):
 
 
 class Triangular(NoiseFilter):
-    """The filter of any lower-triangular matrix, by forward substitution.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    matrix : ndarray of shape (n, n)
-        The matrix C.
-    """
+    """The filter of any lower-triangular matrix C, by forward substitution."""
 
     block = _SMALL_BLOCK
 
@@ -230,15 +178,7 @@ class Triangular(NoiseFilter):
 
 
 class Paired(NoiseFilter):
-    """The filters of two parts of a row, side by side.
-
-    Parameters
-    ----------
-    first, second : Filter
-        Of the first entries, and of the rest.
-    stretch : float, default=1.0
-        How much larger the noise of the rest is than its filter makes it.
-    """
+    """The filters of two parts of a row; the noise of the second is times `stretch`."""
 
     def __init__(
         self, first: NoiseFilter, second: NoiseFilter, *, stretch: float = 1.0
@@ -262,36 +202,20 @@ class Paired(NoiseFilter):
 
 _ROUNDS = 300
 
-
 _TOLERANCE = 1e-5
 
 
 def optimal_matrix(workload: np.ndarray) -> np.ndarray:
-    r"""Lower-triangular C that minimizes :math:`|C| \, \|A C^{-1}\|_F`.
+    r"""Return the lower-triangular C that minimizes :math:`|C| \, \|A C^{-1}\|_F`.
 
-    By the fixed point of the dual problem: with V diagonal and
-    :math:`X = V^{-1/2} (V^{1/2} A'A V^{1/2})^{1/2} V^{-1/2}`, the diagonal of X is 1
-    at the optimum, and C is its triangular factor, :math:`X = C'C`.
+    By the fixed point of the dual problem: with V diagonal and :math:`X = V^{-1/2}
+    (V^{1/2} A'A V^{1/2})^{1/2} V^{-1/2}`, the diagonal of X is 1 at the optimum, and C
+    is its triangular factor, :math:`X = C'C`. Its columns have norm 1, up to the
+    tolerance of the iteration. The workload A of shape (n, n) must be invertible in
+    float64.
 
-    Parameters
-    ----------
-    workload : ndarray of shape (n, n)
-        The workload A, invertible.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        C, whose columns have norms of 1, but for the tolerance of the iteration.
-
-    Raises
-    ------
-    ValueError
-        If the workload is singular in float64.
-
-    References
-    ----------
-    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy
-    for SGD via optimal private linear operators on adaptive streams, theorem 3.2.
+    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy for
+    SGD via optimal private linear operators on adaptive streams, theorem 3.2.
     """
     try:
         with np.errstate(all="ignore"):
@@ -325,7 +249,6 @@ def _root(gram: np.ndarray, dual: np.ndarray) -> np.ndarray:
 # Optimized for prefix sums over 10**3, 10**4, ... steps by `optimize_buffers`:
 # logits of the decays, then logarithms of the weights.
 _FIRST_POWER = 3
-
 
 _TABLE = np.array(
     [
@@ -362,15 +285,7 @@ _TABLE = np.array(
 
 
 class Buffers:
-    r"""Parameters of a buffered linear Toeplitz matrix.
-
-    Parameters
-    ----------
-    decay : array-like of shape (q,)
-        The numbers :math:`\theta` in (0, 1).
-    weight : array-like of shape (q,)
-        The numbers :math:`\omega`.
-    """
+    r"""Decays :math:`\theta` in (0, 1) and weights :math:`\omega` of buffers."""
 
     def __init__(self, decay, weight):
         self.decay = np.asarray(decay, dtype=np.float64)
@@ -431,18 +346,10 @@ def _falling_sums(ratio: np.ndarray, n: int) -> np.ndarray:
 
 
 def prefix_buffers(n: int) -> Buffers:
-    """Return buffers for prefix sums over n steps, from the table.
+    """Return four buffers for prefix sums over n steps, from the table.
 
-    Parameters
-    ----------
-    n : int
-        Number of steps. Between powers of ten the logits and logarithms are
-        interpolated; below 1000 the buffers for 1000 serve.
-
-    Returns
-    -------
-    Buffers
-        Four of them.
+    Between powers of ten the logits and logarithms are interpolated; below 1000 steps
+    the buffers for 1000 are used.
     """
     place = math.log10(max(n, 10**_FIRST_POWER)) - _FIRST_POWER
     places = np.arange(len(_TABLE))
@@ -456,20 +363,10 @@ def _from_free(free: np.ndarray) -> Buffers:
 
 
 def optimize_buffers(n: int, start: Buffers | None = None) -> Buffers:
-    """Find the buffers with the least error of prefix sums over n steps.
+    """Return the buffers with the least error of prefix sums over n >= 1000 steps.
 
-    Parameters
-    ----------
-    n : int
-        Number of steps, at least 1000.
-    start : Buffers or None, default=None
-        Where to start; it also says how many buffers there are. None starts from
-        the table.
-
-    Returns
-    -------
-    Buffers
-        Sorted by decay.
+    They are sorted by decay, and there are as many as in `start` (by default the
+    table's).
     """
     start = prefix_buffers(n) if start is None else start
     free = np.log(np.r_[start.decay / (1.0 - start.decay), start.weight])
@@ -488,24 +385,10 @@ def optimize_buffers(n: int, start: Buffers | None = None) -> Buffers:
 
 @functools.lru_cache(maxsize=128)
 def faded_buffers(kind: str, size: float, n: int | None) -> Buffers:
-    """Return buffers for workloads whose old rows fade.
+    """Return four buffers for an "exponential" or "window" workload of a size.
 
-    The buffers of prefix sums, scaled so that they fade too; among a few dozen the
-    ones with the least error, by numerical evaluation.
-
-    Parameters
-    ----------
-    kind : {"exponential", "window"}
-        The workload.
-    size : float
-        Its decay, or its length.
-    n : int or None
-        Number of steps; None for no end.
-
-    Returns
-    -------
-    Buffers
-        Four of them.
+    They are the buffers of prefix sums, scaled so that they fade too: among a few dozen
+    the ones with the least error, by numerical evaluation. `n` is None without an end.
     """
     workload: Workload
     if kind == "exponential":
@@ -543,14 +426,11 @@ def _error(buffers: Buffers, column: np.ndarray, n: int, endless: bool) -> float
 # Norms are evaluated in float64: rounded up by more than any of them is off.
 _ROUND_UP = 1.0 + 1e-9
 
-
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 32, 2048
-
 
 # Errors of the noise stay below 2**-6 of a step of its grid, and 16 standard deviations
 # of it below 2**51 steps, where float64 holds integers and their sums exactly.
 _MOST_AMPLIFIED_STEPS = 2.0**39
-
 
 _MOST_NOISE_STEPS = 2.0**47
 
@@ -622,6 +502,8 @@ class Factorization:
 
     def inverse_column(self, n: int) -> np.ndarray | None:
         """Return the first column of the inverse; None if it is not Toeplitz."""
+        if not self.toeplitz:
+            return None
         impulse = np.zeros((n, 1))
         impulse[0] = 1.0
         return self.filter(1).push(impulse)[:, 0]
@@ -630,14 +512,8 @@ class Factorization:
 class Banded(Factorization):
     """A Toeplitz matrix given by the first column of its inverse.
 
-    Parameters
-    ----------
-    name : str
-        How it was made.
-    inverse : ndarray of shape (m,)
-        The column, which begins with 1; zero beyond.
-    column : ndarray of shape (n,)
-        First column of C over all steps, which begins with 1.
+    Both `inverse`, which is zero beyond its end, and `column`, that of C over all
+    steps, begin with 1.
     """
 
     def __init__(self, name: str, inverse: np.ndarray, column: np.ndarray):
@@ -661,15 +537,7 @@ class Banded(Factorization):
 
 
 class BufferedToeplitz(Factorization):
-    """A buffered linear Toeplitz matrix.
-
-    Parameters
-    ----------
-    buffers : Buffers
-        Its parameters.
-    n : int or None
-        Number of steps; None for any number.
-    """
+    """A buffered linear Toeplitz matrix over n steps; None for any number."""
 
     name = "blt"
     amplification = 1.0
@@ -689,15 +557,7 @@ class BufferedToeplitz(Factorization):
 
 
 class Dense(Factorization):
-    """Any lower-triangular matrix, divided by the largest norm of its columns.
-
-    Parameters
-    ----------
-    name : str
-        How it was made.
-    matrix : ndarray of shape (n, n)
-        C, of any scale, with a diagonal without zeros.
-    """
+    """A lower-triangular matrix, divided by the largest norm of its columns."""
 
     toeplitz = False
 
@@ -717,32 +577,16 @@ class Dense(Factorization):
         """Return the leading block of C."""
         return self._matrix[:n, :n]
 
-    def inverse_column(self, n):
-        """Return None: the inverse is not Toeplitz."""
-        return None
-
 
 class Pair(Factorization):
-    r"""One matrix for the first entries of a row, and another for the rest.
+    """One matrix for the first entries of a row, and another for the rest.
 
     The second is made to have columns of norm :math:`|C_1|`. A row then moves
     :math:`(C_1 x, C_2 y)` by at most :math:`|C_1|` times the change of :math:`(x, y)`,
     and rounding errors of either part move it by no more than those of one matrix. If
-    its columns are longer, its noise is larger instead, by `stretch`; if they are
-    shorter, the rest is to be weighed by `ratio`, as noise of single steps is not to
-    be smaller than Z.
-
-    Parameters
-    ----------
-    first, second : Factorization
-        The matrices, made for the same number of steps.
-    n_first : int
-        Number of the first entries.
-
-    Attributes
-    ----------
-    ratio, stretch : float
-        :math:`|C_1| / |C_2|` and :math:`|C_2| / |C_1|`, or 1 if that is larger.
+    its columns are longer, its noise is larger instead, by `stretch` :math:`= |C_2| /
+    |C_1|`. If they are shorter, the rest must be weighted by `ratio` :math:`= |C_1| /
+    |C_2|`, as noise of single steps must not be smaller than Z. Both are at least 1.
     """
 
     toeplitz = False
@@ -767,12 +611,8 @@ class Pair(Factorization):
         return Paired(*parts, stretch=self.stretch)
 
     def matrix(self, n):
-        """Refuse: there are two."""
-        raise TypeError("a pair of matrices is no matrix")
-
-    def inverse_column(self, n):
-        """Return None: there is not one inverse."""
-        return None
+        """Raise a TypeError: there are two matrices."""
+        raise TypeError("a pair of matrices has no single matrix")
 
 
 def _error_bounds(matrix: np.ndarray) -> tuple[float, float]:

@@ -1,13 +1,8 @@
-"""Workloads: which weighted sums of the past a stream asks for at every step.
+"""Workloads: weights of the rows in the sum of each step of a stream.
 
-Weighted sums of rows that arrive in batches, the same for any batching.
-
-Each accumulator has ``skip(n)``: the next n rows are not to be had, and count as zeros;
-sums over windows begin anew after them.
-
-Power series as lower-triangular Toeplitz matrices: first columns in, columns out.
-
-Arrays that a user gives as a workload, or as a matrix that shapes noise.
+Accumulators sum rows that arrive in batches, with the same result for any batches.
+Their ``skip(n)`` counts the next n rows as zeros; windows start again after them.
+Power series are first columns of lower-triangular Toeplitz matrices.
 """
 
 from __future__ import annotations
@@ -26,25 +21,13 @@ from .._base.strategies import register
 
 
 class RunningSums:
-    """Sums of all rows so far.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    """
+    """Sums of all rows so far."""
 
     def __init__(self, width: int):
         self._total = np.zeros(width)
 
     def push(self, rows: np.ndarray) -> np.ndarray:
-        """Return the sums after each row, of shape (b, width).
-
-        Parameters
-        ----------
-        rows : ndarray of shape (b, width)
-            The next rows, in order; overwritten.
-        """
+        """Return the sums after each row, of shape (b, width), overwriting the rows."""
         rows[0] += self._total
         # Row after row, whatever the batch: never pairwise.
         sums = np.add.accumulate(rows, axis=0, out=rows)
@@ -52,19 +35,11 @@ class RunningSums:
         return sums
 
     def skip(self, n_rows: int) -> None:
-        """Go on after rows that are not to be had."""
+        """Continue after missing rows."""
 
 
 class ExponentialSums:
-    """Sums whose old rows fade by a factor a step.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    decay : float
-        The factor.
-    """
+    """Sums whose old rows fade by a factor per step."""
 
     def __init__(self, width: int, decay: float):
         self._decay = decay
@@ -78,20 +53,12 @@ class ExponentialSums:
         return sums
 
     def skip(self, n_rows: int) -> None:
-        """Go on after rows that are not to be had."""
+        """Continue after missing rows."""
         self._state = self._state * self._decay**n_rows
 
 
 class WindowSums:
-    """Sums of the last k rows: differences of running sums.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    length : int
-        Number of rows k.
-    """
+    """Sums of the last k rows: differences of running sums."""
 
     def __init__(self, width: int, length: int):
         self._width, self._length = width, length
@@ -114,20 +81,12 @@ class WindowSums:
         return sums
 
     def skip(self, n_rows: int) -> None:
-        """Begin anew after rows that are not to be had."""
+        """Start again after missing rows."""
         self._begin()
 
 
 class DenseSums:
-    """Sums with weights of an array; keeps all rows.
-
-    Parameters
-    ----------
-    width : int
-        Length of a row.
-    weights : ndarray of shape (n, n)
-        Lower-triangular.
-    """
+    """Sums with the weights of a lower-triangular array; keeps all rows."""
 
     def __init__(self, width: int, weights: np.ndarray):
         self._weights = weights
@@ -146,7 +105,7 @@ class DenseSums:
         return sums
 
     def skip(self, n_rows: int) -> None:
-        """Go on after rows that are not to be had."""
+        """Continue after missing rows."""
         self._step += n_rows
 
 
@@ -155,36 +114,16 @@ _DIRECT_LENGTH = 4096
 
 
 def toeplitz_matrix(column) -> np.ndarray:
-    """Lower-triangular Toeplitz matrix with a given first column.
-
-    Parameters
-    ----------
-    column : array-like of shape (n,)
-        The first column.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        The matrix.
-    """
+    """Return the lower-triangular Toeplitz matrix with a given first column."""
     column = np.asarray(column, dtype=np.float64)
     return toeplitz(column, np.zeros_like(column))
 
 
 def scale_to_unit(values: np.ndarray) -> tuple[np.ndarray, float]:
-    """Scale an array by a power of two, exactly, so that its largest modulus is near 1.
+    """Return an array scaled exactly to a largest modulus in [1, 2), and the exponent.
 
-    Parameters
-    ----------
-    values : ndarray
-        Finite numbers, not all of them zero.
-
-    Returns
-    -------
-    scaled : ndarray
-        With a largest modulus in [1, 2), or less where it was below 1e-301.
-    exponent : int
-        ``values`` are ``scaled * 2**exponent``.
+    The numbers must be finite, and not all zero: ``values == scaled * 2**exponent``.
+    Values below 1e-301 stay below 1.
     """
     # Not beyond what a float can undo.
     exponent = max(int(np.frexp(np.abs(values).max())[1]) - 1, -1000)
@@ -200,19 +139,9 @@ def multiply_series(first, second, n: int) -> np.ndarray:
 
 
 def inverse_series(column, n: int | None = None) -> np.ndarray:
-    """Coefficients of 1 / c(z).
+    """Return the first n coefficients of 1 / c(z); the first one of c is not zero.
 
-    Parameters
-    ----------
-    column : ndarray of shape (m,)
-        Coefficients of c, the first of them not zero; zero beyond.
-    n : int or None, default=None
-        How many; None for as many as are given.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Coefficients of the inverse.
+    By default n is the length of the column, beyond which c is zero.
     """
     impulse = np.zeros(len(column) if n is None else n)
     impulse[0] = 1.0
@@ -220,17 +149,9 @@ def inverse_series(column, n: int | None = None) -> np.ndarray:
 
 
 def root_series(column) -> np.ndarray:
-    """Coefficients of the square root of a(z), as many as are given.
+    """Return the coefficients of the square root of a(z), as many as are given.
 
-    Parameters
-    ----------
-    column : ndarray of shape (n,)
-        Coefficients of a, the first of them positive.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Coefficients of the root with a positive first coefficient.
+    The first coefficient of a must be positive, and that of the root is.
     """
     root = np.zeros(len(column))
     root[0] = np.sqrt(column[0])
@@ -241,22 +162,7 @@ def root_series(column) -> np.ndarray:
 
 
 def binomial_series(power: float, n: int, ratio: float = 1.0) -> np.ndarray:
-    r"""First n coefficients of :math:`(1 - \beta z)^p`.
-
-    Parameters
-    ----------
-    power : float
-        The exponent p.
-    n : int
-        Number of coefficients.
-    ratio : float, default=1.0
-        The number :math:`\beta` in (0, 1].
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        :math:`\binom{p}{j} (-\beta)^j`.
-    """
+    r"""Return n coefficients of :math:`(1 - \beta z)^p`, for `ratio` :math:`\beta`."""
     j = np.arange(1, n)
     factors = np.ones(n)
     factors[1:] = ratio * (j - 1 - power) / j
@@ -273,27 +179,14 @@ def spread_series(column, stride: int, n: int) -> np.ndarray:
 # Squares of weights must not underflow beside those of other rows.
 _LEAST_SHARE = 1e-60
 
-
 # A sum that is smaller, beside that of absolute weights, is a difference.
 _LEAST_SUM = 1e-6
 
 
 def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray:
-    """Check a lower-triangular array of finite numbers.
+    """Return a lower-triangular float64 array of finite numbers, or raise an error.
 
-    Parameters
-    ----------
-    name : str
-        Of the argument, for errors.
-    matrix : array-like of shape (n, n)
-        The array.
-    singular : bool, default=False
-        Whether zeros on the diagonal are fine.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        float64.
+    With `singular`, zeros on the diagonal are allowed.
     """
     try:
         matrix = np.asarray(matrix)
@@ -323,26 +216,10 @@ def check_triangular(name: str, matrix, *, singular: bool = False) -> np.ndarray
 def check_workload_weights(
     weights, name: str = "workload", *, contrast: bool = False
 ) -> np.ndarray:
-    """Check weights of rows, of which a mean and a covariance are to be made.
+    """Return weights of shape (n, n) for a mean and a covariance, or raise an error.
 
-    Parameters
-    ----------
-    weights : array-like of shape (n, n)
-        Row t holds the weights of rows 0..t; some may be below 0.
-    name : str, default="workload"
-        Of the argument, for errors.
-    contrast : bool, default=False
-        Whether weights of a step may add up to 0, or to less: no mean is made of them.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        float64.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument.
+    Row t holds the weights of rows 0..t; some may be below 0. With `contrast`, weights
+    of a step may add up to 0 or less: no mean is made of them.
     """
     weights = check_triangular(name, weights, singular=True)
     sizes = np.abs(weights)
@@ -350,7 +227,7 @@ def check_workload_weights(
     if not largest.min() > 0.0:
         raise ValueError(
             f"{name} must hold weights that are not all of a row 0: a mean and a "
-            "covariance are made with them"
+            "covariance are computed with them"
         )
     if largest.min() < _LEAST_SHARE * largest.max():
         raise ValueError(
@@ -360,14 +237,14 @@ def check_workload_weights(
     if not contrast and contrasts(weights).any():
         raise ValueError(
             f"the weights of each row of {name} must add up to more than 0, for a mean "
-            "and a covariance are made with them; differences are for workload beside "
-            "a second_workload of which these are made"
+            "and a covariance are made with them; for differences, also set "
+            "second_workload of JointMoments, whose mean and covariance are released"
         )
     return weights
 
 
 def contrasts(weights: np.ndarray) -> np.ndarray:
-    """Say of each row of weights whether it adds up to nothing, or to less."""
+    """Return whether each row of weights adds up to 0 or less."""
     scaled = weights / np.abs(weights).max(axis=1, keepdims=True)
     return ~(scaled.sum(axis=1) > _LEAST_SUM * np.abs(scaled).sum(axis=1))
 

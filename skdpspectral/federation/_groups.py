@@ -201,7 +201,7 @@ class GroupRounds(Conversation):
                 values = np.array(said[:-1]).reshape(mechanism.shape)
                 self._released.append(Released(values, float(said[-1])))
                 if self._release is not None:
-                    self._release.forgo(mechanism.name)
+                    self._release.skip(mechanism.name)
             self._step += 1
             self._present = self._request = request
 

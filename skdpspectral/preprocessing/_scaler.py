@@ -42,10 +42,10 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
     with_std : bool, default=True
         Whether features are divided by their standard deviations.
     unseen : {"zero", "keep"}, default="zero"
-        What :meth:`transform` makes of features whose variance does not stand out of
-        the noise, which nobody knows the scale of: zeros, as a
-        :class:`~sklearn.preprocessing.StandardScaler` makes of constant ones; or the
-        values as they are (with `bounds`: mapped to [-1, 1]), whatever their magnitude.
+        How :meth:`transform` treats features whose variance does not stand out of the
+        noise, so that their scale is unknown. "zero" returns zeros, as
+        :class:`~sklearn.preprocessing.StandardScaler` does for constant features.
+        "keep" returns the values (with `bounds`: mapped to [-1, 1]), at any magnitude.
     {bounds}
         They are taken feature by feature, and need not be tight.
     {accountant}
@@ -63,8 +63,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         Squares of the standard deviations, 0 for unseen features; infinite where they
         exceed the largest float. None with ``with_std=False``.
     unseen_features_ : ndarray of bool of shape (n_features,)
-        Whether a feature was lost in the noise: it is constant, or differs between too
-        few rows. That, too, is a release.
+        Whether a feature is lost in the noise: it is constant, or differs between too
+        few rows. This mask is private too.
     n_samples_ : int
         Number of rows of the fit, public under replace-one.
     {n_features_in_}
@@ -79,7 +79,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
 
     See Also
     --------
-    DPPCA : Which can use these scales in its own fit.
+    DPPCA : Its ``scale="private"`` uses these scales in one fit.
     JMECovariance : Running means and variances of a stream.
     sklearn.preprocessing.StandardScaler : The same without privacy.
 
@@ -149,7 +149,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         self.accountant = accountant
         self.noise_seed = noise_seed
 
-    # -- what a fit will release ---------------------------------------------------
+    # -- plan ----------------------------------------------------------------------
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -172,8 +172,8 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return FeatureScales(n_samples, n_features, bool(self.with_mean), box)
 
     def _doubts(self, scales: FeatureScales, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say whether noise drowns every feature."""
-        share = scales.faintest(plan)
+        """Say, from public numbers, if noise hides every feature."""
+        share = scales.smallest_visible_share(plan)
         if not share > 1.0:
             return ()
         said = (
@@ -184,7 +184,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return (said,)
 
     def _takes_sparse_rows(self) -> bool:
-        """Whether zeros stay where they are."""
+        """Whether zeros stay zeros."""
         return not self.with_mean and self.bounds is None
 
     def __sklearn_tags__(self):
@@ -228,7 +228,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
         return self
 
     def _refuse_sparse(self, X) -> None:
-        """Say which parameter sparse rows ask for."""
+        """Refuse sparse rows whose zeros would be filled."""
         if is_sparse(X) and not self._takes_sparse_rows():
             needed = "with_mean=False" if self.with_mean else "bounds=None"
             raise ValueError(
@@ -237,7 +237,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             )
 
     def _set_law(self, law) -> None:
-        """Turn what was released into public attributes."""
+        """Set the fitted attributes from the released values."""
         self.mean_ = law.mean
         self.unseen_features_ = ~law.seen
         self.scale_ = self.var_ = None
@@ -247,7 +247,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
                 self.var_ = np.where(law.seen, np.square(law.scale), 0.0)
 
     def _weights(self) -> np.ndarray:
-        """What deviations from the mean are multiplied by; 0 for what is left out."""
+        """Return the factors of deviations from the mean; 0 for unseen features."""
         weights = np.ones(self.n_features_in_)
         if self.scale_ is not None:
             weights = 1.0 / self.scale_

@@ -187,7 +187,7 @@ AUDITED = {
         "user-networks-replaced",
     ),
     "second noise of two releases as printed": Mutant(
-        "MomentStream",
+        "moment_weights",
         "return nu, None, sensitivity.separate_moments_ratio(nu)",
         "return 2.0 / share, None, 4.0 / share",
         "ime",
@@ -217,7 +217,7 @@ AUDITED = {
         "jme-clipped",
     ),
     "second moment free beyond its weight": Mutant(
-        "MomentStream",
+        "moment_weights",
         "return nu, None, sensitivity.joint_moment_ratio(nu, d)",
         "return nu, None, 4.0",
         "jme-heavy",
@@ -824,7 +824,7 @@ EXACT |= {
     ),
     "a forked process draws the same noise": Mutant(
         "NoiseOwner",
-        "return self._home != (os.getpid(), _process_mark)",
+        "return self._process != (os.getpid(), _process_mark)",
         "return False",
         f"{_THREADS}a_fork_in_the_middle_of_a_path",
     ),
@@ -1371,12 +1371,12 @@ EXACT |= {
     ),
     "runs told to audits": Mutant(
         "SelectionRelease",
-        "with unrecorded(), apart",
-        "with apart",
+        "with without_recording(), isolated",
+        "with isolated",
         f"{SEARCH}test_nothing_tells_the_number_of_runs",
     ),
     "runs told by global generators": Mutant(
-        "_replaced",
+        "_replace_generators",
         "mtrand.set_bit_generator(np.random.MT19937(words))",
         "pass",
         f"{SEARCH}test_global_generators_tell_no_number_of_runs",

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2
 
 from skdpspectral import JMECovariance, PrivacyLeakWarning
-from skdpspectral.covariance import Exponential, Window
+from skdpspectral.covariance import BaselineMoments, Exponential, JointMoments, Window
 
 
 def rows_of(spectrum, n, seed=0, shift=0.2):
@@ -62,12 +62,12 @@ def test_covariance_is_nearer():
     "parameters",
     [
         {},
-        {"center": "none"},
+        {"moments": "assume-centered"},
         {"workload": "prefix"},
         {"workload": Window(2000)},
         {"workload": Exponential(0.999)},
-        {"moment_weight": "trace-split"},
-        {"method": "ime"},
+        {"moments": JointMoments(weight="trace-split")},
+        {"moments": BaselineMoments("ime")},
         {"clip_norm": 2.0, "factorization": "trivial"},
     ],
 )
@@ -113,7 +113,9 @@ def test_without_noise_and_for_noisy_squares_nothing_is_shrunk():
     np.testing.assert_allclose(exact.covariance_, np.cov(X.T, bias=True), atol=1e-12)
     for method in ("pp", "pp-debiased"):
         pair = [
-            JMECovariance(5.0, method=method, min_eigenvalue=floor, noise_seed=0)
+            JMECovariance(
+                5.0, moments=BaselineMoments(method), min_eigenvalue=floor, noise_seed=0
+            )
             for floor in ("auto", 1e-6)
         ]
         first, second = (model.fit(X).covariance_ for model in pair)
@@ -124,7 +126,10 @@ def test_diagonals_keep_their_unbiased_entries():
     X = rows_of(np.ones(4), 20_000)
     pair = [
         JMECovariance(
-            5.0, second_moment="diag", min_eigenvalue=floor, noise_seed=0
+            5.0,
+            moments=JointMoments(second_moment="diag"),
+            min_eigenvalue=floor,
+            noise_seed=0,
         ).fit(X)
         for floor in ("auto", 1e-6)
     ]

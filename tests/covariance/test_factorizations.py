@@ -11,16 +11,15 @@ from skdpspectral.factorizations import (
     Average,
     Custom,
     Exponential,
-    GappedGain,
     NoiseGain,
     Prefix,
     Window,
     factorize,
-    needs_steps,
-    optimize_buffers,
-    prefix_buffers,
     workload_error,
 )
+from skdpspectral.factorizations._choices import needs_steps
+from skdpspectral.factorizations._errors import GappedGain
+from skdpspectral.factorizations._factorizations import optimize_buffers, prefix_buffers
 from skdpspectral.factorizations._workloads import check_triangular
 
 N = 300

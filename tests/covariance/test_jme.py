@@ -10,7 +10,13 @@ from sklearn.utils.validation import has_fit_parameter
 
 from skdpspectral import JMECovariance, PrivacyAccountant, PrivacyLeakWarning
 from skdpspectral.audit import privacy_report
-from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.covariance import (
+    BISR,
+    BaselineMoments,
+    Exponential,
+    JointMoments,
+    Window,
+)
 from skdpspectral.covariance._kernels import project_spectrum
 from skdpspectral.factorizations import Custom, Prefix
 
@@ -27,14 +33,14 @@ SETTINGS = {
     "bisr": {"factorization": BISR(10)},
     "optimal": {"factorization": "optimal"},
     "array": {"factorization": np.eye(N) + 0.5 * np.eye(N, k=-1)},
-    "ime": {"method": "ime", "moment_weight": 0.3},
-    "cs": {"method": "cs"},
-    "pp": {"method": "pp"},
-    "pp-debiased": {"method": "pp-debiased"},
-    "heavy": {"moment_weight": 4.0},
-    "trace": {"moment_weight": "trace-split"},
-    "diag": {"second_moment": "diag"},
-    "centered": {"center": "none"},
+    "ime": {"moments": BaselineMoments("ime", weight=0.3)},
+    "cs": {"moments": BaselineMoments("cs")},
+    "pp": {"moments": BaselineMoments("pp")},
+    "pp-debiased": {"moments": BaselineMoments("pp-debiased")},
+    "heavy": {"moments": JointMoments(weight=4.0)},
+    "trace": {"moments": JointMoments(weight="trace-split")},
+    "diag": {"moments": JointMoments(second_moment="diag")},
+    "centered": {"moments": "assume-centered"},
     "restart": {"horizon": 50, "on_horizon": "restart"},
     "renewed decay": {
         "horizon": 50,
@@ -353,7 +359,12 @@ def test_an_open_path_changes_no_attribute():
 @pytest.mark.parametrize("method", ["jme", "pp-debiased", "ime"])
 def test_extreme_scales(clip_norm, method):
     X = rows() * clip_norm
-    model = JMECovariance(1e6, clip_norm=clip_norm, method=method, noise_seed=0)
+    model = JMECovariance(
+        1e6,
+        clip_norm=clip_norm,
+        moments="jme" if method == "jme" else BaselineMoments(method),
+        noise_seed=0,
+    )
     model.fit(X)
     assert np.allclose(model.location_ / clip_norm, rows().mean(axis=0), atol=0.05)
     wanted = np.cov(rows().T, bias=True)

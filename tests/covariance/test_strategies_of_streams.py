@@ -9,7 +9,14 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.covariance import (
+    BISR,
+    AssumeCentered,
+    BaselineMoments,
+    Exponential,
+    JointMoments,
+    Window,
+)
 from skdpspectral.factorizations import Average, Prefix
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
@@ -24,6 +31,10 @@ CHOICES = [
     {"workload": Window(np.int8(100)), "factorization": BISR(np.int64(7))},
     {"workload": Exponential(np.float32(0.75)), "factorization": "sqrt"},
     {"workload": Average(), "factorization": BISR()},
+    {"moments": JointMoments("trace-split", second_workload=Window(7))},
+    {"moments": JointMoments(np.float32(2.0), second_factorization=BISR(4))},
+    {"moments": AssumeCentered("diag")},
+    {"moments": BaselineMoments("ime", weight=0.25)},
 ]
 
 
@@ -42,6 +53,9 @@ def fitted(**parameters):
         ({"workload": "prefix"}, {"workload": Prefix()}),
         ({"factorization": "bisr"}, {"factorization": BISR()}),
         ({"factorization": "bisr"}, {"factorization": BISR(bandwidth=64)}),
+        ({"moments": "jme"}, {"moments": JointMoments()}),
+        ({"moments": "assume-centered"}, {"moments": AssumeCentered()}),
+        ({}, {"moments": "jme"}),
     ],
 )
 def test_a_name_stands_for_the_object_with_its_defaults(name, choice):
@@ -55,6 +69,10 @@ def test_parameters_of_a_choice_matter():
     one, other = (fitted(workload=Exponential(d)) for d in (0.9, 0.8))
     assert not alike(one, other)
     one, other = (fitted(factorization=BISR(b)) for b in (4, 5))
+    assert not alike(one, other)
+    one, other = (fitted(moments=JointMoments(w)) for w in ("free", 9.0))
+    assert not alike(one, other)
+    one, other = (fitted(moments=BaselineMoments(m)) for m in ("pp", "pp-debiased"))
     assert not alike(one, other)
 
 
@@ -129,12 +147,25 @@ def test_searches_vary_choices_and_what_is_in_them():
     assert search.best_params_["workload"] == "average"
     model = JMECovariance(factorization=BISR(8)).set_params(factorization__bandwidth=9)
     assert str(model) == "JMECovariance(factorization=BISR(bandwidth=9))"
+    model = JMECovariance(moments=BaselineMoments(), noise_seed=0)
+    grid = {"moments": ["jme", BaselineMoments()], "moments__method": ["pp"]}
+    with pytest.raises(ValueError):  # a string has no parameters
+        GridSearchCV(model, grid, cv=3, error_score="raise").fit(X)
+    grid = {"moments__weight": [0.2, 0.8]}
+    search = GridSearchCV(model, grid, cv=3, error_score="raise").fit(X)
+    assert search.best_params_["moments__weight"] in (0.2, 0.8)
+    assert model.moments.weight is None
 
 
 def test_a_stream_keeps_what_it_began_with():
     """Objects that change under a stream are refused, as other parameters are."""
     parameters = {"workload": Window(5), "factorization": BISR(4), "horizon": 90}
+    parameters["moments"] = JointMoments(2.0)
     stream = JMECovariance(noise_seed=0, **parameters).partial_fit(X[:30])
+    stream.set_params(moments__weight=3.0)
+    with pytest.raises(ValueError, match="moments was changed"):
+        stream.partial_fit(X[30:60])
+    stream.set_params(moments=JointMoments(2.0))
     for nested, own in (("workload__length", 5), ("factorization__bandwidth", 4)):
         stream.set_params(**{nested: 6})
         with pytest.raises(ValueError, match=f"{nested.split('__')[0]} was changed"):
@@ -148,7 +179,8 @@ def test_a_stream_keeps_what_it_began_with():
     stream.set_params(workload=Window(5), factorization=BISR(np.int64(4)))
     stream.partial_fit(X[30:])
     assert stream.n_samples_seen_ == 90
-    assert alike(stream, fitted(workload=Window(5), factorization=BISR(4)))
+    parameters |= {"moments": JointMoments(2.0), "horizon": None}
+    assert alike(stream, fitted(**parameters))
 
 
 @pytest.mark.parametrize("kind", [np.array, np.ndarray.tolist])

@@ -13,6 +13,7 @@ from stream_tools import ReleasesAlone
 
 from skdpspectral._release.release import record_releases
 from skdpspectral.audit import mu_lower_bound
+from skdpspectral.covariance import BaselineMoments, JointMoments
 
 pytestmark = pytest.mark.slow
 
@@ -20,14 +21,14 @@ STEPS, TRIALS, EPSILON = 8, 6_000, 12.0
 E1, E2 = np.eye(2)
 METHODS = {
     "jme": {},
-    "jme diag": {"second_moment": "diag"},
-    "trace": {"moment_weight": "trace-split"},
-    "heavy": {"moment_weight": 4.0},
-    "ime": {"method": "ime", "moment_weight": 0.5},
-    "cs": {"method": "cs"},
-    "pp": {"method": "pp"},
-    "pp-debiased": {"method": "pp-debiased"},
-    "centered": {"center": "none"},
+    "jme diag": {"moments": JointMoments(second_moment="diag")},
+    "trace": {"moments": JointMoments(weight="trace-split")},
+    "heavy": {"moments": JointMoments(weight=4.0)},
+    "ime": {"moments": BaselineMoments("ime", weight=0.5)},
+    "cs": {"moments": BaselineMoments("cs")},
+    "pp": {"moments": BaselineMoments("pp")},
+    "pp-debiased": {"moments": BaselineMoments("pp-debiased")},
+    "centered": {"moments": "assume-centered"},
 }
 FACTORIZATIONS = ["trivial", "blt", "sqrt", "bisr", "optimal"]
 ROWS = {

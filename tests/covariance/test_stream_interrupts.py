@@ -17,7 +17,7 @@ from skdpspectral._release.streams import StreamRelease
 pytestmark = pytest.mark.skipif(
     not hasattr(signal, "setitimer"), reason="the system has no timers"
 )
-BUSY = "in the middle of a step by this very thread"
+BUSY = "in the middle of a step of this thread"
 # Rows of zeros: what leaves is the noise itself.
 ROWS = np.zeros((60, 2))
 

@@ -19,6 +19,7 @@ from skdpspectral._release import streams
 from skdpspectral._release.release import noise_generator, record_releases
 from skdpspectral._release.streams import StreamRelease
 from skdpspectral.accounting import calibrate_gaussian, gaussian_mu
+from skdpspectral.covariance import BaselineMoments, JointMoments
 from skdpspectral.factorizations import Prefix, factorize
 from skdpspectral.mechanisms import PrivacyPlan
 
@@ -146,7 +147,12 @@ def test_a_row_moves_its_own_step_alone():
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("horizon", [1, 50, 10_000])
 def test_plan_costs_what_was_asked(method, epsilon, horizon):
-    model = JMECovariance(epsilon, 1e-7, method=method, horizon=horizon)
+    model = JMECovariance(
+        epsilon,
+        1e-7,
+        moments="jme" if method == "jme" else BaselineMoments(method),
+        horizon=horizon,
+    )
     plan = model.privacy_plan(n_features=4)
     budget = gaussian_mu(epsilon, 1e-7)
     assert budget * (1 - 1e-9) <= plan.mu <= budget
@@ -167,21 +173,27 @@ def test_planned_sensitivities():
 
     c = 3.0
     assert planned(clip_norm=c) == pytest.approx(2 * c)
-    assert planned(clip_norm=c, moment_weight="trace-split") == pytest.approx(2 * c)
+    assert planned(
+        clip_norm=c, moments=JointMoments(weight="trace-split")
+    ) == pytest.approx(2 * c)
     nu = 4.0
     wanted = c * (2 + 2 * nu + 0.5 / nu) ** 0.5
-    assert planned(clip_norm=c, moment_weight=nu / c**2) == pytest.approx(wanted)
+    assert planned(
+        clip_norm=c, moments=JointMoments(weight=nu / c**2)
+    ) == pytest.approx(wanted)
     share = 0.3
     wanted = 2 * c / share**0.5
-    assert planned(clip_norm=c, method="ime", moment_weight=share) == (
+    assert planned(clip_norm=c, moments=BaselineMoments("ime", weight=share)) == (
         pytest.approx(wanted)
     )
-    assert planned(clip_norm=c, method="cs", moment_weight=2 / c**2) == (
+    assert planned(clip_norm=c, moments=BaselineMoments("cs", weight=2 / c**2)) == (
         pytest.approx(2 * c * 3**0.5)
     )
     # The second moment alone, in units of 1 / c.
-    assert planned(clip_norm=c, center="none") == pytest.approx(c * 2**0.5)
-    assert planned(clip_norm=c, second_moment="diag") == pytest.approx(2 * c)
+    assert planned(clip_norm=c, moments="assume-centered") == pytest.approx(c * 2**0.5)
+    assert planned(
+        clip_norm=c, moments=JointMoments(second_moment="diag")
+    ) == pytest.approx(2 * c)
 
 
 def test_restarts_cost_one_block():

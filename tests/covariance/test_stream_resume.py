@@ -14,7 +14,13 @@ from sklearn.exceptions import NotFittedError
 
 from skdpspectral import JMECovariance, LedgerError, PrivacyAccountant
 from skdpspectral._release.release import record_releases
-from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.covariance import (
+    BISR,
+    BaselineMoments,
+    Exponential,
+    JointMoments,
+    Window,
+)
 
 X = np.random.default_rng(0).normal(0.1, 0.3, (90, 2))
 # A temporary ledger goes with the last that holds it; a pickle does not.
@@ -30,8 +36,8 @@ SETTINGS = {
     "bisr": {"factorization": BISR(10)},
     "optimal": {"factorization": "optimal"},
     "restart": {"horizon": 25, "on_horizon": "restart"},
-    "pp-debiased": {"method": "pp-debiased"},
-    "centered": {"center": "none"},
+    "pp-debiased": {"moments": BaselineMoments("pp-debiased")},
+    "centered": {"moments": "assume-centered"},
 }
 
 
@@ -209,7 +215,7 @@ def test_moments_after_a_gap_have_the_variance_that_is_corrected_for(name, monke
     target = "skdpspectral.covariance._kernels.project_covariance"
     monkeypatch.setattr(target, lambda c, *_: c)
     zeros, means = np.zeros((60, 1000)), []
-    parameters = {"second_moment": "diag", "horizon": 60}
+    parameters = {"moments": JointMoments(second_moment="diag"), "horizon": 60}
     parameters |= {"horizon": 25} if name == "restart" else {}
     for seed in range(20):
         stale = crashed(begin(name, seed=seed, **parameters), 20, 40, zeros)

@@ -362,7 +362,11 @@ def test_a_child_waits_for_no_lock_of_a_thread_that_is_not_there():
         release.close()
         return said
 
-    locks = (release._turns._lock, single._turns._lock, stream._stream._turns._lock)
+    locks = (
+        release._thread_lock._lock,
+        single._thread_lock._lock,
+        stream._stream._thread_lock._lock,
+    )
     for lock in locks:
         lock.acquire()
     said = in_child(child)

@@ -7,7 +7,13 @@ import pytest
 from sklearn.base import clone
 
 from skdpspectral import JMECovariance, PrivacyAccountant
-from skdpspectral.covariance import BISR, Exponential, Window
+from skdpspectral.covariance import (
+    BISR,
+    BaselineMoments,
+    Exponential,
+    JointMoments,
+    Window,
+)
 
 N, D = 10, 3
 EXACT = {"epsilon": None, "min_eigenvalue": 1e-12, "clip_norm": 2.0}
@@ -35,7 +41,9 @@ def weighted(X, weights):
 @exact_fits
 def test_each_moment_has_its_own_weights(X):
     model = JMECovariance(
-        workload=Window(3), second_workload=Exponential(0.7), **EXACT
+        workload=Window(3),
+        moments=JointMoments(second_workload=Exponential(0.7)),
+        **EXACT,
     ).fit(X)
     weights = 0.7 ** np.arange(N)[::-1]
     np.testing.assert_allclose(model.first_moment_, X[-3:].mean(axis=0))
@@ -48,7 +56,7 @@ def test_each_moment_has_its_own_weights(X):
 
 @exact_fits
 def test_differences_are_first_moments_beside_a_mean(X):
-    parameters = {"second_workload": "average", **EXACT}
+    parameters = {"moments": JointMoments(second_workload="average"), **EXACT}
     model = JMECovariance(workload=CONTRAST, **parameters).fit(X)
     np.testing.assert_allclose(model.first_moment_, CONTRAST[-1] @ X, atol=1e-12)
     np.testing.assert_allclose(model.location_, X.mean(axis=0), atol=1e-12)
@@ -56,7 +64,7 @@ def test_differences_are_first_moments_beside_a_mean(X):
     with pytest.raises(ValueError, match="second_workload"):
         JMECovariance(workload=CONTRAST, **EXACT).fit(X)
     with pytest.raises(ValueError, match="each row of second_workload"):
-        JMECovariance(second_workload=CONTRAST, **EXACT).fit(X)
+        JMECovariance(moments=JointMoments(second_workload=CONTRAST), **EXACT).fit(X)
 
 
 @exact_fits
@@ -78,7 +86,9 @@ def test_a_trace_may_be_as_large_as_weights_above_zero():
     X[1, 0], X[0, 0] = 2.0, 0.0
     weights = np.array([[1.0, 0.0], [-0.9, 1.9]])
     # A mean square of 7.6, about a mean of 3.8: no covariance, and the floor is left.
-    model = JMECovariance(workload=weights, second_workload=weights, **EXACT).fit(X)
+    model = JMECovariance(
+        workload=weights, moments=JointMoments(second_workload=weights), **EXACT
+    ).fit(X)
     assert np.linalg.eigvalsh(model.covariance_).min() == pytest.approx(4e-12)
     # Rows on both sides: the trace is 4 * 2.8, beyond that of means of rows.
     X = np.array([[2.0, 0.0], [2.0, 0.0], [-2.0, 0.0]])
@@ -99,13 +109,17 @@ def test_a_trace_may_be_as_large_as_weights_above_zero():
 
 
 SHAPES = [
-    {"second_factorization": "trivial"},
-    {"factorization": "trivial", "second_factorization": BISR(4)},
-    {"factorization": "sqrt", "second_workload": Window(2)},
-    {"second_factorization": np.tri(N) + np.eye(N), "moment_weight": 3.0},
-    {"second_factorization": "optimal", "moment_weight": "trace-split"},
-    {"second_factorization": "sqrt", "method": "ime", "moment_weight": 0.3},
-    {"second_factorization": "sqrt", "method": "cs", "second_moment": "diag"},
+    {"moments": JointMoments(second_factorization="trivial")},
+    {"factorization": "trivial", "moments": JointMoments(second_factorization=BISR(4))},
+    {"factorization": "sqrt", "moments": JointMoments(second_workload=Window(2))},
+    {"moments": JointMoments(second_factorization=np.tri(N) + np.eye(N), weight=3.0)},
+    {"moments": JointMoments(second_factorization="optimal", weight="trace-split")},
+    {"moments": BaselineMoments("ime", second_factorization="sqrt", weight=0.3)},
+    {
+        "moments": BaselineMoments(
+            "cs", second_factorization="sqrt", second_moment="diag"
+        )
+    },
 ]
 
 
@@ -164,7 +178,8 @@ def test_no_row_moves_a_release_by_more_than_is_charged(parameters, X):
             products = np.linalg.norm(second[:, place]) * np.linalg.norm(change[D:])
             moved = max(moved, np.hypot(rows, products))
     assert moved <= bound * (1 + 1e-12)
-    if parameters.get("method") is None and "moment_weight" not in parameters:
+    moments = parameters["moments"]
+    if isinstance(moments, JointMoments) and moments.weight == "free":
         assert moved >= bound * (1 - 1e-6)
 
 
@@ -193,7 +208,9 @@ def test_the_noise_of_covariances_is_known(parameters):
 )
 def test_products_with_noise_that_float64_cannot_hold_are_refused(second, said):
     with PrivacyAccountant() as accountant:
-        model = JMECovariance(factorization="trivial", second_factorization=second)
+        model = JMECovariance(
+            factorization="trivial", moments=JointMoments(second_factorization=second)
+        )
         with pytest.raises(ValueError, match=said):
             model.partial_fit(np.ones((1, D)))
         assert not accountant.ledger
@@ -202,7 +219,9 @@ def test_products_with_noise_that_float64_cannot_hold_are_refused(second, said):
 def test_a_pair_of_the_same_is_that(X):
     given = {"factorization": "sqrt", "clip_norm": 2.0, "noise_seed": 3}
     one = JMECovariance(**given).fit(X)
-    two = JMECovariance(second_factorization="sqrt", **given).fit(X)
+    two = JMECovariance(moments=JointMoments(second_factorization="sqrt"), **given).fit(
+        X
+    )
     np.testing.assert_allclose(one.location_, two.location_, rtol=1e-9)
     np.testing.assert_allclose(one.second_moment_, two.second_moment_, rtol=1e-9)
     np.testing.assert_allclose(one.covariance_, two.covariance_, rtol=1e-9)
@@ -212,8 +231,7 @@ def test_batches_are_as_one_and_survive_a_pickle(X):
     X = np.tile(X, (30, 1))
     parameters = {
         "workload": Exponential(0.9),
-        "second_workload": "average",
-        "second_factorization": "sqrt",
+        "moments": JointMoments(second_workload="average", second_factorization="sqrt"),
         "horizon": 400,
         "noise_seed": 5,
     }
@@ -235,9 +253,10 @@ def test_a_gap_is_left_out_of_both(X):
             clip_norm=1.0,
             epsilon=1e9,
             workload=Exponential(0.9),
-            second_workload="average",
+            moments=JointMoments(
+                second_workload="average", second_factorization="trivial"
+            ),
             factorization="sqrt",
-            second_factorization="trivial",
             horizon=60,
             accountant=accountant,
         ).partial_fit(ones[:20])
@@ -254,12 +273,26 @@ def test_what_a_workload_cannot_be_is_said():
     X = np.ones((N, D))
     for parameters, named in (
         ({"workload": np.zeros((N, N))}, "workload must hold weights"),
-        ({"second_workload": "sums"}, "second_workload"),
-        ({"second_factorization": np.zeros((N, N))}, "second_factorization"),
-        ({"second_workload": np.tri(4), "horizon": N}, "second_workload has 4"),
-        ({"center": "none", "second_workload": "prefix"}, "second_workload"),
-        ({"method": "pp", "second_factorization": "sqrt"}, "second_factorization"),
-        ({"second_workload": Window(3), "on_horizon": "restart"}, "second_workload"),
+        ({"moments": JointMoments(second_workload="sums")}, "second_workload"),
+        (
+            {"moments": JointMoments(second_factorization=np.zeros((N, N)))},
+            "second_factorization",
+        ),
+        (
+            {"moments": JointMoments(second_workload=np.tri(4)), "horizon": N},
+            "second_workload has 4",
+        ),
+        (
+            {"moments": BaselineMoments("pp", second_factorization="sqrt")},
+            "second_factorization",
+        ),
+        (
+            {
+                "moments": JointMoments(second_workload=Window(3)),
+                "on_horizon": "restart",
+            },
+            "second_workload",
+        ),
     ):
         with PrivacyAccountant() as accountant:
             with pytest.raises(ValueError, match=named):
@@ -270,12 +303,11 @@ def test_what_a_workload_cannot_be_is_said():
 def test_files_and_searches_know_both(X, tmp_path):
     model = JMECovariance(
         workload=Exponential(0.9),
-        second_workload=Window(3),
-        second_factorization=BISR(4),
+        moments=JointMoments(second_workload=Window(3), second_factorization=BISR(4)),
     )
-    model = clone(model).set_params(second_workload__length=5).fit(X)
+    model = clone(model).set_params(moments__second_workload__length=5).fit(X)
     model.save(tmp_path / "model.npz")
     loaded = JMECovariance.load(tmp_path / "model.npz")
-    assert loaded.second_workload.length == 5
-    assert loaded.second_factorization.bandwidth == 4
+    assert loaded.moments.second_workload.length == 5
+    assert loaded.moments.second_factorization.bandwidth == 4
     np.testing.assert_array_equal(loaded.covariance_, model.covariance_)

@@ -43,9 +43,9 @@ from skdpspectral._release import Release, record_releases
 from skdpspectral._release.release import noise_generator
 from skdpspectral._release.selection import (
     SelectionRelease,
-    apart_from_process,
     draw_candidate,
     draw_number,
+    isolated_process_state,
 )
 from skdpspectral.accounting import (
     calibrate_gaussian,
@@ -230,7 +230,7 @@ def test_what_is_the_process_s_comes_back_when_the_last_search_has_ended():
     """In threads searches overlap: the first to end must not open the other."""
     np.random.seed(0)  # noqa: NPY002
     expected = np.random.RandomState(0).random()
-    first, second = (apart_from_process(bytes([n] * 16)) for n in (1, 2))
+    first, second = (isolated_process_state(bytes([n] * 16)) for n in (1, 2))
     filters = list(warnings.filters)
     all_ignored = ("ignore", None, Warning)
     assert filters[0][:3] != all_ignored
@@ -270,7 +270,7 @@ def test_a_child_keeps_the_secret_seed_of_its_own_thread_alone():
     def forks():
         codes.append(forked_exit(draws_what_the_process_draws))
 
-    with apart_from_process(bytes(16)):
+    with isolated_process_state(bytes(16)):
         forks()
         other = threading.Thread(target=forks)
         other.start()

@@ -63,7 +63,7 @@ def test_products_alone_move_by_their_ratio(d, diagonal):
     rows = MomentRows(d, 1.0, diagonal=diagonal, first=False)
     moved, bound = largest_move(rows, d), second_moment_ratio(d)
     assert bound * (1 - 1e-5) <= moved <= bound * (1 + 1e-12)
-    plan = JMECovariance(center="none", clip_norm=3.0).privacy_plan(10, d)
+    plan = JMECovariance(moments="assume-centered", clip_norm=3.0).privacy_plan(10, d)
     assert plan["moments"].sensitivity == pytest.approx(3.0 * math.sqrt(bound))
 
 

@@ -44,7 +44,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import audit_epsilon
-from skdpspectral.covariance import Window
+from skdpspectral.covariance import BaselineMoments, JointMoments, Window
 from skdpspectral.decomposition import Gaussian, PrivateMean
 from skdpspectral.linear_model import Clip
 from skdpspectral.neural_network import AlternatingAdam, UserNetwork
@@ -906,9 +906,12 @@ CASES |= {
     "jme": StreamCase({}, (1.0, 0.0), (-1.0, 0.0)),
     "jme-company": StreamCase({}, (1.0, 0.0), (-1.0, 0.0), company=1.0),
     "jme-clipped": StreamCase({"clip_norm": 0.5}, (30.0, 0.0), (-2.0, 0.0)),
-    "jme-heavy": StreamCase({"moment_weight": 4.0}, (1.0, 0.0), _OBTUSE),
+    "jme-heavy": StreamCase({"moments": JointMoments(4.0)}, (1.0, 0.0), _OBTUSE),
     "ime": StreamCase(
-        {"method": "ime"}, (1.0, 0.0), (-0.25, 0.968245836551854), tight=False
+        {"moments": BaselineMoments("ime")},
+        (1.0, 0.0),
+        (-0.25, 0.968245836551854),
+        tight=False,
     ),
     "jme-window": StreamCase(
         {"workload": Window(3), "factorization": "sqrt"},
@@ -919,8 +922,7 @@ CASES |= {
     "jme-two-shapes": StreamCase(
         {
             "factorization": "trivial",
-            "second_factorization": "blt",
-            "moment_weight": 4.0,
+            "moments": JointMoments(4.0, second_factorization="blt"),
         },
         (1.0, 0.0),
         _OBTUSE,

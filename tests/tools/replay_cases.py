@@ -563,7 +563,9 @@ def fit_users(estimator, form, table):
 
 def user_cases(rng, estimator, form, n_tables=1):
     """Yield cases of a regressor of users."""
-    replaced = estimator.neighbors == "replace-one"
+    relation = getattr(estimator, "neighbors", None)
+    relation = relation or getattr(estimator.solver, "neighbors", None)
+    replaced = relation == "replace-one"
     for number in range(n_tables):
         users, found, invalid = tables_of_users(rng, form, replaced)
         if form in ("array", "fortran", "float32", "pandas", "polars"):

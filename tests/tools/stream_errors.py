@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 
 from skdpspectral import JMECovariance
-from skdpspectral.covariance import Exponential, Window
+from skdpspectral.covariance import BaselineMoments, Exponential, JointMoments, Window
 from skdpspectral.sensitivity import free_trace_weight
 
 N, D, CLIP = 12, 5, 2.0
@@ -29,35 +29,46 @@ SETTINGS = {
     # Weights and noise of their own for each moment, and weights below 0.
     "two workloads": {
         "workload": Window(3),
-        "second_workload": Exponential(0.8),
+        "moments": JointMoments(
+            second_workload=Exponential(0.8), second_factorization="blt"
+        ),
         "factorization": "sqrt",
-        "second_factorization": "blt",
     },
     "two shapes of noise": {
         "factorization": "trivial",
-        "second_factorization": "sqrt",
-        "moment_weight": "trace-split",
-        "second_moment": "diag",
+        "moments": JointMoments(
+            second_factorization="sqrt", weight="trace-split", second_moment="diag"
+        ),
     },
     "signed weights": {
         "workload": np.tril(np.tile([1.0, -0.5], (N, N // 2))),
-        "second_workload": np.tril(1.0 + 0.9 * np.cos(np.arange(N * N).reshape(N, N))),
+        "moments": JointMoments(
+            second_workload=np.tril(1.0 + 0.9 * np.cos(np.arange(N * N).reshape(N, N))),
+            second_factorization=np.eye(N) + 0.5 * np.tri(N, k=-1),
+        ),
         "factorization": "optimal",
-        "second_factorization": np.eye(N) + 0.5 * np.tri(N, k=-1),
     },
     # Lemma 4.4.
-    "jme diag": {"second_moment": "diag", "factorization": "trivial"},
-    "pp-debiased diag": {"second_moment": "diag", "method": "pp-debiased"},
-    "pp diag": {"second_moment": "diag", "method": "pp"},
+    "jme diag": {
+        "moments": JointMoments(second_moment="diag"),
+        "factorization": "trivial",
+    },
+    "pp-debiased diag": {
+        "moments": BaselineMoments("pp-debiased", second_moment="diag")
+    },
+    "pp diag": {"moments": BaselineMoments("pp", second_moment="diag")},
     # Lambda-JME, IME, CS.
-    "lambda-jme": {"moment_weight": 3.0 / CLIP**2},
-    "ime": {"method": "ime", "moment_weight": 0.3},
-    "cs": {"method": "cs", "moment_weight": 2.0 / CLIP**2},
+    "lambda-jme": {"moments": JointMoments(weight=3.0 / CLIP**2)},
+    "ime": {"moments": BaselineMoments("ime", weight=0.3)},
+    "cs": {"moments": BaselineMoments("cs", weight=2.0 / CLIP**2)},
     # Lemma 3.8.
-    "pp": {"method": "pp", "factorization": "trivial"},
-    "pp-debiased": {"method": "pp-debiased", "factorization": "trivial"},
-    "pp-debiased, blt": {"method": "pp-debiased"},
-    "pp, sqrt": {"method": "pp", "factorization": "sqrt"},
+    "pp": {"moments": BaselineMoments("pp"), "factorization": "trivial"},
+    "pp-debiased": {
+        "moments": BaselineMoments("pp-debiased"),
+        "factorization": "trivial",
+    },
+    "pp-debiased, blt": {"moments": BaselineMoments("pp-debiased")},
+    "pp, sqrt": {"moments": BaselineMoments("pp"), "factorization": "sqrt"},
 }
 
 
@@ -80,10 +91,16 @@ def paths(model, X):
     return first, second, covariance
 
 
+def moments_of(parameters):
+    """Return the strategy of the moments, its weight, and whether it is diagonal."""
+    moments = parameters.get("moments", JointMoments())
+    return moments, moments.weight, moments.second_moment == "diag"
+
+
 def scales(parameters, mu, d=D):
     """Deviations of both noises before shaping, per unit of |C|: from the paper."""
-    sigma, method = 1 / mu, parameters.get("method", "jme")
-    weight = parameters.get("moment_weight")
+    moments, weight, _ = moments_of(parameters)
+    sigma, method = 1 / mu, getattr(moments, "method", "jme")
     if method.startswith("pp"):
         return 2 * CLIP * sigma, None
     if method == "ime":
@@ -94,7 +111,7 @@ def scales(parameters, mu, d=D):
     if method == "cs":
         s = 2 * CLIP * (1 + weight * CLIP**2) ** 0.5 * sigma
         return s, s / weight**0.5
-    if weight not in (None, "trace-split"):
+    if weight not in ("free", "trace-split"):
         nu = weight * CLIP**2
         s = CLIP * (2 + 2 * nu + 0.5 / nu) ** 0.5 * sigma
         return s, s / weight**0.5
@@ -113,15 +130,15 @@ def closed_forms(parameters, X):
     s *= norm
     inverse, inverse2 = np.linalg.inv(C), np.linalg.inv(C2)
     first = D * s**2 * ((A @ inverse) ** 2).sum()
-    diagonal = "second_moment" in parameters
+    moments, weight, diagonal = moments_of(parameters)
     if s2 is None:
         Q = inverse @ inverse.T
-        second = _squared_noise(A2, Q, X, s, diagonal, parameters["method"] == "pp")
+        second = _squared_noise(A2, Q, X, s, diagonal, moments.method == "pp")
         return first, second.sum(), None
     s2 *= norm2
     energy = ((A2 @ inverse2) ** 2).sum(axis=1)
     second = (D if diagonal else D * (D + 1) / 2) * s2**2 * energy
-    if parameters.get("moment_weight") == "trace-split":
+    if weight == "trace-split":
         # The trace, one of D directions, is weighed by more than the rest.
         second *= 1 - (1 - 0.5 / free_trace_weight(D)) / D
     if diagonal:
@@ -153,7 +170,7 @@ def ratios(name, n_fits, seed=0):
     stream = model_of(parameters)._moment_stream(N, D)
     A, A2 = stream.first_workload.matrix(N), stream.workload.matrix(N)
     products = X[:, :, None] * X[:, None, :]
-    if "second_moment" in parameters:
+    if moments_of(parameters)[2]:
         products = products * np.eye(D)
     T = A2.sum(axis=1)
     mean = A2 @ X / T[:, None]

@@ -1,0 +1,236 @@
+"""Strategies of JMECovariance: the moments that are released, and their weights."""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import ClassVar
+
+from sklearn.base import BaseEstimator
+
+from .. import sensitivity
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import register
+from ..factorizations import BISR, Average, Exponential, Prefix, Window
+from ..factorizations._choices import NAMES
+
+WORKLOADS = [
+    StrOptions({"average", "prefix"}),
+    Average,
+    Prefix,
+    Window,
+    Exponential,
+    "array-like",
+]
+
+FACTORIZATIONS = [StrOptions(set(NAMES)), BISR, "array-like"]
+
+_SECOND_MOMENT = [StrOptions({"full", "diag"})]
+
+_WEIGHT = Interval(Real, 1e-60, 1e60, closed="both")
+
+
+@register
+class JointMoments(BaseEstimator):
+    r"""Release both moments of a stream by their joint sensitivity.
+
+    This is ``moments="jme"`` of :class:`~skdpspectral.JMECovariance` when all
+    parameters have their defaults.
+
+    Parameters
+    ----------
+    weight : "free", "trace-split" or float, default="free"
+        Weight of the second moment. "free": the largest weight that leaves the mean as
+        accurate as if it were released alone. "trace-split": the same, with a larger
+        weight for the trace. A number: the weight :math:`\lambda` beside the mean, in
+        data units to the power -2.
+    second_moment : {"full", "diag"}, default="full"
+        "full" releases products of different features. With "diag", the covariance is
+        diagonal.
+    second_workload : as `workload` of the estimator or None, default=None
+        Weights of the second moment and of the covariance (:ref:`two_workloads`). With
+        None, they are those of the first moment.
+    second_factorization : as `factorization` of the estimator or None, default=None
+        Correlation of the noise of products. With None, `factorization` of the
+        estimator is used for the workload of the second moment.
+
+    See Also
+    --------
+    AssumeCentered : Release the second moment alone.
+    BaselineMoments : The methods that the paper compares with.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import JointMoments, Window
+    >>> model = JMECovariance(moments=JointMoments(second_workload=Window(500)))
+    >>> model.set_params(moments__second_workload__length=100)
+    JMECovariance(moments=JointMoments(second_workload=Window(length=100)))
+    """
+
+    _array_parameters: ClassVar[tuple[str, ...]] = (
+        "second_workload",
+        "second_factorization",
+    )
+    _parameter_constraints: ClassVar[dict] = {
+        "weight": [StrOptions({"free", "trace-split"}), _WEIGHT],
+        "second_moment": _SECOND_MOMENT,
+        "second_workload": [*WORKLOADS, None],
+        "second_factorization": [*FACTORIZATIONS, None],
+    }
+
+    def __init__(
+        self,
+        weight="free",
+        *,
+        second_moment="full",
+        second_workload=None,
+        second_factorization=None,
+    ):
+        self.weight = weight
+        self.second_moment = second_moment
+        self.second_workload = second_workload
+        self.second_factorization = second_factorization
+
+
+@register
+class AssumeCentered(BaseEstimator):
+    """Release the second moment alone: the mean is taken to be zero.
+
+    The second moment gets the whole budget. This is ``moments="assume-centered"`` of
+    :class:`~skdpspectral.JMECovariance`.
+
+    Parameters
+    ----------
+    second_moment : {"full", "diag"}, default="full"
+        "full" releases products of different features. With "diag", the covariance is
+        diagonal.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import AssumeCentered
+    >>> JMECovariance(moments=AssumeCentered(second_moment="diag"))
+    JMECovariance(moments=AssumeCentered(second_moment='diag'))
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"second_moment": _SECOND_MOMENT}
+
+    def __init__(self, second_moment="full"):
+        self.second_moment = second_moment
+
+
+@register
+class BaselineMoments(BaseEstimator):
+    r"""Release both moments by a method for comparison (:ref:`stream_methods`).
+
+    The guarantee is that of :class:`JointMoments`; the second moment has more noise.
+
+    Parameters
+    ----------
+    method : {"ime", "cs", "pp", "pp-debiased"}, default="ime"
+        "ime" splits the budget between the moments. "cs" bounds the norm of both
+        moments as one vector. "pp" squares the released rows, and "pp-debiased" also
+        subtracts the bias of the noise.
+    weight : float or None, default=None
+        For "ime", the share in (0, 1) of :math:`\mu^2` that the mean gets, with None
+        1/2. For "cs", the weight of the second moment in data units to the power -2,
+        with None ``clip_norm**-2``. It must be None for "pp" and "pp-debiased".
+    second_moment : {"full", "diag"}, default="full"
+        As in :class:`JointMoments`.
+    second_workload : as `workload` of the estimator or None, default=None
+        As in :class:`JointMoments`.
+    second_factorization : as `factorization` of the estimator or None, default=None
+        As in :class:`JointMoments`. It must be None for "pp" and "pp-debiased", which
+        release no products.
+
+    References
+    ----------
+    Kalinin, Upadhyay and Lampert (2025), Continual release moment estimation with
+    differential privacy, algorithms 4 to 6.
+
+    Examples
+    --------
+    >>> from skdpspectral import JMECovariance
+    >>> from skdpspectral.covariance import BaselineMoments
+    >>> JMECovariance(moments=BaselineMoments("pp-debiased"))
+    JMECovariance(moments=BaselineMoments(method='pp-debiased'))
+    """
+
+    _array_parameters = JointMoments._array_parameters
+    _parameter_constraints: ClassVar[dict] = {
+        **JointMoments._parameter_constraints,
+        "method": [StrOptions({"ime", "cs", "pp", "pp-debiased"})],
+        "weight": [_WEIGHT, None],
+    }
+
+    def __init__(
+        self,
+        method="ime",
+        *,
+        weight=None,
+        second_moment="full",
+        second_workload=None,
+        second_factorization=None,
+    ):
+        self.method = method
+        self.weight = weight
+        self.second_moment = second_moment
+        self.second_workload = second_workload
+        self.second_factorization = second_factorization
+
+
+_NAMED = {"jme": JointMoments, "assume-centered": AssumeCentered}
+
+MOMENTS = [StrOptions(set(_NAMED)), JointMoments, AssumeCentered, BaselineMoments]
+
+
+def as_strategy(moments) -> JointMoments | AssumeCentered | BaselineMoments:
+    """Return the strategy of a name, or the strategy that was given."""
+    return _NAMED[moments]() if isinstance(moments, str) else moments
+
+
+def check_moments(moments) -> None:
+    """Refuse parameters of a strategy that its method does not use."""
+    if not isinstance(moments, BaselineMoments):
+        return
+    method, weight = moments.method, moments.weight
+    if method.startswith("pp"):
+        for name in ("weight", "second_factorization"):
+            if getattr(moments, name) is not None:
+                raise ValueError(
+                    f'{name} of BaselineMoments must be None with method="{method}", '
+                    "which releases no products"
+                )
+    if method == "ime" and weight is not None and not weight < 1.0:
+        raise ValueError(
+            'weight of BaselineMoments with method="ime" must be in (0, 1): it is the '
+            f"share of the budget of the mean; got {weight!r}"
+        )
+
+
+def moment_weights(
+    moments: JointMoments | AssumeCentered | BaselineMoments, clip_norm: float, d: int
+) -> tuple[float | None, float | None, float]:
+    """Return weights of products and of their trace, and the squared sensitivity.
+
+    They are for rows in the unit ball; None for what is not released.
+    """
+    if isinstance(moments, AssumeCentered):
+        return 1.0, None, sensitivity.second_moment_ratio(d)
+    weight = moments.weight
+    if isinstance(moments, JointMoments):
+        if weight == "trace-split":
+            return 0.5, sensitivity.free_trace_weight(d), 4.0
+        if weight == "free":
+            nu = sensitivity.free_moment_weight(d)
+        else:
+            nu = float(weight) * clip_norm**2
+        return nu, None, sensitivity.joint_moment_ratio(nu, d)
+    if moments.method.startswith("pp"):
+        return None, None, 4.0
+    if moments.method == "ime":
+        share = 0.5 if weight is None else float(weight)
+        nu = 2.0 * (1.0 - share) / share
+        return nu, None, sensitivity.separate_moments_ratio(nu)
+    nu = 1.0 if weight is None else float(weight) * clip_norm**2
+    return nu, None, sensitivity.concatenated_moments_ratio(nu)
