@@ -1285,7 +1285,7 @@ PLAIN = {
         DPPCA(1, center="private"),
         DPPCA(1, center="none"),
         DPStandardScaler(),
-        JMECovariance(center="none"),
+        JMECovariance(moments="assume-centered"),
         DPAdamClassifier(classes=[0, 1], n_epochs=1),
         DPAdamRegressor(optimizer=IN_TURN, n_epochs=1),
     ],
