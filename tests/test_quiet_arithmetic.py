@@ -111,6 +111,6 @@ def test_threads_are_started_where_they_are_made_quiet():
     assert found <= {
         "model_selection/_runs.py",
         "_linalg/walks.py",
-        "decomposition/_federated_rounds.py",
+        "decomposition/_federated_client.py",
         "audit/_epsilon.py",
     }

@@ -1,14 +1,18 @@
-"""A client: rows that stay where they are, and what is released of them.
+"""The client: private rows, and what is released of them, as a server asks.
 
-What a client releases in one conversation, as it is asked for.
+`InProcessSession` carries messages between a server and clients of one process.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
+from contextvars import copy_context
+from typing import TYPE_CHECKING
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from .._linalg import eigen
 from .._messages.answering import AnsweringClient
@@ -20,18 +24,14 @@ from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accounta
 from . import _kernels_federated
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
+if TYPE_CHECKING:
+    from ._federated_server import FederatedResult, Rounds, Server
+
 
 class Releases:
     """The releases of one client's task, made as they are asked for.
 
-    Parameters
-    ----------
-    task : SpectralTask
-        What is released.
-    X : ndarray of shape (n, p)
-        Private rows.
-    release : Release
-        Charged with the task's plan.
+    `X` has the private rows; `release` is charged with the task's plan.
     """
 
     def __init__(self, task: SpectralTask, X, release):
@@ -55,7 +55,7 @@ class Releases:
         return self._found
 
     def _run_mechanism(self):
-        """Release the components, all of them at once; no request has a say in it."""
+        """Release the components at once; they do not depend on any request."""
         task, X = self._task, self._X
         statistic = self._statistic
         if not task.mechanism.spiked:
@@ -287,3 +287,72 @@ class LocalClient(AnsweringClient):
             numbers=numbers,
             values=values,
         )
+
+
+class InProcessSession:
+    """Carries requests to clients, and their answers back, as bytes.
+
+    Parameters
+    ----------
+    server : Server
+        Who asks.
+    clients : mapping of str to LocalClient
+        Who answers, by the names that the server knows.
+    n_jobs : int or None, default=None
+        Clients at a time, in threads: what a client keeps is in one process.
+    """
+
+    def __init__(self, server: Server, clients: Mapping[str, LocalClient], n_jobs=None):
+        self._server, self._clients, self._n_jobs = server, clients, n_jobs
+
+    def ask(self, basis=None) -> list[Reply]:
+        """Put the next request to all clients that are left.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (p, k) or None, default=None
+            As in :meth:`Server.request`.
+
+        Returns
+        -------
+        list of Reply
+            Of the clients that answered as they should.
+        """
+        return self._server.collect(self._answers(self._server.request(basis)))
+
+    def run(self, rounds: Rounds) -> FederatedResult:
+        """Hold a whole session.
+
+        Parameters
+        ----------
+        rounds : Rounds
+            All steps, of the same server.
+
+        Returns
+        -------
+        FederatedResult
+            What they lead to.
+        """
+        while not rounds.done:
+            rounds.collect(self._answers(rounds.request()))
+        return rounds.result()
+
+    def _answers(self, request: Request) -> dict[str, object]:
+        """Carry a request to all clients that are left, and their answers back."""
+        names, request = self._server.clients, request.to_bytes()
+        # A thread knows this context's accountants and transcripts by a copy alone.
+        answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(
+            [
+                delayed(copy_context().run)(_answer, self._clients[name], request)
+                for name in names
+            ]
+        )
+        return dict(zip(names, answers, strict=True))
+
+
+def _answer(client: LocalClient, request: bytes):
+    """Return a client's answer as bytes, or what kept it from answering."""
+    try:
+        return client.respond(request).to_bytes()
+    except Exception as error:
+        return error

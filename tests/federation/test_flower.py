@@ -34,7 +34,7 @@ from skdpspectral.federation import (
     SiteError,
     make_task,
 )
-from skdpspectral.federation._flower import client_app, connect_to_site, hold_session
+from skdpspectral.federation.flower import client_app, connect_to_site, hold_session
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
 

@@ -11,7 +11,7 @@ from federation_tools import (
 )
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.federation import (
     FederationError,
     MessageError,
@@ -38,13 +38,13 @@ FEDERATIONS = {
         {**BOX, "projection_norm": 9.0},
         {},
         FederatedDPPCA,
-        {**BOX, "projection_norm": 9.0, "release": "covariance"},
+        {**BOX, "release": ComponentCovariance(9.0)},
     ),
     "two-stage": (
         {"mechanism": "two-stage", "projection_norm": 9.0},
         {},
         FederatedDPPCA,
-        {"mechanism": "two-stage", "projection_norm": 9.0, "release": "covariance"},
+        {"mechanism": "two-stage", "release": ComponentCovariance(9.0)},
     ),
     "model": (
         {**MODEL, "model_covariance": True},
@@ -205,7 +205,7 @@ BAD = {
     "init is needed for": ({"n_rounds": 1, "start": False}, {}),
     "n_nonzero_features=1": ({"n_rounds": 1}, {"n_nonzero_features": 1}),
     "n_nonzero_features=7": ({"n_rounds": 1}, {"n_nonzero_features": 7}),
-    "finite numbers of shape": (
+    "finite public numbers of shape": (
         {"n_rounds": 1, "start": False},
         {"init": np.eye(3, 6)},
     ),

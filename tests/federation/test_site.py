@@ -34,7 +34,7 @@ from skdpspectral.federation import (
     make_task,
     serve_site,
 )
-from skdpspectral.federation import _flower as flower
+from skdpspectral.federation import flower
 from skdpspectral.federation._site_socket import heard, told
 
 TASK = make_task(1, 6, n_rounds=2, aggregation="matrix")
