@@ -93,10 +93,6 @@ _TABLE = {
             Column of X that holds the client of every row; it is no feature. Without
             it, and without `clients` in ``fit``, all rows are those of one client.
         """,
-    "min_clients": """
-        min_clients : int, default=1
-            How many clients must have answered validly for a result.
-        """,
     "n_jobs": """
         n_jobs : int or None, default=None
             Number of threads, as in joblib.

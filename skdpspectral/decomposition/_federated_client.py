@@ -110,24 +110,23 @@ class Releases:
 
 
 class LocalClient(AnsweringClient):
-    """Rows, a budget of their own, and answers to a server that is not trusted.
+    """Private rows with a budget, and answers to a server that is not trusted.
 
-    Whatever a server sends, a client releases what its plan says and nothing else: it
-    refuses requests of any other task than its own, takes its clips and its noise from
-    the plan, makes any basis orthonormal, and answers each step of one session once. A
-    request that comes again gets the very same bytes, so that a lost message is no
-    second release.
+    A client releases what its plan says, whatever the server sends. It refuses requests
+    of another task, takes clipping and noise from the plan, makes every basis
+    orthonormal, and answers each step of one session once. A repeated request gets the
+    same bytes, so that a lost message causes no second release.
 
     Parameters
     ----------
     name : str
-        What the server knows the client by, at most 64 bytes in UTF-8; public.
+        Public name of the client, at most 64 bytes in UTF-8.
     X : array-like or dataframe of shape (n_samples, n_features)
         Private rows of finite numbers. Where the task has `feature_names`, X must be a
         dataframe with these columns; they are put into the order of the task. Where it
         has none, X must be an array with its columns in the agreed order.
     task : SpectralTask
-        What will be released, agreed on beforehand.
+        Task of the session, on which all parties agreed.
     epsilon : float or None, default=1.0
         Privacy budget of the whole session, positive; None (or infinity) switches
         privacy off, with a warning.
@@ -146,9 +145,9 @@ class LocalClient(AnsweringClient):
     name : str
         The client's name.
     task : SpectralTask
-        What it releases; it answers requests of this task alone.
+        Its task; requests of other tasks are refused.
     plan : PrivacyPlan
-        What the session releases, from public numbers alone.
+        Releases and costs of the session, from public numbers alone.
     registration : Registration
         Number of rows and budget, for :class:`Server`; public.
 
@@ -165,9 +164,9 @@ class LocalClient(AnsweringClient):
     of that row within the client, whatever the server asks and whatever other clients
     and the server do with the answers; with a task with a ``SpikedModel`` under its
     model of the rows alone, as `plan` says. The number of rows and the name are public.
-    Rows are checked when the client is made, where its rows are: an error about a value
-    is for their holder alone, and no server sees a client that fails for it. The whole
-    plan is charged at the first valid request, before anything is computed of them.
+    Rows are checked in the constructor, so that only their holder sees an error about a
+    value. The whole plan is charged at the first valid request, before any statistic of
+    the rows is computed.
     """
 
     def __init__(
@@ -256,8 +255,8 @@ class LocalClient(AnsweringClient):
 
     @property
     def registration(self) -> Registration:
-        """Public numbers that the server may hold the client to."""
-        # The epsilon that was asked for: the plan may claim a larger one.
+        """Public numbers, for the server's checks."""
+        # The requested epsilon: that of the plan may be larger.
         return Registration(len(self._X), self._epsilon, self.plan.delta)
 
     def _checked(self, request: Request):
@@ -267,7 +266,7 @@ class LocalClient(AnsweringClient):
         return basis
 
     def _start(self, request: Request) -> None:
-        """Charge the plan: nothing of the rows is read before."""
+        """Charge the plan, before any row is read."""
         release = Release(self.plan, self._accountant, self._noise_seed)
         self._session = request.session
         self._begun[request.step] = request
@@ -290,23 +289,23 @@ class LocalClient(AnsweringClient):
 
 
 class InProcessSession:
-    """Carries requests to clients, and their answers back, as bytes.
+    """A session within one process: messages are carried as bytes.
 
     Parameters
     ----------
     server : Server
-        Who asks.
+        The server.
     clients : mapping of str to LocalClient
-        Who answers, by the names that the server knows.
+        Clients by name.
     n_jobs : int or None, default=None
-        Clients at a time, in threads: what a client keeps is in one process.
+        Number of threads, which share the clients.
     """
 
     def __init__(self, server: Server, clients: Mapping[str, LocalClient], n_jobs=None):
         self._server, self._clients, self._n_jobs = server, clients, n_jobs
 
     def ask(self, basis=None) -> list[Reply]:
-        """Put the next request to all clients that are left.
+        """Send the next request to all clients that are left.
 
         Parameters
         ----------
@@ -316,31 +315,31 @@ class InProcessSession:
         Returns
         -------
         list of Reply
-            Of the clients that answered as they should.
+            Valid replies.
         """
         return self._server.collect(self._answers(self._server.request(basis)))
 
     def run(self, rounds: Rounds) -> FederatedResult:
-        """Hold a whole session.
+        """Run a whole session.
 
         Parameters
         ----------
         rounds : Rounds
-            All steps, of the same server.
+            Rounds of the same server.
 
         Returns
         -------
         FederatedResult
-            What they lead to.
+            Result of the rounds.
         """
         while not rounds.done:
             rounds.collect(self._answers(rounds.request()))
         return rounds.result()
 
     def _answers(self, request: Request) -> dict[str, object]:
-        """Carry a request to all clients that are left, and their answers back."""
+        """Return the answers of all clients that are left."""
         names, request = self._server.clients, request.to_bytes()
-        # A thread knows this context's accountants and transcripts by a copy alone.
+        # Accountants and transcripts of this context reach a thread through a copy.
         answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(
             [
                 delayed(copy_context().run)(_answer, self._clients[name], request)
@@ -351,7 +350,7 @@ class InProcessSession:
 
 
 def _answer(client: LocalClient, request: bytes):
-    """Return a client's answer as bytes, or what kept it from answering."""
+    """Return a client's answer as bytes, or its error."""
     try:
         return client.respond(request).to_bytes()
     except Exception as error:

@@ -20,8 +20,6 @@ from ._federated_task import Registration, SpectralTask, check_client_budget
 
 # Smallest scale of eigenvalues, in units of the squared rows.
 _LEAST_SPIKE = 1e-12
-
-
 # Noise of a private variance over its sampling error, in rows, at a cost of mu = 1:
 # that of votes that share 4 % of mu^2 over 12 steps.
 _VOTES = 25.0
@@ -181,16 +179,10 @@ def check_client_weights(weights, names: Sequence[str]):
 # Noise beyond the public bound of a statistic, in standard deviations: an honest reply
 # has more with a probability below 1e-30.
 _DEVIATIONS = 12.0
-
-
 # What rounding, of sums and to a grid, may add to a bound; and to a stated number.
 _ROUNDING, _CLAIM = 1e-5, 1e-4
-
-
 # How far from orthonormal the components of a client may be.
 _TOLERANCE = 1e-6
-
-
 _RELEASES = {
     Topic.COMPONENTS: "second_moment",
     Topic.MATRIX: "second_moment",
@@ -393,12 +385,12 @@ def _check_rows(task: SpectralTask, n_samples: int) -> None:
 
 
 def _close(claimed: float, expected: float) -> bool:
-    """Whether two numbers are the same but for rounding; infinities are."""
+    """Whether two numbers, or infinities, are equal up to rounding."""
     return math.isclose(claimed, expected, rel_tol=_CLAIM)
 
 
 def _check_orthonormal(components) -> None:
-    """Refuse longer or dependent rows: they would count for more than a client."""
+    """Refuse rows that are not orthonormal: they would raise the client's weight."""
     if np.abs(components).max() > 2.0:
         raise MessageError("its components are not orthonormal")
     product = components @ components.T
@@ -407,35 +399,35 @@ def _check_orthonormal(components) -> None:
 
 
 class Server(Conversation):
-    """One conversation with named clients, of whom some may fail.
+    """A server's session with named clients, some of which may fail.
 
-    The server sees releases and public numbers alone; nothing that it computes costs
-    any privacy. What a client sends is used if it is whole, of the right shape, an
-    answer to the present request of the same task, and within what the task, the
-    client's number of rows and its budget make possible; otherwise the client is
-    rejected by name, for the rest of the session.
+    The server sees releases and public numbers alone, and all of its results are
+    post-processing. It uses a reply that is complete, of the right shape, an answer to
+    the present request of the same task, and possible for the task and the client's
+    rows and budget. Otherwise it rejects the client by name, for the rest of the
+    session.
 
     Parameters
     ----------
     clients : sequence of str, or mapping of str to Registration
         Names of the clients, all different. A mapping registers the public numbers of
-        each, (n_samples, epsilon, delta), which it is held to: weights follow from
-        them, so that nobody gets more by a claim. Without it a client's first answer
-        is believed, and fixes them; not with a ``SpikedModel``, whose noise
-        depends on a delta that no answer states: its clients are registered.
+        each, (n_samples, epsilon, delta), which replies must match and which determine
+        weights. Without a mapping, the numbers in a client's first reply are used.
+        ``SpikedModel`` requires a mapping, as its noise depends on a delta that no
+        reply states.
     task : SpectralTask
-        What the clients release, agreed on beforehand.
+        Task of the session, on which all parties agreed.
     weights : {"optimal", "equal"} or mapping of str to float, default="optimal"
         Weights of the clients in all averages; a mapping gives each, by name, a public
         number of at least 0.
     eigengap : float or None, default=None
         Public gap between the last eigenvalue that is kept and the others, in the
-        units of the second moment, for the weights; None takes one from what the
-        clients sent.
+        units of the second moment, for ``weights="optimal"``; None takes it from the
+        released eigenvalues.
     min_clients : int, default=1
-        Clients that must be left.
+        Number of clients that must be left.
     session : bytes or None, default=None
-        16 bytes that no other conversation has; None makes new ones.
+        16 bytes that name the session and are used once; None makes new ones.
 
     Attributes
     ----------
@@ -482,7 +474,7 @@ class Server(Conversation):
         self._begin(clients, task, min_clients, session)
         weights = check_client_weights(weights, self.clients)
         self.averages = ReplyAverages(task, weights, eigengap)
-        # What each client can send, by its registration or its first answer.
+        # Limits of each client's replies, by its registration or its first reply.
         self._limits: dict[str, ReplyLimits] = {}
         self.registered: dict[str, Registration] | None = None
         if isinstance(clients, Mapping):
@@ -522,7 +514,7 @@ class Server(Conversation):
             To be sent, as it is or by its byte form.
         """
         if self._step + 1 >= len(self.task.topics):
-            raise MessageError("all of the task was asked for")
+            raise MessageError("all requests of the task were sent")
         step, task = self._step + 1, self.task
         basis = () if basis is None else basis
         topic = task.topics[step]
@@ -531,7 +523,7 @@ class Server(Conversation):
         return self._request
 
     def _check(self, name: str, answer: Reply) -> None:
-        """Refuse what no honest client could have sent."""
+        """Refuse a reply that no honest client could have sent."""
         limits = self._limits.get(name)
         if limits is None:
             limits = ReplyLimits.of_claim(self.task, answer.n_samples, answer.mu)
@@ -541,7 +533,7 @@ class Server(Conversation):
 
 @dataclass(frozen=True, eq=False)
 class FederatedResult:
-    """What a task has led to, in units of the data.
+    """The result of a session, in units of the data.
 
     ``FederatedDPPCA.from_result(result)``, or ``SparseDPPCA.from_result(result)`` after
     rounds, returns a fitted estimator with ``transform``, ``publish`` and ``save``.
@@ -644,12 +636,12 @@ class Rounds:
         unused = n_nonzero_features is not None or (init is not None and task.start)
         if task.n_rounds == 0 and unused:
             raise ValueError(
-                "n_nonzero_features and init have no use for a task without rounds; "
-                "leave them None"
+                "n_nonzero_features and init require a task with rounds; leave them "
+                "None"
             )
         if task.start != (init is None):
             raise ValueError(
-                "init is needed for a task without a start, and for no other"
+                "init is required for a task without a start, and refused otherwise"
             )
         self.server = server
         self._n_kept = kept_features(task, n_nonzero_features)
@@ -670,16 +662,16 @@ class Rounds:
 
     @property
     def done(self) -> bool:
-        """Whether all of the task was asked for and answered."""
+        """Whether all requests of the task were answered."""
         return self._n_done == len(self.server.task.topics)
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Whom to ask: clients that were not rejected."""
+        """Clients that were not rejected."""
         return self.server.clients
 
     def request(self) -> Request:
-        """Return what to send to ``server.clients``; the same until it is answered.
+        """Return the request for ``server.clients``; the same until it is answered.
 
         Returns
         -------
@@ -689,7 +681,7 @@ class Rounds:
         Raises
         ------
         MessageError
-            If nothing is left to ask for.
+            If the task is done.
         """
         if self._present is None:
             basis = None
@@ -711,10 +703,10 @@ class Rounds:
         FederationError
             If fewer than ``server.min_clients`` are left.
         MessageError
-            If nothing was asked for since the last answers.
+            If there is no request since the last answers.
         """
         if self._present is None:
-            raise MessageError("nothing was asked for since the last answers")
+            raise MessageError("there is no request since the last answers")
         replies = self.server.collect(answers)
         use = {
             Topic.MEAN: self._use_means,
@@ -726,15 +718,15 @@ class Rounds:
         self._present = None
 
     def result(self) -> FederatedResult:
-        """Return what the whole task has led to.
+        """Return the result of the whole task.
 
         Raises
         ------
         MessageError
-            If there is something left to ask for.
+            If the task is not done.
         """
         if not self.done:
-            raise MessageError("there is no result yet: the task is not done")
+            raise MessageError("the task is not done: there is no result yet")
         server, rows = self.server, self.server.task.rows
         components = eigen.flip_signs(self._present_basis().T)
         return FederatedResult(
@@ -769,22 +761,22 @@ class Rounds:
         total = float(values.sum()) + others * noise
         return values, None if unit_rows else noise, total
 
-    # -- what is made of answers -------------------------------------------------------
+    # -- use of replies ----------------------------------------------------------------
 
     @property
     def _topic(self) -> Topic:
         return self.server.task.topics[self._n_done]
 
     def _present_basis(self) -> np.ndarray:
-        """Return the columns that are best so far, of shape (p, r)."""
+        """Return the current basis, of shape (p, r)."""
         if self._basis is None:
             self._basis = self._made_of_start()
         return self._basis
 
     def _made_of_start(self) -> np.ndarray:
-        """Make a basis of the first answers of those that are still there."""
+        """Return a basis from the first replies of the clients that are left."""
         server, task = self.server, self.server.task
-        # A client that failed since, with its mean, is in no part of the result.
+        # A client that has failed since then is in no part of the result.
         left = set(server.clients)
         self._first = [reply for reply in self._first if reply.client in left]
         self._used = tuple(reply.client for reply in self._first)

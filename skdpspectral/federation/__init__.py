@@ -44,8 +44,6 @@ __all__ = [
     "make_task",
     "serve_site",
 ]
-
-
 _HOMES = {
     "._messages.messages": (
         "FederationError",
@@ -63,6 +61,4 @@ _HOMES = {
     "_site": ("Site",),
     "_site_socket": ("SiteError", "SiteConnection", "serve_site"),
 }
-
-
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

@@ -15,14 +15,10 @@ from ._kept import KeptFile, digest_of
 from ._site_socket import as_bytes
 
 _KIND = 0x534B4441
-
-
 _TABLES = [
     "CREATE TABLE answers (session BLOB, request BLOB, answer BLOB, "
     "PRIMARY KEY (session, request))"
 ]
-
-
 _SPENT = (
     "the session was begun here, and the client that held it is gone: what was not "
     "answered is spent, and is not drawn again"
@@ -32,17 +28,7 @@ _SPENT = (
 class KeptAnswers:
     """Answers of a site in a file, by the session and the digest of their request.
 
-    Nothing in it is secret from those who were answered.
-
-    Parameters
-    ----------
-    path : str or path-like
-        SQLite file; made where there is none.
-
-    Raises
-    ------
-    ValueError
-        If another process holds the file, or it is of another kind.
+    They are not secret from the servers that received them.
     """
 
     def __init__(self, path):

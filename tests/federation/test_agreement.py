@@ -384,7 +384,7 @@ def test_eigenvalues_are_those_of_bounded_rows(numbers):
     lie = dataclasses.replace(honest, numbers=(honest.numbers[0], *numbers))
     assert len(server.collect({"b": honest})) == 1
     with (
-        pytest.warns(UserWarning, match="its eigenvalues are none"),
+        pytest.warns(UserWarning, match="its eigenvalues are impossible"),
         pytest.raises(FederationError),
     ):
         server.collect({"b": lie})

@@ -276,7 +276,7 @@ def test_variances_that_no_rows_have_are_rejected(numbers, topic):
     server = make_server(task, dict.fromkeys("bc", PUBLIC))
     server.request()
     good = forged("c", topic=topic, of=task)
-    with pytest.warns(UserWarning, match="client 'b' was rejected: its variances"):
+    with pytest.warns(UserWarning, match="client 'b' was rejected: its variance"):
         replies = server.collect({"b": forged("b", numbers, topic, of=task), "c": good})
     assert [reply.client for reply in replies] == ["c"]
 
@@ -400,7 +400,7 @@ def test_weighted_medians():
 
 BAD_TASKS = {
     "rounds": {"mechanism": "two-stage", "n_rounds": 1},
-    "mechanism='spiked' makes a start": {**MODEL, "start": False, "n_rounds": 1},
+    "mechanism='spiked' releases a start": {**MODEL, "start": False, "n_rounds": 1},
     'aggregation="matrix" goes with': {
         "mechanism": "two-stage",
         "aggregation": "matrix",

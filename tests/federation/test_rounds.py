@@ -157,17 +157,17 @@ def test_a_request_stays_the_same_until_it_is_answered():
 def test_what_is_out_of_turn_is_refused():
     task = make_task()
     clients, rounds = make_clients(task), Rounds(Server([*"abc"], task))
-    with pytest.raises(MessageError, match="nothing was asked for"):
+    with pytest.raises(MessageError, match="no request since"):
         rounds.collect({})
     with pytest.raises(MessageError, match="no result yet"):
         rounds.result()
     request = rounds.request()
     rounds.collect({n: c.respond(request) for n, c in clients.items()})
-    with pytest.raises(MessageError, match="nothing was asked for"):
+    with pytest.raises(MessageError, match="no request since"):
         rounds.collect({})
-    with pytest.raises(MessageError, match="all of the task"):
+    with pytest.raises(MessageError, match="all requests of the task"):
         rounds.request()
-    with pytest.raises(MessageError, match="nothing was asked for"):
+    with pytest.raises(MessageError, match="no request yet"):
         Server(["a"], task).collect({})
     assert rounds.result().clients == ("a", "b", "c")
 
@@ -200,9 +200,9 @@ def test_too_few_clients_end_it():
 
 
 BAD = {
-    "no use": ({}, {"n_nonzero_features": 3}),
-    "init is needed": ({"n_rounds": 1}, {"init": np.eye(2, 6)}),
-    "init is needed for": ({"n_rounds": 1, "start": False}, {}),
+    "require a task with rounds": ({}, {"n_nonzero_features": 3}),
+    "init is required": ({"n_rounds": 1}, {"init": np.eye(2, 6)}),
+    "init is required for": ({"n_rounds": 1, "start": False}, {}),
     "n_nonzero_features=1": ({"n_rounds": 1}, {"n_nonzero_features": 1}),
     "n_nonzero_features=7": ({"n_rounds": 1}, {"n_nonzero_features": 7}),
     "finite public numbers of shape": (

@@ -63,8 +63,8 @@ BAD = {
     "failed with RuntimeError": lambda data: RuntimeError("row 7 is 3.25"),
     "failed with TimeoutError": lambda data: TimeoutError(),
     "too short": lambda data: data[:50],
-    "not the length": lambda data: data[:-8],
-    "no message": lambda data: b"x" * len(data),
+    "stated length": lambda data: data[:-8],
+    "not a message": lambda data: b"x" * len(data),
     "damaged": lambda data: data[:-20] + bytes(20),
     "at most": lambda data: data + bytes(10_000),
     "must be bytes": lambda data: 3,
@@ -120,7 +120,7 @@ def test_strangers_and_replays_are_not_used(good):
     first = dict(found)
     stranger = {**found, "d": found["a"]}
     assert len(server.collect(stranger)) == 3
-    assert "no client" in server.rejected["d"]
+    assert "not a client" in server.rejected["d"]
     server.request(np.eye(6, 2))
     # The answers to the first request, again.
     with (
@@ -163,7 +163,7 @@ def test_a_client_does_not_change_its_size_or_budget(changes):
 def test_requests_end_with_the_task(good):
     server, _ = good
     server.request(np.eye(6, 2))
-    with pytest.raises(MessageError, match="all of the task"):
+    with pytest.raises(MessageError, match="all requests of the task"):
         server.request(np.eye(6, 2))
 
 

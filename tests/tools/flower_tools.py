@@ -6,7 +6,7 @@ import numpy as np
 
 from skdpspectral import PrivacyAccountant
 from skdpspectral.federation import LocalClient, Site
-from skdpspectral.federation import flower
+from skdpspectral.federation import _flower as flower
 
 
 def rows_of(seed, n=400, p=6):
