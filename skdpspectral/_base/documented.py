@@ -253,10 +253,6 @@ _TABLE = {
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
         """,
-    "no_clients": """
-        FederationError
-            If fewer than `min_clients` clients are left; budgets are spent.
-        """,
     # -- sections
     "outcome_of_fit": """
         Returns

@@ -355,7 +355,8 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
             value = getattr(self, name)
             if isinstance(value, Mapping) and not value:
                 raise ValueError(f"{name} must name at least one client")
-        for value in _values(self.delta):
+        deltas = self.delta
+        for value in deltas.values() if isinstance(deltas, Mapping) else [deltas]:
             if not MIN_DELTA <= check_real("delta", value) < 1.0:
                 raise ValueError(
                     f"delta={value!r} must be in [{MIN_DELTA:g}, 1); choose one well "
@@ -475,10 +476,28 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
             plans[group.name] = plan
         return ParallelPlan.of(plans)
 
-    # -- the way of a fit --------------------------------------------------------------
+    # -- fit ---------------------------------------------------------------------------
 
-    def _hold_session(self, X, clients) -> None:
-        """Check, plan and charge all clients, and ask them all that is planned."""
+    @unweighted
+    def fit(self, X, y=None, *, clients=None):
+        """Release components for the rows of all clients.
+
+        Parameters
+        ----------
+        {X_of_clients}
+        {y_ignored}
+        {clients}
+
+        {outcome_of_fit}
+        FederationError
+            If fewer than `min_clients` clients are left; budgets are spent.
+        """
+        with self._unchanged_on_error():
+            self._run_session(X, clients)
+        return self
+
+    def _run_session(self, X, clients) -> None:
+        """Check, plan and charge all clients, and run all rounds of the task."""
         self._check_parameters()
         unread = unread_users(
             self, X, clients, self.client_feature, reset=True, names=CLIENTS
@@ -497,7 +516,11 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         plans = dict(plan.blocks)
         try:
             weights = weights_by_name(self.weights, groups)
-            known = _registered(groups, budgets)
+            # Requested budgets: all parties make the plans from them.
+            known = {
+                group.name: Registration(group.n_rows, *budget)
+                for group, budget in zip(groups, budgets, strict=True)
+            }
             rounds = self._rounds(self._server(known, task, weights))
         except MessageError as error:
             raise ValueError(f"clients: {error}") from None
@@ -661,21 +684,9 @@ def _plan_of_separate(estimator: str, task, registered) -> ParallelPlan:
     return ParallelPlan.of(plans)
 
 
-def _registered(groups, budgets) -> dict[str, Registration]:
-    """Public numbers of all clients; all parties make plans from requested budgets."""
-    return {
-        group.name: Registration(group.n_rows, *budget)
-        for group, budget in zip(groups, budgets, strict=True)
-    }
-
-
 def _contiguous(rows):
     """Rows that are here, in one piece; others stay where they are."""
     return rows if isinstance(rows, SlicedRows) else np.ascontiguousarray(rows)
-
-
-def _values(budget) -> list:
-    return list(budget.values()) if isinstance(budget, Mapping) else [budget]
 
 
 @documented
@@ -925,23 +936,6 @@ class FederatedDPPCA(FederatedEstimator):
 
     def _rounds(self, server: Server) -> Rounds:
         return Rounds(server, init=self._given_components())
-
-    @unweighted
-    def fit(self, X, y=None, *, clients=None):
-        """Release one subspace for the rows of all clients.
-
-        Parameters
-        ----------
-        {X_of_clients}
-        {y_ignored}
-        {clients}
-
-        {outcome_of_fit}
-        {no_clients}
-        """
-        with self._unchanged_on_error():
-            self._hold_session(X, clients)
-        return self
 
     def _set_result(self, result) -> None:
         super()._set_result(result)

@@ -6,7 +6,6 @@ from numbers import Integral
 from typing import ClassVar
 
 from .._base.documented import documented
-from .._base.estimator import unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._tables.entries import refuse_masked
 from ._federated_pca import FederatedEstimator
@@ -221,23 +220,6 @@ class SparseDPPCA(FederatedEstimator):
     def _rounds(self, server: Server) -> Rounds:
         kept = self.n_nonzero_features
         return Rounds(server, n_nonzero_features=kept, init=self._given_start())
-
-    @unweighted
-    def fit(self, X, y=None, *, clients=None):
-        """Release sparse components for the rows of all clients.
-
-        Parameters
-        ----------
-        {X_of_clients}
-        {y_ignored}
-        {clients}
-
-        {outcome_of_fit}
-        {no_clients}
-        """
-        with self._unchanged_on_error():
-            self._hold_session(X, clients)
-        return self
 
     def _set_result(self, result) -> None:
         super()._set_result(result)

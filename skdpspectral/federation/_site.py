@@ -19,37 +19,12 @@ _TABLES = [
     "CREATE TABLE answers (session BLOB, request BLOB, answer BLOB, "
     "PRIMARY KEY (session, request))"
 ]
+_FIND = "SELECT answer FROM answers WHERE session = ? AND request = ?"
+_KEEP = "INSERT INTO answers VALUES (?, ?, ?)"
 _SPENT = (
     "the session was begun here, and the client that held it is gone: what was not "
     "answered is spent, and is not drawn again"
 )
-
-
-class KeptAnswers:
-    """Answers of a site in a file, by the session and the digest of their request.
-
-    They are not secret from the servers that received them.
-    """
-
-    def __init__(self, path):
-        self._file = KeptFile(path, _KIND, _TABLES)
-
-    def find(self, session: bytes, request: bytes) -> bytes | None:
-        """Return what a request was answered with, if it was."""
-        found = self._file.read(
-            "SELECT answer FROM answers WHERE session = ? AND request = ?",
-            (session, digest_of(request)),
-        )
-        return found[0][0] if found else None
-
-    def keep(self, session: bytes, request: bytes, answer: bytes) -> None:
-        """Write an answer down, before anybody gets it."""
-        row = (session, digest_of(request), answer)
-        self._file.write(("INSERT INTO answers VALUES (?, ?, ?)", [row]))
-
-    def close(self) -> None:
-        """Let another process have the file."""
-        self._file.close()
 
 
 class Site:
@@ -113,7 +88,8 @@ class Site:
         client = open_client(accountant)
         self.name, self._task = check_name(client.name), client.task
         self._plan, self._most = client.plan, max_sessions
-        self._answers = KeptAnswers(answers)
+        # Answers by session and digest of the request; not secret from their servers.
+        self._answers = KeptFile(answers, _KIND, _TABLES)
         self._clients: OrderedDict[bytes, Any] = OrderedDict()
         self._lock, self._process = threading.Lock(), os.getpid()
 
@@ -150,9 +126,10 @@ class Site:
         check_task(asked, self._task)
         session = asked.session
         with self._lock:
-            kept = self._answers.find(session, request)
-            if kept is not None:
-                return kept
+            key = session, digest_of(request)
+            kept = self._answers.read(_FIND, key)
+            if kept:
+                return kept[0][0]
             label = f"session {session.hex()}"
             client = self._client_of(asked, label)
             try:
@@ -165,7 +142,8 @@ class Site:
                 raise RuntimeError(
                     "open_client must give its client the accountant that it is handed"
                 )
-            self._answers.keep(session, request, answer)
+            # Written before it is sent.
+            self._answers.write((_KEEP, [(*key, answer)]))
             return answer
 
     def longest(self) -> int:

@@ -78,7 +78,7 @@ def test_a_charge_without_an_answer_is_never_drawn_again(lost, tmp_path, monkeyp
     """The file of answers is lost, or the process ends before it is written."""
     site = make_site(tmp_path, "a", TASK, budget=9.0)
     if lost is None:
-        monkeypatch.setattr(site._answers, "keep", lambda *_: 1 / 0)
+        monkeypatch.setattr(site._answers, "write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             site.respond(ask())
     else:
