@@ -1,4 +1,4 @@
-"""A site: one client a session, and answers that outlive the process."""
+"""A site: one client per session, and answers that outlive the process."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ _SPENT = (
 
 
 class Site:
-    """Answers servers' requests for as long as a ledger allows.
+    """Answers requests of servers within the budget of a ledger.
 
-    A client serves one session. A site makes one for each session that a server opens,
-    charges it under that session's name, and writes every answer to a file before it
-    is sent. So it can be killed at any moment: started again, it gives the very bytes
-    that it gave before, and refuses what was charged and not answered, since to draw
-    again would be a second release. It refuses that too if the file is lost. A site
-    that was started again answers no new step of an earlier session: nothing shows that
-    the file of answers is complete, and not an older copy.
+    A client serves one session. A site makes one client per session, charges it under
+    that session's name, and writes every answer to a file before it is sent. So the
+    process can be killed at any moment. After a restart the site repeats earlier
+    answers byte by byte. It refuses requests that were charged and not answered, as a
+    new draw would be a second release, and all new steps of earlier sessions, as the
+    file of answers may be incomplete or an older copy.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ class Site:
         if not isinstance(accountant, PrivacyAccountant):
             raise ValueError("accountant must be a PrivacyAccountant: a site has one")
         self._open_client, self._accountant = open_client, accountant
-        # Rows are checked here and now, where their holder sees what is wrong.
+        # Rows are checked here, so that their holder sees the error.
         client = open_client(accountant)
         self.name, self._task = check_name(client.name), client.task
         self._plan, self._most = client.plan, max_sessions
