@@ -26,7 +26,7 @@ import numpy as np
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import Gaussian
+from skdpspectral.decomposition import ComponentCovariance, Gaussian
 from skdpspectral.metrics import subspace_distance
 
 here = Path(__file__).parent if "__file__" in globals() else Path.cwd()
@@ -137,7 +137,7 @@ def covariance_errors(sizes, budgets, seed):
     clients = np.repeat(np.arange(len(sizes)), sizes)
     covariance = {"release": "covariance"}
     paper = model_of(budgets, {**PAPER, **covariance}).fit(X, clients=clients)
-    own = {**covariance, "projection_norm": 11.0, "mechanism": Gaussian(1.0)}
+    own = {"release": ComponentCovariance(11.0), "mechanism": Gaussian(1.0)}
     ours = model_of(budgets, own).fit(X, clients=clients)
     value, vectors = np.linalg.eigh(X.T @ X / len(X))
     pooled = (value[-1] - 1) * np.outer(vectors[:, -1], vectors[:, -1]) + np.eye(P)

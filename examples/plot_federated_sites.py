@@ -65,7 +65,8 @@ axes[1].legend()
 # %%
 # A hospital that fails
 # ---------------------
-# Its budget is spent, the others go on; ``min_clients`` says how few are enough.
+# Its budget is spent. The others continue; ``Aggregation("projector", min_clients=2)``
+# sets how many must be left.
 
 print(pca.rejected_ or "none failed", "-", len(pca.clients_), "hospitals in the result")
 print(pca.privacy_)

@@ -92,7 +92,7 @@ COMPOSITIONS = {
 }
 SERVER_SIDE = {"_linalg", "_messages", "mechanisms"}
 # A client is told what to release: its files know no estimator.
-PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server", "rounds")]
+PROTOCOL = [f"_federated_{part}.py" for part in ("task", "client", "server")]
 
 
 def folder_of(path):
@@ -168,9 +168,8 @@ def test_the_protocol_of_federated_components_knows_no_estimator():
     for name in PROTOCOL:
         path = ROOT / "decomposition" / name
         assert "_base" not in imported_folders(path), name
-    for name in ("_federated_server.py", "_federated_rounds.py"):
-        found = imported_folders(ROOT / "decomposition" / name)
-        assert found <= SERVER_SIDE, (name, found)
+    found = imported_folders(ROOT / "decomposition" / "_federated_server.py")
+    assert found <= SERVER_SIDE, found
 
 
 def test_the_rules_see_imports():

@@ -33,7 +33,14 @@ from skdpspectral.covariance import (
     JointMoments,
     Window,
 )
-from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import (
+    Aggregation,
+    ComponentCovariance,
+    Gaussian,
+    PrivateMean,
+    SpikedModel,
+    TwoStage,
+)
 from skdpspectral.linear_model import Alternation, Clip
 from skdpspectral.neural_network import Adam, AlternatingAdam, UserNetwork
 
@@ -155,10 +162,10 @@ ESTIMATORS = [
     JMECovariance(horizon=1000, accountant=PrivacyAccountant()),
     FederatedDPPCA(),
     FederatedDPPCA(1, client_feature=0),
-    FederatedDPPCA(1, client_feature=-1, aggregation="matrix", n_jobs=2),
+    FederatedDPPCA(1, client_feature=-1, aggregation=Aggregation("matrix"), n_jobs=2),
     FederatedDPPCA(1, bounds=(-10, 10)),
     FederatedDPPCA(1, bounds=(-10, 10), scale="bounds", client_feature=0),
-    FederatedDPPCA(1, weights="equal", clip_norm=2.0, eigengap=0.5),
+    FederatedDPPCA(1, weights="equal", clip_norm=2.0),
     FederatedDPPCA(1, epsilon=None, client_feature=0),
     FederatedDPPCA(1, accountant=PrivacyAccountant()),
     FederatedDPPCA(1, mechanism="two-stage"),
@@ -167,8 +174,7 @@ ESTIMATORS = [
         1,
         mechanism="auto",
         bounds=(-10, 10),
-        release="covariance",
-        projection_norm=5.0,
+        release=ComponentCovariance(projection_norm=5.0),
     ),
     FederatedDPPCA(
         1, mechanism=TwoStage(signal_variance=[2.0], noise_variance=1.0), epsilon=None
@@ -179,8 +185,7 @@ ESTIMATORS = [
     FederatedDPPCA(
         1,
         mechanism="auto",
-        release="covariance",
-        projection_norm=5.0,
+        release=ComponentCovariance(projection_norm=5.0),
         whiten=True,
         client_feature=-1,
     ),

@@ -115,7 +115,7 @@ def test_threads_are_started_where_they_are_made_quiet():
     assert found <= {
         "model_selection/_runs.py",
         "_linalg/walks.py",
-        "decomposition/_federated_rounds.py",
+        "decomposition/_federated_client.py",
         "audit/_epsilon.py",
         "_base/privacy_report.py",
     }

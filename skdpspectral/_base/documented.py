@@ -93,10 +93,6 @@ _TABLE = {
             Column of X that holds the client of every row; it is no feature. Without
             it, and without `clients` in ``fit``, all rows are those of one client.
         """,
-    "min_clients": """
-        min_clients : int, default=1
-            How many clients must have answered validly for a result.
-        """,
     "n_jobs": """
         n_jobs : int or None, default=None
             Number of threads, as in joblib.
@@ -275,10 +271,6 @@ _TABLE = {
     "no_budget": """
         PrivacyBudgetError
             If the accountant's budget does not suffice; nothing is charged.
-        """,
-    "no_clients": """
-        FederationError
-            If fewer than `min_clients` clients are left; budgets are spent.
         """,
     # -- sections
     "outcome_of_fit": """

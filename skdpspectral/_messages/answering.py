@@ -1,4 +1,4 @@
-"""What all clients do: answer each step of one session once, whatever is asked."""
+"""The base of clients: each step of one session is answered once."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ def check_task(request: Request, task) -> None:
 
 
 def check_step(request: Request, expected: int) -> None:
-    """Refuse a new request that is out of turn."""
+    """Refuse a new request that is out of order."""
     if request.step != expected:
-        raise MessageError(f"step {request.step} was asked for before step {expected}")
+        raise MessageError(f"step {request.step} was requested before step {expected}")
 
 
 class AnsweringClient:
     """Answers to a server that is not trusted: each step once, always the same bytes.
 
-    A subclass has a `name`, a `task` with a `digest` and a ``longest()``, and says what
-    is in an answer.
+    The task of a subclass has a `digest` and a ``longest()``.
     """
 
     def _open(self, name: str, task) -> None:
-        """Be ready for the first request of one session."""
+        """Set the state before the first request of a session."""
         self.name, self.task = name, task
         self._session: bytes | None = None
         self._begun: dict[int, Request] = {}
@@ -45,14 +44,14 @@ class AnsweringClient:
             "release twice what was charged once"
         )
 
-    # -- what a subclass says ----------------------------------------------------------
+    # -- of subclasses -----------------------------------------------------------------
 
     def _checked(self, request: Request):
-        """Return what a new request brings, once it was checked; or an error."""
+        """Return the content of a new request, checked; or raise."""
         raise NotImplementedError
 
     def _start(self, request: Request) -> None:
-        """Charge the plan: nothing of the rows is read before."""
+        """Charge the plan, before any row is read."""
         raise NotImplementedError
 
     def _answered(self, request: Request, brought) -> Reply:
@@ -112,7 +111,7 @@ class AnsweringClient:
     def _repeat(self, request: Request) -> Reply:
         if request != self._begun[request.step]:
             raise MessageError(
-                f"step {request.step} was asked for with other content before: a "
+                f"step {request.step} was requested with other content before: a "
                 "second answer would be a second release"
             )
         if request.step not in self._answers:

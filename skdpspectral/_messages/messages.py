@@ -1,7 +1,4 @@
-"""What travels between a server and its clients: immutable values with a byte form.
-
-What all servers do: ask the same of named clients, and check who answers what.
-"""
+"""Requests and replies, with their byte forms, and a server's session with clients."""
 
 from __future__ import annotations
 
@@ -21,41 +18,25 @@ import numpy as np
 from ..mechanisms._relations import check_count
 
 VERSION = 2
-
-
 _MAGIC = b"SKDF"
-
-
 # magic, version, kind, topic, dimensions; length; session; task; step, length of the
 # name, numbers; rows in the data, cost; shape of the values. Little-endian, no padding.
 _HEADER = struct.Struct("<4sBBBBQ16s16sIHHQdII")
-
-
 CHECKSUM_BYTES = 16
-
-
 _REQUEST, _REPLY = 1, 2
-
-
 SESSION_BYTES, TASK_BYTES = 16, 16
-
-
 # Bytes of a message beside its values, at most.
 OVERHEAD = 200
-
-
 MAX_NAME_BYTES = 64
-
-
 _MAX_STEP, _MAX_ROWS, _MAX_NUMBERS = 2**32 - 1, 2**63 - 1, 8
 
 
 class MessageError(ValueError):
-    """A message that is malformed, or that is none of this conversation."""
+    """A message is malformed, or does not belong to this session."""
 
 
 class Topic(IntEnum):
-    """What a request asks for; each member's `n_numbers` go with the answer.
+    """The subject of a request; an answer has `n_numbers` numbers beside its values.
 
     ``COMPONENTS``
         Leading eigenvectors of a noisy second moment, with the noise's standard
@@ -77,10 +58,10 @@ class Topic(IntEnum):
     ``PROJECTOR``
         A noisy projector, its lower triangle row by row, with the same numbers.
     ``SUM``
-        A group's part of the next sum over users, in whole numbers. The basis is what
-        was released last, and the deviation of its noise, one below another.
+        A group's part of the next sum over users, in whole numbers. The basis is the
+        last release and the standard deviation of its noise, in one column.
     ``MODEL``
-        Nothing: the basis is the last release, of which groups make their models.
+        Nothing: the basis is the last release, from which groups make their models.
     """
 
     COMPONENTS = 1
@@ -95,7 +76,7 @@ class Topic(IntEnum):
 
     @property
     def n_numbers(self) -> int:
-        """How many single numbers belong to an answer."""
+        """Number of single numbers in an answer."""
         if self in (Topic.COMPONENTS, Topic.MATRIX):
             return 3
         if self in (Topic.SUBSPACE, Topic.PROJECTOR):
@@ -104,7 +85,7 @@ class Topic(IntEnum):
 
     @property
     def of_users(self) -> bool:
-        """Whether groups of users answer, whose numbers of rows are not told."""
+        """Whether groups of users answer, without their numbers of rows."""
         return self in (Topic.SUM, Topic.MODEL)
 
 
@@ -229,18 +210,18 @@ def checksum(body: bytes) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Request(_Message):
-    """What a server asks of its clients, the same of all.
+    """A request of a server, the same for all of its clients.
 
     Parameters
     ----------
     session : bytes
-        16 bytes that name the conversation.
+        16 bytes that name the session.
     task : bytes
         Digest of the task that the server holds (:attr:`SpectralTask.digest`).
     step : int
         Number of the request in it, from 0.
     topic : Topic
-        What is asked for.
+        Subject of the request.
     basis : ndarray of shape (p, k)
         Columns that the answer depends on; of shape (0, 0) where it depends on none.
         The values cannot be written.
@@ -273,7 +254,7 @@ class Request(_Message):
 
 @dataclass(frozen=True, eq=False)
 class Reply(_Message):
-    """What a client answers: releases and public numbers alone.
+    """An answer of a client: releases and public numbers alone.
 
     Parameters
     ----------
@@ -288,10 +269,9 @@ class Reply(_Message):
     client : str
         Name of the client, at most 64 bytes in UTF-8.
     n_samples : int
-        Public number of the client's rows; 0 for a group of users, which tells none.
+        Public number of the client's rows; 0 for a group of users.
     mu : float
-        Cost of all releases of the client in this conversation; infinite without
-        privacy.
+        Cost of all releases of the client in this session; infinite without privacy.
     numbers : tuple of float
         As many as the topic has.
     values : ndarray
@@ -351,22 +331,22 @@ def _parse(cls, data: bytes):
     topic, n_dims, length, session, task, step, *rest = rest
     n_name, n_numbers, n_rows, mu, *shape = rest
     if magic != _MAGIC:
-        raise MessageError("these bytes are no message of a federation")
+        raise MessageError("these bytes are not a message of a federation")
     if version != VERSION:
         raise MessageError(
             f"the message is of version {version}, this release reads {VERSION}"
         )
     if length != len(data):
-        raise MessageError("the message has not the length that it says")
+        raise MessageError("the message does not have its stated length")
     if kind != cls._kind:
-        raise MessageError(f"the message is no {cls.__name__}")
+        raise MessageError(f"the message is not a {cls.__name__}")
     if not 1 <= n_dims <= 2 or (n_dims == 1 and shape[1] != 1):
         raise MessageError("the values of the message have no valid shape")
     if n_name > MAX_NAME_BYTES or n_numbers > _MAX_NUMBERS:
         raise MessageError("the parts of the message have no valid length")
     counts = (n_name, 8 * n_numbers, 8 * math.prod(shape))
     if sum(counts) != len(data) - _HEADER.size - CHECKSUM_BYTES:
-        raise MessageError("the parts of the message have not its length")
+        raise MessageError("the parts of the message do not add up to its length")
     if checksum(data[:-CHECKSUM_BYTES]) != data[-CHECKSUM_BYTES:]:
         raise MessageError("the message was damaged: its digest is another")
     name, numbers, values = _parts(data, counts)
@@ -387,7 +367,7 @@ def _parts(data: bytes, counts):
     return name, numbers, values
 
 
-# Length of what a client says of its refusal, and is shown.
+# Largest length of a client's reason that is shown.
 _LONGEST_REASON = 200
 
 
@@ -396,17 +376,17 @@ class FederationError(RuntimeError):
 
 
 class Conversation:
-    """One conversation with named clients, of whom some may fail.
+    """A server's session with named clients, some of which may fail.
 
-    A subclass makes requests, and knows what an honest client can have sent. The task
-    has a `digest`, and for each topic a ``shape(topic)`` and a ``longest(topic)``.
+    A subclass makes requests and checks the values of replies. The task has a `digest`,
+    and for each topic a ``shape(topic)`` and a ``longest(topic)``.
     """
 
     clients: tuple[str, ...]
     rejected: dict[str, str]
 
     def _begin(self, clients: Iterable[str], task, min_clients, session) -> None:
-        """Check who takes part, and be ready to ask."""
+        """Check clients and session, before the first request."""
         names = [check_name(name) for name in clients]
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
@@ -433,7 +413,7 @@ class Conversation:
         return self.task.shape(self._request.topic)
 
     def _check(self, name: str, answer: Reply) -> None:
-        """Refuse what no honest client could have sent, by a MessageError."""
+        """Raise a MessageError for a reply that no honest client could have sent."""
         raise NotImplementedError
 
     def collect(self, answers: Mapping[str, object]) -> list[Reply]:
@@ -442,7 +422,7 @@ class Conversation:
         Parameters
         ----------
         answers : mapping of str to bytes, Reply, exception or None
-            What came from each client; None, or no entry, where nothing came in time.
+            Answers by client; None, or no entry, if no answer came in time.
 
         Returns
         -------
@@ -464,11 +444,11 @@ class Conversation:
         return replies
 
     def _valid(self, answers: Mapping[str, object]) -> list[Reply]:
-        """Return valid answers; reject who sent none."""
+        """Return valid answers; reject the other clients."""
         for name in set(answers) - set(self.clients) - set(self.rejected):
-            self.rejected[str(name)] = "it is no client of this session"
+            self.rejected[str(name)] = "it is not a client of this session"
         if self._request is None:
-            raise MessageError("nothing was asked for yet")
+            raise MessageError("there is no request yet")
         replies = []
         for name in self.clients:
             try:
@@ -485,7 +465,7 @@ class Conversation:
         )
 
     def _need_enough(self) -> None:
-        """Refuse to go on with too few clients."""
+        """Raise if too few clients are left."""
         if len(self.clients) < self.min_clients:
             reasons = "; ".join(
                 f"{k!r}: {v}" for k, v in list(self.rejected.items())[:5]
@@ -529,6 +509,6 @@ class Conversation:
 
 
 def _reason(error: MessageError) -> str:
-    """What a client says of its refusal, as one short line of printable text."""
+    """The reason of a client's refusal, as one short line of printable text."""
     text = "".join(c if c.isprintable() else " " for c in str(error))
     return text[:_LONGEST_REASON]

@@ -5,14 +5,16 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
-    from ._federated_pca import FederatedDPPCA
+    from ._federated_pca import Aggregation, ComponentCovariance, FederatedDPPCA
     from ._pca import DPPCA
     from ._sparse_pca import SparseDPPCA
     from ._strategies import Auto, Gaussian, PrivateMean, SpikedModel, TwoStage
 
 __all__ = [
     "DPPCA",
+    "Aggregation",
     "Auto",
+    "ComponentCovariance",
     "FederatedDPPCA",
     "Gaussian",
     "PrivateMean",
@@ -22,7 +24,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_federated_pca": ("FederatedDPPCA",),
+    "_federated_pca": ("Aggregation", "ComponentCovariance", "FederatedDPPCA"),
     "_pca": ("DPPCA",),
     "_sparse_pca": ("SparseDPPCA",),
     "_strategies": ("Auto", "Gaussian", "PrivateMean", "SpikedModel", "TwoStage"),

@@ -1,14 +1,18 @@
-"""A client: rows that stay where they are, and what is released of them.
+"""The client: private rows, and what is released of them, as a server asks.
 
-What a client releases in one conversation, as it is asked for.
+`InProcessSession` carries messages between a server and clients of one process.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
+from contextvars import copy_context
+from typing import TYPE_CHECKING
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from .._linalg import eigen
 from .._messages.answering import AnsweringClient
@@ -20,18 +24,14 @@ from ..accounting import PrivacyAccountant, PrivacyLeakWarning, default_accounta
 from . import _kernels_federated
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
+if TYPE_CHECKING:
+    from ._federated_server import FederatedResult, Rounds, Server
+
 
 class Releases:
     """The releases of one client's task, made as they are asked for.
 
-    Parameters
-    ----------
-    task : SpectralTask
-        What is released.
-    X : ndarray of shape (n, p)
-        Private rows.
-    release : Release
-        Charged with the task's plan.
+    `X` has the private rows; `release` is charged with the task's plan.
     """
 
     def __init__(self, task: SpectralTask, X, release):
@@ -55,7 +55,7 @@ class Releases:
         return self._found
 
     def _run_mechanism(self):
-        """Release the components, all of them at once; no request has a say in it."""
+        """Release the components at once; they do not depend on any request."""
         task, X = self._task, self._X
         statistic = self._statistic
         if not task.mechanism.spiked:
@@ -110,24 +110,23 @@ class Releases:
 
 
 class LocalClient(AnsweringClient):
-    """Rows, a budget of their own, and answers to a server that is not trusted.
+    """Private rows with a budget, and answers to a server that is not trusted.
 
-    Whatever a server sends, a client releases what its plan says and nothing else: it
-    refuses requests of any other task than its own, takes its clips and its noise from
-    the plan, makes any basis orthonormal, and answers each step of one session once. A
-    request that comes again gets the very same bytes, so that a lost message is no
-    second release.
+    A client releases what its plan says, whatever the server sends. It refuses requests
+    of another task, takes clipping and noise from the plan, makes every basis
+    orthonormal, and answers each step of one session once. A repeated request gets the
+    same bytes, so that a lost message causes no second release.
 
     Parameters
     ----------
     name : str
-        What the server knows the client by, at most 64 bytes in UTF-8; public.
+        Public name of the client, at most 64 bytes in UTF-8.
     X : array-like or dataframe of shape (n_samples, n_features)
         Private rows of finite numbers. Where the task has `feature_names`, X must be a
         dataframe with these columns; they are put into the order of the task. Where it
         has none, X must be an array with its columns in the agreed order.
     task : SpectralTask
-        What will be released, agreed on beforehand.
+        Task of the session, on which all parties agreed.
     epsilon : float or None, default=1.0
         Privacy budget of the whole session, positive; None (or infinity) switches
         privacy off, with a warning.
@@ -146,9 +145,9 @@ class LocalClient(AnsweringClient):
     name : str
         The client's name.
     task : SpectralTask
-        What it releases; it answers requests of this task alone.
+        Its task; requests of other tasks are refused.
     plan : PrivacyPlan
-        What the session releases, from public numbers alone.
+        Releases and costs of the session, from public numbers alone.
     registration : Registration
         Number of rows and budget, for :class:`Server`; public.
 
@@ -165,9 +164,9 @@ class LocalClient(AnsweringClient):
     of that row within the client, whatever the server asks and whatever other clients
     and the server do with the answers; with a task with a ``SpikedModel`` under its
     model of the rows alone, as `plan` says. The number of rows and the name are public.
-    Rows are checked when the client is made, where its rows are: an error about a value
-    is for their holder alone, and no server sees a client that fails for it. The whole
-    plan is charged at the first valid request, before anything is computed of them.
+    Rows are checked in the constructor, so that only their holder sees an error about a
+    value. The whole plan is charged at the first valid request, before any statistic of
+    the rows is computed.
     """
 
     def __init__(
@@ -256,8 +255,8 @@ class LocalClient(AnsweringClient):
 
     @property
     def registration(self) -> Registration:
-        """Public numbers that the server may hold the client to."""
-        # The epsilon that was asked for: the plan may claim a larger one.
+        """Public numbers, for the server's checks."""
+        # The requested epsilon: that of the plan may be larger.
         return Registration(len(self._X), self._epsilon, self.plan.delta)
 
     def _checked(self, request: Request):
@@ -267,7 +266,7 @@ class LocalClient(AnsweringClient):
         return basis
 
     def _start(self, request: Request) -> None:
-        """Charge the plan: nothing of the rows is read before."""
+        """Charge the plan, before any row is read."""
         release = Release(self.plan, self._accountant, self._noise_seed)
         self._session = request.session
         self._begun[request.step] = request
@@ -287,3 +286,72 @@ class LocalClient(AnsweringClient):
             numbers=numbers,
             values=values,
         )
+
+
+class InProcessSession:
+    """A session within one process: messages are carried as bytes.
+
+    Parameters
+    ----------
+    server : Server
+        The server.
+    clients : mapping of str to LocalClient
+        Clients by name.
+    n_jobs : int or None, default=None
+        Number of threads, which share the clients.
+    """
+
+    def __init__(self, server: Server, clients: Mapping[str, LocalClient], n_jobs=None):
+        self._server, self._clients, self._n_jobs = server, clients, n_jobs
+
+    def ask(self, basis=None) -> list[Reply]:
+        """Send the next request to all clients that are left.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (p, k) or None, default=None
+            As in :meth:`Server.request`.
+
+        Returns
+        -------
+        list of Reply
+            Valid replies.
+        """
+        return self._server.collect(self._answers(self._server.request(basis)))
+
+    def run(self, rounds: Rounds) -> FederatedResult:
+        """Run a whole session.
+
+        Parameters
+        ----------
+        rounds : Rounds
+            Rounds of the same server.
+
+        Returns
+        -------
+        FederatedResult
+            Result of the rounds.
+        """
+        while not rounds.done:
+            rounds.collect(self._answers(rounds.request()))
+        return rounds.result()
+
+    def _answers(self, request: Request) -> dict[str, object]:
+        """Return the answers of all clients that are left."""
+        names, request = self._server.clients, request.to_bytes()
+        # Accountants and transcripts of this context reach a thread through a copy.
+        answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(
+            [
+                delayed(copy_context().run)(_answer, self._clients[name], request)
+                for name in names
+            ]
+        )
+        return dict(zip(names, answers, strict=True))
+
+
+def _answer(client: LocalClient, request: bytes):
+    """Return a client's answer as bytes, or its error."""
+    try:
+        return client.respond(request).to_bytes()
+    except Exception as error:
+        return error

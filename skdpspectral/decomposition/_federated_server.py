@@ -1,14 +1,14 @@
-"""A server: asks all clients the same, and checks what they answer.
+"""The server: requests to all clients, checks of their replies, and the result.
 
-What a server makes of the answers of its clients: weights, and averages by them.
-
-What a client can have sent: public bounds of a reply, and of what it claims.
+`ReplyAverages` computes from valid replies, `ReplyLimits` checks them, `Server` holds a
+conversation, and `Rounds` goes through all steps of a task.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,28 +18,15 @@ from ..mechanisms._relations import check_count, check_real, shown
 from . import _kernels_federated
 from ._federated_task import Registration, SpectralTask, check_client_budget
 
-# Size of eigenvalues that is assumed at least, in units of the squared rows.
+# Smallest scale of eigenvalues, in units of the squared rows.
 _LEAST_SPIKE = 1e-12
-
-
 # Noise of a private variance over its sampling error, in rows, at a cost of mu = 1:
 # that of votes that share 4 % of mu^2 over 12 steps.
 _VOTES = 25.0
 
 
-class Aggregation:
-    """How valid answers to one request become one result: of releases alone.
-
-    Parameters
-    ----------
-    task : SpectralTask
-        What the clients release.
-    weights : {"optimal", "equal"} or mapping of str to float
-        Weights of the clients: by variances, equal, or by name.
-    eigengap : float or None
-        Public gap between the last eigenvalue that is kept and the others, in the
-        units of the second moment; None takes one from what the clients sent.
-    """
+class ReplyAverages:
+    """Weights of clients, and averages of their valid replies; releases alone."""
 
     def __init__(
         self,
@@ -50,20 +37,7 @@ class Aggregation:
         self.task, self.weights, self.eigengap = task, weights, eigengap
 
     def aggregate(self, replies: Sequence[Reply]) -> tuple[np.ndarray, np.ndarray]:
-        """Make one subspace of components, or of noisy second moments.
-
-        Parameters
-        ----------
-        replies : sequence of Reply
-            Answers to the first request of a task with a start.
-
-        Returns
-        -------
-        components : ndarray of shape (r, p)
-            Orthonormal rows.
-        weights : ndarray of shape (m,)
-            Weights of the clients, with sum 1.
-        """
+        """Average the clients' subspaces: orthonormal rows (r, p), and weights (m,)."""
         rank, weights = self.task.n_components, self.subspace_weights(replies)
         if replies[0].topic in (Topic.MATRIX, Topic.PROJECTOR):
             return eigen.top_eigh(self.aggregate_matrices(replies), rank)[1], weights
@@ -103,7 +77,7 @@ class Aggregation:
         return self._weights(variances, replies)
 
     def _weights(self, variances, replies: Sequence[Reply]) -> np.ndarray:
-        """Weights by variances, equal ones, or given ones, as was chosen."""
+        """Weights with sum 1: by variances, equal, or as given."""
         if isinstance(self.weights, Mapping):
             given = np.array([self.weights[reply.client] for reply in replies])
             if not given.sum() > 0.0:
@@ -116,20 +90,10 @@ class Aggregation:
         return _kernels_federated.inverse_variance_weights(variances)
 
     def pooled_variances(self, replies: Sequence[Reply]) -> tuple[float, float]:
-        """Make two variances of those that the clients sent.
+        """Weighted medians of the signal and noise variances that clients sent.
 
-        Parameters
-        ----------
-        replies : sequence of Reply
-            Answers to the first request of a task with a mechanism other than
-            "gaussian".
-
-        Returns
-        -------
-        signal, noise : float
-            Variances along the components beyond the noise, and across them: medians
-            with weights by the rows and costs that clients state. A few clients with
-            wild votes, or that lie about these variances alone, do not move them far.
+        Weights follow from rows and costs. A few clients with wrong votes, or that lie
+        about these variances alone, do not move the medians far.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         mu = np.array([reply.mu for reply in replies])
@@ -140,20 +104,10 @@ class Aggregation:
         return signal, noise
 
     def aggregate_products(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average products, each by the inverse of its variance.
+        """Average products S Q, of shape (p, k), each by the inverse of its variance.
 
         An entry of x (x'Q) has a second moment of about c^4 / p over the rows, and
         noise of the standard deviation that comes along.
-
-        Parameters
-        ----------
-        replies : sequence of Reply
-            Answers to a request with a basis.
-
-        Returns
-        -------
-        ndarray of shape (p, k)
-            About S Q.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
@@ -163,20 +117,10 @@ class Aggregation:
         return np.tensordot(weights, np.stack([r.values for r in replies]), axes=1)
 
     def aggregate_covariances(self, replies: Sequence[Reply]) -> np.ndarray:
-        """Average covariances, each by the inverse of its variance.
+        """Average covariances, of shape (k, k), each by the inverse of its variance.
 
         An entry has a variance of about 2 L^2 / n from sampling, with L the mean
         variance along the basis, and that of the noise that comes along.
-
-        Parameters
-        ----------
-        replies : sequence of Reply
-            Answers to the last request of a task with a covariance.
-
-        Returns
-        -------
-        ndarray of shape (k, k)
-            Symmetric.
         """
         n = np.array([reply.n_samples for reply in replies], dtype=float)
         noise = np.array([reply.numbers[0] for reply in replies])
@@ -200,10 +144,7 @@ class Aggregation:
 
 
 def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int, least: float):
-    """Gap and bulk that all clients have in common, by the least noisy of them.
-
-    Eigenvalues may all be zero: `least` is taken for their size then.
-    """
+    """Gap and bulk common to all clients; `least` bounds the scale of eigenvalues."""
     scale = max(float(np.mean(np.abs(last))), least)
     weights = _kernels_federated.inverse_variance_weights(
         2.0 / n_samples + (noise_std / scale) ** 2
@@ -215,7 +156,7 @@ def _pooled_spectrum(n_samples, noise_std, last, others, n_features: int, least:
 
 
 def check_client_weights(weights, names: Sequence[str]):
-    """Return a choice of weights, a mapping as one of its own, or an error about it."""
+    """Return valid weights; a mapping is copied."""
     if isinstance(weights, str) and weights in ("optimal", "equal"):
         return weights
     if not isinstance(weights, Mapping):
@@ -238,16 +179,10 @@ def check_client_weights(weights, names: Sequence[str]):
 # Noise beyond the public bound of a statistic, in standard deviations: an honest reply
 # has more with a probability below 1e-30.
 _DEVIATIONS = 12.0
-
-
 # What rounding, of sums and to a grid, may add to a bound; and to a stated number.
 _ROUNDING, _CLAIM = 1e-5, 1e-4
-
-
 # How far from orthonormal the components of a client may be.
 _TOLERANCE = 1e-6
-
-
 _RELEASES = {
     Topic.COMPONENTS: "second_moment",
     Topic.MATRIX: "second_moment",
@@ -256,18 +191,9 @@ _RELEASES = {
 
 
 class ReplyLimits:
-    """What a client of so many rows and such a cost can send.
+    """Limits of what a client of `n_samples` rows and total cost `mu` can send.
 
-    Parameters
-    ----------
-    task : SpectralTask
-        What clients release.
-    n_samples : int
-        The client's number of rows.
-    mu : float
-        The cost of all of its releases.
-    mechanisms : sequence of Mechanism
-        Its plan, which follows from these.
+    `mechanisms` is the plan of such a client (:ref:`lemma-reply`).
     """
 
     def __init__(self, task: SpectralTask, n_samples: int, mu: float, mechanisms):
@@ -276,7 +202,7 @@ class ReplyLimits:
 
     @classmethod
     def of_claim(cls, task: SpectralTask, n_samples: int, mu: float) -> ReplyLimits:
-        """Limits of a client that nobody has registered, by what it says of itself."""
+        """Limits of a client that is not registered, from its own statement."""
         _check_rows(task, n_samples)
         if task.mechanism.spiked:
             raise MessageError(
@@ -349,7 +275,7 @@ class ReplyLimits:
             )
 
     def _check_variances(self, numbers) -> None:
-        """Refuse variances out of the public range, or not those that are public."""
+        """Refuse variances outside of the public range, or other than public ones."""
         task = self._task
         statistic = task.statistic(self.n_samples)
         if task.mechanism.unknown_spikes:
@@ -362,8 +288,8 @@ class ReplyLimits:
         for number, (low, high) in zip(numbers, ranges, strict=True):
             if not low * (1.0 - _ROUNDING) <= number <= high * (1.0 + _ROUNDING):
                 raise MessageError(
-                    f"its variances are not those that were agreed on: {number:g} is "
-                    f"not in [{low:g}, {high:g}]"
+                    f"its variance {number:g} is not in the agreed range "
+                    f"[{low:g}, {high:g}]"
                 )
 
     def _check_spectrum(self, numbers, noise_std: float) -> None:
@@ -384,12 +310,15 @@ class ReplyLimits:
             possible &= -noise - slack <= others <= trace / p + noise + slack
             possible &= others <= last + slack
         if not possible:
-            raise MessageError("its eigenvalues are none of such rows and such noise")
+            raise MessageError(
+                "its eigenvalues are impossible for the public bound of its rows and "
+                "its noise"
+            )
 
     # -- values ------------------------------------------------------------------------
 
     def _check_mean(self, mean) -> None:
-        """Refuse a mean that is not where clients move it to."""
+        """Refuse a mean outside of the public bounds."""
         rows, loose = self._task.rows, 1.0 + _ROUNDING
         radius, sides = rows.mean_radius * loose, rows.mean_radius * loose
         if rows.box is not None:
@@ -456,12 +385,12 @@ def _check_rows(task: SpectralTask, n_samples: int) -> None:
 
 
 def _close(claimed: float, expected: float) -> bool:
-    """Whether two numbers are the same but for rounding; infinities are."""
+    """Whether two numbers, or infinities, are equal up to rounding."""
     return math.isclose(claimed, expected, rel_tol=_CLAIM)
 
 
 def _check_orthonormal(components) -> None:
-    """Refuse longer or dependent rows: they would count for more than a client."""
+    """Refuse rows that are not orthonormal: they would raise the client's weight."""
     if np.abs(components).max() > 2.0:
         raise MessageError("its components are not orthonormal")
     product = components @ components.T
@@ -469,36 +398,36 @@ def _check_orthonormal(components) -> None:
         raise MessageError("its components are not orthonormal")
 
 
-class Server(Conversation, Aggregation):
-    """One conversation with named clients, of whom some may fail.
+class Server(Conversation):
+    """A server's session with named clients, some of which may fail.
 
-    The server sees releases and public numbers alone; nothing that it computes costs
-    any privacy. What a client sends is used if it is whole, of the right shape, an
-    answer to the present request of the same task, and within what the task, the
-    client's number of rows and its budget make possible; otherwise the client is
-    rejected by name, for the rest of the session.
+    The server sees releases and public numbers alone, and all of its results are
+    post-processing. It uses a reply that is complete, of the right shape, an answer to
+    the present request of the same task, and possible for the task and the client's
+    rows and budget. Otherwise it rejects the client by name, for the rest of the
+    session.
 
     Parameters
     ----------
     clients : sequence of str, or mapping of str to Registration
         Names of the clients, all different. A mapping registers the public numbers of
-        each, (n_samples, epsilon, delta), which it is held to: weights follow from
-        them, so that nobody gets more by a claim. Without it a client's first answer
-        is believed, and fixes them; not with a ``SpikedModel``, whose noise
-        depends on a delta that no answer states: its clients are registered.
+        each, (n_samples, epsilon, delta), which replies must match and which determine
+        weights. Without a mapping, the numbers in a client's first reply are used.
+        ``SpikedModel`` requires a mapping, as its noise depends on a delta that no
+        reply states.
     task : SpectralTask
-        What the clients release, agreed on beforehand.
+        Task of the session, on which all parties agreed.
     weights : {"optimal", "equal"} or mapping of str to float, default="optimal"
         Weights of the clients in all averages; a mapping gives each, by name, a public
         number of at least 0.
     eigengap : float or None, default=None
         Public gap between the last eigenvalue that is kept and the others, in the
-        units of the second moment, for the weights; None takes one from what the
-        clients sent.
+        units of the second moment, for ``weights="optimal"``; None takes it from the
+        released eigenvalues.
     min_clients : int, default=1
-        Clients that must be left.
+        Number of clients that must be left.
     session : bytes or None, default=None
-        16 bytes that no other conversation has; None makes new ones.
+        16 bytes that name the session and are used once; None makes new ones.
 
     Attributes
     ----------
@@ -538,9 +467,14 @@ class Server(Conversation, Aggregation):
                 'eigengap has no use without mechanism="gaussian": weights come from '
                 "variances, public or released; leave it None"
             )
+        if eigengap is not None and weights != "optimal":
+            raise ValueError(
+                'eigengap has no use without weights="optimal"; leave eigengap=None'
+            )
         self._begin(clients, task, min_clients, session)
-        super().__init__(task, check_client_weights(weights, self.clients), eigengap)
-        # What each client can send, by its registration or its first answer.
+        weights = check_client_weights(weights, self.clients)
+        self.averages = ReplyAverages(task, weights, eigengap)
+        # Limits of each client's replies, by its registration or its first reply.
         self._limits: dict[str, ReplyLimits] = {}
         self.registered: dict[str, Registration] | None = None
         if isinstance(clients, Mapping):
@@ -580,7 +514,7 @@ class Server(Conversation, Aggregation):
             To be sent, as it is or by its byte form.
         """
         if self._step + 1 >= len(self.task.topics):
-            raise MessageError("all of the task was asked for")
+            raise MessageError("all requests of the task were sent")
         step, task = self._step + 1, self.task
         basis = () if basis is None else basis
         topic = task.topics[step]
@@ -589,9 +523,321 @@ class Server(Conversation, Aggregation):
         return self._request
 
     def _check(self, name: str, answer: Reply) -> None:
-        """Refuse what no honest client could have sent."""
+        """Refuse a reply that no honest client could have sent."""
         limits = self._limits.get(name)
         if limits is None:
             limits = ReplyLimits.of_claim(self.task, answer.n_samples, answer.mu)
         limits.check(answer)
         self._limits[name] = limits
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedResult:
+    """The result of a session, in units of the data.
+
+    ``FederatedDPPCA.from_result(result)``, or ``SparseDPPCA.from_result(result)`` after
+    rounds, returns a fitted estimator with ``transform``, ``publish`` and ``save``.
+
+    Parameters
+    ----------
+    components : ndarray of shape (r, p)
+        Orthonormal rows, leading first.
+    mean : ndarray of shape (p,)
+        Mean of the clients' private means by their numbers of rows; without private
+        means the middle of the bounds, or zero.
+    explained_variance : ndarray of shape (r,) or None
+        Variances along the components: of a released covariance; after rounds, of the
+        last round; otherwise of the average of noisy second moments, if they were sent.
+        The latter two are of unit rows without a `clip_norm`. None without any.
+    noise_variance : float or None
+        Variance across the components, where clients release or agree on it, or from
+        the average of noisy second moments of clipped rows. None without either.
+    total_variance : float or None
+        Variance in all directions, in the units of `explained_variance`; None where one
+        of the two above is not known, but for unit rows.
+    weights : ndarray of shape (m,) or None
+        Weights of `clients` in the components; None after rounds, which each have
+        their own.
+    support : ndarray of bool of shape (p,) or None
+        Features that the components use, after rounds; None otherwise.
+    clients : tuple of str
+        Clients that are in the components; after rounds, those that answered to the
+        end.
+    rejected : dict of str to str
+        Why each of the others is not, or what failed later.
+    task : SpectralTask
+        The task.
+    registered : dict of str to Registration or None
+        Public numbers of all clients, rejected ones too; None if the server had names
+        alone.
+    parameters : dict
+        `weights`, `eigengap` and `min_clients` of the server, `n_nonzero_features` and
+        `init` of its rounds; without those that are None.
+    """
+
+    components: np.ndarray
+    mean: np.ndarray
+    explained_variance: np.ndarray | None
+    noise_variance: float | None
+    total_variance: float | None
+    weights: np.ndarray | None
+    support: np.ndarray | None
+    clients: tuple[str, ...]
+    rejected: dict[str, str]
+    task: SpectralTask = field(repr=False)
+    registered: dict[str, Registration] | None = field(repr=False)
+    parameters: dict[str, object] = field(repr=False)
+
+
+class Rounds:
+    """All requests of a task, one after another, and the result of their answers.
+
+    The transport runs the loop: until :attr:`done`, it sends :meth:`request` to
+    ``server.clients`` and passes the answers to :meth:`collect`. This costs no
+    privacy: a basis that is sent is post-processing of releases, or public.
+
+    Parameters
+    ----------
+    server : Server
+        Server of the session, without any request so far.
+    n_nonzero_features : int or None, default=None
+        For a task with rounds: features that components may use, at least
+        ``n_components``. None keeps all.
+    init : array-like of shape (n_components, n_features) or None, default=None
+        For a task without a start: public rows, linearly independent, to start rounds
+        from, or to have a covariance within.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, or of no use for the task.
+
+    See Also
+    --------
+    InProcessSession : A transport within one process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpspectral.federation import LocalClient, Rounds, Server, make_task
+    >>> task = make_task(1, 5, n_rounds=1)
+    >>> rows = np.random.default_rng(0).normal(size=(2, 5000, 5)) * [1, 9, 1, 1, 1]
+    >>> clients = {name: LocalClient(name, X, task) for name, X in zip("ab", rows)}
+    >>> rounds = Rounds(Server(list(clients), task), n_nonzero_features=1)
+    >>> while not rounds.done:
+    ...     request = rounds.request().to_bytes()
+    ...     rounds.collect({n: c.respond(request) for n, c in clients.items()})
+    >>> rounds.result().components
+    array([[0., 1., 0., 0., 0.]])
+    """
+
+    def __init__(self, server: Server, *, n_nonzero_features=None, init=None):
+        task = server.task
+        unused = n_nonzero_features is not None or (init is not None and task.start)
+        if task.n_rounds == 0 and unused:
+            raise ValueError(
+                "n_nonzero_features and init require a task with rounds; leave them "
+                "None"
+            )
+        if task.start != (init is None):
+            raise ValueError(
+                "init is required for a task without a start, and refused otherwise"
+            )
+        self.server = server
+        self._n_kept = kept_features(task, n_nonzero_features)
+        self._basis = None if task.start else start_basis(task, init)
+        own = {
+            "weights": server.averages.weights,
+            "eigengap": server.averages.eigengap,
+            "min_clients": server.min_clients,
+            "n_nonzero_features": n_nonzero_features,
+            "init": None if init is None else np.array(init, dtype=np.float64),
+        }
+        self._parameters = {k: v for k, v in own.items() if v is not None}
+        self._present: Request | None = None
+        self._n_done, self._used = 0, ()
+        self._first: list[object] = []
+        self._mean = self._weights = self._values = self._support = None
+        self._moment: np.ndarray | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether all requests of the task were answered."""
+        return self._n_done == len(self.server.task.topics)
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Clients that were not rejected."""
+        return self.server.clients
+
+    def request(self) -> Request:
+        """Return the request for ``server.clients``; the same until it is answered.
+
+        Returns
+        -------
+        Request
+            To be sent, as it is or by its byte form.
+
+        Raises
+        ------
+        MessageError
+            If the task is done.
+        """
+        if self._present is None:
+            basis = None
+            if not self.done and self._topic in (Topic.POWER, Topic.COVARIANCE):
+                basis = self._present_basis()
+            self._present = self.server.request(basis)
+        return self._present
+
+    def collect(self, answers: Mapping[str, object]) -> None:
+        """Use the answers to the present request.
+
+        Parameters
+        ----------
+        answers : mapping of str to bytes, Reply, exception or None
+            As for :meth:`Server.collect`.
+
+        Raises
+        ------
+        FederationError
+            If fewer than ``server.min_clients`` are left.
+        MessageError
+            If there is no request since the last answers.
+        """
+        if self._present is None:
+            raise MessageError("there is no request since the last answers")
+        replies = self.server.collect(answers)
+        use = {
+            Topic.MEAN: self._use_means,
+            Topic.POWER: self._use_products,
+            Topic.COVARIANCE: self._use_covariances,
+        }
+        use.get(self._topic, self._use_start)(replies)
+        self._n_done += 1
+        self._present = None
+
+    def result(self) -> FederatedResult:
+        """Return the result of the whole task.
+
+        Raises
+        ------
+        MessageError
+            If the task is not done.
+        """
+        if not self.done:
+            raise MessageError("the task is not done: there is no result yet")
+        server, rows = self.server, self.server.task.rows
+        components = eigen.flip_signs(self._present_basis().T)
+        return FederatedResult(
+            components,
+            rows.to_data_units(self._mean),
+            *self._variances(components),
+            self._weights,
+            self._support,
+            self._used
+            if server.task.start and not server.task.n_rounds
+            else server.clients,
+            dict(server.rejected),
+            server.task,
+            server.registered,
+            dict(self._parameters),
+        )
+
+    def _variances(self, components):
+        """Return variances along and across the components, and in all directions."""
+        task, values = self.server.task, self._values
+        rows, others = task.rows, task.rows.n_features - len(components)
+        if not task.second_moment:
+            noise = self.server.averages.pooled_variances(self._first)[1] * rows.unit**2
+            total = None if values is None else float(values.sum()) + others * noise
+            return values, noise, total
+        unit_rows = rows.clip is None
+        if self._moment is None or (unit_rows and task.with_covariance):
+            return values, None, None
+        along, across = _kernels_federated.moment_variances(self._moment, components)
+        values = along * rows.variance_unit**2 if values is None else values
+        noise = across * rows.variance_unit**2
+        total = float(values.sum()) + others * noise
+        return values, None if unit_rows else noise, total
+
+    # -- use of replies ----------------------------------------------------------------
+
+    @property
+    def _topic(self) -> Topic:
+        return self.server.task.topics[self._n_done]
+
+    def _present_basis(self) -> np.ndarray:
+        """Return the current basis, of shape (p, r)."""
+        if self._basis is None:
+            self._basis = self._made_of_start()
+        return self._basis
+
+    def _made_of_start(self) -> np.ndarray:
+        """Return a basis from the first replies of the clients that are left."""
+        server, task = self.server, self.server.task
+        # A client that has failed since then is in no part of the result.
+        left = set(server.clients)
+        self._first = [reply for reply in self._first if reply.client in left]
+        self._used = tuple(reply.client for reply in self._first)
+        if task.second_moment and task.aggregation == "matrix":
+            self._moment = server.averages.aggregate_matrices(self._first)
+        if task.n_rounds and self._moment is not None:
+            rank = task.n_components
+            return _kernels_federated.sparse_subspace(self._moment, rank, self._n_kept)
+        components, weights = server.averages.aggregate(self._first)
+        self._weights = None if task.n_rounds else weights
+        return components.T
+
+    def _use_start(self, replies: list[Reply]) -> None:
+        self._first = replies
+
+    def _use_means(self, replies: list[Reply]) -> None:
+        self._mean = self.server.averages.aggregate_means(replies)
+
+    def _use_products(self, replies: list[Reply]) -> None:
+        product = self.server.averages.aggregate_products(replies)
+        found = _kernels_federated.truncated_basis(product, self._n_kept)
+        self._basis, values, self._support = found
+        self._values = values * self.server.task.rows.variance_unit**2
+
+    def _use_covariances(self, replies: list[Reply]) -> None:
+        """Turn the components to the axes of a covariance within them."""
+        moment = self.server.averages.aggregate_covariances(replies)
+        values, axes = eigen.top_eigh(moment, len(moment))
+        self._values = np.maximum(values, 0.0) * self.server.task.rows.unit**2
+        self._basis = (axes @ self._present_basis().T).T
+
+
+def kept_features(task, n_nonzero_features) -> int:
+    """Return the number of features that components may use, or an error."""
+    p, rank = task.rows.n_features, task.n_components
+    if n_nonzero_features is None:
+        return p
+    kept = check_count("n_nonzero_features", n_nonzero_features)
+    if not rank <= kept <= p:
+        raise ValueError(
+            f"n_nonzero_features={kept} must be between n_components={rank} and "
+            f"n_features={p}, or None"
+        )
+    return kept
+
+
+def start_basis(task, init, name="init") -> np.ndarray:
+    """Return orthonormal columns that span public rows, or an error."""
+    try:
+        start = np.asarray(init)
+        start = start.astype(np.float64) if start.dtype.kind in "iufO" else None
+    except (TypeError, ValueError, OverflowError):
+        start = None
+    shape = (task.n_components, task.rows.n_features)
+    if start is None or start.shape != shape or not np.isfinite(start).all():
+        raise ValueError(
+            f"{name} must be finite public numbers of shape (n_components, n_features) "
+            f"= {shape}"
+        )
+    if not _kernels_federated.independent_columns(start.T):
+        raise ValueError(
+            f"{name} must have linearly independent rows, and none of them zero"
+        )
+    return _kernels_federated.orthonormal_columns(start.T)[0]

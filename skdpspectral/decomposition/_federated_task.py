@@ -1,11 +1,4 @@
-"""What a client will release in one conversation, agreed on before it begins.
-
-The byte form of a task: one for all that mean the same, with no code in it.
-
-A task from the parameters of an estimator, in units of the data.
-
-Public numbers of a client, which a server may hold it to.
-"""
+"""The task of a session: what clients release, its byte form, and registrations."""
 
 from __future__ import annotations
 
@@ -44,56 +37,22 @@ from ._strategies import PrivateMean
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.
 VERSION = 2
-
-
 _MAGIC = b"SKDT"
-
-
 # magic, version, aggregation, mechanism, calibration; length; flags; components,
 # features, rounds; pairs of bounds, variances; clip, clip of the mean, projection_norm,
 # noise variance, range, constant; bytes of feature names. Pairs, variances and names
 # follow, each name behind its length. Little-endian, packed.
 _HEADER = struct.Struct("<4sBBBBQHIIIII7dQ")
-
-
 _NAMES_LENGTH = struct.Struct("<I")
-
-
 _AGGREGATION_CODES = ("projector", "matrix")
-
-
 _MECHANISMS = ("gaussian", "two-stage", "auto", "spiked")
-
-
 _CALIBRATIONS = ("exact", "paper")
-
-
 # Order of the flags; then four that say which of the numbers are there, then one more.
 _FLAGS = ("start", "model_covariance", "centered", "scaled", "paired")
-
-
 _OPTIONAL = ("clip_norm", "center_radius", "projection_norm", "noise")
-
-
 _LAST_FLAG = "own_mean"
-
-
-# Features of a task that is read: more would only fill the reader's memory.
+# Largest number of features of a task that is read: a limit on memory.
 _MOST_FEATURES = 2**24
-
-
-class TaskFields(NamedTuple):
-    """What a byte form holds, as the parts that a task is made of."""
-
-    n_components: int
-    rows: RowBounds
-    aggregation: str
-    start: bool
-    n_rounds: int
-    projection_norm: float | None
-    mechanism: ComponentMechanism
-    model_covariance: bool
-    feature_names: tuple[str, ...] | None
 
 
 def pack(task) -> bytes:
@@ -166,8 +125,8 @@ def _sides(rows) -> tuple[np.ndarray, np.ndarray]:
     return low, high
 
 
-def unpack(data) -> TaskFields:
-    """Read a byte form; whatever is wrong with it is a MessageError or a ValueError."""
+def unpack(data) -> dict:
+    """Return the parameters in a byte form; MessageError or ValueError if invalid."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise MessageError(f"a task must be bytes, got {type(data).__name__}")
     data = bytes(data)
@@ -199,11 +158,11 @@ def unpack(data) -> TaskFields:
     choices = [choices[i] for i, choices in zip(names, known, strict=True)]
     fields = _fields(choices, flags, (rank, p, n_rounds), numbers, values, n_pairs)
     names = data[_HEADER.size + tail : len(data) - CHECKSUM_BYTES]
-    return fields._replace(feature_names=_unpack_names(names, p))
+    return {**fields, "feature_names": _unpack_names(names, p)}
 
 
-def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
-    """Make the parts of a task, which check themselves."""
+def _fields(choices, flags, counts, numbers, values, n_pairs) -> dict:
+    """Return parameters of a task; objects among them check themselves."""
     aggregation, name, calibration = choices
     rank, n_features, n_rounds = counts
     places = enumerate((*_FLAGS, *_OPTIONAL, _LAST_FLAG))
@@ -237,37 +196,28 @@ def _fields(choices, flags, counts, numbers, values, n_pairs) -> TaskFields:
         numbers[-1],
         flag[_LAST_FLAG],
     )
-    return TaskFields(
-        rank,
-        rows,
-        aggregation,
-        flag["start"],
-        n_rounds,
-        number["projection_norm"],
-        mechanism,
-        flag["model_covariance"],
-        None,
-    )
+    return {
+        "n_components": rank,
+        "rows": rows,
+        "aggregation": aggregation,
+        "start": flag["start"],
+        "n_rounds": n_rounds,
+        "projection_norm": number["projection_norm"],
+        "mechanism": mechanism,
+        "model_covariance": flag["model_covariance"],
+    }
 
 
 _LENGTH, _SHORTEST = "projection_norm", 1e-60
-
-
 _MOST_ROUNDS = 1000
-
-
-# What is asked for first, of a second moment and of any other mechanism.
+# Topics of the start: of a second moment, and of any other mechanism.
 _AGGREGATIONS = {
     "projector": (Topic.COMPONENTS, Topic.SUBSPACE),
     "matrix": (Topic.MATRIX, Topic.PROJECTOR),
 }
-
-
-# What is believed of a client for its weight, at most: a cost, variances across the
-# components, and variances along them in units of those.
+# Ranges of what clients state, for their weights: costs, variances across the
+# components, and the largest variance along them in units of those.
 _COSTS, _VARIANCES, _MOST_SIGNAL = (1e-9, 1e30), (1e-90, 1e90), 1e10
-
-
 _SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
 
 
@@ -275,10 +225,10 @@ _SECOND_MOMENT = ComponentMechanism()  # one frozen value for all
 class SpectralTask:
     """The releases of a client: a mean, a second moment, and rounds of products.
 
-    Server and clients agree on it beforehand. Bounds and shares are the client's own;
-    nothing of a request changes them. Every message carries the :attr:`digest` of its
-    sender's task, and no side goes on with another one's. :func:`make_task` makes a
-    task from parameters in units of the data; tasks of the same byte form are equal.
+    Server and clients agree on it beforehand, and no request changes bounds or shares
+    of the budget. Every message carries the :attr:`digest` of its sender's task; a
+    message with another digest is refused. :func:`make_task` makes a task from
+    parameters in units of the data. Tasks of the same byte form are equal.
 
     Parameters
     ----------
@@ -309,13 +259,12 @@ class SpectralTask:
     Attributes
     ----------
     topics : tuple of Topic
-        What a server asks for, request by request: the start (``COMPONENTS``,
-        ``MATRIX``, ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` where rows
-        are centered, ``POWER`` for each round, ``COVARIANCE`` last. The last two bring
-        a basis; the others depend on nothing.
-        :class:`Rounds` goes through them.
+        Topics of all requests, in order: the start (``COMPONENTS``, ``MATRIX``,
+        ``SUBSPACE`` or ``PROJECTOR``) if there is one, ``MEAN`` if rows are centered,
+        ``POWER`` for each round, ``COVARIANCE`` last. Requests of the last two have a
+        basis.
     second_moment : bool
-        Whether all is made of one noisy second moment.
+        Whether components come from one noisy second moment.
     with_covariance : bool
         Whether a covariance within a basis is released last.
     digest : bytes
@@ -350,8 +299,9 @@ class SpectralTask:
             )
         self._check_flags()
         self._check_counts()
-        names = check_feature_names(self.feature_names, self.rows.n_features)
-        object.__setattr__(self, "feature_names", names)
+        if self.feature_names is not None:
+            names = check_feature_names(self.feature_names, self.rows.n_features)
+            object.__setattr__(self, "feature_names", names)
         object.__setattr__(self, "second_moment", self.mechanism.name == "gaussian")
         last = self.projection_norm is not None or self.model_covariance
         object.__setattr__(self, "with_covariance", last)
@@ -367,9 +317,7 @@ class SpectralTask:
         if not self.second_moment:
             self._check_mechanism()
         if self.model_covariance and not self.mechanism.spiked:
-            raise ValueError(
-                "model_covariance goes with mechanism=SpikedModel(...) alone"
-            )
+            raise ValueError("model_covariance requires mechanism=SpikedModel(...)")
         # Made at once: the arrays that bounds were given by may change later.
         form = pack(self)
         made = {
@@ -384,7 +332,7 @@ class SpectralTask:
             object.__setattr__(self, name, value)
 
     def _check_flags(self) -> None:
-        """Refuse flags that are none: a 2 would count as two starts in the shares."""
+        """Refuse other values than booleans: 2 would count as two starts."""
         for name in ("start", "model_covariance"):
             flag = getattr(self, name)
             if not isinstance(flag, (bool, np.bool_)):
@@ -392,7 +340,7 @@ class SpectralTask:
             object.__setattr__(self, name, bool(flag))
 
     def _check_counts(self) -> None:
-        """Refuse numbers of components and rounds that are none."""
+        """Refuse invalid numbers of components and rounds."""
         rank = check_count("n_components", self.n_components)
         object.__setattr__(self, "n_components", rank)
         if rank > self.rows.n_features:
@@ -408,11 +356,11 @@ class SpectralTask:
             raise ValueError("start=False needs n_rounds >= 1, or a covariance")
 
     def _check_mechanism(self) -> None:
-        """Refuse what goes with a noisy second moment alone."""
+        """Refuse parameters that require a noisy second moment."""
         name, spiked = self.mechanism.name, self.mechanism.spiked
         if self.n_rounds or not self.start:
             raise ValueError(
-                f"mechanism={name!r} makes a start and no rounds: use n_rounds=0, or "
+                f"mechanism={name!r} releases a start and no rounds; set n_rounds=0 or "
                 'mechanism="gaussian"'
             )
         rows = self.rows
@@ -452,7 +400,7 @@ class SpectralTask:
             )
 
     def _check_unknown_spikes(self) -> None:
-        """Refuse what needs public variances of a model."""
+        """Refuse parameters that require public variances of a model."""
         mechanism = self.mechanism
         if (
             mechanism.noise is not None
@@ -469,10 +417,10 @@ class SpectralTask:
                 "of a SpikedModel: state signal_variance and noise_variance"
             )
 
-    # -- what parties agree on ---------------------------------------------------------
+    # -- byte form ---------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """Return the byte form, for whoever shall hold the same task.
+        """Return the byte form, for other parties of the session.
 
         Returns
         -------
@@ -486,7 +434,7 @@ class SpectralTask:
     def from_bytes(cls, data: bytes) -> SpectralTask:
         """Read a task; nothing is unpickled, and every part is checked.
 
-        Read it before you hold it: a client releases what its task says.
+        Inspect it before use: a client releases what its task says.
 
         Parameters
         ----------
@@ -504,7 +452,7 @@ class SpectralTask:
             If the bytes are no task of this version, whole and unchanged.
         """
         try:
-            task = cls(*unpack(data))
+            task = cls(**unpack(data))
         except MessageError:
             raise
         except (ValueError, OverflowError) as error:
@@ -619,18 +567,9 @@ class SpectralTask:
     ) -> float:
         """Expected squared distance of a client's subspace, for its weight.
 
-        Parameters
-        ----------
-        n_samples, mu : int, float
-            Rows and cost that the client stated.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them.
-
-        Returns
-        -------
-        float
-            Finite and not negative, whatever the arguments are: they may come from
-            anyone.
+        `signal` is the variance along the components beyond the noise, `noise` that
+        across them. Arguments are stated by clients and may be any numbers: the result
+        is finite and not negative.
         """
         mu = min(max(mu, _COSTS[0]), _COSTS[1])
         noise = min(max(noise, _VARIANCES[0]), _VARIANCES[1])
@@ -719,7 +658,7 @@ def make_task(
     if projection_norm is not None:
         projection_norm = check_real("projection_norm", projection_norm) / rows.unit
     if chosen.name == "gaussian":
-        # Nothing is searched for, and a variance is for the result alone.
+        # Its parameters do not change what clients release.
         chosen = ComponentMechanism()
     return SpectralTask(
         n_components,
@@ -742,8 +681,8 @@ class Registration(NamedTuple):
     n_samples : int
         Number of the client's rows.
     epsilon, delta : float
-        Budget that the client was given, from which its plan is made; epsilon is
-        infinite without privacy.
+        Requested budget, which determines the client's plan; epsilon is infinite
+        without privacy.
     """
 
     n_samples: int

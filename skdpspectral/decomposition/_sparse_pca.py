@@ -6,12 +6,10 @@ from numbers import Integral
 from typing import ClassVar
 
 from .._base.documented import documented
-from .._base.estimator import unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._tables.entries import refuse_masked
-from ._federated_estimator import FederatedEstimator
-from ._federated_rounds import Rounds, kept_features, start_basis
-from ._federated_server import Server
+from ._federated_pca import FederatedEstimator
+from ._federated_server import Rounds, Server, kept_features, start_basis
 from ._federated_task import SpectralTask, make_task
 
 
@@ -42,14 +40,14 @@ class SparseDPPCA(FederatedEstimator):
         Where to start, by default "private": from components of a noisy second moment,
         which take the share of one round; or public rows, linearly independent, which
         are made orthonormal.
-    aggregation : {"matrix", "projector"}, default="matrix"
-        What clients send for the private start: "matrix" the noisy second moment,
-        p (p + 1) / 2 numbers, of which noise averages out over clients; "projector"
-        its components, p r numbers, which a client that is too weak to see a
-        direction sends in vain.
+    aggregation : {"matrix", "projector"} or Aggregation, default="matrix"
+        What clients send for the private start. "matrix": the noisy second moment,
+        p (p + 1) / 2 numbers, whose noise averages out over clients. "projector": its
+        components, p r numbers, which are noise if a client has too few rows.
+        :class:`~skdpspectral.decomposition.Aggregation` also sets `eigengap` and
+        `min_clients`.
     {weights}
     {client_feature}
-    {min_clients}
     {bounds}
     {clip_norm}
     {scale}
@@ -134,7 +132,6 @@ class SparseDPPCA(FederatedEstimator):
     _parameter_constraints: ClassVar[dict] = {
         **FederatedEstimator._federated_constraints,
         "n_nonzero_features": [Interval(Integral, 1, None, closed="left"), None],
-        "aggregation": [StrOptions({"projector", "matrix"})],
         "n_rounds": [Interval(Integral, 1, 1000, closed="both")],
         "init": [StrOptions({"private"}), "array-like"],
     }
@@ -151,7 +148,6 @@ class SparseDPPCA(FederatedEstimator):
         aggregation="matrix",
         weights="optimal",
         client_feature=None,
-        min_clients=1,
         bounds=None,
         clip_norm=None,
         scale=None,
@@ -170,7 +166,6 @@ class SparseDPPCA(FederatedEstimator):
         self.aggregation = aggregation
         self.weights = weights
         self.client_feature = client_feature
-        self.min_clients = min_clients
         self.bounds = bounds
         self.clip_norm = clip_norm
         self.scale = scale
@@ -181,11 +176,11 @@ class SparseDPPCA(FederatedEstimator):
         self.noise_seed = noise_seed
 
     def _why_no_variances(self) -> str | None:
-        """Say why a fit does not know all variances of the data; None if it does."""
+        """Return why not all variances of the data are released, or None."""
         private = isinstance(self.init, str) and self.init == "private"
         if self.clip_norm is None:
             return "with clip_norm=None they are those of unit rows; set a clip_norm"
-        if private and self.aggregation == "matrix":
+        if private and self._aggregation().method == "matrix":
             return None
         return (
             "that across the components comes from the private start alone; leave "
@@ -200,13 +195,17 @@ class SparseDPPCA(FederatedEstimator):
             clip_norm=self.clip_norm,
             scale=self.scale,
             center=self.center,
-            aggregation=self.aggregation,
+            aggregation=self._aggregation().method,
             start=self._given_start() is None,
             n_rounds=self.n_rounds,
         )
         kept_features(task, self.n_nonzero_features)
         if not task.start:
             start_basis(task, self.init)
+            if self._aggregation().eigengap is not None:
+                raise ValueError(
+                    'eigengap has no use without init="private"; leave eigengap=None'
+                )
         return task
 
     def _given_start(self):
@@ -221,23 +220,6 @@ class SparseDPPCA(FederatedEstimator):
     def _rounds(self, server: Server) -> Rounds:
         kept = self.n_nonzero_features
         return Rounds(server, n_nonzero_features=kept, init=self._given_start())
-
-    @unweighted
-    def fit(self, X, y=None, *, clients=None):
-        """Release sparse components for the rows of all clients.
-
-        Parameters
-        ----------
-        {X_of_clients}
-        {y_ignored}
-        {clients}
-
-        {outcome_of_fit}
-        {no_clients}
-        """
-        with self._unchanged_on_error():
-            self._hold_session(X, clients)
-        return self
 
     def _set_result(self, result) -> None:
         super()._set_result(result)

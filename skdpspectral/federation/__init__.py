@@ -12,13 +12,8 @@ if TYPE_CHECKING:
         Request,
         Topic,
     )
-    from ..decomposition._federated_client import LocalClient
-    from ..decomposition._federated_rounds import (
-        FederatedResult,
-        InProcessSession,
-        Rounds,
-    )
-    from ..decomposition._federated_server import Server
+    from ..decomposition._federated_client import InProcessSession, LocalClient
+    from ..decomposition._federated_server import FederatedResult, Rounds, Server
     from ..decomposition._federated_task import Registration, SpectralTask, make_task
     from ._group_tasks import GroupTask
     from ._groups import GroupClient, GroupRounds
@@ -49,8 +44,6 @@ __all__ = [
     "make_task",
     "serve_site",
 ]
-
-
 _HOMES = {
     "._messages.messages": (
         "FederationError",
@@ -59,13 +52,8 @@ _HOMES = {
         "Request",
         "Topic",
     ),
-    ".decomposition._federated_client": ("LocalClient",),
-    ".decomposition._federated_rounds": (
-        "InProcessSession",
-        "FederatedResult",
-        "Rounds",
-    ),
-    ".decomposition._federated_server": ("Server",),
+    ".decomposition._federated_client": ("InProcessSession", "LocalClient"),
+    ".decomposition._federated_server": ("FederatedResult", "Rounds", "Server"),
     ".decomposition._federated_task": ("make_task", "Registration", "SpectralTask"),
     "_group_tasks": ("GroupTask",),
     "_groups": ("GroupClient", "GroupRounds"),
@@ -73,6 +61,4 @@ _HOMES = {
     "_site": ("Site",),
     "_site_socket": ("SiteError", "SiteConnection", "serve_site"),
 }
-
-
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

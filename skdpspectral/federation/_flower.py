@@ -1,7 +1,7 @@
-"""Bytes of requests and answers, in Flower's messages and out of them.
+"""Flower as a transport: its nodes carry requests to sites, and answers back.
 
-Mathematics, messages and checks are those of the rest of this room. Flower is imported
-where it is used: the rest of the package does without.
+It needs ``pip install "skdpspectral[federated]"`` (Python 3.11 or later) where an app
+runs. Sites do not need it: Flower is imported where it is used.
 """
 
 from __future__ import annotations
@@ -19,40 +19,32 @@ from ._site_socket import (
     SiteConnection,
     SiteError,
     as_bytes,
-    heard,
-    outcome_of,
-    told,
+    decode_outcome,
+    encode_outcome,
+    respond_safely,
 )
 
-# What Flower calls our messages, and the record in them: to a node the clients that are
-# asked and the request, from it who answers and what.
+# Flower's type of our messages, and the record in them: to a node the names of clients
+# and the request, from it the client's name, kind and content of its answer.
 _ASK, _RECORD = "query.respond", "skdpspectral"
-
-
 _CLIENTS, _REQUEST = "clients", "request"
-
-
 _CLIENT, _KIND, _CONTENT = "client", "kind", "content"
-
-
 _POLL_SECONDS = 0.5
-
-
 # An answer that was lost is asked for again; a site answers with the same bytes.
 _MOST_ATTEMPTS = 3
 
 
 class Progress(NamedTuple):
-    """One answer, or what stands for it.
+    """One answer, or the error in its place.
 
     Parameters
     ----------
     step : int
         Number of the request, from 0.
     client : str
-        Whose answer it is.
+        Name of the client.
     answer : bytes or exception
-        What came.
+        The answer, or the error in its place.
     n_sent, n_received : int
         Bytes of the request, and of the answer.
     n_answers, n_clients : int
@@ -109,7 +101,7 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
 
     @app.query("respond")
     def respond(message, context):
-        # Whatever raises in here is sent to the server in full, by Flower.
+        # Flower would send the text of an error raised here to the server.
         name, outcome = "", (FAILURE, b"")
         try:
             record = message.content.config_records[_RECORD]
@@ -117,10 +109,10 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
             if isinstance(request, bytes) and isinstance(clients, list):
                 site = open_site(context)
                 name = check_name(site.name)
-                # Of a node that was not meant, nobody is charged.
-                outcome = _STRANGER
+                # A client that was not asked is not charged.
+                outcome = _WRONG_CLIENT
                 if name in clients:
-                    outcome = outcome_of(site, request)
+                    outcome = respond_safely(site, request)
         except Exception:
             outcome = FAILURE, b""
         return _reply(message, name, *outcome)
@@ -128,7 +120,7 @@ def client_app(open_site: Callable[[Any], Any] = connect_to_site):
     return app
 
 
-_STRANGER = told(MessageError("another client was asked"))
+_WRONG_CLIENT = encode_outcome(MessageError("another client was asked"))
 
 
 def _reply(message, name: str, kind: str, content: bytes):
@@ -206,9 +198,11 @@ def hold_session(
         before = None if kept is None else kept.begin(step, request)
         answers = before
         if answers is None:
-            tell = _Teller(on_answer, step, len(request), len(rounds.clients))
-            asked = _Question(nodes, rounds.clients, request, step)
-            answers = asked.answers(timeout, tell)
+            report = _ProgressReporter(
+                on_answer, step, len(request), len(rounds.clients)
+            )
+            asked = _PendingRequest(nodes, rounds.clients, request, step)
+            answers = asked.answers(timeout, report)
         rounds.collect(answers)
         if kept is not None and before is None:
             # Where too few have answered they are asked again by whoever goes on.
@@ -217,8 +211,8 @@ def hold_session(
     return rounds.result()
 
 
-class _Teller:
-    """Tells a caller of answers as they come."""
+class _ProgressReporter:
+    """Calls `on_answer` for each answer."""
 
     def __init__(self, on_answer, step: int, n_sent: int, n_clients: int):
         self._on_answer, self._step = on_answer, step
@@ -234,7 +228,7 @@ class _Teller:
 
 
 class _Nodes:
-    """The nodes of a grid, and the clients that they have spoken for."""
+    """The nodes of a grid, and the names of their clients."""
 
     def __init__(self, grid):
         self.grid = grid
@@ -262,8 +256,8 @@ class _Nodes:
         return self._proven.get(node) or self._names.get(node)
 
 
-class _Question:
-    """One request, put to whoever is there for clients that have not answered."""
+class _PendingRequest:
+    """One request, sent to the present nodes of clients that have not answered."""
 
     def __init__(self, nodes: _Nodes, clients, request: bytes, step: int):
         self._nodes, self._clients, self._step = nodes, tuple(clients), step
@@ -273,12 +267,12 @@ class _Question:
         self._attempts: Counter[int] = Counter()
         self._settled: set[int] = set()
 
-    def answers(self, seconds: float, tell) -> dict[str, object]:
+    def answers(self, seconds: float, report) -> dict[str, object]:
         """Return what has come in time, by client."""
         deadline = time.monotonic() + seconds
         while True:
             self._send()
-            self._read(tell)
+            self._read(report)
             left = deadline - time.monotonic()
             if not self._pending() or left <= 0.0:
                 return self._found
@@ -313,14 +307,14 @@ class _Question:
             group_id=str(self._step),
         )
 
-    def _read(self, tell) -> None:
+    def _read(self, report) -> None:
         replies = self._nodes.grid.pull_messages(list(self._open)) if self._open else ()
         for reply in replies:
             asked = self._open.pop(reply.metadata.reply_to_message_id, None)
             if asked is None:
                 continue
             node, clients = asked
-            said, answer = _heard(reply)
+            said, answer = _decoded(reply)
             # A node that fails may be well again; what it has said stands.
             if isinstance(answer, SiteError) and self._attempts[node] < _MOST_ATTEMPTS:
                 continue
@@ -328,16 +322,16 @@ class _Question:
             name = self._nodes.client_of(node, said)
             if name in clients and name not in self._found:
                 self._found[name] = answer
-                tell(name, answer)
+                report(name, answer)
 
 
-def _heard(reply):
-    """Return who answers, and an answer or an error, of whatever a node has sent."""
+def _decoded(reply):
+    """Return the client's name, and an answer or an error, from any reply."""
     try:
         if reply.has_error():
             return None, SiteError()
         record = reply.content.config_records[_RECORD]
-        return record[_CLIENT], heard(record[_KIND], record[_CONTENT])
+        return record[_CLIENT], decode_outcome(record[_KIND], record[_CONTENT])
     except (KeyError, TypeError, AttributeError):
         return None, MessageError(
             "its node has sent another message than was asked for"

@@ -1,9 +1,4 @@
-"""What groups of users release together, agreed on before it begins.
-
-Whom a task of groups trusts: what must be said of it, and in which words.
-
-Sums modulo 2**64: whole numbers as words, and words as what a message holds.
-"""
+"""The task of groups of users: its sums, trust model, digest, and masks of parts."""
 
 from __future__ import annotations
 
@@ -40,49 +35,29 @@ _ONCE = "A user with rows at k nodes is protected by k times the cost mu alone."
 def check_trust(
     noise: str, n_shares: int | None, masked: Sequence[str] | None, trusted_sum: bool
 ) -> None:
-    """Refuse shares of noise that nobody adds up before they are seen, unless allowed.
-
-    Raises
-    ------
-    ValueError
-        If a sum must be trusted and is not, or the other way round.
-    """
+    """Refuse unmasked shares of noise without `trusted_sum`, and the reverse."""
     if not isinstance(trusted_sum, bool):
         raise ValueError(f"trusted_sum must be True or False, got {trusted_sum!r}")
-    # One share that is all of the noise needs no trust: so does noise="node".
+    # One share that is all of the noise needs no trust; nor does noise="node".
     needed = noise == "distributed" and masked is None and n_shares != 1
     if needed and not trusted_sum:
         raise ValueError(
-            f'noise="distributed" with n_shares={n_shares} protects users against '
-            "those who see sums over nodes alone: name all nodes in masked, so that "
-            "nobody sees more; or set trusted_sum=True, where a transport adds up the "
-            "answers unseen, or whoever receives them is trusted to look at no other "
-            'sum, which ledgers then say; or take noise="node"'
+            f'noise="distributed" with n_shares={n_shares} is private only if sums '
+            "over clients are seen. Name all in masked, or use secure aggregation "
+            "or a trusted server and set trusted_sum=True, which ledgers record, or "
+            'use noise="node"'
         )
     if trusted_sum and not needed:
         raise ValueError(
-            'trusted_sum has no use but with noise="distributed", n_shares of 2 or '
-            "more, and no masked nodes"
+            'trusted_sum requires noise="distributed", n_shares of at least 2, and '
+            "masked=None"
         )
 
 
 def trust_remarks(
     plan: PrivacyPlan, noise: str, n_shares: int | None, masked: Sequence[str] | None
 ) -> tuple[str, ...]:
-    """Say who is trusted with what.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        What sums over all nodes cost.
-    noise, n_shares, masked
-        As of a :class:`GroupTask`.
-
-    Returns
-    -------
-    tuple of str
-        Sentences, for the plan.
-    """
+    """Return sentences on the trust model, for a plan of sums over all nodes."""
     if noise == "server":
         return (
             "Nodes send exact sums over their users to a server, which adds the "
@@ -126,77 +101,67 @@ def trust_remarks(
 
 # Raised whenever equal parameters would mean other releases, or other messages.
 _FORM = 2
-
-
 NOISE = ("server", "distributed", "node")
-
-
-# Answers come in steps of this or of the grid, whichever are finer: exact in both.
+# Answers are multiples of this or of the grid, whichever is finer: exact in both.
 _FINEST = 2.0**-21
-
-
-# What is believed of noise, by the plan's; and of a sum, beyond what users can have.
+# Limits of a stated noise scale, relative to the plan's, and of a released sum, in
+# standard deviations beyond what users can have.
 _MOST_NOISE, _DEVIATIONS = 1e9, 40.0
-
-
-# Groups that sums of whole numbers below 2**52 are exact for in 64 bits.
+# Sums of whole numbers below 2**52 over this many groups are exact in 64 bits.
 MOST_GROUPS = MOST_SHARES
-
-
-# Parameters that change what nobody else sees.
+# Parameters that do not change what is released or sent.
 _OWN = frozenset({"n_jobs"})
 
 
 class GroupTask:
-    r"""The sums over users of one fit, and who adds the noise to them.
+    r"""The sums over users that one fit releases, and the party that adds the noise.
 
-    Server and nodes make it from the same parameters, and every message carries its
-    :attr:`digest`. A node holds a group of users: for each release it sends the sum of
-    their contributions, every one clipped as in a fit in one place, and the server
-    sends back what is released of the sum over all groups. What belongs to a user is
-    computed at the node, and stays there.
+    Server and clients make it from the same parameters, and every message carries its
+    :attr:`digest`. A client holds a group of users. For each release it sends the sum
+    of their contributions, each clipped as in a fit in one place, and the server sends
+    back the release of the sum over all groups. Users' own parameters are computed at
+    the client, and stay there.
 
     Parameters
     ----------
     model : LRSRegressor or DPMatrixFactorization
         Unfitted, with all parameters, a budget among them; it is not changed. Its
-        `accountant` and `noise_seed` are not used: ledgers are those of the nodes.
+        `accountant` and `noise_seed` are not used: ledgers are those of the clients.
     n_features : int or None, default=None
         Number of features of an ``LRSRegressor``, columns of users and offsets not
         counted; None for a recommender, whose catalog `items` tells.
     noise : {"server", "distributed", "node"}, default="server"
-        Who adds the noise, and so who need not be trusted (see Notes).
+        Party that adds the noise, which sets the trust model (see Notes).
     n_shares : int or None, default=None
         With ``noise="distributed"``, and for nothing else: number of shares, at most
-        1024, that are the whole noise together. More nodes may answer, never fewer.
+        1024, that are the whole noise together. More clients may answer, never fewer.
     masked : sequence of str or None, default=None
-        With ``noise="distributed"``: names of all nodes, at least two, which then mask
-        their parts by keys that any two of them share, so that the server sees the
-        sum alone. All of them have to answer to the end.
+        With ``noise="distributed"``: names of all clients, at least two. They
+        mask their parts with keys that any two of them share, so that the server sees
+        only the sum. All of them must answer until the end.
     trusted_sum : bool, default=False
-        With ``noise="distributed"``, and needed where nothing is masked: True says
-        that a transport adds up the answers before anybody sees them, or that whoever
-        receives them is trusted to look at nothing but their sum. The plan, and the
-        ledgers that it is entered in, then say that the guarantee assumes
+        Required with ``noise="distributed"`` if nothing is masked. True states that
+        secure aggregation adds up the answers, or that their receiver is trusted to
+        use only their sum. The plan and the ledgers then record the assumption
         "summed-parts".
     feature_names : sequence of str or None, default=None
         For an ``LRSRegressor``: names of the features, all different, columns of users
-        and offsets not counted. Each node must then pass a dataframe with these
+        and offsets not counted. Each client must then pass a dataframe with these
         columns, in any order. With None, features are matched by position, and each
-        node must pass an array.
+        client must pass an array.
 
     Attributes
     ----------
     plan : PrivacyPlan
-        What every node enters in its ledger, whose sentence says what is trusted.
+        What every client enters in its ledger; its text states the trust model.
     noise : str
         Who adds the noise.
     n_shares : int or None
         Shares that are the noise together.
     masked : tuple of str or None
-        Nodes that mask their parts.
+        Clients that mask their parts.
     trusted_sum : bool
-        Whether the guarantee assumes that nobody sees parts, without masks.
+        Whether the guarantee assumes that only sums are seen, without masks.
     feature_names : tuple of str or None
         Names of the features.
     digest : bytes
@@ -211,29 +176,29 @@ class GroupTask:
 
     See Also
     --------
-    GroupClient : Holds the users of one node.
-    GroupRounds : Asks all nodes, and makes the public model.
+    GroupClient : A client with a group of users.
+    GroupRounds : The server, which returns the public model.
 
     Notes
     -----
     **Formal guarantee.** Per user under the model's `neighbors`, for any data, of a
-    user whose rows are at one node; a user at k of them has k times the cost ``mu``.
+    user whose rows are at one client; a user at k of them has k times the cost ``mu``.
 
     ``noise="server"``
         (`epsilon`, `delta`) for all that the server sends, against everybody but the
         server, which sees the exact sum of each group.
     ``noise="distributed"``
-        Each node adds noise of the variance :math:`s^2 / n`, for the `n` =
+        Each client adds noise of the variance :math:`s^2 / n`, for the `n` =
         `n_shares` and the `s` of a server. (`epsilon`, `delta`) against whoever sees
-        nothing but one sum over nodes a request, as secure aggregation grants, if at
+        nothing but one sum over clients a request, as secure aggregation grants, if at
         least `n` of the shares in it are unknown to them. With `h` unknown shares the
-        cost is :math:`\mu \sqrt{n / h}`: so much do nodes that collude take off, and
-        a server that sees a single node's message has :math:`h = 1`
+        cost is :math:`\mu \sqrt{n / h}`: so much do clients that collude take off, and
+        a server that sees a single client's message has :math:`h = 1`
         (:meth:`cost`, :ref:`lemma-noise-shares`).
     ``noise="node"``
-        (`epsilon`, `delta`) for all that a node sends, against the server and all
-        other nodes; with m nodes the noise in a sum is :math:`\sqrt m` times as large.
-        Nodes may have budgets of their own.
+        (`epsilon`, `delta`) for all that a client sends, against the server and all
+        other clients; with m clients the noise in a sum is :math:`\sqrt m` times as
+        large. Clients may have budgets of their own.
 
     Examples
     --------
@@ -286,7 +251,7 @@ class GroupTask:
         self.digest = self._made_digest()
 
     def _checked_names(self, masked) -> tuple[str, ...] | None:
-        """Return the nodes that mask their parts, in an order of their own."""
+        """Return sorted names of the clients that mask their parts."""
         if masked is None:
             return None
         if self.n_shares is None:
@@ -303,12 +268,12 @@ class GroupTask:
         return names
 
     def plan_of(self, epsilon=None, delta=None) -> PrivacyPlan:
-        """Return the plan of a node with a budget of its own, with ``noise="node"``.
+        """Return the plan of a client with a budget of its own, with ``noise="node"``.
 
         Parameters
         ----------
         epsilon, delta : float or None, default=None
-            The node's budget; None takes that of the task.
+            The client's budget; None takes that of the task.
 
         Returns
         -------
@@ -318,13 +283,13 @@ class GroupTask:
         Raises
         ------
         ValueError
-            If a budget is invalid, or given where all nodes make one noise together.
+            If a budget is invalid, or given where all clients make one noise together.
         """
         if epsilon is None and delta is None:
             return self.plan
         if self.noise != "node":
             raise ValueError(
-                'a budget of its own is for a node with noise="node": otherwise all '
+                'a budget of its own is for a client with noise="node": otherwise all '
                 "nodes have one noise, and the budget of the task"
             )
         own = {"epsilon": epsilon, "delta": delta}
@@ -353,8 +318,8 @@ class GroupTask:
         Parameters
         ----------
         n_unknown : int
-            Nodes, at least 1, that answered, and keep their shares to themselves; the
-            user's own node is one of them. 1 is for who sees a node's messages alone.
+            Number, at least 1, of clients that answered and do not collude, the user's
+            own among them. 1 is for a party that sees messages of single clients.
 
         Returns
         -------
@@ -418,13 +383,13 @@ class GroupTask:
         return 8 * (most * self._per_number + 1) + OVERHEAD
 
     def unit(self, step: int, plan: PrivacyPlan | None = None) -> float:
-        """Step that a sum is sent in whole numbers of, by a node's plan: 2**k."""
+        """Unit 2**k of a sum, which is sent as whole multiples of it."""
         planned: Any = (self.plan if plan is None else plan).mechanisms[step]
         grid = planned.grid
         return min(grid, _FINEST) if self.noise == "server" else grid
 
     def check(self, request: Request) -> np.ndarray | None:
-        """Return what a valid request says was released before; None for nothing."""
+        """Return the last release, from a valid request; None for the first step."""
         step = request.step
         if step > self.n_sums:
             raise MessageError("nothing more will be answered in this session")
@@ -442,17 +407,16 @@ class GroupTask:
         values, noise_std = said[:-1], said[-1]
         planned = self._sums[step - 1]
         if not 1.0 / _MOST_NOISE <= noise_std / planned.noise_std <= _MOST_NOISE:
-            raise MessageError("no nodes of this task make so much noise, or so little")
+            raise MessageError("the stated noise scale is impossible for this task")
         # Beyond, an error of arithmetic might tell of somebody's rows.
         if np.abs(values).max() > planned.magnitude + _DEVIATIONS * noise_std:
-            raise MessageError("no users have such a sum")
+            raise MessageError("the stated sum is beyond the bound of users' sums")
         return said
 
     def next_sum(self, rows, released, plan: PrivacyPlan) -> Sum:
-        """Return what is asked for next, of these rows, on the grids of a node's plan.
+        """Return the next sum of these rows, on the grids of a client's plan.
 
-        Users are rounded to the grid that the node's ledger is charged for: a coarser
-        one, of another budget, would make them louder than that.
+        A coarser grid, of another budget, would raise the sensitivity above the plan's.
         """
         asked = self._board.follow(plan, rows, released)
         if asked.name != self._sums[len(released)].name:
@@ -460,7 +424,7 @@ class GroupTask:
         return asked
 
     def public_model(self, plan: PrivacyPlan, released):
-        """Return a model of what was released, without any user."""
+        """Return a model from the releases, without any user's own parameters."""
         found = self._board.follow(self.plan, NO_USERS, released)
         model = clone(self._model)
         model._finish(self._board, found, plan)
@@ -471,7 +435,7 @@ class GroupTask:
 
 
 def _plain(value):
-    """Return what JSON can write of a public value: the same for equal ones."""
+    """Return a JSON form of a public value, the same for equal values."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, Enum):
@@ -504,30 +468,15 @@ def _bytes_of(array: np.ndarray) -> str:
 
 
 _HALF = np.uint64(32)
-
-
 _LOW = np.uint64(2**32 - 1)
 
 
 def masked(
     values: np.ndarray, name: str, pair_keys: Mapping[str, bytes], label: bytes
 ) -> np.ndarray:
-    """Return words of a part, which only in a sum with all others' tell anything.
+    """Return masked words (uint64) of whole numbers of modulus at most 2**52.
 
-    Parameters
-    ----------
-    values : ndarray of shape (k,)
-        Whole numbers of modulus at most 2**52.
-    name : str
-        Whose part it is.
-    pair_keys : mapping of str to bytes
-        What it shares with each of the others, by their names.
-    label : bytes
-        Names the sum, once and for all.
-
-    Returns
-    -------
-    ndarray of uint64 of shape (k,)
+    Masks cancel in the sum over all clients; `label` must be unique to the sum.
     """
     words = values.astype(np.int64).astype(np.uint64)
     for other, key in pair_keys.items():

@@ -1,7 +1,4 @@
-"""A server of groups of users: adds up their parts, and says what is released.
-
-A node: users whose rows stay where they are, and sums of what they contribute.
-"""
+"""Federations of groups of users: the server's rounds, and the client."""
 
 from __future__ import annotations
 
@@ -45,24 +42,24 @@ LARGEST_PART = 2.0**52
 class GroupRounds(Conversation):
     """All requests of a task of groups, one after another, and the public model.
 
-    The loop is the transport's, as with :class:`Rounds`: as long as it is not done, it
-    sends :meth:`request` to :attr:`clients` and hands what came back to
-    :meth:`collect`. A node that fails, or answers what no node could, is rejected by
-    name for the rest of the session; what it contributed before stays in.
+    The transport runs the loop, as with :class:`Rounds`: until :attr:`done`, it sends
+    :meth:`request` to :attr:`clients` and passes the answers to :meth:`collect`. A
+    client that fails, or sends an impossible answer, is rejected by name for the rest
+    of the session; its earlier contributions remain.
 
     Parameters
     ----------
     clients : sequence of str, or mapping of str to tuple
-        Names of the nodes, all different, at most 1024. With ``noise="node"`` a mapping
-        gives the budget (epsilon, delta) of each, public, where they have their own.
+        Names of the clients, all different, at most 1024. With ``noise="node"`` a
+        mapping gives the public budget (epsilon, delta) of each.
     task : GroupTask
-        What is released, agreed on beforehand.
+        Task of the session, on which all parties agreed.
     min_clients : int or None, default=None
-        Nodes that must be left; None takes the task's `n_shares`, or 1. With
-        ``noise="distributed"`` never less: the noise would be too small. Of nodes that
-        mask their parts it is all of them.
+        Clients that must be left; None takes the task's `n_shares`, or 1. With
+        ``noise="distributed"`` never less: the noise would be too small. With masks it
+        is the number of all clients.
     session : bytes or None, default=None
-        16 bytes that no other conversation has; None makes new ones.
+        16 bytes that name the session and are used once; None makes new ones.
     noise_seed : int, RandomState instance or None, default=None
         Of the noise that a server adds, with ``noise="server"``, for tests; anything
         but None voids privacy.
@@ -70,7 +67,7 @@ class GroupRounds(Conversation):
     Attributes
     ----------
     clients : tuple of str
-        Nodes that were not rejected, in their order.
+        Clients that were not rejected, in their order.
     rejected : dict of str to str
         Why each of the others was.
 
@@ -81,9 +78,9 @@ class GroupRounds(Conversation):
 
     Notes
     -----
-    A sum of whole numbers is exact, in any order of the nodes. With ``noise="server"``
-    whoever runs this is trusted with the exact sum of each group, and what is sent is
-    released by the task's plan; otherwise it needs no trust but what the task says.
+    Sums of whole numbers are exact, in any order of the clients. With
+    ``noise="server"`` the server is trusted with the exact sum of each group, and
+    releases it by the task's plan. Otherwise the trust model is that of the task.
 
     Examples
     --------
@@ -127,19 +124,19 @@ class GroupRounds(Conversation):
             fewest = len(task.masked)
             if sorted(clients) != list(task.masked):
                 raise ValueError(
-                    "clients must be the nodes of the task, all of which mask their "
+                    "clients must be those of the task, all of which mask their "
                     f"parts: {task.masked}"
                 )
         min_clients = fewest if min_clients is None else min_clients
         if check_count("min_clients", min_clients) < fewest:
             raise ValueError(
                 f"min_clients={min_clients} must be at least {fewest}: the shares of "
-                "fewer nodes are not the whole noise, or masks do not cancel"
+                "fewer clients are not the whole noise, or masks do not cancel"
             )
         if noise_seed is not None and task.noise != "server":
             raise ValueError(
                 f"noise_seed has no use with noise={task.noise!r}, where the server "
-                "adds no noise: give it to the nodes"
+                "adds no noise: give it to the clients"
             )
         self._begin(clients, task, min_clients, session)
         self._plans = self._planned(clients)
@@ -151,13 +148,13 @@ class GroupRounds(Conversation):
         self._done = False
 
     def _planned(self, clients) -> dict[str, PrivacyPlan]:
-        """Return the plans of all nodes, by name."""
+        """Return the plans of all clients, by name."""
         if not isinstance(clients, Mapping):
             return dict.fromkeys(clients, self.task.plan)
         return {name: self.task.plan_of(*clients[name]) for name in clients}
 
     def _plan_of_all(self, seeded: bool) -> PrivacyPlan:
-        """Return what holds for the users of all nodes."""
+        """Return what holds for the users of all clients."""
         plans = {
             name: replace(plan, seeded=seeded) for name, plan in self._plans.items()
         }
@@ -207,7 +204,7 @@ class GroupRounds(Conversation):
 
     @property
     def server(self) -> GroupRounds:
-        """Who has the `clients`: as of :class:`Rounds`, for the same transport."""
+        """The rounds themselves: they have the `clients`, as of :class:`Rounds`."""
         return self
 
     @property
@@ -229,7 +226,7 @@ class GroupRounds(Conversation):
             If nothing is left to ask for.
         """
         if self._done:
-            raise MessageError("all of the task was asked for")
+            raise MessageError("all requests of the task were sent")
         if self._present is None:
             self._step += 1
             basis: np.ndarray | tuple = ()
@@ -247,7 +244,7 @@ class GroupRounds(Conversation):
         Parameters
         ----------
         answers : mapping of str to bytes, Reply, exception or None
-            What came from each node; None, or no entry, where nothing came in time.
+            What came from each client; None, or no entry, where nothing came in time.
 
         Raises
         ------
@@ -259,14 +256,14 @@ class GroupRounds(Conversation):
         Warns
         -----
         UserWarning
-            Of each node that is rejected, by name.
+            Of each client that is rejected, by name.
         PrivacyLeakWarning
             Once, with ``noise="distributed"``: the answers were seen one by one.
         """
         if self._present is None:
-            raise MessageError("nothing was asked for since the last answers")
+            raise MessageError("there is no request since the last answers")
         if self._present.topic is Topic.MODEL:
-            # What was released is there, whoever has not heard of it.
+            # All sums are released, whether or not clients received the last of them.
             self._present, self._done = None, True
             self._valid(answers)
             return
@@ -285,15 +282,15 @@ class GroupRounds(Conversation):
         return from_halves(reply.values)
 
     def _warn_of_parts(self) -> None:
-        """Say what shares are worth to who sees each of them."""
+        """Warn of the weaker guarantee against a receiver of single answers."""
         single = self.task.n_shares in (None, 1)
         if single or self.task.masked is not None or self._step > 0:
             return
         epsilon, delta = self.task.cost(1)
         warnings.warn(
-            "answers of nodes were seen one by one: what holds against who sees them "
-            f"is epsilon={epsilon:.4g} (delta={delta:g}); by secure aggregation, with "
-            "collect_sum, it is that of the task",
+            "answers of clients were collected one by one. Against a party that sees "
+            f"them, epsilon={epsilon:.4g} (delta={delta:g}). Use secure aggregation "
+            "and collect_sum for the guarantee of the task.",
             PrivacyLeakWarning,
             stacklevel=3,
         )
@@ -307,17 +304,17 @@ class GroupRounds(Conversation):
         Parameters
         ----------
         total : array-like of whole numbers
-            Sum of the values of the replies of these nodes, none of which was seen.
+            Sum of the values of the replies of these clients, none of which was seen.
         clients : sequence of str
-            Nodes whose values are in it: all others are rejected.
+            Clients whose values are in it: all others are rejected.
 
         Raises
         ------
         FederationError
             If they are fewer than `min_clients`; nothing is released.
         MessageError
-            If no sum was asked for, it has another shape, or each node's noise is on a
-            grid of its own, with ``noise="node"``.
+            If no sum was requested, it has another shape, or with ``noise="node"``,
+            where each client's noise is on a grid of its own.
         """
         if self.task.masked is not None:
             raise MessageError("the answers have masks of their own: use collect")
@@ -335,10 +332,10 @@ class GroupRounds(Conversation):
         self._use(total.astype(np.uint64), len(self.clients))
 
     def _use(self, total: np.ndarray, n_parts: int) -> None:
-        """Release a sum, or take it for released where nodes have added noise."""
+        """Release a sum; if clients have added the noise, it is released already."""
         mechanism = self.task.plan.mechanisms[self._step]
         values = total.astype(np.int64).astype(np.float64) * self.task.unit(self._step)
-        # More than all users can have: a node that lies stops nobody.
+        # Clipped to the bound of all users' sum: a client that lies cannot exceed it.
         most = mechanism.magnitude
         values = np.clip(values.reshape(mechanism.shape), -most, most)
         noise_std = mechanism.noise_std
@@ -350,7 +347,7 @@ class GroupRounds(Conversation):
         self._present = None
 
     def _add(self, replies: Sequence[Reply]) -> None:
-        """Add up parts that have their own noise, each on the grid of its node."""
+        """Add up parts that have their own noise, each on the grid of its client."""
         shape = self.task.plan.mechanisms[self._step].shape
         values, variance = np.zeros(shape), 0.0
         for reply in replies:
@@ -385,8 +382,8 @@ class GroupRounds(Conversation):
         Returns
         -------
         LRSRegressor or DPMatrixFactorization
-            Safe to hand on: all of it was released. Users fit theirs beside it by
-            ``personalize``, or have them in the ``model`` of their node.
+            All of it was released. Users fit their own parameters by ``personalize``,
+            or find them in the ``model`` of their client.
 
         Raises
         ------
@@ -394,21 +391,21 @@ class GroupRounds(Conversation):
             If there is a sum left to ask for.
         """
         if len(self._released) < self.task.n_sums:
-            raise MessageError("there is no result yet: the task is not done")
+            raise MessageError("the task is not done: there is no result yet")
         return self.task.public_model(self.plan, self._released)
 
 
 class GroupClient(AnsweringClient):
-    """A group of users, a ledger, and answers about sums over the group.
+    """A client with a group of users: its ledger, and answers with sums over the group.
 
     Each user's contribution to a sum is clipped by itself, as in a fit in one place,
-    whatever a server says was released before. After the last message :attr:`model`
-    has the public model, and beside it those of the group's users, which stay here.
+    whatever the server sends. After the last message :attr:`model` has the public model
+    and the parameters of the group's users, which stay here.
 
     Parameters
     ----------
     name : str
-        What the server knows the node by, at most 64 bytes in UTF-8; public.
+        What the server knows the client by, at most 64 bytes in UTF-8; public.
     task : GroupTask
         What will be released, agreed on beforehand.
     X, y, **how
@@ -417,23 +414,23 @@ class GroupClient(AnsweringClient):
         are matched by name: by the task's `feature_names`, or by the `user_feature` and
         `item_feature` of a recommender.
     epsilon, delta : float or None, default=None
-        The node's own budget, with ``noise="node"`` alone; None takes that of the task.
+        The client's own budget, with ``noise="node"`` alone; None takes the task's.
     pair_keys : mapping of str to bytes or None, default=None
-        For a task with masks, and for no other: by the name of each other node, 32
+        For a task with masks, and for no other: by the name of each other client, 32
         random bytes that both have, and nobody else. In one session they serve one
-        client of each node: a second one, made after a crash, would use masks twice,
+        object of each client: a second one, made after a crash, would use masks twice,
         and the difference of both parts is not masked. A :class:`Site` makes no
         second one, and its keys serve all sessions; elsewhere take new keys for each.
     accountant : PrivacyAccountant or None, default=None
-        The node's ledger; None takes that of an enclosing ``with`` block, if any.
+        The client's ledger; None takes that of an enclosing ``with`` block, if any.
     noise_seed : int, RandomState instance or None, default=None
-        Of the noise that the node adds, for tests: anything but None voids privacy.
+        Of the noise that the client adds, for tests: anything but None voids privacy.
         Refused with ``noise="server"``, where it adds none.
 
     Attributes
     ----------
     name : str
-        The node's name.
+        The client's name.
     task : GroupTask
         What it answers requests of, and of no other.
     plan : PrivacyPlan
@@ -447,8 +444,8 @@ class GroupClient(AnsweringClient):
     Notes
     -----
     **Formal guarantee.** That of the task's `plan`, for each user of the group. The
-    number of users and rows is told to nobody. What an error that a server hears of
-    says of values is its type alone.
+    numbers of users and rows are not sent. Of an error the server learns the type
+    alone.
     """
 
     def __init__(
@@ -472,8 +469,8 @@ class GroupClient(AnsweringClient):
             raise ValueError("accountant must be a PrivacyAccountant or None")
         if noise_seed is not None and task.noise == "server":
             raise ValueError(
-                'noise_seed has no use with noise="server", where nodes add no noise: '
-                "give it to the server"
+                'noise_seed has no use with noise="server", where clients add no '
+                "noise; give it to the server"
             )
         self._keys = _checked_keys(name, task, pair_keys)
         self._model = clone(task._model)
@@ -485,7 +482,7 @@ class GroupClient(AnsweringClient):
         self.plan = replace(plan, seeded=noise_seed is not None)
         if self.plan.seeded:
             warnings.warn(
-                f"noise_seed is given: the noise of node {name!r} can be made again "
+                f"noise_seed is given: the noise of client {name!r} can be made again "
                 "and subtracted, so that its answers are not private; leave "
                 "noise_seed=None but for tests",
                 PrivacyLeakWarning,
@@ -553,7 +550,7 @@ class GroupClient(AnsweringClient):
         )
 
     def _part(self, step: int) -> np.ndarray:
-        """Return the group's part of the next sum, with noise if the node adds it."""
+        """Return the group's part of the next sum, with noise if the client adds it."""
         rows = self._rows.again()
         name, value = self.task.next_sum(rows, self._released, self.plan)
         if self._release is not None:
@@ -566,7 +563,7 @@ class GroupClient(AnsweringClient):
         return to_halves(masked(values, self.name, self._keys, label))
 
     def _finish(self) -> None:
-        """Make the models of the users: nothing of it leaves the node."""
+        """Make the models of the users: nothing of it leaves the client."""
         board = self.task._board
         found = board.follow(self.task.plan, self._rows.again(), self._released)
         self._model._finish(board, found, self.plan, *self._read)
@@ -574,19 +571,19 @@ class GroupClient(AnsweringClient):
 
 
 def _checked_keys(name: str, task: GroupTask, pair_keys) -> dict[str, bytes]:
-    """Return the keys of a node, or an error that quotes none."""
+    """Return the keys of a client, or an error that quotes none."""
     others = set(task.masked or ()) - {name}
     if task.masked is not None and name not in task.masked:
         raise ValueError(f"node {name!r} is none of those that mask their parts")
     given = dict(pair_keys or {})
     if set(given) != others:
         raise ValueError(
-            "pair_keys must have the names of all other nodes of a task with masks, "
+            "pair_keys must have the names of all other clients of a task with masks, "
             f"and no others: {sorted(others)}"
         )
     for other, key in given.items():
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
             raise ValueError(f"the key with {other!r} must be {KEY_BYTES} bytes")
     if len(set(given.values())) < len(given):
-        raise ValueError("pair_keys must all be different: each is of two nodes alone")
+        raise ValueError("pair_keys must all be different: two clients share each")
     return given

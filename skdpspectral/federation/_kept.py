@@ -1,7 +1,4 @@
-"""A file of one process at a time, in which what is written stays.
-
-What a server has asked and heard, so that it can be killed and go on.
-"""
+"""Durable files of a site's or a server's messages, so that it can be restarted."""
 
 from __future__ import annotations
 
@@ -13,25 +10,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from .._messages.messages import MessageError
-from ._site_socket import heard, told
+from ._site_socket import decode_outcome, encode_outcome
 
 
 class KeptFile:
-    """An SQLite file of one kind, held by one process until it ends.
+    """An SQLite file of one kind, readable by this user, held by one process.
 
-    Parameters
-    ----------
-    path : str or path-like
-        Made where there is none, for this user alone.
-    kind : int
-        Number of the kind of file, which is written into it.
-    tables : sequence of str
-        Statements that fill a new file.
-
-    Raises
-    ------
-    ValueError
-        If the file is of another kind, or another process holds it.
+    `tables` are statements that fill a new file. A ValueError is raised if the file is
+    of another `kind`, or if another process holds it.
     """
 
     VERSION = 1
@@ -86,13 +72,11 @@ class KeptFile:
 
 
 def digest_of(request: bytes) -> bytes:
-    """Return what a request is found by."""
+    """Return the key of a request."""
     return hashlib.blake2b(request, digest_size=32).digest()
 
 
 _KIND = 0x534B4453
-
-
 _TABLES = [
     "CREATE TABLE sessions (session BLOB)",
     "CREATE TABLE requests (step INTEGER PRIMARY KEY, request BLOB, answered INTEGER)",
@@ -160,18 +144,23 @@ class KeptSession:
         if begun[0][0] != request:
             raise MessageError(
                 f"{self._path} keeps a session with another request at step {step}: "
-                "go on with the parameters that it was begun with, or begin another in "
-                "a new file. A session in which the server draws noise does not go on: "
-                "to draw again would be a second release"
+                "use the parameters of that session, or a new file. A session in which "
+                "the server draws noise cannot continue: a new draw would be a second "
+                "release"
             )
         if not begun[0][1]:
             return None
         query = "SELECT client, kind, content FROM answers WHERE step = ?"
-        return {name: heard(*rest) for name, *rest in self._file.read(query, (step,))}
+        return {
+            name: decode_outcome(*rest)
+            for name, *rest in self._file.read(query, (step,))
+        }
 
     def end(self, step: int, answers: Mapping[str, object]) -> None:
         """Write the answers to a request down, before the next one is begun."""
-        rows = [(step, name, *told(answer)) for name, answer in answers.items()]
+        rows = [
+            (step, name, *encode_outcome(answer)) for name, answer in answers.items()
+        ]
         self._file.write(
             ("INSERT INTO answers VALUES (?, ?, ?, ?)", rows),
             ("UPDATE requests SET answered = TRUE WHERE step = ?", [(step,)]),

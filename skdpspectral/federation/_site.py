@@ -1,4 +1,4 @@
-"""A site: one client a session, and answers that outlive the process."""
+"""A site: one client per session, and answers that outlive the process."""
 
 from __future__ import annotations
 
@@ -15,67 +15,27 @@ from ._kept import KeptFile, digest_of
 from ._site_socket import as_bytes
 
 _KIND = 0x534B4441
-
-
 _TABLES = [
     "CREATE TABLE answers (session BLOB, request BLOB, answer BLOB, "
     "PRIMARY KEY (session, request))"
 ]
-
-
+_FIND = "SELECT answer FROM answers WHERE session = ? AND request = ?"
+_KEEP = "INSERT INTO answers VALUES (?, ?, ?)"
 _SPENT = (
     "the session was begun here, and the client that held it is gone: what was not "
     "answered is spent, and is not drawn again"
 )
 
 
-class KeptAnswers:
-    """Answers of a site in a file, by the session and the digest of their request.
-
-    Nothing in it is secret from those who were answered.
-
-    Parameters
-    ----------
-    path : str or path-like
-        SQLite file; made where there is none.
-
-    Raises
-    ------
-    ValueError
-        If another process holds the file, or it is of another kind.
-    """
-
-    def __init__(self, path):
-        self._file = KeptFile(path, _KIND, _TABLES)
-
-    def find(self, session: bytes, request: bytes) -> bytes | None:
-        """Return what a request was answered with, if it was."""
-        found = self._file.read(
-            "SELECT answer FROM answers WHERE session = ? AND request = ?",
-            (session, digest_of(request)),
-        )
-        return found[0][0] if found else None
-
-    def keep(self, session: bytes, request: bytes, answer: bytes) -> None:
-        """Write an answer down, before anybody gets it."""
-        row = (session, digest_of(request), answer)
-        self._file.write(("INSERT INTO answers VALUES (?, ?, ?)", [row]))
-
-    def close(self) -> None:
-        """Let another process have the file."""
-        self._file.close()
-
-
 class Site:
-    """Answers servers' requests for as long as a ledger allows.
+    """Answers requests of servers within the budget of a ledger.
 
-    A client serves one session. A site makes one for each session that a server opens,
-    charges it under that session's name, and writes every answer to a file before it
-    is sent. So it can be killed at any moment: started again, it gives the very bytes
-    that it gave before, and refuses what was charged and not answered, since to draw
-    again would be a second release. It refuses that too if the file is lost. A site
-    that was started again answers no new step of an earlier session: nothing shows that
-    the file of answers is complete, and not an older copy.
+    A client serves one session. A site makes one client per session, charges it under
+    that session's name, and writes every answer to a file before it is sent. So the
+    process can be killed at any moment. After a restart the site repeats earlier
+    answers byte by byte. It refuses requests that were charged and not answered, as a
+    new draw would be a second release, and all new steps of earlier sessions, as the
+    file of answers may be incomplete or an older copy.
 
     Parameters
     ----------
@@ -123,11 +83,12 @@ class Site:
         if not isinstance(accountant, PrivacyAccountant):
             raise ValueError("accountant must be a PrivacyAccountant: a site has one")
         self._open_client, self._accountant = open_client, accountant
-        # Rows are checked here and now, where their holder sees what is wrong.
+        # Rows are checked here, so that their holder sees the error.
         client = open_client(accountant)
         self.name, self._task = check_name(client.name), client.task
         self._plan, self._most = client.plan, max_sessions
-        self._answers = KeptAnswers(answers)
+        # Answers by session and digest of the request; not secret from their servers.
+        self._answers = KeptFile(answers, _KIND, _TABLES)
         self._clients: OrderedDict[bytes, Any] = OrderedDict()
         self._lock, self._process = threading.Lock(), os.getpid()
 
@@ -164,9 +125,10 @@ class Site:
         check_task(asked, self._task)
         session = asked.session
         with self._lock:
-            kept = self._answers.find(session, request)
-            if kept is not None:
-                return kept
+            key = session, digest_of(request)
+            kept = self._answers.read(_FIND, key)
+            if kept:
+                return kept[0][0]
             label = f"session {session.hex()}"
             client = self._client_of(asked, label)
             try:
@@ -179,7 +141,8 @@ class Site:
                 raise RuntimeError(
                     "open_client must give its client the accountant that it is handed"
                 )
-            self._answers.keep(session, request, answer)
+            # Written before it is sent.
+            self._answers.write((_KEEP, [(*key, answer)]))
             return answer
 
     def longest(self) -> int:

@@ -1,12 +1,7 @@
-"""A site for other processes of its machine, by a socket that is a file.
+"""A site for other processes of its machine, through a Unix socket.
 
-Whoever carries messages to and from the network, code of others among it, needs no
-access to rows and ledger: the socket's file is all that it opens.
-
-What becomes of a request: an answer, a refusal with its reason, or a failure.
-
-What carries requests starts anew for each of them, so that nothing here imports more
-than messages: ledgers alone would take longer than all of its work.
+The process that carries messages to and from the network needs no access to rows or
+ledger. It starts anew for each request, so this file imports messages alone.
 """
 
 from __future__ import annotations
@@ -31,12 +26,8 @@ if TYPE_CHECKING:
 
 
 _LOG = logging.getLogger(__name__)
-
-
 ANSWER, REFUSAL, FAILURE = "answer", "refusal", "failure"
-
-
-# What somebody elsewhere is told of a refusal, in characters.
+# Largest length of the reason of a refusal, in characters.
 _LONGEST_REASON = 500
 
 
@@ -51,21 +42,11 @@ def as_bytes(message) -> bytes:
     return message.to_bytes()
 
 
-def told(answer) -> tuple[str, bytes]:
-    """Return what somebody elsewhere may know of an answer, or of an error.
+def encode_outcome(answer) -> tuple[str, bytes]:
+    """Return kind and content of an answer, or of an error, for another process.
 
-    Parameters
-    ----------
-    answer : bytes or exception
-        What became of a request.
-
-    Returns
-    -------
-    kind : {"answer", "refusal", "failure"}
-        What the content is.
-    content : bytes
-        An answer, a reason in UTF-8 that speaks of messages and public numbers alone,
-        or nothing: the error itself may speak of rows.
+    A refusal has a reason that speaks of messages and public numbers alone; a failure
+    has no content, as the text of its error may quote rows.
     """
     if isinstance(answer, bytes):
         return ANSWER, answer
@@ -77,48 +58,24 @@ def told(answer) -> tuple[str, bytes]:
     from ..accounting import PrivacyBudgetError
 
     if isinstance(answer, PrivacyBudgetError):
-        # What else a ledger was spent on is its holder's own business.
+        # Other entries of the ledger are private to its holder.
         return REFUSAL, b"its ledger has not enough budget left for this session"
     return FAILURE, b""
 
 
-def outcome_of(client, request: bytes) -> tuple[str, bytes]:
-    """Return what somebody elsewhere may know of a client's answer to a request.
-
-    Parameters
-    ----------
-    client : object with ``respond``
-        A site, or a client.
-    request : bytes
-        Whatever came.
-
-    Returns
-    -------
-    kind, content
-        As of :func:`told`.
-    """
+def respond_safely(client, request: bytes) -> tuple[str, bytes]:
+    """Return :func:`encode_outcome` of a client's answer to a request."""
     try:
-        return told(as_bytes(client.respond(request)))
+        return encode_outcome(as_bytes(client.respond(request)))
     except Exception as error:
-        outcome = told(error)
+        outcome = encode_outcome(error)
         if outcome[0] == FAILURE and not isinstance(error, SiteError):
             _LOG.exception("a request could not be answered")  # for the rows' holder
         return outcome
 
 
-def heard(kind, content):
-    """Return bytes, or the error that a kind and a content stand for.
-
-    Parameters
-    ----------
-    kind, content : object
-        Whatever came.
-
-    Returns
-    -------
-    bytes or exception
-        As for :meth:`Server.collect`.
-    """
+def decode_outcome(kind, content):
+    """Return bytes, or the error that a kind and a content stand for; any input."""
     if kind == ANSWER and isinstance(content, bytes):
         return content
     if kind == REFUSAL and isinstance(content, bytes):
@@ -129,27 +86,15 @@ def heard(kind, content):
 
 # First byte of a question, and of what comes back.
 _NAME, _REQUEST = b"n", b"r"
-
-
 _KINDS = {ANSWER: b"a", REFUSAL: b"r", FAILURE: b"f"}
-
-
 # How `multiprocessing.connection` writes a length: short, or -1 and long.
 _SHORT, _LONG = struct.Struct("!i"), struct.Struct("!Q")
-
-
 _BACKLOG = _MOST_PEERS = 16
-
-
-# Seconds that a peer may keep the site waiting, in one direction: with places free,
-# and with none; beside them, bytes that it has to move in a second.
+# Seconds that a peer may keep the site waiting in one direction, with free places and
+# without; and the least number of bytes that it must move per second.
 _PATIENCE, _CROWDED, _SLOWEST = 10.0, 1.0, 2**25
-
-
 _TICK = 0.25
-
-
-# What a system lacks for the moment when a connection comes, or the connection is gone.
+# Errors that pass: the system lacks resources for the moment, or the peer has left.
 _PASSING = {
     errno.EMFILE,
     errno.ENFILE,
@@ -157,8 +102,6 @@ _PASSING = {
     errno.ENOMEM,
     errno.ECONNABORTED,
 }
-
-
 # Bytes that the path of a socket may have, on any system.
 _LONGEST_PATH = 100
 
@@ -207,7 +150,7 @@ def serve_site(site: Site, path, *, mode=0o600, on_ready=None) -> None:
 
 
 def _serve(site: Site, listener: socket.socket, longest: int) -> None:
-    """Answer whoever connects: no number of connections ends a site."""
+    """Answer all peers; no number of connections ends a site."""
     places, peers = threading.BoundedSemaphore(_MOST_PEERS), _Peers()
     listener.settimeout(_TICK)
     while True:
@@ -231,7 +174,7 @@ def _serve(site: Site, listener: socket.socket, longest: int) -> None:
 
 
 class _Peers:
-    """Peers that the site waits for, and since when."""
+    """Peers that the site waits for, with start times."""
 
     def __init__(self):
         self._lock = threading.Lock()
@@ -285,19 +228,19 @@ def _is_served(path: Path) -> bool:
 
 
 def _answer(site: Site, peer: socket.socket, longest: int, peers, places) -> None:
-    # Whoever connects may send anything, stay silent, or be gone.
+    # A peer may send anything, stay silent, or disconnect.
     try:
         with peer, contextlib.suppress(OSError, EOFError):
             with peers.awaited(peer, longest):
                 asked = _received(peer, longest)
             if asked is None:
-                kind, content = told(
+                kind, content = encode_outcome(
                     MessageError(f"requests of this task have at most {longest} bytes")
                 )
             elif asked[:1] == _NAME:
                 kind, content = ANSWER, site.name.encode()
             else:
-                kind, content = outcome_of(site, asked[1:])
+                kind, content = respond_safely(site, asked[1:])
             with peers.awaited(peer, len(content)):
                 _send(peer, _KINDS[kind] + content)
                 while asked is None and peer.recv(2**16):
@@ -367,11 +310,11 @@ class SiteConnection:
         try:
             with Client(self._path, family="AF_UNIX") as connection:
                 connection.send_bytes(asked)
-                told = connection.recv_bytes()
+                received = connection.recv_bytes()
         except (OSError, EOFError):
             raise SiteError(f"no site answers at {self._path}") from None
         kinds = {byte: kind for kind, byte in _KINDS.items()}
-        answer = heard(kinds.get(told[:1]), told[1:])
+        answer = decode_outcome(kinds.get(received[:1]), received[1:])
         if isinstance(answer, BaseException):
             raise answer
         return answer

@@ -912,7 +912,7 @@ EXACT |= {
         f"{_MECHANISMS}messages_are_functions_of_the_releases",
     ),
     "variances of one client believed": Mutant(
-        "Aggregation",
+        "ReplyAverages",
         "self.task.squared_error(reply.n_samples, reply.mu, *scales)",
         "self.task.squared_error(reply.n_samples, reply.mu, *reply.numbers)",
         f"{_MECHANISMS}a_client_is_not_believed_what_it_says_of_itself_alone",

@@ -5,14 +5,13 @@ import pytest
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import Gaussian
+from skdpspectral.decomposition import Aggregation, ComponentCovariance, Gaussian
 from skdpspectral.federation import LocalClient, Rounds, Server, make_task
 
 NAMES = ["west", "east", "north"]
 NOT_PRIVATE = pytest.mark.filterwarnings("ignore:epsilon=None")
 COVARIANCE = {
-    "release": "covariance",
-    "projection_norm": 1e3,
+    "release": ComponentCovariance(1e3),
     "mechanism": Gaussian(1.0),
     "center": "none",
 }
@@ -121,27 +120,30 @@ def test_servers_take_weights_by_name(data):
         rounds.result()
 
 
+def within(components, projection_norm=1e3):
+    return {**COVARIANCE, "release": ComponentCovariance(projection_norm, components)}
+
+
 @NOT_PRIVATE
 def test_a_public_basis_is_kept(data):
     X, clients, truth = data
     basis = np.vstack([3.0 * truth[0], np.eye(6)[0]])
-    model = FederatedDPPCA(2, epsilon=None, init=basis, **COVARIANCE)
+    model = FederatedDPPCA(2, epsilon=None, **within(basis))
     model.fit(X, clients=clients)
     spanned = np.linalg.qr(basis.T)[0]
     np.testing.assert_allclose(
         np.linalg.svd(model.components_ @ spanned)[1], 1.0, atol=1e-12
     )
     # Variances are those within it, largest first.
-    within = np.linalg.eigvalsh(spanned.T @ (X.T @ X / len(X)) @ spanned)[::-1]
-    np.testing.assert_allclose(model.explained_variance_, within, rtol=1e-9)
+    inside = np.linalg.eigvalsh(spanned.T @ (X.T @ X / len(X)) @ spanned)[::-1]
+    np.testing.assert_allclose(model.explained_variance_, inside, rtol=1e-9)
     assert model.client_weights_ is None
     np.testing.assert_array_equal(model.clients_, NAMES)
 
 
 def test_all_of_the_budget_is_for_the_covariance(data):
     X, clients, truth = data
-    parameters = {**COVARIANCE, "projection_norm": 11.0}
-    model = FederatedDPPCA(1, init=truth, **parameters)
+    model = FederatedDPPCA(1, **within(truth, 11.0))
     plan = model.plan_for(X, clients=clients)
     for _, block in plan.blocks:
         (mechanism,) = block.mechanisms
@@ -153,22 +155,25 @@ def test_all_of_the_budget_is_for_the_covariance(data):
     assert model.explained_variance_[0] == pytest.approx(11.0, abs=2.0)
 
 
+GAP = Aggregation("projector", eigengap=1.0)
+
+
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"init": np.ones((1, 6))},
-        {"init": np.ones((2, 6)), **COVARIANCE},
-        {"init": np.zeros((1, 6)), **COVARIANCE},
-        {"init": "public", **COVARIANCE},
-        {"init": np.ones((1, 6)), "eigengap": 1.0, **COVARIANCE},
-        {"init": np.ones((1, 6)), **COVARIANCE, "mechanism": "two-stage"},
-        {"init": np.ma.masked_less(np.eye(1, 6), 0.5), **COVARIANCE},
+        within(np.ones((1, 6)), None),
+        within(np.ones((2, 6))),
+        within(np.zeros((1, 6))),
+        within("public"),
+        {**within(np.ones((1, 6))), "aggregation": GAP},
+        {**within(np.ones((1, 6))), "mechanism": "two-stage"},
+        within(np.ma.masked_less(np.eye(1, 6), 0.5)),
     ],
 )
 def test_bases_of_no_use_are_refused_before_the_charge(data, parameters):
     X, clients, _ = data
     with PrivacyAccountant() as accountant:
-        with pytest.raises(ValueError, match=r"init|mechanism"):
+        with pytest.raises(ValueError, match=r"components|mechanism"):
             FederatedDPPCA(1, **parameters).fit(X, clients=clients)
         assert not accountant.ledger
 
@@ -178,11 +183,11 @@ def test_bases_of_no_use_are_refused_before_the_charge(data, parameters):
 )
 def test_files_keep_weights_and_bases(data, weights, tmp_path):
     X, clients, truth = data
-    parameters = {**COVARIANCE, "weights": weights, "init": truth}
+    parameters = {**within(truth), "weights": weights}
     model = FederatedDPPCA(1, **parameters).fit(X, clients=clients)
     model.save(tmp_path / "model.npz")
     loaded = FederatedDPPCA.load(tmp_path / "model.npz")
     assert loaded.weights == weights
-    np.testing.assert_array_equal(loaded.init, truth)
+    np.testing.assert_array_equal(loaded.release.components, truth)
     assert loaded.client_weights_ is None
     np.testing.assert_array_equal(loaded.components_, model.components_)

@@ -15,7 +15,7 @@ from skdpspectral import (
 )
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import SpikedModel, TwoStage
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel, TwoStage
 from skdpspectral.mechanisms import ParallelPlan
 from skdpspectral.metrics import subspace_distance
 
@@ -194,7 +194,7 @@ def test_a_client_whose_votes_are_noise_does_no_harm():
 
 
 COVARIANCE = {"release": "covariance"}
-CLIPPED = {**COVARIANCE, "projection_norm": 12.0}
+CLIPPED = {"release": ComponentCovariance(12.0)}
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_an_attribute_of_an_earlier_fit_is_gone():
         X, clients=CLIENTS
     )
     assert pca.get_covariance().shape == (8, 8)
-    pca.set_params(mechanism="gaussian", release="components", projection_norm=None)
+    pca.set_params(mechanism="gaussian", release="components")
     pca.fit(X, clients=CLIENTS)
     assert not hasattr(pca, "noise_variance_")
     assert not hasattr(pca, "explained_variance_")

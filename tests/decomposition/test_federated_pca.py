@@ -23,8 +23,13 @@ from skdpspectral import (
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import Gaussian, PrivateMean
-from skdpspectral.decomposition import _federated_estimator as clients_module
+from skdpspectral.decomposition import (
+    Aggregation,
+    ComponentCovariance,
+    Gaussian,
+    PrivateMean,
+)
+from skdpspectral.decomposition import _federated_pca as clients_module
 from skdpspectral.federation import FederationError, LocalClient
 from skdpspectral.mechanisms import ParallelPlan, PrivacyPlan
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -262,11 +267,14 @@ def test_optimal_weights_are_better_than_equal_ones():
     assert np.mean(squares["optimal"]) < np.mean(squares["equal"]) / 1.5
 
 
-def test_a_weak_client_counts_little():
+GAP = Aggregation("projector", eigengap=0.5)
+
+
+def test_a_client_with_a_small_budget_has_a_small_weight():
     pca = FederatedDPPCA(1, center="none", epsilon={"a": 1e-3, "b": 1.0, "c": 1.0})
     pca.fit(X, clients=CLIENTS)
     assert pca.client_weights_[0] < 0.01
-    given = FederatedDPPCA(1, center="none", eigengap=0.5).fit(X, clients=CLIENTS)
+    given = FederatedDPPCA(1, center="none", aggregation=GAP).fit(X, clients=CLIENTS)
     assert np.all(np.diff(given.client_weights_) > 0)
 
 
@@ -284,13 +292,17 @@ def failing(names, what):
     return fail
 
 
+def at_least(min_clients):
+    return Aggregation("matrix", min_clients=min_clients)
+
+
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("what", [RuntimeError("row 3.25"), TimeoutError()])
 @pytest.mark.parametrize("parameters", [{}, {"bounds": (-20, 20)}])
 def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
     monkeypatch.setattr(LocalClient, "respond", failing("b", what))
     with PrivacyAccountant() as accountant:
-        model = cls(1, min_clients=2, epsilon=8.0, **parameters)
+        model = cls(1, aggregation=at_least(2), epsilon=8.0, **parameters)
         with pytest.warns(UserWarning, match="client 'b' was rejected") as caught:
             model.fit(X, clients=CLIENTS)
     assert len(accountant.ledger) == 3  # its budget is spent all the same
@@ -302,7 +314,7 @@ def test_a_client_that_dies_is_left_out(cls, what, parameters, monkeypatch):
 
 @pytest.mark.parametrize("cls", BOTH)
 def test_too_few_clients_leave_the_earlier_fit(cls, monkeypatch):
-    model = cls(1, min_clients=3).fit(X, clients=CLIENTS)
+    model = cls(1, aggregation=at_least(3)).fit(X, clients=CLIENTS)
     before = model.components_
     monkeypatch.setattr(LocalClient, "respond", failing("ab", OSError()))
     with (
@@ -419,7 +431,7 @@ def test_scores_speak_the_units_of_the_data(parameters):
 
 # -- the covariance within the components ----------------------------------------------
 
-CLIPPED = {"release": "covariance", "projection_norm": 12.0}
+CLIPPED = {"release": ComponentCovariance(12.0)}
 COVARIANCE = {**CLIPPED, "mechanism": Gaussian(noise_variance=1.0)}
 
 
@@ -445,9 +457,8 @@ def test_the_covariance_is_that_of_the_data(parameters):
 
 
 def test_the_covariance_without_noise():
-    pca = FederatedDPPCA(
-        2, center="none", epsilon=None, **{**COVARIANCE, "projection_norm": 1e3}
-    )
+    unclipped = {**COVARIANCE, "release": ComponentCovariance(1e3)}
+    pca = FederatedDPPCA(2, center="none", epsilon=None, **unclipped)
     with pytest.warns(PrivacyLeakWarning):
         pca.fit(X, clients=CLIENTS)
     inside = pca.components_ @ (X.T @ X / len(X)) @ pca.components_.T
@@ -462,11 +473,59 @@ def test_the_covariance_must_be_asked_for():
     pca.set_params(**CLIPPED).fit(X)
     assert not hasattr(pca, "get_covariance")
     assert pca.explained_variance_.shape == (1,)
-    pca.set_params(release="components", projection_norm=None).fit(X)
+    pca.set_params(release="components").fit(X)
     assert not hasattr(pca, "explained_variance_")
-    for wrong in ({"release": "covariance"}, {"projection_norm": 3.0}):
-        with pytest.raises(ValueError, match="projection_norm"):
-            FederatedDPPCA(1, center="none", **wrong).fit(X)
+    with pytest.raises(ValueError, match="projection_norm"):
+        FederatedDPPCA(1, center="none", release="covariance").fit(X)
+
+
+def test_parameters_of_strategies_are_searched():
+    """`GridSearchCV` sets them by their nested names, and a string has none."""
+    strategies = {"aggregation": at_least(1), "release": ComponentCovariance(12.0)}
+    grid = {
+        "aggregation__method": ["projector", "matrix"],
+        "release__projection_norm": [6.0, 12.0],
+    }
+    pca = FederatedDPPCA(1, clip_norm=9.0, client_feature=0, **strategies)
+    search = GridSearchCV(pca, grid, scoring=captured, cv=2).fit(np.c_[CODES, X])
+    assert len(search.cv_results_["params"]) == 4
+    found = search.best_estimator_
+    assert found.release.projection_norm in (6.0, 12.0)
+    assert pca.aggregation.method == "matrix"
+    with pytest.raises(ValueError, match="has no parameters"):
+        FederatedDPPCA().set_params(aggregation__min_clients=2)
+
+
+CODES = np.searchsorted(np.unique(CLIENTS), CLIENTS)
+
+
+def captured(pca, rows):
+    return np.linalg.norm(pca.transform(rows))
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"weights": "equal"},
+        {"weights": {"a": 1.0, "b": 1.0, "c": 1.0}},
+        {"mechanism": "two-stage"},
+        {"release": ComponentCovariance(12.0, np.eye(1, 8))},
+    ],
+)
+def test_an_eigengap_that_is_not_used_is_refused(given):
+    with PrivacyAccountant() as accountant:
+        with pytest.raises(ValueError, match="eigengap has no use"):
+            FederatedDPPCA(1, aggregation=GAP, **given).fit(X, clients=CLIENTS)
+        with pytest.raises(ValueError, match="eigengap has no use"):
+            SparseDPPCA(1, aggregation=GAP, init=np.eye(1, 8)).fit(X)
+    assert not accountant.ledger
+
+
+def test_files_keep_strategies(tmp_path):
+    pca = FederatedDPPCA(1, aggregation=GAP, release=ComponentCovariance(12.0))
+    pca.fit(X, clients=CLIENTS).save(tmp_path / "pca.npz")
+    read = FederatedDPPCA.load(tmp_path / "pca.npz")
+    assert str(read) == str(pca)
 
 
 def test_no_projection_moves_the_covariance_further_than_planned():

@@ -12,7 +12,14 @@ from sklearn.utils import get_tags
 
 from skdpspectral import DPPCA, FederatedDPPCA, SparseDPPCA
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import (
+    Aggregation,
+    ComponentCovariance,
+    Gaussian,
+    PrivateMean,
+    SpikedModel,
+    TwoStage,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdpspectral.PrivacyLeakWarning")
 N, P = 600, 6
@@ -21,7 +28,7 @@ ROWS = make_spiked_covariance(
 )[0] + np.arange(P)
 CLIENTS = np.repeat(["a", "b", "c"], [100, 200, 300])
 WIDE = {"bounds": (-100.0, 100.0), "clip_norm": 1e3, "center": PrivateMean(1e3)}
-COVARIANCE = {"release": "covariance", "projection_norm": 12.0}
+COVARIANCE = {"release": ComponentCovariance(12.0)}
 MATRIX = {"aggregation": "matrix", "clip_norm": 8.0}
 # So little noise that no variance across the components is lost in it.
 QUIET = {"epsilon": 50.0, "delta": 1e-3}
@@ -278,14 +285,29 @@ MISTAKES = {
     "noise_seed": ["x", OBJECT, 1.5],
     "aggregation": [3, None, "mean"],
     "weights": [None, "x"],
-    "projection_norm": ["x", 0, 1.0],
-    "eigengap": ["x", 0, float("nan")],
+    "projection_norm": [ComponentCovariance(value) for value in (None, "x", 0)],
+    "components": [
+        ComponentCovariance(1.0, value)
+        for value in (3, "x", OBJECT, [[1.0, "a"]], np.zeros((2, P)))
+    ],
+    "eigengap": [
+        Aggregation("projector", eigengap=value) for value in ("x", 0, float("nan"))
+    ],
     "client_feature": [1.5, [1], OBJECT],
-    "min_clients": [None, "x", 0, 2],
+    "min_clients": [
+        Aggregation("matrix", min_clients=value) for value in (None, "x", 0, 2)
+    ],
     "n_jobs": ["x", 0, 1.5],
     "n_rounds": [None, 1.5, 0],
     "init": [None, 3, "x", OBJECT, [[1.0, "a"]], np.zeros((2, P))],
     "n_nonzero_features": ["x", 0, 1.5, P + 1],
+}
+# Parameters of the objects that an estimator takes.
+NESTED = {
+    "projection_norm": "release",
+    "components": "release",
+    "eigengap": "aggregation",
+    "min_clients": "aggregation",
 }
 CALLS = {
     "fit": lambda m: m.fit(ROWS),
@@ -300,10 +322,12 @@ CALLS = {
 @pytest.mark.parametrize("cls", [DPPCA, FederatedDPPCA, SparseDPPCA])
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_the_same_error_everywhere(cls, name):
-    if name not in cls._get_param_names():
+    parameter = NESTED.get(name, name)
+    federated = cls is FederatedDPPCA or parameter != "release"
+    if parameter not in cls._get_param_names() or (name in NESTED and not federated):
         pytest.skip("it has no such parameter")
     for value in MISTAKES[name]:
-        model = cls(2).set_params(**{name: value})
+        model = cls(2).set_params(**{parameter: value})
         errors = set()
         for method, call in CALLS.items():
             if not hasattr(model, method):

@@ -16,7 +16,12 @@ from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_
 from skdpspectral._tables.clipping import normalize_rows
 from skdpspectral._tables.pairs import PairOrder, PairWalk, PoolWalk
 from skdpspectral.datasets import make_spiked_covariance
-from skdpspectral.decomposition import PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import (
+    ComponentCovariance,
+    PrivateMean,
+    SpikedModel,
+    TwoStage,
+)
 from skdpspectral.decomposition._bounds import RowBounds
 from skdpspectral.decomposition._center import Sample
 from skdpspectral.metrics import captured_variance, subspace_distance
@@ -411,7 +416,7 @@ def test_noise_alone_is_seldom_taken_for_components():
         (FederatedDPPCA, {"aggregation": "matrix"}),
         (FederatedDPPCA, {"mechanism": "two-stage"}),
         (FederatedDPPCA, {"mechanism": TwoStage(noise_variance=1.0)}),
-        (FederatedDPPCA, {"release": "covariance", "projection_norm": 20.0}),
+        (FederatedDPPCA, {"release": ComponentCovariance(20.0)}),
         (SparseDPPCA, {}),
     ],
 )
@@ -427,9 +432,7 @@ def test_clients_compare_their_own_rows(kind, parameters):
 
 def test_few_clients_compare_rows_and_say_that_they_have_no_mean():
     X, _ = spiked(4000, 6)
-    pca = FederatedDPPCA(
-        1, release="covariance", projection_norm=20.0, bounds=(-30, 50)
-    )
+    pca = FederatedDPPCA(1, release=ComponentCovariance(20.0), bounds=(-30, 50))
     pca.set_params(mechanism=TwoStage(), epsilon=8.0)
     with pytest.warns(UserWarning, match="no mean was released, as rows of clients"):
         pca.fit(X, clients=np.arange(len(X)) % 2)

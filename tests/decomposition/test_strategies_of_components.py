@@ -35,8 +35,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*that is what holds of the nois
 def test_signatures_are_small():
     sizes = {cls: len(cls._get_param_names()) for cls in (DPPCA, FederatedDPPCA)}
     assert sizes[DPPCA] <= 13
-    assert sizes[FederatedDPPCA] <= 20
-    assert len(SparseDPPCA._get_param_names()) <= 19
+    assert sizes[FederatedDPPCA] <= 16
+    assert len(SparseDPPCA._get_param_names()) <= 17
 
 
 @pytest.mark.parametrize(

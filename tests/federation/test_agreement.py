@@ -384,7 +384,7 @@ def test_eigenvalues_are_those_of_bounded_rows(numbers):
     lie = dataclasses.replace(honest, numbers=(honest.numbers[0], *numbers))
     assert len(server.collect({"b": honest})) == 1
     with (
-        pytest.warns(UserWarning, match="its eigenvalues are none"),
+        pytest.warns(UserWarning, match="its eigenvalues are impossible"),
         pytest.raises(FederationError),
     ):
         server.collect({"b": lie})
@@ -403,7 +403,7 @@ def test_eigenvalues_of_nothing_make_no_uncaught_error(last, aggregation):
             reply = client.respond(request)
             numbers = (reply.numbers[0], last, min(last, 0.0))
             sent[name] = dataclasses.replace(reply, numbers=numbers)
-        components, weights = server.aggregate(server.collect(sent))
+        components, weights = server.averages.aggregate(server.collect(sent))
         assert np.isfinite(components).all()
         assert weights.sum() == pytest.approx(1.0)
 
@@ -440,7 +440,7 @@ def test_no_spectrum_gives_a_client_more_weight_than_its_public_numbers():
             replies.append(
                 Reply(SESSION, task.digest, 0, topic, name, int(n), mu, numbers, values)
             )
-        weights = server.subspace_weights(replies)
+        weights = server.averages.subspace_weights(replies)
         for which, weight in enumerate(weights):
             most = largest_weight(sizes, stds, which)
             assert weight <= most * (1.0 + 1e-9)
@@ -456,7 +456,7 @@ def test_a_liar_moves_an_average_by_no_more_than_its_weight():
     server = Server(registered(clients), task)
     request = server.request(START.T)
     sent = {n: c.respond(request) for n, c in clients.items()}
-    honest = server.aggregate_products(server.collect(sent))
+    honest = server.averages.aggregate_products(server.collect(sent))
     std = sent["a"].numbers[0]
     longest = 1.0 + std * (math.sqrt(12) + 12.0)
     moved = []
@@ -465,7 +465,7 @@ def test_a_liar_moves_an_average_by_no_more_than_its_weight():
         lie *= 0.99 * longest / np.linalg.norm(lie)
         lie = np.clip(lie, -1 - 12 * std, 1 + 12 * std)
         answer = {**sent, "a": dataclasses.replace(sent["a"], values=lie)}
-        found = server.aggregate_products(server.collect(answer))
+        found = server.averages.aggregate_products(server.collect(answer))
         moved.append(np.linalg.norm(found - honest))
     assert max(moved) <= 2.0 * longest / 10
     assert max(moved) > 0.05 * longest

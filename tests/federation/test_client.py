@@ -129,8 +129,8 @@ def test_no_request_changes_the_noise():
 
 REFUSED = {
     "another session": [first(), power(session=OTHER)],
-    "asked for before step 0": [power()],
-    "asked for before step 1": [first(), power(2)],
+    "requested before step 0": [power()],
+    "requested before step 1": [first(), power(2)],
     "other content": [first(), power(), power(basis=BASIS[::-1])],
     "nothing more": [first(), power(), power(2), power(3)],
     "asks for COMPONENTS": [first(Topic.MATRIX)],
@@ -140,7 +140,7 @@ REFUSED = {
     "basis of shape": [first(), ask(TASK, 1, Topic.POWER)],
     "too short": [b"hello"],
     "at most 296": [first().to_bytes() + bytes(300)],
-    "no Request": [client().respond(first()).to_bytes()],
+    "not a Request": [client().respond(first()).to_bytes()],
 }
 
 

@@ -276,7 +276,7 @@ def test_variances_that_no_rows_have_are_rejected(numbers, topic):
     server = make_server(task, dict.fromkeys("bc", PUBLIC))
     server.request()
     good = forged("c", topic=topic, of=task)
-    with pytest.warns(UserWarning, match="client 'b' was rejected: its variances"):
+    with pytest.warns(UserWarning, match="client 'b' was rejected: its variance"):
         replies = server.collect({"b": forged("b", numbers, topic, of=task), "c": good})
     assert [reply.client for reply in replies] == ["c"]
 
@@ -317,8 +317,8 @@ def test_a_client_is_not_believed_what_it_says_of_itself_alone():
         "c": forged("c", (4.2, 1.1), n_samples=10_000, mu=1.0, of=TWO_STAGE),
     }
     replies = server.collect(sent)
-    assert server.pooled_variances(replies) == (4.0, 1.0)
-    weights = server.subspace_weights(replies)
+    assert server.averages.pooled_variances(replies) == (4.0, 1.0)
+    weights = server.averages.subspace_weights(replies)
     assert weights[1] == weights[2] < 0.3 < 0.4 < weights[0]
 
 
@@ -343,7 +343,7 @@ def test_weights_are_one_over_the_expected_squared_error():
             )
         replies = server.collect({r.client: r for r in replies})
         expected = np.array(expected) ** -2.0
-        found = server.subspace_weights(replies)
+        found = server.averages.subspace_weights(replies)
         # The server takes a model's bounds for the usual share of delta.
         exact = parameters is not MODEL
         wanted = expected / expected.sum()
@@ -357,11 +357,11 @@ def test_noisy_projectors_are_averaged_whole():
     request = server.request()
     with record_releases():
         replies = server.collect(answers(clients, request))
-    weights = server.subspace_weights(replies)
+    weights = server.averages.subspace_weights(replies)
     mean = sum(
         w * unpack_lower(r.values, 6) for w, r in zip(weights, replies, strict=True)
     )
-    found, _ = server.aggregate(replies)
+    found, _ = server.averages.aggregate(replies)
     assert subspace_distance(found, np.linalg.eigh(mean)[1][:, -2:].T) < 1e-6
 
 
@@ -371,7 +371,7 @@ def test_covariances_of_the_model_are_averaged():
     server = make_server(task, registered(clients))
     server.collect(answers(clients, server.request()))
     replies = server.collect(answers(clients, server.request(BASIS)))
-    found = server.aggregate_covariances(replies)
+    found = server.averages.aggregate_covariances(replies)
     pooled = np.concatenate([rows_of_client(i, N_ROWS) for i in range(3)]) @ BASIS
     # Noise has a standard deviation below 1e-4.
     np.testing.assert_allclose(found, pooled.T @ pooled / len(pooled), atol=2e-3)
@@ -400,7 +400,7 @@ def test_weighted_medians():
 
 BAD_TASKS = {
     "rounds": {"mechanism": "two-stage", "n_rounds": 1},
-    "mechanism='spiked' makes a start": {**MODEL, "start": False, "n_rounds": 1},
+    "mechanism='spiked' releases a start": {**MODEL, "start": False, "n_rounds": 1},
     'aggregation="matrix" goes with': {
         "mechanism": "two-stage",
         "aggregation": "matrix",

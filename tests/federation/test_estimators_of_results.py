@@ -8,7 +8,14 @@ import pytest
 from federation_tools import answers, registered, rows_of
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import (
+    Aggregation,
+    Auto,
+    ComponentCovariance,
+    PrivateMean,
+    SpikedModel,
+    TwoStage,
+)
 from skdpspectral.federation import LocalClient, Rounds, Server, make_task
 
 NAMES = list("uvwxyz")
@@ -20,7 +27,7 @@ PARAMETERS = {
     "scaled": {"bounds": (LOW, -LOW + 0.3), "scale": "bounds", "center": "none"},
     "clipped": {"clip_norm": 7.0, "aggregation": "matrix"},
     "radius": {"clip_norm": 7.0, "center": PrivateMean(3.0)},
-    "covariance": {"release": "covariance", "projection_norm": 9.0},
+    "covariance": {"release": ComponentCovariance(9.0)},
     "two stages": {"mechanism": TwoStage(noise_variance=1.5)},
     "a choice": {"mechanism": Auto(norm_range=(1e-3, 1e4)), "bounds": (-9, 9)},
     "model": {"mechanism": SpikedModel([9.0, 4.0], 1.0), "release": "covariance"},
@@ -31,11 +38,8 @@ PARAMETERS = {
         )
     },
     "private variances": {"mechanism": SpikedModel("private", "private")},
-    "init": {
-        "init": np.eye(6)[:2],
-        "release": "covariance",
-        "projection_norm": 9.0,
-    },
+    "public components": {"release": ComponentCovariance(9.0, np.eye(6)[:2])},
+    "eigengap": {"aggregation": Aggregation("matrix", eigengap=0.3)},
     "rounds": {"n_rounds": 2, "n_nonzero_features": 3},
     "public start": {"n_rounds": 1, "init": np.eye(6)[:2], "clip_norm": 5.0},
 }
@@ -65,8 +69,12 @@ def federated(estimator, task=None, n=800, **how):
         for name, X in rows.items()
     }
     kept = getattr(estimator, "n_nonzero_features", None)
-    init = None if isinstance(estimator.init, str) else estimator.init
-    server = Server(registered(clients), task, min_clients=2)
+    init = getattr(estimator, "init", "private")
+    init = None if isinstance(init, str) else init
+    if isinstance(estimator, FederatedDPPCA):
+        init = estimator._given_components()
+    gap = estimator._aggregation().eigengap
+    server = Server(registered(clients), task, min_clients=2, eigengap=gap)
     rounds = Rounds(server, n_nonzero_features=kept, init=init)
     while not rounds.done:
         rounds.collect(answers(clients, rounds.request()))
@@ -76,7 +84,9 @@ def federated(estimator, task=None, n=800, **how):
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_it_is_as_a_fit_leaves_it(name, tmp_path):
     """The same attributes and plan; it transforms, publishes, and is saved and read."""
-    alone = estimator_of(name, epsilon={"a": 0.5, "b": 2.0}, min_clients=2)
+    alone = estimator_of(name, epsilon={"a": 0.5, "b": 2.0})
+    chosen = alone._aggregation()
+    alone.set_params(aggregation=chosen.set_params(min_clients=2))
     X = np.concatenate([rows_of(0, 800), rows_of(1, 1600)])
     alone.fit(X, clients=np.repeat(["a", "b"], [800, 1600]))
     found = type(alone).from_result(federated(alone))
@@ -91,6 +101,7 @@ def test_it_is_as_a_fit_leaves_it(name, tmp_path):
     assert (found.n_samples_, found.n_features_in_) == (2400, 6)
     task, again = alone._task(6), found._task(6)
     assert task.topics == again.topics
+    assert str(found._aggregation()) == str(alone._aggregation())
     np.testing.assert_allclose(
         np.frombuffer(task.to_bytes()[38:-16], "<u8").view("<f8"),
         np.frombuffer(again.to_bytes()[38:-16], "<u8").view("<f8"),

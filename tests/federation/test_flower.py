@@ -34,7 +34,7 @@ from skdpspectral.federation import (
     SiteError,
     make_task,
 )
-from skdpspectral.federation._flower import client_app, connect_to_site, hold_session
+from skdpspectral.federation.flower import client_app, connect_to_site, hold_session
 
 pytest.importorskip("flwr", reason="Flower needs Python 3.11 or later")
 
@@ -346,7 +346,7 @@ def test_a_server_that_draws_noise_does_not_draw_it_again(tmp_path):
     with pytest.raises(Ends):
         hold_session(grid, Draws(), kept=kept)
     sent = len(grid.sent)
-    with pytest.raises(MessageError, match="does not go on"):
+    with pytest.raises(MessageError, match="cannot continue"):
         hold_session(grid, Draws(), kept=kept)
     assert len(grid.sent) == sent
 
@@ -410,9 +410,9 @@ def test_what_a_server_should_not_send_is_refused_with_its_reason(tmp_path):
     assert outcome_at(site, request_message(good))[0] == "answer"
     bad = {
         b"": "too short",
-        b"x" * 200: "no message of a federation",
+        b"x" * 200: "not a message of a federation",
         good[:-1]: "too short",
-        good + b"x": "not the length",
+        good + b"x": "stated length",
         first_request(make_task(1, P)): "another task",
         Request(bytes(16), task.digest, 1, 1, ()).to_bytes(): "before step 0",
     }
@@ -445,7 +445,7 @@ def test_an_answer_to_another_request_is_rejected_by_name(tmp_path):
     for choose, reason in (
         (lambda answers: answers[-2 if len(answers) > 2 else -1], "not that to step"),
         (lambda answers: foreign, "another session"),
-        (lambda answers: b"garbage" * 50, "no message"),
+        (lambda answers: b"garbage" * 50, "not a message"),
         (lambda answers: b"", "too short"),
     ):
         (folder := tmp_path / reason.replace(" ", "")).mkdir()
@@ -583,7 +583,7 @@ def same(found, expected):
         assert np.array_equal(getattr(found, key), value), key
 
 
-@pytest.mark.filterwarnings("ignore:answers of nodes were seen one by one")
+@pytest.mark.filterwarnings("ignore:answers of clients were collected one by one")
 @pytest.mark.parametrize("noise", ["server", "distributed", "node"])
 @pytest.mark.parametrize("name", MODELS)
 def test_users_at_nodes_as_in_one_process(name, noise, tmp_path):

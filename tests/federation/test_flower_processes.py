@@ -170,7 +170,7 @@ def ended_well(made, job):
     return found
 
 
-@pytest.mark.filterwarnings("ignore:answers of nodes were seen one by one")
+@pytest.mark.filterwarnings("ignore:answers of clients were collected one by one")
 def test_three_processes(tools, tmp_path):
     """The result is that of one process, number by number, for all four estimators.
 

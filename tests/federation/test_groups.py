@@ -430,7 +430,7 @@ def test_a_repeated_request_gets_identical_bytes(mode):
         assert len(ledger.ledger) == 1
         assert ledger.spent().epsilon == pytest.approx(2.0, rel=1e-6)
         assert ledger.ledger[0].unit == "user"
-    with pytest.raises(MessageError, match="asked for"):
+    with pytest.raises(MessageError, match="requests of the task"):
         rounds.request()
 
 
@@ -515,7 +515,7 @@ def test_messages_of_others_are_refused():
     size = task.shape(Topic.SUM, 0)[0]
     wrong = {
         "another task": Request(SESSION, other.digest, 0, Topic.SUM),
-        "asked for before": Request(
+        "requested before": Request(
             SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))
         ),
         "asks for SUM": Request(SESSION, task.digest, 0, Topic.MEAN),
@@ -532,10 +532,10 @@ def test_messages_of_others_are_refused():
             bytes(16), task.digest, 1, Topic.SUM, np.ones((9, 1))
         ),
         "basis of shape": Request(SESSION, task.digest, 1, Topic.SUM, np.ones((9, 1))),
-        "so much noise": Request(
+        "noise scale is impossible": Request(
             SESSION, task.digest, 1, Topic.SUM, np.zeros((size + 1, 1))
         ),
-        "no users have": Request(
+        "beyond the bound": Request(
             SESSION,
             task.digest,
             1,
@@ -806,7 +806,7 @@ def test_bad_arguments():
         (lrs(), 4, {"n_shares": 2}, "n_shares"),
         (lrs(), 4, {"noise": "distributed"}, "n_shares"),
         (lrs(), 4, {"noise": "distributed", "n_shares": 2}, "trusted_sum=True"),
-        (lrs(), 4, {"trusted_sum": True}, "trusted_sum has no use"),
+        (lrs(), 4, {"trusted_sum": True}, "trusted_sum requires"),
         (lrs(), 4, {"trusted_sum": 1}, "True or False"),
         (factors(), 20, {}, "n_features has no use"),
         (DPMatrixFactorization(), None, {}, "items is needed"),

@@ -267,18 +267,18 @@ def test_secrets_are_those_of_pairs():
     task, plain = make_task(masked=NAMES), make_task()
     good = keys_of("east")
     cases = {
-        "names of all other nodes": {**good, "elsewhere": bytes(32)},
+        "names of all other clients": {**good, "elsewhere": bytes(32)},
         "with 'west' must be 32 bytes": {**good, "west": b"short"},
         "all be different": dict.fromkeys(good, bytes(32)),
     }
     for said, pair_keys in cases.items():
         with pytest.raises(ValueError, match=said):
             make_client(task, "east", 0, pair_keys=pair_keys)
-    with pytest.raises(ValueError, match="names of all other nodes"):
+    with pytest.raises(ValueError, match="names of all other clients"):
         make_client(task, "east", 0, pair_keys=None)
     with pytest.raises(ValueError, match="none of those"):
         GroupClient("elsewhere", task, X, Y, users=USERS, pair_keys=good)
-    with pytest.raises(ValueError, match="names of all other nodes"):
+    with pytest.raises(ValueError, match="names of all other clients"):
         GroupClient("east", plain, X, Y, users=USERS, pair_keys=good)
 
 
@@ -305,7 +305,7 @@ def test_who_masks_is_agreed_on():
     with pytest.raises(ValueError, match="masked has no use"):
         GroupTask(LRSRegressor(), 4, masked=NAMES)
     for clients in (NAMES[:3], (*NAMES[:3], "elsewhere")):
-        with pytest.raises(ValueError, match="clients must be the nodes"):
+        with pytest.raises(ValueError, match="clients must be those of the task"):
             GroupRounds(clients, make_task(masked=NAMES))
     with pytest.raises(ValueError, match="at least 4"):
         GroupRounds(NAMES, make_task(masked=NAMES), min_clients=3)

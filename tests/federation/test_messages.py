@@ -179,17 +179,17 @@ def damaged(offset, value, layout="B"):
 BAD_BYTES = {
     "must be bytes": "text",
     "too short": b"SKDF",
-    "no message": damaged(0, 0),
+    "not a message": damaged(0, 0),
     "of version 1, this release reads 2": damaged(4, 1),
-    "no Reply": damaged(5, 1),
+    "not a Reply": damaged(5, 1),
     "unknown topic": damaged(6, 77),
     "no valid shape": damaged(7, 3),
-    "not the length": damaged(8, 99, "Q"),
+    "stated length": damaged(8, 99, "Q"),
     "no valid length": damaged(52, 65, "H"),
-    "not its length": damaged(72, 3, "I"),
+    "add up to its length": damaged(72, 3, "I"),
     "mu must be": damaged(64, -1.0, "d"),
     "damaged": MESSAGES["components"].to_bytes()[:-1] + b"\0",
-    "no Reply.*": MESSAGES["request"].to_bytes(),
+    "not a Reply.*": MESSAGES["request"].to_bytes(),
 }
 
 

@@ -11,7 +11,7 @@ from federation_tools import (
 )
 
 from skdpspectral import FederatedDPPCA, PrivacyLeakWarning, SparseDPPCA
-from skdpspectral.decomposition import SpikedModel
+from skdpspectral.decomposition import ComponentCovariance, SpikedModel
 from skdpspectral.federation import (
     FederationError,
     MessageError,
@@ -38,13 +38,13 @@ FEDERATIONS = {
         {**BOX, "projection_norm": 9.0},
         {},
         FederatedDPPCA,
-        {**BOX, "projection_norm": 9.0, "release": "covariance"},
+        {**BOX, "release": ComponentCovariance(9.0)},
     ),
     "two-stage": (
         {"mechanism": "two-stage", "projection_norm": 9.0},
         {},
         FederatedDPPCA,
-        {"mechanism": "two-stage", "projection_norm": 9.0, "release": "covariance"},
+        {"mechanism": "two-stage", "release": ComponentCovariance(9.0)},
     ),
     "model": (
         {**MODEL, "model_covariance": True},
@@ -157,17 +157,17 @@ def test_a_request_stays_the_same_until_it_is_answered():
 def test_what_is_out_of_turn_is_refused():
     task = make_task()
     clients, rounds = make_clients(task), Rounds(Server([*"abc"], task))
-    with pytest.raises(MessageError, match="nothing was asked for"):
+    with pytest.raises(MessageError, match="no request since"):
         rounds.collect({})
     with pytest.raises(MessageError, match="no result yet"):
         rounds.result()
     request = rounds.request()
     rounds.collect({n: c.respond(request) for n, c in clients.items()})
-    with pytest.raises(MessageError, match="nothing was asked for"):
+    with pytest.raises(MessageError, match="no request since"):
         rounds.collect({})
-    with pytest.raises(MessageError, match="all of the task"):
+    with pytest.raises(MessageError, match="all requests of the task"):
         rounds.request()
-    with pytest.raises(MessageError, match="nothing was asked for"):
+    with pytest.raises(MessageError, match="no request yet"):
         Server(["a"], task).collect({})
     assert rounds.result().clients == ("a", "b", "c")
 
@@ -200,12 +200,12 @@ def test_too_few_clients_end_it():
 
 
 BAD = {
-    "no use": ({}, {"n_nonzero_features": 3}),
-    "init is needed": ({"n_rounds": 1}, {"init": np.eye(2, 6)}),
-    "init is needed for": ({"n_rounds": 1, "start": False}, {}),
+    "require a task with rounds": ({}, {"n_nonzero_features": 3}),
+    "init is required": ({"n_rounds": 1}, {"init": np.eye(2, 6)}),
+    "init is required for": ({"n_rounds": 1, "start": False}, {}),
     "n_nonzero_features=1": ({"n_rounds": 1}, {"n_nonzero_features": 1}),
     "n_nonzero_features=7": ({"n_rounds": 1}, {"n_nonzero_features": 7}),
-    "finite numbers of shape": (
+    "finite public numbers of shape": (
         {"n_rounds": 1, "start": False},
         {"init": np.eye(3, 6)},
     ),

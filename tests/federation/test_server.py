@@ -63,8 +63,8 @@ BAD = {
     "failed with RuntimeError": lambda data: RuntimeError("row 7 is 3.25"),
     "failed with TimeoutError": lambda data: TimeoutError(),
     "too short": lambda data: data[:50],
-    "not the length": lambda data: data[:-8],
-    "no message": lambda data: b"x" * len(data),
+    "stated length": lambda data: data[:-8],
+    "not a message": lambda data: b"x" * len(data),
     "damaged": lambda data: data[:-20] + bytes(20),
     "at most": lambda data: data + bytes(10_000),
     "must be bytes": lambda data: 3,
@@ -98,7 +98,7 @@ def test_a_bad_answer_is_rejected_by_name_and_the_rest_is_used(good, reason, spo
     assert server.clients == ("a", "c")
     assert reason in server.rejected["b"]
     assert "3.25" not in server.rejected["b"]  # an error may speak of the data
-    components, weights = server.aggregate(replies)
+    components, weights = server.averages.aggregate(replies)
     assert components.shape == (2, 6)
     assert weights.sum() == pytest.approx(1.0)
 
@@ -120,7 +120,7 @@ def test_strangers_and_replays_are_not_used(good):
     first = dict(found)
     stranger = {**found, "d": found["a"]}
     assert len(server.collect(stranger)) == 3
-    assert "no client" in server.rejected["d"]
+    assert "not a client" in server.rejected["d"]
     server.request(np.eye(6, 2))
     # The answers to the first request, again.
     with (
@@ -163,7 +163,7 @@ def test_a_client_does_not_change_its_size_or_budget(changes):
 def test_requests_end_with_the_task(good):
     server, _ = good
     server.request(np.eye(6, 2))
-    with pytest.raises(MessageError, match="all of the task"):
+    with pytest.raises(MessageError, match="all requests of the task"):
         server.request(np.eye(6, 2))
 
 
@@ -198,9 +198,9 @@ def test_weights_are_one_over_the_variance():
         2 * 0.5 * 0.1 / n + noise_std(task, n, mu) ** 2 for n, mu in sizes.values()
     ]
     expected = _kernels_federated.inverse_variance_weights(expected)
-    assert np.allclose(server.subspace_weights(replies), expected)
+    assert np.allclose(server.averages.subspace_weights(replies), expected)
     equal = make_server(task, "ab", weights="equal")
-    assert np.array_equal(equal.subspace_weights(replies), [0.5, 0.5])
+    assert np.array_equal(equal.averages.subspace_weights(replies), [0.5, 0.5])
 
 
 def test_the_gap_is_taken_from_what_was_sent():
@@ -212,7 +212,7 @@ def test_the_gap_is_taken_from_what_was_sent():
         forged(n, (1, 6), task, n_samples=10**k, mu=mu)
         for n, k, mu in (("a", 6, 10.0), ("b", 2, 1.0))
     ]
-    weights = [server.subspace_weights(replies) for server in (given, taken)]
+    weights = [server.averages.subspace_weights(replies) for server in (given, taken)]
     assert np.allclose(*weights, rtol=1e-3)
 
 
@@ -231,7 +231,7 @@ def test_products_are_averaged_by_rows_and_noise():
     weights = 1 / np.array(variances)
     weights /= weights.sum()
     expected = weights[0] * values[0] + weights[1] * values[1]
-    assert np.allclose(server.aggregate_products(replies), expected)
+    assert np.allclose(server.averages.aggregate_products(replies), expected)
 
 
 def test_matrices_and_projectors_agree_without_noise():
@@ -245,7 +245,7 @@ def test_matrices_and_projectors_agree_without_noise():
         rows = clients["a"]._X
         rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         top = np.linalg.eigh(rows.T @ rows)[1][:, -2:].T
-        assert subspace_distance(server.aggregate(replies)[0], top) < 1e-3
+        assert subspace_distance(server.averages.aggregate(replies)[0], top) < 1e-3
 
 
 @pytest.mark.parametrize("aggregation", ["matrix", "projector"])
@@ -264,7 +264,7 @@ def test_no_client_makes_a_result_overflow(aggregation, numbers):
     found["b"] = forged(of=task, topic=topic, values=values, numbers=numbers)
     with pytest.warns(UserWarning, match="'b' was rejected: its"):
         replies = server.collect(found)
-    assert np.isfinite(server.aggregate(replies)[0]).all()
+    assert np.isfinite(server.averages.aggregate(replies)[0]).all()
 
 
 def test_two_sessions_have_different_names():

@@ -35,7 +35,7 @@ from skdpspectral.federation import (
     serve_site,
 )
 from skdpspectral.federation import _flower as flower
-from skdpspectral.federation._site_socket import heard, told
+from skdpspectral.federation._site_socket import decode_outcome, encode_outcome
 
 TASK = make_task(1, 6, n_rounds=2, aggregation="matrix")
 SPENT = "what was not answered is spent, and is not drawn again"
@@ -78,7 +78,7 @@ def test_a_charge_without_an_answer_is_never_drawn_again(lost, tmp_path, monkeyp
     """The file of answers is lost, or the process ends before it is written."""
     site = make_site(tmp_path, "a", TASK, budget=9.0)
     if lost is None:
-        monkeypatch.setattr(site._answers, "keep", lambda *_: 1 / 0)
+        monkeypatch.setattr(site._answers, "write", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             site.respond(ask())
     else:
@@ -253,13 +253,15 @@ def test_files_are_for_their_owner_alone(tmp_path):
 
 
 def test_an_error_is_told_by_its_kind_alone():
-    kind, content = told(RuntimeError("row 3.25"))
+    kind, content = encode_outcome(RuntimeError("row 3.25"))
     assert (kind, content) == ("failure", b"")
-    assert isinstance(heard(kind, content), SiteError)
-    refusal = heard(*told(MessageError("too late")))
+    assert isinstance(decode_outcome(kind, content), SiteError)
+    refusal = decode_outcome(*encode_outcome(MessageError("too late")))
     assert type(refusal) is MessageError
     assert str(refusal) == "too late"
-    budget = heard(*told(PrivacyBudgetError("spent 3.25 on another study", 1.0, 0.5)))
+    budget = decode_outcome(
+        *encode_outcome(PrivacyBudgetError("spent 3.25 on another study", 1.0, 0.5))
+    )
     assert "not enough budget" in str(budget)
     assert "3.25" not in str(budget)
 
@@ -269,11 +271,11 @@ def test_an_error_is_told_by_its_kind_alone():
     [("answer", "text"), ("refusal", None), (None, b""), (b"answer", b"x"), (1, 2)],
 )
 def test_what_is_no_outcome_is_a_failure(outcome):
-    assert isinstance(heard(*outcome), SiteError)
+    assert isinstance(decode_outcome(*outcome), SiteError)
 
 
 def test_a_reason_cannot_write_on_a_terminal():
-    reason = str(heard("refusal", b"\x1b[2J\n" + b"x" * 10_000))
+    reason = str(decode_outcome("refusal", b"\x1b[2J\n" + b"x" * 10_000))
     assert reason.isprintable()
     assert len(reason) <= 2000
 
@@ -501,7 +503,7 @@ def served(tmp_path):
 def test_refusals_and_garbage_by_a_socket(served, tmp_path):
     from multiprocessing.connection import Client
 
-    with pytest.raises(MessageError, match="no message of a federation"):
+    with pytest.raises(MessageError, match="not a message of a federation"):
         served.site.respond(b"x" * 200)
     with pytest.raises(MessageError, match="this task have at most 248 bytes"):
         served.site.respond(bytes(2**24))

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 
 from skdpspectral import FederatedDPPCA, SparseDPPCA
-from skdpspectral.decomposition import Auto, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import (
+    Auto,
+    ComponentCovariance,
+    PrivateMean,
+    SpikedModel,
+    TwoStage,
+)
 from skdpspectral.decomposition._mechanism import ComponentMechanism
 from skdpspectral.federation import (
     InProcessSession,
@@ -275,7 +281,7 @@ BOXES = [
 
 @pytest.mark.parametrize("given", BOXES)
 def test_lengths_are_in_units_of_the_data_as_those_of_the_estimator(given):
-    estimator = FederatedDPPCA(2, release="covariance", projection_norm=7.0, **given)
+    estimator = FederatedDPPCA(2, release=ComponentCovariance(7.0), **given)
     task = make_task(2, 5, projection_norm=7.0, **given)
     assert task == estimator._task(5)
     half = 1.0
@@ -293,10 +299,9 @@ def test_both_give_the_same_covariance(given):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 5)) * [5.0, 3.0, 1.0, 1.0, 1.0]
     sites = np.repeat(["a", "b"], 200)
-    parameters = {"projection_norm": 7.0, **given}
-    model = FederatedDPPCA(2, release="covariance", epsilon=None, **parameters)
+    model = FederatedDPPCA(2, release=ComponentCovariance(7.0), epsilon=None, **given)
     model.fit(X, clients=sites)
-    task = make_task(2, 5, **parameters)
+    task = make_task(2, 5, projection_norm=7.0, **given)
     clients = {k: LocalClient(k, X[sites == k], task, epsilon=None) for k in "ab"}
     server = Server({k: c.registration for k, c in clients.items()}, task)
     found = InProcessSession(server, clients).run(Rounds(server))

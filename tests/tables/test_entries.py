@@ -593,7 +593,7 @@ ALLOWED = {
     "neural_network/_personal_networks.py": {"shared_predictions"},
     "neural_network/_estimators.py": {"_row", "_outputs"},
     "linear_model/_users.py": {"_rows_of_users"},
-    "decomposition/_federated_estimator.py": {"group_rows"},
+    "decomposition/_federated_pca.py": {"group_rows"},
     "covariance/_moment_sums.py": {"_centered"},
     # Predictions of a model.
     "metrics/_score_kinds.py": {"errors"},

@@ -6,7 +6,14 @@ import pandas as pd
 from bad_cases import state_of
 
 from skdpspectral import FederatedDPPCA, PrivacyAccountant, SparseDPPCA
-from skdpspectral.decomposition import Gaussian, PrivateMean, SpikedModel, TwoStage
+from skdpspectral.decomposition import (
+    Aggregation,
+    ComponentCovariance,
+    Gaussian,
+    PrivateMean,
+    SpikedModel,
+    TwoStage,
+)
 
 NAN, INF = float("nan"), float("inf")
 IDS = np.repeat(["a", "b", "c"], 20)
@@ -59,6 +66,14 @@ def of_clients(value):
     return {"a": value, "b": 1.0, "c": 1.0}
 
 
+def gap(eigengap):
+    return Aggregation("projector", eigengap=eigengap)
+
+
+def fewest(min_clients):
+    return Aggregation("projector", min_clients=min_clients)
+
+
 NUMBERS = {"zero": 0, "negative": -1.0, "NaN": NAN, "text": "1", "boolean": True}
 # Label: parameter of FederatedDPPCA, value, and what the error must name.
 PARAMETERS = [
@@ -79,18 +94,20 @@ PARAMETERS = [
     ("aggregation", "mean", ["aggregation"]),
     ("weights", "paper", ["weights"]),
     ("weights", [[0.1, 0.2, 0.7]], ["weights"]),
-    ("eigengap", 0.0, ["eigengap"]),
+    ("aggregation", Aggregation("mean"), ["method"]),
+    ("aggregation", gap(0.0), ["eigengap"]),
     ("release", "variance", ["release"]),
     ("release", "covariance", ["release", "projection_norm"]),
-    ("projection_norm", 1.0, ["projection_norm"]),
-    ("projection_norm", NAN, ["projection_norm"]),
-    ("projection_norm", -1.0, ["projection_norm"]),
+    ("release", ComponentCovariance(NAN), ["projection_norm"]),
+    ("release", ComponentCovariance(-1.0), ["projection_norm"]),
+    ("release", ComponentCovariance(1.0, "x"), ["components"]),
+    ("release", ComponentCovariance(1.0, np.eye(3, 4)), ["components", "(2, 4)"]),
     ("mechanism", Gaussian(noise_variance=-1.0), ["noise_variance"]),
-    ("eigengap", NAN, ["eigengap"]),
+    ("aggregation", gap(NAN), ["eigengap"]),
     ("client_feature", 1.5, ["client_feature"]),
-    ("min_clients", 0, ["min_clients"]),
-    ("min_clients", 4, ["min_clients", "3"]),
-    ("min_clients", True, ["min_clients"]),
+    ("aggregation", fewest(0), ["min_clients"]),
+    ("aggregation", fewest(4), ["min_clients", "3"]),
+    ("aggregation", fewest(True), ["min_clients"]),
     ("bounds", (1, 0), ["bounds"]),
     ("clip_norm", -1.0, ["clip_norm"]),
     ("center", "mean", ["center"]),
@@ -122,8 +139,8 @@ TOGETHER = [
     ({"mechanism": "two-stage", "aggregation": "matrix"}, ["aggregation", "projector"]),
     ({"mechanism": "auto", "aggregation": "matrix"}, ["aggregation", "mechanism"]),
     ({"mechanism": "two-stage", "n_components": 4}, ["n_components", "n_features"]),
-    ({"mechanism": "two-stage", "eigengap": 0.1}, ["eigengap", "no use"]),
-    ({**model(1e9), "eigengap": 0.1}, ["eigengap", "no use"]),
+    ({"mechanism": "two-stage", "aggregation": gap(0.1)}, ["eigengap", "no use"]),
+    ({**model(1e9), "aggregation": gap(0.1)}, ["eigengap", "no use"]),
     ({"mechanism": "spiked"}, ["mechanism", "SpikedModel"]),
     ({"mechanism": TwoStage}, ["mechanism", "TwoStage"]),
     (model(None), ["signal_variance", "public"]),
@@ -143,10 +160,9 @@ TOGETHER = [
     (model(sensitivity_constant=0.0), ["sensitivity_constant"]),
     (model(sensitivity_constant=INF), ["sensitivity_constant"]),
     (
-        {**MODEL, "release": "covariance", "projection_norm": 1.0},
+        {**MODEL, "release": ComponentCovariance(1.0)},
         ["projection_norm", "no use"],
     ),
-    ({**MODEL, "projection_norm": 1.0}, ["projection_norm", "no use"]),
     (model(calibration="classical"), ["calibration"]),
     (
         {**PAPER, "epsilon": 1e6, "release": "covariance"},

@@ -89,7 +89,7 @@ class _Recorded:
         ]
 
     def _server(self, names, task, weights):
-        self._recorder = self._recorder_class(names, task, min_clients=self.min_clients)
+        self._recorder = self._recorder_class(names, task)
         return self._recorder
 
 

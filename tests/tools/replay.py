@@ -35,7 +35,7 @@ from skdpspectral._base.estimator import Publishable
 from skdpspectral._release import release, selection, streams
 from skdpspectral._release import streams as samples
 from skdpspectral._release.grid import mirror_lower, round_to_integers
-from skdpspectral.decomposition import _federated_estimator
+from skdpspectral.decomposition import _federated_pca
 from skdpspectral.federation import _groups as _group_client
 from skdpspectral.mechanisms import Neighbors, PrivacyPlan
 from skdpspectral.mechanisms._gaussian import SampledGaussian
@@ -198,7 +198,7 @@ class Tape:
             put(Runs, "_run", method(self.run))
             for module in (release, selection, streams, _group_client):
                 put(module, "charge", self.charge)
-            federated = _federated_estimator.FederatedEstimator
+            federated = _federated_pca.FederatedEstimator
             put(federated, "_charge", method(self._charge_clients))
             yield self
 

@@ -4,6 +4,6 @@ It has no rows and no ledger. It hands what comes to the site that the node's ow
 configuration names, and the site's answer back; so it imports nothing else.
 """
 
-from skdpspectral.federation._flower import client_app
+from skdpspectral.federation.flower import client_app
 
 client = client_app()

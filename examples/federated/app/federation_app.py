@@ -18,7 +18,7 @@ from skdpspectral.federation import (
     Server,
     SpectralTask,
 )
-from skdpspectral.federation._flower import hold_session
+from skdpspectral.federation.flower import hold_session
 
 server = ServerApp()
 
