@@ -10,7 +10,7 @@ import sys
 import time
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting._ledger.arguments import whole
+from skdpspectral.accounting._ledger.budget import whole
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,

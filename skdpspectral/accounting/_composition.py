@@ -57,36 +57,26 @@ from ._selection import (
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0
-
-
 _MOST_POINTS = 2.0**21
-
 
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
 
-
 # Losses beyond are no privacy, and their exponentials overflow.
 _MOST_DEVIATION = 1000.0
 
-
 # Points at which the curve of a private selection is looked at.
 _CURVE_POINTS = 2**12
-
 
 # Probability that is counted as a loss without limit: what tails of one composition are
 # cut off, and what rounding errors of a Fourier transform may hide, for each power that
 # it is raised to: a relative error of 2**-53 of a transform is n times that of its n-th
 # power, and tails hold some 40 standard deviations of such errors.
 _CUT = 1e-15
-
-
 _TRANSFORM = 1e-15
-
 
 # Relative errors of masses on a fine grid, over many compositions, stay below this.
 _RELATIVE = 1e-5
-
 
 # Whole orders are finite sums for subsampled mechanisms, and few suffice beside a
 # distribution of losses.
@@ -415,16 +405,9 @@ def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[
 
 
 _ROW, _USER = Unit.ROW, Unit.USER
-
-
 _REPLACE = Neighbors.REPLACE_ONE
-
-
 _ADD = Neighbors.ADD_REMOVE_ONE
-
-
 _ZERO = Neighbors.ZERO_OUT_ONE
-
 
 # (from) -> (to): a change of the second kind is a chain of so many of the first.
 _CHAIN = {

@@ -35,18 +35,13 @@ from ..mechanisms._curves import Curve
 # Beyond so many standard deviations there is no mass that counts.
 _REACH = 12.0
 
-
 # Points of a quadrature to a standard deviation, or to the width of the strip in which
 # the integrand has no singularity: errors fall like exp(-2 pi**2 * _FINENESS).
 _FINENESS = 4.0
-
-
 _MOST_POINTS = 2**22
-
 
 # Normal tails beyond are below 1e-17.
 _LAST = 8.5
-
 
 # More than rounding errors of logarithms of sums.
 _ROUNDING = 1e-12
@@ -224,12 +219,9 @@ def reach(q: float, sigma: float, replaced: bool) -> float:
 # Mechanisms, each with how often it is composed.
 Counted: TypeAlias = tuple[tuple[Curve, int], ...]
 
-
 # Above so many kinds, parameters are rounded to where a mechanism costs more: to powers
 # of 1 + one of these, the first that leaves few kinds.
 MOST_KINDS, _FEW = 64, 24
-
-
 _STEPS = tuple(4.0**k for k in range(-6, 3))
 
 
@@ -288,14 +280,10 @@ def _dearer(curve: Curve, step: float) -> tuple[Curve, int]:
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-
 # Orders above 1 at which curves are looked at: a step of 4.4 % in (order - 1) leaves
 # less than .03 % of epsilon on the table.
 ORDERS: Array = 1.0 + np.exp2(np.arange(-6.0, 13.0, 1.0 / 16.0))
-
-
 ORDERS.flags.writeable = False
-
 
 # More than the rounding errors of a curve and of its conversion.
 _MARGIN = 2.0**-40
@@ -443,7 +431,6 @@ def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> A
 
 # Longer transforms are not made.
 _MOST_GRID_POINTS = 2**23
-
 
 # Exponents of Chernoff bounds, over the one that is best for a normal distribution.
 _EXPONENTS = np.exp2(np.arange(-8, 5) / 2.0)

@@ -19,27 +19,18 @@ from ..mechanisms._relations import check_real
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
 MIN_DELTA = 1e-15
-
-
 _SQRT2 = math.sqrt(2.0)
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-
 
 # Calibrations stop this far short of the budget, so that the rounding errors of
 # composing a few releases never push their sum over it.
 _SLACK = 2.0**-40
 
-
 # Inverses aim this far below delta, more than the curve's own rounding error.
 _LOG_MARGIN = 1e-13
 
-
 # Beyond these, float64 cannot tell neighboring costs apart, and no one is protected.
 _LARGEST_EPSILON = 1e9
-
-
 _LARGEST_MU = 1e5
 
 

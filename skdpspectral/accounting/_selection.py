@@ -25,29 +25,19 @@ from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-
 # Orders of Renyi divergences beyond one, on a logarithmic scale, for Poisson laws.
 _LOG_ORDERS = (math.log(1e-3), math.log(1e6))
-
 
 # What a number of runs may be on average; beyond, nobody waits for a search.
 MOST_EXPECTED_RUNS = 1e6
 
-
 # From this mean on, a Poisson law gives no run with a probability below 1e-6.
 _FEWEST_OF_POISSON = 14.0
 
-
 # Calibrations stop this far short of the budget, for the rounding of what follows.
 _SLACK = 2.0**-40
-
-
 LOGARITHMIC, GEOMETRIC = "logarithmic", "geometric"
-
-
 _ETA = {LOGARITHMIC: 0.0, GEOMETRIC: 1.0}
-
-
 LAWS = (*_ETA, POISSON)
 
 

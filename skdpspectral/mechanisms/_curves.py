@@ -10,8 +10,6 @@ from ._relations import Neighbors, check_count, check_real
 
 # Laws of the number of runs of a private selection.
 TRUNCATED_NEGATIVE_BINOMIAL = "truncated-negative-binomial"
-
-
 POISSON = "poisson"
 
 
@@ -234,6 +232,4 @@ class ApproximateDP(_Curve):
 
 
 CURVES = (SubsampledGaussian, PrivateSelection, ApproximateDP)
-
-
 Curve = SubsampledGaussian | PrivateSelection | ApproximateDP

@@ -19,19 +19,15 @@ from ._relations import Neighbors, check_count, check_real
 # enough that integers of noise and value stay exact in float64.
 GRID_BITS = 26
 
-
 # Below this, float64 normals have too few digits left to fill the grid.
 MAX_GRID_BITS = 40
-
 
 # |value| / grid is kept at or below 2**MAX_INTEGER_BITS, so that value + noise
 # stays below 2**52, where every integer and its rounding are exact.
 MAX_INTEGER_BITS = 51
 
-
 # The grid may add this share of the sensitivity before a finer one is taken.
 GRID_SHARE = 2.0**-8
-
 
 # Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
 # unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
@@ -391,7 +387,6 @@ class SampledGaussian(CorrelatedGaussian):
 # Sums of rounded shares differ from a function of one Gaussian by less than this, in
 # logarithm: no delta of float64 is as small.
 _LOG_DISTANCE = -1000.0 * math.log(10.0)
-
 
 # Shares that sums of whole numbers are exact for.
 MOST_SHARES = 1024

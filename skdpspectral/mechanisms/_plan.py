@@ -101,7 +101,6 @@ _KINDS = (
     *CURVES,
 )
 
-
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
 

@@ -15,8 +15,6 @@ from ._users import sum_sensitivity
 # Below this weight of the second moment, releasing it costs nothing beside the
 # mean (Lemma 3.5 of Kalinin, Upadhyay and Lampert 2025).
 FREE_WEIGHT = 0.5
-
-
 FREE_WEIGHT_1D = (11.0 + 5.0 * math.sqrt(5.0)) / 8.0
 
 

@@ -18,15 +18,12 @@ from scipy.special import chdtrc, chdtri, gammaincinv
 
 _SQRT2 = math.sqrt(2.0)
 
-
 # Steps of the integrals over sampling errors and over parts along the components;
 # a finer grid lowers the bounds by less than a per cent.
 _N_LEVELS, _N_SIZES = 20, 80
 
-
 # Share of the failure probability that both integrals leave beyond their last step.
 _BEYOND = 2.0**-6
-
 
 # Where the search for a bound may end, as a logarithm, and how exactly.
 _LOG_SMALLEST, _TOLERANCE = -600.0, 1e-4

@@ -16,7 +16,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     parallel_mu,
 )
-from skdpspectral.accounting._ledger.arguments import whole
+from skdpspectral.accounting._ledger.budget import whole
 
 MU = gaussian_mu(1.0, DELTA)
 

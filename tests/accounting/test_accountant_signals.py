@@ -12,7 +12,7 @@ from ledger_tools import PATIENCE, entries, fit_plan, needs_fork, run_python
 
 from skdpspectral import LedgerError, PrivacyAccountant, accounting
 from skdpspectral.accounting._ledger import locks as _locks
-from skdpspectral.accounting._ledger import schema as _ledger_schema
+from skdpspectral.accounting._ledger import store as _ledger_schema
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [

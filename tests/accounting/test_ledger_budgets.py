@@ -20,7 +20,7 @@ from ledger_tools import (
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._composition import composed_epsilon
-from skdpspectral.accounting._ledger.inspection import faults
+from skdpspectral.accounting._ledger.command import faults
 from skdpspectral.accounting._selection import calibrate_selection
 from skdpspectral.mechanisms import (
     Alternatives,

@@ -13,8 +13,8 @@ from ledger_tools import clean_context, entries, fit_plan, needs_fork, plan_with
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.accounting._ledger import schema as _migration
-from skdpspectral.accounting._ledger.schema import forget
+from skdpspectral.accounting._ledger import store as _migration
+from skdpspectral.accounting._ledger.store import forget
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 OLD_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID"

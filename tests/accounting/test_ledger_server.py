@@ -33,7 +33,7 @@ from skdpspectral.accounting._ledger.accountant import (
     open_stream,
     stream_position,
 )
-from skdpspectral.accounting._ledger.inspection import faults
+from skdpspectral.accounting._ledger.command import faults
 
 pytestmark = needs_fork
 ROWS = {"unit": "row", "neighbors": "replace-one"}

@@ -28,8 +28,11 @@ from ...mechanisms._relations import check_count, shown
 from .._composition import Total
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA
-from .arguments import (
+from .budget import (
+    ANY,
     DEFAULT_DELTA,
+    GAUSSIAN,
+    Budget,
     DisjointBlock,
     agreed_budget,
     asserted_block,
@@ -45,14 +48,13 @@ from .arguments import (
     terms_of,
     whole,
 )
-from .budget import ANY, GAUSSIAN, Budget
+from .chain import Transaction, conversion_factor
 from .context import close_block, open_block
 from .entries import LedgerEntry, Spent, Summary, as_html, exported, read_entry
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
-from .schema import TemporaryFolder
 from .server import AnyLedger, ledger_at, open_path
-from .store import Transaction, conversion_factor
+from .store import TemporaryFolder
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53

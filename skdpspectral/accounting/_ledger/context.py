@@ -45,11 +45,7 @@ if TYPE_CHECKING:
 # A handle, or None where nothing is charged, and the process that it is from; or why
 # none can be named.
 Governing: TypeAlias = "tuple[PrivacyAccountant | None, str]"
-
-
 Doubt: TypeAlias = tuple[LedgerError, str]
-
-
 _names: dict[int, str] = {}
 
 
@@ -98,7 +94,6 @@ class _Block:
 
 # Blocks of this context, innermost last.
 _blocks: ContextVar[tuple[_Block, ...]] = ContextVar("skdpspectral_blocks", default=())
-
 
 # Open blocks of all contexts, oldest first. Only single operations of a dict touch it:
 # they need no lock, which a fork could inherit.

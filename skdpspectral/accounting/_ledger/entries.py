@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit, read_plan
 from .._errors import LedgerError
-from .arguments import division_of
-from .budget import Budget
+from .budget import Budget, division_of
 
 
 class LedgerEntry(NamedTuple):
@@ -102,7 +101,6 @@ _CLAIMS = {
     Unit.ROW: "the user's word that these divisions of the rows are disjoint",
     Unit.USER: "somebody's word that no person is in two blocks of these divisions",
 }
-
 
 # Entries that a notebook shows, newest last.
 _SHOWN = 10

@@ -37,14 +37,8 @@ from typing import Any, ParamSpec, TypeVar
 from .._errors import LedgerError
 
 P = ParamSpec("P")
-
-
 T = TypeVar("T")
-
-
 _LONGEST_SIGNAL_WAIT = 0.05  # seconds; a forked child looks whether it lacks the thread
-
-
 _here = threading.local()
 
 
@@ -135,10 +129,7 @@ except ImportError:  # Windows, where closing a file ends no other handle's lock
 
 
 PATIENCE = 120.0  # seconds
-
-
 _SUFFIX = "-lock"
-
 
 # Neither links nor pipes are followed.
 _FLAGS = os.O_RDONLY
@@ -150,17 +141,13 @@ for _name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
 
 _LOCKS_ITSELF = sys.platform == "linux"
 
-
 _FORKED = (
     "this process was forked in the middle of a charge, by the very thread that "
     "charged: the charge is the parent's, and this process can't use that ledger any "
     "more"
 )
 
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
-
-
 _LONGEST_LOCK_WAIT = 0.1
 
 

@@ -35,7 +35,7 @@ from sklearn.random_projection import BaseRandomProjection
 from ...mechanisms import PrivacyPlan
 from ...mechanisms._relations import shown
 from .._composition import Total
-from .arguments import check_plans
+from .budget import check_plans
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant

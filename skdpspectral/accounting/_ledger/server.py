@@ -17,6 +17,7 @@ Where a ledger lies: in a file of this host, or on a server.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import time
@@ -24,45 +25,40 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from .._errors import LedgerError, psycopg
-from . import schema
-from .arguments import new_name
-from .chain import HEAD, head_of
+from .._errors import LedgerError
+from . import store
+from .budget import new_name
+from .chain import HEAD, Transaction, all_entries, head_of
 from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
-from .schema import INDICES, SCHEMA_VERSION, TABLES, link_entries
-from .store import Ledger, Transaction, all_entries, keep_for_ever
+from .store import (
+    INDICES,
+    SCHEMA_VERSION,
+    TABLES,
+    Ledger,
+    keep_for_ever,
+    link_entries,
+)
 
 PREFIXES = ("postgresql://", "postgres://")
-
 
 # Among those who charge. It needs the right to change the table, unlike an advisory
 # lock, which anybody in the database can hold; and leaves the table readable.
 _LOCK = "LOCK TABLE skdpspectral.meta IN EXCLUSIVE MODE NOWAIT"
-
-
 _CREATION_PATIENCE = "SET LOCAL lock_timeout = '2s'"
-
-
 _CONNECT_SECONDS = 10
-
 
 # Nothing else in the search path: no other schema's table can be meant. Temporary ones
 # come first, unless they are named.
 _PATH = "SET LOCAL search_path = skdpspectral, pg_temp"
 
-
 # Numbers come back as they were written, whatever the server rounds others to.
 _DIGITS = "SET LOCAL extra_float_digits = 3"
-
-
 HAS_LEDGER = "SELECT to_regclass('skdpspectral.meta') IS NOT NULL"
-
 
 SET_META = (
     "INSERT INTO meta VALUES (?, ?::jsonb) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
-
 
 _ENTRIES = {
     "id": "BIGINT PRIMARY KEY",
@@ -87,12 +83,8 @@ _ENTRIES = {
     "digest": "TEXT NOT NULL",
 }
 
-
 _COUNTS = "CREATE TABLE counts (curve TEXT PRIMARY KEY, times BIGINT NOT NULL)"
-
-
 _INDICES = tuple(f"CREATE INDEX {name} ON {on}" for name, on in INDICES.items())
-
 
 SCHEMA = (
     "CREATE SCHEMA IF NOT EXISTS skdpspectral",
@@ -105,9 +97,7 @@ SCHEMA = (
     *_INDICES,
 )
 
-
 _OLD_TABLES = ("meta", "entries", "curves", "streams")
-
 
 # Of a ledger without a chain, which there is a copy of in a schema of its own.
 COPY = (
@@ -118,12 +108,10 @@ COPY = (
     ),
 )
 
-
 _ADD = (
     "ALTER TABLE entries ADD COLUMN totals TEXT NOT NULL DEFAULT '', "
     "ADD COLUMN digest TEXT NOT NULL DEFAULT ''"
 )
-
 
 # An older release, which knows of neither, can't add entries.
 _DROP = (
@@ -131,9 +119,7 @@ _DROP = (
     "ALTER COLUMN digest DROP DEFAULT"
 )
 
-
 UPGRADE = (_ADD, _DROP, _COUNTS, *_INDICES)
-
 
 # One pass over one catalog: every charge asks for it.
 OBJECTS = """
@@ -147,10 +133,20 @@ FROM pg_class WHERE relnamespace = 'skdpspectral'::regnamespace
 AND (relkind <> 'i' OR relname NOT LIKE '%\\_pkey')
 """
 
-
 WANTED = {("table", name, name) for name in TABLES} | {
     ("index", name, name) for name in INDICES
 }
+
+
+def psycopg() -> Any:
+    """Return the client of PostgreSQL, or say how to install it."""
+    try:
+        return importlib.import_module("psycopg")
+    except ImportError as error:
+        raise ImportError(
+            "a ledger at postgresql://... needs psycopg 3: "
+            "pip install 'skdpspectral[postgres]'"
+        ) from error
 
 
 def is_address(path: object) -> bool:
@@ -238,11 +234,7 @@ def first_line(error: Exception) -> str:
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-
-
 _ATTEMPTS = 10  # to make a ledger that others make at the same time
-
-
 _WRITES = ("INSERT", "UPDATE", "CREATE")
 
 
@@ -298,7 +290,7 @@ class ServerLedger:
             }
             meta = connection.meta()
         del meta["schema_version"]
-        schema.write_copy(path, meta, tables)
+        store.write_copy(path, meta, tables)
 
     @contextlib.contextmanager
     def inspected(self) -> Iterator[ServerConnection]:
@@ -359,7 +351,7 @@ class ServerConnection:
     def meta(self) -> dict[str, Any]:
         """Return the terms of the ledger."""
         meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
-        return schema.check_terms(meta, self.path)
+        return store.check_terms(meta, self.path)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Write one of the terms."""
@@ -368,21 +360,21 @@ class ServerConnection:
     def version(self) -> int:
         """Return the version of the schema."""
         version = int(self.meta().get("schema_version", 0))
-        schema.check_version(version, self.path)
+        store.check_version(version, self.path)
         return version
 
     def unexpected(self) -> list[str]:
         """Return tables, views and triggers that no ledger has, and what it lacks."""
         found = set(self.execute(OBJECTS).fetchall())
-        return schema.differences(WANTED, found)
+        return store.differences(WANTED, found)
 
     def upgrade(self) -> None:
         """Change the schema, if it is an older one, beside a copy."""
-        if self.version() == schema.SCHEMA_VERSION:
+        if self.version() == store.SCHEMA_VERSION:
             return
         for statement in (COPY if self.keep else ()) + UPGRADE:
             self.execute(statement)
-        self.set_meta("schema_version", schema.SCHEMA_VERSION)
+        self.set_meta("schema_version", store.SCHEMA_VERSION)
         link_entries(self)
 
     def check(self, ledger_id: str | None) -> None:
@@ -399,8 +391,8 @@ class ServerConnection:
                 f"{self.path} now holds another ledger than the one that this "
                 "accountant was made for"
             )
-        mark = schema.check_mark(self, self._ledger_id, self.path)
-        schema.remember(self._ledger_id, mark)
+        mark = store.check_mark(self, self._ledger_id, self.path)
+        store.remember(self._ledger_id, mark)
         self._written = False
 
     def end(self) -> None:
@@ -408,11 +400,11 @@ class ServerConnection:
         self._used.check()
         mark = None
         if self.keep and self._written:
-            schema.count_write(self)
-            mark = schema.read_mark(self)
+            store.count_write(self)
+            mark = store.read_mark(self)
         self._finish("COMMIT" if self.keep else "ROLLBACK")
         if mark is not None:
-            schema.remember(self._ledger_id, mark)
+            store.remember(self._ledger_id, mark)
 
     def _finish(self, statement: str) -> None:
         try:
@@ -521,8 +513,6 @@ def create_tables(path: str, terms: dict[str, Any]) -> None:
 
 
 AnyLedger: TypeAlias = Ledger | ServerLedger
-
-
 FilePath = TypeVar("FilePath", bound=str | os.PathLike[str])
 
 
@@ -550,7 +540,7 @@ def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
     if not file.exists():
         if not file.parent.is_dir():
             raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
-        schema.create_file(file, terms)
+        store.create_file(file, terms)
     return str(file.absolute())
 
 
