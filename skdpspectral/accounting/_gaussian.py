@@ -252,20 +252,11 @@ def calibrate_gaussian(
     name, sensitivity, shape, symmetric, summation_error, magnitude
         As in :class:`~skdpspectral.mechanisms.Gaussian`.
     mu : float
-        The cost that may be charged; positive and finite.
+        The cost that may be charged; positive and finite. A ValueError if it is so
+        small that the grid itself would exceed it.
     correlation : dict or None, default=None
         The further parameters of a
         :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, for rows of a stream.
-
-    Returns
-    -------
-    Gaussian
-        With ``mechanism.mu <= mu``.
-
-    Raises
-    ------
-    ValueError
-        If `mu` is so small that the grid itself would exceed it.
     """
     if type(mu) is not float or type(sensitivity) is not float:
         mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
@@ -304,21 +295,8 @@ def calibrate_alike(
 ) -> tuple[Mechanism, ...]:
     """Mechanisms of releases that are all alike, at a total cost of at most `mu`.
 
-    Parameters
-    ----------
-    names : sequence of str
-        One a release.
-    sensitivity, shape : float, tuple of int
-        As for :func:`calibrate_gaussian`, of each release.
-    mu : float
-        Positive; infinite for releases without noise.
-    **more : object
-        `summation_error` and `magnitude` of :func:`calibrate_gaussian`.
-
-    Returns
-    -------
-    tuple of Mechanism
-        In the order of the names.
+    One for each name; without noise where `mu` is infinite. Other parameters are those
+    of :func:`calibrate_gaussian`, of each release.
     """
     if not math.isfinite(mu):
         return tuple(Exact(name, shape) for name in names)

@@ -23,13 +23,7 @@ def _set_real(mechanism: object, field: str, at_least: float, below: float) -> N
 
 @dataclass(frozen=True)
 class _Curve:
-    """What is released at a cost that no ``mu`` states.
-
-    Parameters
-    ----------
-    name : str
-        Name of what is released, unique within a plan.
-    """
+    """What is released at a cost that no ``mu`` states."""
 
     kind: ClassVar[str] = ""
 

@@ -1,9 +1,4 @@
-"""Gaussian mechanisms on a grid, of arrays and streams, and what has no noise.
-
-Gaussian mechanisms on sums over Poisson samples, step by step.
-
-Noise that several parties add, each a share.
-"""
+"""Gaussian mechanisms on a grid: of arrays, streams, Poisson samples and parties."""
 
 from __future__ import annotations
 
@@ -181,13 +176,7 @@ class Gaussian:
         return self.sensitivity + 2.0 * self.summation_error + self.grid_term
 
     def repeated(self, names: Iterable[str]) -> tuple[Gaussian, ...]:
-        """Return this mechanism under other names, for releases that are all alike.
-
-        Parameters
-        ----------
-        names : iterable of str
-            One a release.
-        """
+        """Return this mechanism under other names, for releases that are all alike."""
         repeats = []
         for name in names:
             # All else is checked and worked out.
@@ -395,18 +384,9 @@ MOST_SHARES = 1024
 def log_share_distance(n_shares: int, steps: float) -> float:
     r"""Bound how far sums of rounded Gaussians are from a function of one Gaussian.
 
-    Parameters
-    ----------
-    n_shares : int
-        Number m of rounded Gaussians.
-    steps : float
-        Standard deviation :math:`\sigma` of each, in steps of the grid; at least 1.
-
-    Returns
-    -------
-    float
-        Logarithm of a bound on the total variation of one number
-        (:ref:`lemma-noise-shares`).
+    The logarithm of a bound on the total variation of one number
+    (:ref:`lemma-noise-shares`), for m = `n_shares` rounded Gaussians. `steps` is the
+    standard deviation :math:`\sigma` of each in steps of the grid, at least 1.
     """
     m, square = n_shares, steps * steps
     exponent = -0.5 * math.pi**2 * square

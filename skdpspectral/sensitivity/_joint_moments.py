@@ -1,26 +1,17 @@
-"""First and second moments that are released together.
-
-Means of what each feature of a row contributes on its own: places and scales.
-
-Sums of clipped gradients, and of what is made of their squares.
-"""
+"""First and second moments that are released together: of rows and of gradients."""
 
 from __future__ import annotations
 
 import math
 
 from ..mechanisms import Neighbors
+from ._moments import check_rows
 from ._users import sum_sensitivity
 
 # Below this weight of the second moment, releasing it costs nothing beside the
 # mean (Lemma 3.5 of Kalinin, Upadhyay and Lampert 2025).
 FREE_WEIGHT = 0.5
 FREE_WEIGHT_1D = (11.0 + 5.0 * math.sqrt(5.0)) / 8.0
-
-
-def _check_rows(n_samples: int) -> None:
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
 
 
 def second_moment_ratio(n_features: int) -> float:
@@ -65,7 +56,7 @@ def joint_moments_sensitivity(
     :math:`S = \frac1n \sum x x'` of rows of norm at most c = `clip_norm`. It is
     :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for a public number n of rows.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
 
 

@@ -1,9 +1,4 @@
-"""What rounding and public boxes add: bounds without a neighbor.
-
-Means, second moments and products of rows of bounded norm.
-
-Means over pairs of rows, which are chosen without looking at the rows.
-"""
+"""Means, second moments and products of rows and of pairs; and rounding errors."""
 
 from __future__ import annotations
 
@@ -13,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 
-def _check_rows(n_samples: int) -> None:
+def check_rows(n_samples: int) -> None:
+    """Refuse a number of rows below 1."""
     if n_samples < 1:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
 
@@ -44,7 +40,7 @@ def summation_error(
     cover the rounding of products, of the division by n, and the slack of
     :func:`skdpspectral._tables.clipping.clip_rows`.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     rows = min(block_rows, n_samples)
     blocks = math.ceil(n_samples / rows)
     if blocks_together is not None and blocks > blocks_together:
@@ -57,7 +53,7 @@ def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
 
     The ball of radius c holds every row, about a public center.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return 2.0 * clip_norm / n_samples
 
 
@@ -79,7 +75,7 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     float
         Frobenius-sensitivity of :math:`\frac1n \sum x x'` under replace-one.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
 
@@ -91,7 +87,7 @@ def cross_moment_sensitivity(
     :math:`2 c_1 c_2 / n` in Frobenius norm under replace-one, attained; the norms of a
     and b are at most :math:`c_1` and :math:`c_2`.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return 2.0 * clip_norm * other_clip_norm / n_samples
 
 
@@ -111,7 +107,7 @@ def power_product_sensitivity(
     >>> power_product_sensitivity(1.0, 100, 1)
     0.01
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1, got {n_columns}")
     factor = 1.0 if n_columns == 1 else math.sqrt(2.0)

@@ -1,7 +1,4 @@
-"""Sums of one bounded contribution a user, and votes.
-
-Scores of predictions: means and sums of bounded contributions.
-"""
+"""Sums of one bounded contribution a user, votes, and scores of predictions."""
 
 from __future__ import annotations
 

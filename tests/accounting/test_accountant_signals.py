@@ -192,7 +192,7 @@ def test_no_function_takes_a_ledger_where_it_may_be_interrupted():
         "create_file",
         "create_tables",
         "advance_stream",
-        "_stands",
+        "_read_total_at_delta",
     } <= found
 
 

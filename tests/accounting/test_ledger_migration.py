@@ -118,7 +118,7 @@ def test_old_budgets_stay_those_of_gaussians(tmp_path):
         old_ledger(path, n_entries, (3.0, 1e-6))
         accountant = PrivacyAccountant(path=path)
         if n_entries:
-            with pytest.raises(LedgerError, match="kept for these alone"):
+            with pytest.raises(LedgerError, match="for Gaussian mechanisms only"):
                 accountant.charge_external(0.5, 0.0, "other", **ROWS)
         else:
             accountant.charge_external(0.5, 0.0, "other", **ROWS)

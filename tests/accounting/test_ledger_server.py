@@ -110,7 +110,7 @@ def test_no_temporary_table_passes_for_the_ledger(address):
 def test_a_commit_that_rolled_back_is_no_charge(address):
     accountant = PrivacyAccountant(path=address)
     with (
-        pytest.raises(LedgerError, match="took a charge back"),
+        pytest.raises(LedgerError, match="rolled a charge"),
         accountant._ledger().transaction() as transaction,
         contextlib.suppress(_server.psycopg().Error),
     ):

@@ -15,7 +15,7 @@ import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ import numpy.typing as npt
 from ...mechanisms import ApproximateDP, Neighbors, PrivacyPlan, Unit
 from ...mechanisms._curves import CURVES, Curve
 from ...mechanisms._relations import check_real, shown
-from .._composition import Total, allowed_mu, at_most
-from .._curves import Counted, composed_divergences, few_kinds, log_peaks
+from .._composition import Total, allowed_mu, is_within
+from .._curves import Counted, coarsen_kinds, composed_divergences, log_peaks
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
 
@@ -48,25 +48,9 @@ _MULTIPLES = tuple(2.0 ** (k / 2.0) for k in range(-2, 6))
 _LARGEST_ORDER = 4096.0
 
 
-class PrivacyFilter(Protocol):
-    """What a budget lets in."""
-
-    def admits(self, total: Total) -> bool:
-        """Whether a ledger that holds this is within the budget."""
-
-    def spare_mu(self, total: Total) -> float:
-        """Return the cost of the Gaussian mechanisms that would still be let in."""
-
-
 @dataclass(frozen=True)
 class GaussianFilter:
-    """The exact limit of Gaussian mechanisms, adaptively chosen ones too.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    """
+    """The exact limit of Gaussian mechanisms, adaptively chosen ones too."""
 
     epsilon: float
     delta: float
@@ -90,13 +74,7 @@ class GaussianFilter:
 
 @dataclass(frozen=True)
 class MixedFilter:
-    """Limits of mechanisms of any kind, adaptively chosen ones too.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    """
+    """Limits of mechanisms of any kind, adaptively chosen ones too."""
 
     epsilon: float
     delta: float
@@ -123,7 +101,7 @@ class MixedFilter:
         if not total.curves and share >= MIN_DELTA:
             yield gaussian_mu(self.epsilon, share)
         orders = self.orders()
-        spent = composed_divergences(0.0, few_kinds(total.curves), orders)
+        spent = composed_divergences(0.0, coarsen_kinds(total.curves), orders)
         squares = 2.0 * (self.limits() - spent) / orders
         yield from np.sqrt(squares[squares >= 0.0]).tolist()
 
@@ -145,13 +123,7 @@ class MixedFilter:
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on the total cost.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The limit.
-    """
+    """A limit (epsilon, delta) on the total cost."""
 
     epsilon: float
     delta: float
@@ -159,7 +131,7 @@ class Budget:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon}, delta={self.delta}"
 
-    def filter(self, mechanisms: str | None) -> PrivacyFilter:
+    def filter(self, mechanisms: str | None) -> GaussianFilter | MixedFilter:
         """Return what decides on charges, by which mechanisms may be among them."""
         kind = MixedFilter if mechanisms == ANY else GaussianFilter
         return kind(self.epsilon, self.delta)
@@ -184,9 +156,9 @@ class Budget:
             )
         if plan.seeded and not allow_seeded:
             raise PrivacyBudgetError(
-                f"{plan.estimator} draws its noise from noise_seed, which protects "
-                "nothing and counts as an infinite spend; leave noise_seed=None, or, "
-                "where the results are never published, open the ledger by "
+                f"{plan.estimator} draws its noise from noise_seed, which gives no "
+                "privacy and costs an infinite epsilon; leave noise_seed=None. If the "
+                "results are never published, use "
                 "PrivacyAccountant(..., allow_seeded=True)",
                 math.inf,
                 self.epsilon,
@@ -198,11 +170,10 @@ class Budget:
         if other is None or mechanisms == ANY:
             return
         raise LedgerError(
-            f"{other.estimator} is no Gaussian mechanism, and this ledger's budget is "
-            "kept for these alone, by a limit that is exact: what may be chosen by "
-            "earlier results cannot change it any more. Open a ledger by "
-            'PrivacyAccountant(..., mechanisms="any") before the first fit, which sets '
-            "some of delta aside for others; nothing was charged"
+            f"{other.estimator} uses a mechanism that is not Gaussian, but the budget "
+            "of this ledger is for Gaussian mechanisms only; nothing was charged. Open "
+            'another ledger by PrivacyAccountant(..., mechanisms="any"), which sets a '
+            "part of delta aside for other mechanisms"
         )
 
     def admits(
@@ -235,14 +206,14 @@ class Budget:
             return
         remaining = self.remaining(spent, mechanisms)
         requested = self._requested(plans, spent, total)
-        asked = "more than is left"
+        asked = "more"
         if requested is not None:
             asked = f"epsilon={requested:.6g} at delta={self.delta:g}"
         raise PrivacyBudgetError(
-            f"{what} asks for {asked}, but only epsilon={remaining:.6g} of the "
+            f"{what} would cost {asked}, but only epsilon={remaining:.6g} of the "
             f"accountant's budget epsilon={self.epsilon:g} remains"
             f"{' for a Gaussian fit' * (mechanisms == ANY)}; nothing was charged."
-            f"{_held(total)}",
+            f"{_delta_note(total)}",
             requested,
             remaining,
         )
@@ -270,19 +241,17 @@ class Budget:
         return plans[0].epsilon if len(plans) == 1 else None
 
 
-def _held(total: Total) -> str:
+def _delta_note(total: Total) -> str:
     """Say what else came out of delta."""
     if not total.additive:
         return ""
     return (
-        f" Of that delta, {total.additive:g} would be for rows beyond what a model's "
-        "sensitivities allow for, or for the delta of other tools: a smaller delta of "
-        "such fits takes less."
+        f" Failures of a model's bounds and deltas of other tools would take "
+        f"{total.additive:g} of that delta; give such fits a smaller delta."
     )
 
 
 _KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVES}
-GAUSSIAN_ALONE = "gaussian"
 
 
 def curve_text(mechanism: Curve) -> str:
@@ -311,7 +280,7 @@ def curve_kinds(plan: PrivacyPlan) -> str:
     """Say which kinds of mechanisms a plan has, in alphabetical order."""
     kinds = {curve.kind for curve in plan.curves}
     if len(plan.curves) < len(plan.mechanisms) or not kinds:
-        kinds.add(GAUSSIAN_ALONE)
+        kinds.add(GAUSSIAN)
     return ", ".join(sorted(kinds))
 
 
@@ -396,7 +365,9 @@ def external_plan(
 ) -> PrivacyPlan:
     """Return the plan of what another tool releases, or an error."""
     if not (isinstance(what, str) and what.strip()):
-        raise ValueError(f"what must say what is released, got {shown(what)}")
+        raise ValueError(
+            f"what must be a description of the release, got {shown(what)}"
+        )
     for name, word, kind in (("unit", unit, Unit), ("neighbors", neighbors, Neighbors)):
         known = [str(choice) for choice in kind]
         if not (isinstance(word, str) and str(word) in known):
@@ -453,7 +424,7 @@ def _check_curves(plan: PrivacyPlan) -> None:
         gaussian_mu(claim, plan.delta)  # refuses what is out of range
         counted = tuple((replace(curve, name=""), 1) for curve in plan.curves)
         left = plan.delta - plan.failure
-        fits = at_most(plan.mu_beside_curves, counted, claim, left)
+        fits = is_within(plan.mu_beside_curves, counted, claim, left)
     if not fits:
         raise ValueError(
             f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
@@ -474,16 +445,8 @@ def new_name() -> str:
 class DisjointBlock:
     """A block of a partition; made by the functions of this module alone.
 
-    Parameters
-    ----------
-    partition : str
-        Name of the partition.
-    block : str
-        Name of the block.
-    asserted : bool
-        Whether disjointness is only somebody's word.
-    unit : Unit or None
-        What is in no two blocks of the partition; None for a block without others.
+    `asserted` says whether disjointness is only somebody's word. `unit` is what lies in
+    no two blocks of the partition; None for a block without others.
     """
 
     partition: str
@@ -494,7 +457,7 @@ class DisjointBlock:
     def check_unit(self, protected: Unit) -> None:
         """Refuse blocks that do not divide what the ledger protects.
 
-        Users that lie in one block each divide the rows, too; rows that do leave it
+        Users that lie in one block each divide the rows, too. Rows that do leave it
         open in how many blocks a user is.
         """
         if self.unit in (None, Unit.USER, protected):
@@ -506,12 +469,12 @@ class DisjointBlock:
                 'named(..., disjoint_unit="user"); otherwise leave disjoint_within out'
             )
         raise LedgerError(
-            f"block {self.block!r}: that no row lies in two blocks says nothing of the "
-            f"users that this ledger protects, whose rows may lie in several; {remedy}"
+            f"block {self.block!r}: this ledger protects users, and no row in two "
+            f"blocks does not mean no user in two blocks; {remedy}"
         )
 
 
-def whole() -> DisjointBlock:
+def whole_data() -> DisjointBlock:
     """Return a part that nothing else is disjoint from."""
     return DisjointBlock(new_name(), "all rows", False, None)
 

@@ -22,28 +22,32 @@ from .._composition import Total, relation_factor
 from .._errors import LedgerError
 from .budget import DisjointBlock, counted_curves, curve_kinds, curve_text
 
-ENTRY_COLUMNS = (
-    "time",
-    "estimator",
-    "label",
-    "partition",
-    "block",
-    "asserted",
-    "epsilon",
-    "delta",
-    "mu",
-    "ledger_mu",
-    "failure",
-    "unit",
-    "neighbors",
-    "assumption",
-    "seeded",
-    "plan",
-    "kind",
-)
+# Of the entries of a file.
+COLUMNS = {
+    "id": "INTEGER PRIMARY KEY",
+    "time": "REAL NOT NULL",
+    "estimator": "TEXT NOT NULL",
+    "label": "TEXT",
+    "partition": "TEXT NOT NULL",
+    "block": "TEXT NOT NULL",
+    "asserted": "INTEGER NOT NULL",
+    "epsilon": "REAL NOT NULL",
+    "delta": "REAL NOT NULL",
+    "mu": "REAL NOT NULL",
+    "ledger_mu": "REAL NOT NULL",
+    "failure": "REAL NOT NULL",
+    "unit": "TEXT NOT NULL",
+    "neighbors": "TEXT NOT NULL",
+    "assumption": "TEXT NOT NULL",
+    "seeded": "INTEGER NOT NULL",
+    "plan": "TEXT NOT NULL",
+    "kind": "TEXT NOT NULL DEFAULT 'gaussian'",
+    "totals": "TEXT NOT NULL DEFAULT ''",
+    "digest": "TEXT NOT NULL DEFAULT ''",
+}
 
-_REALS = {"time", "epsilon", "delta", "mu", "ledger_mu", "failure"}
-_IS_REAL = (False, *(name in _REALS for name in ENTRY_COLUMNS), False)
+ENTRY_COLUMNS = tuple(COLUMNS)[1:-2]  # all but the id and what the chain adds
+_IS_REAL = tuple(of.startswith("REAL") for of in COLUMNS.values())[:-1]
 
 # Of the meta table: what the chain says of the ledger as a whole.
 HEAD = "head"
@@ -75,19 +79,11 @@ class Sums(NamedTuple):
 class Totals(NamedTuple):
     """Totals of a ledger up to an entry.
 
-    Parameters
-    ----------
-    ledger : Sums
-        Of all entries: a partition costs its dearest block; partitions compose.
-    parts : tuple of Sums
-        Of those in the partition and in the block of the last entry, if asserted:
-        nothing is added to others later.
-    delta : float or None
-        Smallest positive delta of an entry.
-    seeded : bool
-        Whether the noise of any entry came from a seed.
-    counts : str
-        Digest of how often each mechanism that is no Gaussian was charged.
+    `ledger` is of all entries: a partition costs its dearest block; partitions compose.
+    `parts` are of those in the partition and in the block of the last entry, if
+    asserted: nothing is added to others later. `delta` is the smallest positive one of
+    an entry, and `counts` a digest of how often each mechanism that is no Gaussian was
+    charged.
     """
 
     ledger: Sums = Sums()
@@ -134,12 +130,7 @@ class Link(NamedTuple):
 class Chain:
     """The entries of a ledger so far, to which one is added after another.
 
-    Parameters
-    ----------
-    last : Link or None
-        What the chain says at the last entry.
-    counts : mapping of str to int, or None
-        How often each mechanism that is no Gaussian was charged.
+    `counts` says how often each mechanism that is no Gaussian was charged.
     """
 
     def __init__(
@@ -198,14 +189,8 @@ def digest_of(
 ) -> str:
     """Return the digest of an entry: its id, columns, totals and mechanisms.
 
-    Parameters
-    ----------
-    previous : str
-        Digest of the entry before; empty for the first.
-    row : sequence
-        What the ledger holds, damaged or not.
-    curves : iterable of tuple (str, int)
-        Texts of mechanisms, and how often each is charged.
+    `previous` is the digest of the entry before, empty for the first. `row` is what the
+    ledger holds, damaged or not; `curves` are texts of mechanisms with their counts.
     """
     plain = [
         float(value) if real and isinstance(value, int) else value
@@ -279,10 +264,8 @@ class Connection(Protocol):
 class Transaction:
     """What may be done while the ledger is locked.
 
-    Raises
-    ------
-    LedgerError
-        If the end of its chain of entries, its terms or its tables are damaged.
+    A LedgerError if the end of its chain of entries, its terms or its tables are
+    damaged.
     """
 
     def __init__(self, connection: Connection):
@@ -341,7 +324,7 @@ class Transaction:
         times: int = 1,
     ) -> None:
         """Write an entry, for so many fits; it counts from the commit on."""
-        self._know(part)
+        self._load_sums(part)
         values = (
             time.time(),
             plan.estimator,
@@ -368,7 +351,7 @@ class Transaction:
             self.execute(_APPEND_CURVE, (number, text, times))
             self.execute(_SET_COUNT, (text, self._chain.counts[text]))
 
-    def _know(self, part: DisjointBlock) -> None:
+    def _load_sums(self, part: DisjointBlock) -> None:
         """Read what a block and its partition cost so far, if they are asserted."""
         partition, block = (part.partition,), (part.partition, part.block)
         if not part.asserted:
@@ -458,18 +441,17 @@ def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> fl
         raise LedgerError(
             f"this ledger protects per {relation[0]} under {relation[1]}, which a "
             f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
-            "ledger of its own for it"
+            "separate ledger"
         )
     if factor != 1.0 and plan.failure:
         raise LedgerError(
-            f"what {plan.estimator} guarantees under its model cannot be restated per "
-            f"{relation[0]} under {relation[1]}; use a ledger of its own for it"
+            f"the guarantee of {plan.estimator} under its model cannot be converted "
+            f"to one per {relation[0]} under {relation[1]}; use a separate ledger"
         )
     if plan.curves and (plan.unit, plan.neighbors) != relation:
         raise LedgerError(
-            f"{plan.estimator} is no Gaussian mechanism: what it guarantees per "
-            f"{plan.unit} under {plan.neighbors} cannot be restated per {relation[0]} "
-            f"under {relation[1]}, as this ledger would have it; use a ledger of its "
-            "own for it"
+            f"{plan.estimator} uses a mechanism that is not Gaussian: its guarantee "
+            f"per {plan.unit} under {plan.neighbors} cannot be converted to one per "
+            f"{relation[0]} under {relation[1]}; use a separate ledger"
         )
     return factor

@@ -132,24 +132,9 @@ _read_plan = functools.lru_cache(maxsize=64)(read_plan)
 
 @uninterrupted
 def faults(ledger: AnyLedger) -> tuple[list[str], int]:
-    """Return what is wrong with a ledger, and how many entries it has.
+    """Return what is wrong with a ledger, a sentence each, and its number of entries.
 
-    Parameters
-    ----------
-    ledger : Ledger or ServerLedger
-        What is inspected; it is left as it is.
-
-    Returns
-    -------
-    list of str
-        One sentence per fault; empty for a sound ledger.
-    int
-        Number of entries.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger cannot be read at all.
+    The ledger is left as it is; a LedgerError if it cannot be read at all.
     """
     with ledger.inspected() as connection:
         found = connection.unexpected()

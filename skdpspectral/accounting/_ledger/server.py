@@ -1,17 +1,13 @@
-"""A ledger on a PostgreSQL server, for fits on several hosts.
+"""A ledger on a PostgreSQL server for fits on several hosts, and how paths are opened.
 
 Every use is one transaction, of a connection of its own, under a lock of a table, which
 ends with the transaction. Users who may only read the tables read them without it, as
 they are at one moment. What was committed is on the
 server's disk: ``synchronous_commit`` is asked for each time, and a server that does not
-write to its disk (``fsync = off``) is refused. Turns and uses (`_locks`) are those of a
+write to its disk (``fsync = off``) is refused. Turns and uses (`locks`) are those of a
 file: one thread of a process at a time, and no fork meanwhile. Who waits for the lock
 asks for it again and again, without a connection between, so that forks never wait for
 other processes.
-
-The tables of a ledger on a PostgreSQL server, and how to come to it.
-
-Where a ledger lies: in a file of this host, or on a server.
 """
 
 from __future__ import annotations
@@ -28,15 +24,15 @@ from typing import Any, TypeAlias, TypeVar
 from .._errors import LedgerError
 from . import store
 from .budget import new_name
-from .chain import HEAD, Transaction, all_entries, head_of
+from .chain import COLUMNS, HEAD, Transaction, all_entries, head_of
 from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
 from .store import (
     INDICES,
     SCHEMA_VERSION,
     TABLES,
     Ledger,
-    keep_for_ever,
     link_entries,
+    never_close,
 )
 
 PREFIXES = ("postgresql://", "postgres://")
@@ -60,36 +56,26 @@ SET_META = (
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
 
-_ENTRIES = {
-    "id": "BIGINT PRIMARY KEY",
-    "time": "DOUBLE PRECISION NOT NULL",
-    "estimator": "TEXT NOT NULL",
-    "label": "TEXT",
-    "partition": "TEXT NOT NULL",
-    "block": "TEXT NOT NULL",
-    "asserted": "INTEGER NOT NULL",
-    "epsilon": "DOUBLE PRECISION NOT NULL",
-    "delta": "DOUBLE PRECISION NOT NULL",
-    "mu": "DOUBLE PRECISION NOT NULL",
-    "ledger_mu": "DOUBLE PRECISION NOT NULL",
-    "failure": "DOUBLE PRECISION NOT NULL",
-    "unit": "TEXT NOT NULL",
-    "neighbors": "TEXT NOT NULL",
-    "assumption": "TEXT NOT NULL",
-    "seeded": "INTEGER NOT NULL",
-    "plan": "TEXT NOT NULL",
-    "kind": "TEXT NOT NULL",
-    "totals": "TEXT NOT NULL",
-    "digest": "TEXT NOT NULL",
-}
+# Of SQLite's names of types, and of what only migrations of files need.
+_TYPES = {"INTEGER PRIMARY": "BIGINT PRIMARY", "REAL": "DOUBLE PRECISION"}
 
+
+def _server_type(column: str) -> str:
+    """Return what a column of a file is on a server."""
+    column, _, _ = column.partition(" DEFAULT")
+    for name, other in _TYPES.items():
+        column = column.replace(name, other)
+    return column
+
+
+_ENTRIES = ", ".join(f"{name} {_server_type(of)}" for name, of in COLUMNS.items())
 _COUNTS = "CREATE TABLE counts (curve TEXT PRIMARY KEY, times BIGINT NOT NULL)"
 _INDICES = tuple(f"CREATE INDEX {name} ON {on}" for name, on in INDICES.items())
 
 SCHEMA = (
     "CREATE SCHEMA IF NOT EXISTS skdpspectral",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value JSONB)",
-    f"CREATE TABLE entries ({', '.join(f'{k} {v}' for k, v in _ENTRIES.items())})",
+    f"CREATE TABLE entries ({_ENTRIES})",
     "CREATE TABLE curves "
     "(entry BIGINT NOT NULL, curve TEXT NOT NULL, times BIGINT NOT NULL)",
     "CREATE TABLE streams (id TEXT PRIMARY KEY, position BIGINT)",
@@ -214,13 +200,6 @@ def begin(database: Any) -> bool:
     return True
 
 
-def begin_reading(database: Any) -> None:
-    """Begin a transaction that reads the ledger as it is at one moment."""
-    database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    database.execute(_PATH)
-    database.execute(_DIGITS)
-
-
 def first_terms(terms: dict[str, Any]) -> dict[str, Any]:
     """Return the terms of a new ledger."""
     meta = {"schema_version": SCHEMA_VERSION, "ledger_id": new_name(), **terms}
@@ -239,14 +218,9 @@ _WRITES = ("INSERT", "UPDATE", "CREATE")
 
 
 class ServerLedger:
-    """Handle of a ledger on a server; holds no connection between calls.
+    """Handle of a ledger at an address; holds no connection between calls.
 
-    Parameters
-    ----------
-    path : str
-        Address, ``postgresql://user@host/database``, without a password.
-    ledger_id : str or None
-        Identity that the ledger must have; None accepts any.
+    `ledger_id` is the identity that the ledger must have; None accepts any.
     """
 
     def __init__(self, path: str, ledger_id: str | None = None) -> None:
@@ -302,13 +276,7 @@ class ServerLedger:
 
     @contextlib.contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
-        """Hold the ledger's lock: what is read stays true until it is committed.
-
-        Parameters
-        ----------
-        keep : bool, default=True
-            Whether to commit at the end; otherwise everything is rolled back.
-        """
+        """Hold the ledger's lock; commit at the end, or roll back without `keep`."""
         with self._connect() as connection:
             connection.keep = keep
             if keep and connection.reads:
@@ -323,16 +291,7 @@ class ServerLedger:
 class ServerConnection:
     """An open transaction on a server that holds the ledger's lock.
 
-    Parameters
-    ----------
-    path : str
-        Address of the ledger.
-    database : psycopg.Connection
-        The connection.
-    used : Use
-        The stretch of time in which it may be used.
-    reads : bool
-        Whether the user may only read the ledger.
+    `used` is the time in which it may be used, `reads` whether the user may only read.
     """
 
     def __init__(self, path: str, database: Any, used: Use, reads: bool) -> None:
@@ -416,7 +375,7 @@ class ServerConnection:
                 "and nothing was released"
             ) from None
         if self.keep and done.statusmessage != "COMMIT":
-            raise LedgerError(f"the ledger {self.path} took a charge back")
+            raise LedgerError(f"the server rolled a charge to {self.path} back")
 
     def abort(self) -> None:
         """Roll back what is open, if it is this process's."""
@@ -429,15 +388,8 @@ class ServerConnection:
 def lock_tables(path: str) -> Iterator[ServerConnection]:
     """Keep all others away from the ledger of a server, and forks waiting.
 
-    Parameters
-    ----------
-    path : str
-        Its address; the turn must be this thread's.
-
-    Raises
-    ------
-    LedgerError
-        If another process keeps the lock for two minutes, or the server can't be used.
+    The turn must be this thread's. A LedgerError if another process keeps the lock for
+    two minutes, or the server can't be used.
     """
     deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
     while True:
@@ -464,7 +416,10 @@ def _begin(database: Any) -> tuple[bool, bool]:
         return begin(database), False
     except psycopg().errors.InsufficientPrivilege:
         database.execute("ROLLBACK")
-        begin_reading(database)
+        # The ledger as it is at one moment.
+        database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        database.execute(_PATH)
+        database.execute(_DIGITS)
         return True, True
 
 
@@ -478,7 +433,7 @@ def _connection(path: str, used: Use) -> Iterator[Any]:
             yield database
         finally:
             if used.inherited:
-                keep_for_ever(database)
+                never_close(database)
             else:
                 database.close()
     except error_of_server as error:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from .._errors import LedgerError
 from .budget import new_name
 from .chain import (
+    COLUMNS,
     ENTRY_COLUMNS,
     HEAD,
     Chain,
@@ -43,36 +44,13 @@ APPLICATION_ID = 0x534B4450  # "SKDP"
 SCHEMA_VERSION, OLDEST_VERSION = 4, 2
 _MAGIC = b"SQLite format 3\x00"
 
-_COLUMNS = {
-    "id": "INTEGER PRIMARY KEY",
-    "time": "REAL NOT NULL",
-    "estimator": "TEXT NOT NULL",
-    "label": "TEXT",
-    "partition": "TEXT NOT NULL",
-    "block": "TEXT NOT NULL",
-    "asserted": "INTEGER NOT NULL",
-    "epsilon": "REAL NOT NULL",
-    "delta": "REAL NOT NULL",
-    "mu": "REAL NOT NULL",
-    "ledger_mu": "REAL NOT NULL",
-    "failure": "REAL NOT NULL",
-    "unit": "TEXT NOT NULL",
-    "neighbors": "TEXT NOT NULL",
-    "assumption": "TEXT NOT NULL",
-    "seeded": "INTEGER NOT NULL",
-    "plan": "TEXT NOT NULL",
-    "kind": "TEXT NOT NULL DEFAULT 'gaussian'",
-    "totals": "TEXT NOT NULL DEFAULT ''",
-    "digest": "TEXT NOT NULL DEFAULT ''",
-}
-
 # Mechanisms of entries that are no Gaussians, equal ones by equal texts.
 CURVES = (
     "CREATE TABLE curves "
     "(entry INTEGER NOT NULL, curve TEXT NOT NULL, times INTEGER NOT NULL)"
 )
 
-KIND = f"kind {_COLUMNS['kind']}"
+KIND = f"kind {COLUMNS['kind']}"
 
 STREAMS = (
     "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
@@ -80,7 +58,7 @@ STREAMS = (
 )
 
 # What the chain of entries added to a ledger.
-CHAIN_COLUMNS = tuple(f"{name} {_COLUMNS[name]}" for name in ("totals", "digest"))
+CHAIN_COLUMNS = tuple(f"{name} {COLUMNS[name]}" for name in ("totals", "digest"))
 
 INDICES = {
     "asserted_blocks": "entries (partition, block) WHERE asserted = 1",
@@ -98,7 +76,7 @@ TABLES = frozenset({"meta", "entries", "curves", "streams", "counts"})
 
 _SCHEMA = f"""
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in _COLUMNS.items())});
+CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in COLUMNS.items())});
 {CURVES};
 {"; ".join(CHAIN)};
 """
@@ -133,20 +111,14 @@ def create_file(path: Path, meta: dict[str, Any]) -> None:
             return
         _refuse_remains(path, real)
         with _published(Path(real), "ledger") as connection:
-            connection.executescript(_SCHEMA)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            _write_meta(connection, {"ledger_id": new_name(), **meta})
+            _write_schema(connection, {"ledger_id": new_name(), **meta})
             connection.commit()
             connection.execute("PRAGMA journal_mode = WAL")
 
 
 def back_up(connection: sqlite3.Connection, path: Path) -> None:
     """Copy the ledger of a connection to a new file, whole or not at all."""
-    if os.path.lexists(path):  # first: beside a ledger in use lies its log
-        raise _taken(path, "backup")
-    _refuse_remains(path, os.path.realpath(path))
-    with _published(path, "backup") as copy:
+    with _new_backup(path) as copy:
         connection.backup(copy)
 
 
@@ -154,14 +126,8 @@ def write_copy(
     path: Path, meta: dict[str, Any], tables: dict[str, list[tuple[Any, ...]]]
 ) -> None:
     """Make a ledger file of what a server holds, whole or not at all."""
-    if os.path.lexists(path):
-        raise _taken(path, "backup")
-    _refuse_remains(path, os.path.realpath(path))
-    with _published(path, "backup") as copy:
-        copy.executescript(_SCHEMA)
-        copy.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        copy.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        _write_meta(copy, meta, tables["entries"])
+    with _new_backup(path) as copy:
+        _write_schema(copy, meta, tables["entries"])
         for name, rows in tables.items():
             if rows:
                 marks = ",".join("?" * len(rows[0]))
@@ -170,12 +136,25 @@ def write_copy(
         copy.execute("PRAGMA journal_mode = WAL")
 
 
-def _write_meta(
+@contextlib.contextmanager
+def _new_backup(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield the database of a backup; a file that is there is left as it is."""
+    if os.path.lexists(path):  # first: beside a ledger in use lies its log
+        raise _already_there(path, "backup")
+    _refuse_remains(path, os.path.realpath(path))
+    with _published(path, "backup") as copy:
+        yield copy
+
+
+def _write_schema(
     connection: sqlite3.Connection,
     meta: dict[str, Any],
     entries: Sequence[tuple[Any, ...]] = (),
 ) -> None:
-    """Write the terms of a new ledger of these entries."""
+    """Make the tables of a new ledger of these entries, and write its terms."""
+    connection.executescript(_SCHEMA)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     last = max(entries, default=None)  # the first column is the id, the last the digest
     head = head_of(meta, len(entries), "" if last is None else last[-1])
     rows = {**meta, HEAD: head}.items()
@@ -205,7 +184,7 @@ def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
             yield connection
         os.link(draft, path)  # unlike a rename, this replaces nothing
     except FileExistsError:
-        raise _taken(path, what) from None
+        raise _already_there(path, what) from None
     except (OSError, sqlite3.Error) as error:
         raise LedgerError(
             f"no {what} can be made at {path}: {error}; it needs a local disk"
@@ -216,7 +195,7 @@ def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
                 os.unlink(left)
 
 
-def _taken(path: Path, what: str) -> LedgerError:
+def _already_there(path: Path, what: str) -> LedgerError:
     """Say that a file would have to be replaced."""
     return LedgerError(
         f"no {what} can be made at {path}: there is a file of that name, which was "
@@ -235,13 +214,7 @@ _MOUNTS = "/proc/self/mountinfo"
 
 
 def check_no_mount(real: str) -> None:
-    """Refuse a file that is a mount point: its log and lock lie in another folder.
-
-    Parameters
-    ----------
-    real : str
-        The file, without symbolic links.
-    """
+    """Refuse a file that is a mount point: its log and lock lie in another folder."""
     try:
         with open(_MOUNTS, "rb") as file:
             # Blanks and backslashes are written as octal numbers.
@@ -365,7 +338,8 @@ def differences(wanted: set[Any], found: set[Any]) -> list[str]:
     """Say which tables, indices, views and triggers are too many or too few."""
     more = sorted(o for o in found - wanted if not str(o[1]).startswith("sqlite_"))
     said = [
-        f"{kind} {name!r} of {table!r} is no part of it" for kind, name, table in more
+        f"{kind} {name!r} of {table!r} is not part of a ledger"
+        for kind, name, table in more
     ]
     return said + [f"{o[0]} {o[1]!r} is missing" for o in sorted(wanted - found)]
 
@@ -458,12 +432,7 @@ _LINK = "UPDATE entries SET totals = ?, digest = ? WHERE id = ?"
 def migrate(connection: SqliteConnection, path: Path) -> None:
     """Bring a ledger to this release's schema, after a copy; old or new, never neither.
 
-    Parameters
-    ----------
-    connection : SqliteConnection
-        The locked ledger, in no transaction.
-    path : Path
-        Its file.
+    The connection is locked, and in no transaction.
     """
     version = connection.version()
     if version == SCHEMA_VERSION:
@@ -534,12 +503,7 @@ def _free_name(path: Path, version: int) -> Path:
 class Ledger:
     """Handle of a ledger file; holds no connection between calls.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    ledger_id : str or None
-        Identity that the file must have; None accepts any.
+    `ledger_id` is the identity that the file must have; None accepts any.
     """
 
     def __init__(
@@ -578,7 +542,7 @@ class Ledger:
                     yield SqliteConnection(self, database, used)
                 finally:
                     if used.inherited:
-                        keep_for_ever(database)
+                        never_close(database)
                     else:
                         database.close()
         except sqlite3.Error as error:
@@ -608,7 +572,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def inspected(self) -> Iterator[SqliteConnection]:
-        """Yield the ledger for :mod:`_inspection`; an older one as it would migrate."""
+        """Yield the ledger for an inspection; an older one as it would migrate."""
         with self._connect() as connection:
             connection.check_pages()
             if connection.version() < SCHEMA_VERSION:
@@ -620,13 +584,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
-        """Hold the write lock: what is read stays true until it is committed.
-
-        Parameters
-        ----------
-        keep : bool, default=True
-            Whether to commit at the end; otherwise everything is rolled back.
-        """
+        """Hold the write lock; commit at the end, or roll back without `keep`."""
         if keep and os.path.exists(self.path) and not may_write(self.path):
             raise LedgerError(
                 f"the ledger {self.path} can't be written by this user, who may only "
@@ -652,14 +610,7 @@ class Ledger:
 class SqliteConnection:
     """An open ledger whose identity and history were checked.
 
-    Parameters
-    ----------
-    ledger : Ledger
-        Whose file it is.
-    database : sqlite3.Connection
-        The open file.
-    used : Use
-        The stretch of time in which it may be used.
+    `used` is the time in which it may be used.
     """
 
     def __init__(self, ledger: Ledger, database: sqlite3.Connection, used: Use):
@@ -754,7 +705,7 @@ def _readable(real: str) -> Iterator[tuple[str, str]]:
         yield f"{folder.name}/ledger", "mode=rw"
 
 
-def keep_for_ever(database: Any) -> None:
+def never_close(database: Any) -> None:
     """Never close a connection that a fork took over from a thread's own charge.
 
     Closing it would write an old state of the log over what the parent wrote since.
