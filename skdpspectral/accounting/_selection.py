@@ -28,7 +28,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 # Orders of Renyi divergences beyond one, on a logarithmic scale, for Poisson laws.
 _LOG_ORDERS = (math.log(1e-3), math.log(1e6))
 
-# What a number of runs may be on average; beyond, nobody waits for a search.
+# Largest mean of a number of runs.
 MOST_EXPECTED_RUNS = 1e6
 
 # From this mean on, a Poisson law gives no run with a probability below 1e-6.

@@ -16,6 +16,8 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, gammaincinv
 
+from ._moments import check_rows
+
 _SQRT2 = math.sqrt(2.0)
 
 # Steps of the integrals over sampling errors and over parts along the components;
@@ -29,22 +31,17 @@ _BEYOND = 2.0**-6
 _LOG_SMALLEST, _TOLERANCE = -600.0, 1e-4
 
 
-def _check_shape(n_samples: int, n_features: int, rank: int) -> None:
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    if not 1 <= rank < n_features:
-        raise ValueError(
-            f"the number of signal variances must be at least 1 and below n_features="
-            f"{n_features}, got {rank}"
-        )
-
-
 def _extremes(
     signal_variance: npt.ArrayLike, n_samples: int, n_features: int
 ) -> tuple[int, float, float]:
     """Return how many signal variances there are, the largest and the smallest."""
     signal = np.asarray(signal_variance, dtype=np.float64)
-    _check_shape(n_samples, n_features, signal.size)
+    check_rows(n_samples)
+    if not 1 <= signal.size < n_features:
+        raise ValueError(
+            f"the number of signal variances must be at least 1 and below n_features="
+            f"{n_features}, got {signal.size}"
+        )
     return signal.size, float(signal.max()), float(signal.min())
 
 
@@ -66,7 +63,8 @@ def spiked_projector_sensitivity(
 
     for the angle :math:`\theta` and the eigengap :math:`g` of the other rows, and the
     lengths Z along and W across the components of both rows together. **For rows of
-    another law it is no bound at all.**
+    another law it is no bound at all.** It is infinite where it is not below the
+    largest distance of two such projectors, :math:`\sqrt{2 \min(r, p - r)}`.
 
     Parameters
     ----------
@@ -81,12 +79,6 @@ def spiked_projector_sensitivity(
     centered : bool, default=False
         Whether rows have an unknown mean, and are measured about their own
         (:ref:`lemma-own-mean`).
-
-    Returns
-    -------
-    float
-        Infinite where the bound is not below the largest distance of two such
-        projectors, :math:`\sqrt{2 \min(r, p - r)}`.
     """
     rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
     ratios = largest / noise_variance, smallest / noise_variance

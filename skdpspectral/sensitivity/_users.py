@@ -66,14 +66,8 @@ TARGET_WEIGHT = 0.5
 def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
     """Sensitivity :math:`m D / N` of a mean of N contributions under replace-one.
 
-    Parameters
-    ----------
-    diameter : float
-        Largest distance D of two contributions that a row may have.
-    n_terms : int
-        Public number N of contributions that the mean is over.
-    n_times : int, default=1
-        Largest number m of them that one row has, as where it is held out m times.
+    D = `diameter` is the largest distance of two contributions that a row may have. One
+    row has at most m = `n_times` of them, as where it is held out m times.
 
     Examples
     --------

@@ -174,8 +174,7 @@ def block_at_hand() -> _Block | None:
 
 
 def accountant_to_send(
-    sent: SentAccountant | SentError | None = None,
-    made_in: _Block | None = None,
+    sent: SentAccountant | SentError | None = None, made_in: _Block | None = None
 ) -> SentAccountant | SentError | None:
     """Find what an estimator takes along into another process.
 
@@ -192,8 +191,7 @@ def accountant_to_send(
 
 
 def ambient_accountant(
-    sent: SentAccountant | SentError | None = None,
-    made_in: _Block | None = None,
+    sent: SentAccountant | SentError | None = None, made_in: _Block | None = None
 ) -> SentAccountant | None:
     """Find the block that governs an estimator, by the rules of this module.
 
