@@ -14,6 +14,8 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
+import tempfile
+import threading
 import warnings
 from pathlib import Path
 
@@ -113,12 +115,15 @@ class Trace:
             self.functions.add(frame.f_code)
 
     def run(self, function) -> None:
-        """Call a function and record."""
-        sys.setprofile(self)
-        try:
+        """Call a function and record, in a thread: there a ledger starts no other."""
+
+        def recorded() -> None:
+            sys.setprofile(self)
             function()
-        finally:
-            sys.setprofile(None)
+
+        thread = threading.Thread(target=recorded)
+        thread.start()
+        thread.join()
 
     def __str__(self) -> str:
         files = set(self.calls)
@@ -131,7 +136,7 @@ class Trace:
 
 
 def default_fits() -> dict:
-    """Return a fit of each estimator by its defaults."""
+    """Return a fit of each estimator by its defaults, and a charge into a file."""
     sys.path.insert(0, str(ROOT.parent))  # the package beside this file
     import numpy as np
 
@@ -141,14 +146,23 @@ def default_fits() -> dict:
         FederatedDPPCA,
         JMECovariance,
         LRSRegressor,
+        PrivacyAccountant,
         SparseDPPCA,
     )
+    from skdpspectral.metrics import make_private_scorer
+    from skdpspectral.model_selection import PrivateSearchCV
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(500, 6))
     users = np.repeat(np.arange(50), 10)
     ratings = np.column_stack([users, rng.integers(20, size=500)])
     stars = rng.integers(1, 6, size=500)
+    accountant = PrivacyAccountant(path=Path(tempfile.mkdtemp()) / "ledger.db")
+    plan = DPPCA().privacy_plan(n_samples=500, n_features=6)
+    scorer = make_private_scorer("captured_variance", clip_norm=10.0)
+    # Of a secret number of runs: a seed makes them the same each time.
+    search = PrivateSearchCV(DPPCA(), {"n_components": [1, 2]}, scoring=scorer)
+    search.set_params(noise_seed=0)
     return {
         "DPPCA": lambda: DPPCA().fit(X),
         "DPPCA, no center": lambda: DPPCA(center="none").fit(X),
@@ -157,6 +171,8 @@ def default_fits() -> dict:
         "JMECovariance": lambda: JMECovariance().fit(X),
         "LRSRegressor": lambda: LRSRegressor().fit(X, X[:, 0], users=users),
         "DPItemEmbedding": lambda: DPItemEmbedding(items=20).fit(ratings, stars),
+        "PrivateSearchCV": lambda: search.fit(X),
+        "charge": lambda: accountant.charge(plan),
     }
 
 

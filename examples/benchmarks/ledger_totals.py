@@ -10,7 +10,7 @@ import sys
 import time
 
 from skdpspectral import PrivacyAccountant
-from skdpspectral.accounting._ledger.arguments import whole
+from skdpspectral.accounting._ledger.budget import whole_data
 from skdpspectral.mechanisms import (
     ApproximateDP,
     Gaussian,
@@ -37,7 +37,7 @@ def ledger_of(mechanisms):
     with accountant._ledger().transaction() as transaction:
         for mechanism in mechanisms:
             plan = PrivacyPlan(50.0, 1e-5, (mechanism,), "Benchmark", **RELATION)
-            transaction.append(plan, 1.0, whole(), None)
+            transaction.append(plan, 1.0, whole_data(), None)
     return accountant
 
 

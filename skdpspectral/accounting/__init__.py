@@ -1,18 +1,23 @@
-"""What releases cost: exact calibration, exact composition, one ledger."""
+"""What releases cost: exact calibration, exact composition, one ledger.
 
-from ._composition import (
-    calibrate_sampled,
-    compose_mu,
-    parallel_mu,
-    relation_factor,
-    split_mu,
-)
+Names that are imported as themselves are for other folders, and not part of the reference.
+"""
+
+from ._composition import calibrate_sampled as calibrate_sampled
+from ._composition import compose_mu
+from ._composition import parallel_mu as parallel_mu
+from ._composition import relation_factor as relation_factor
+from ._composition import split_mu as split_mu
 from ._errors import LedgerError, PrivacyBudgetError, PrivacyLeakWarning
-from ._gaussian import calibrate_gaussian, gaussian_delta, gaussian_epsilon, gaussian_mu
+from ._gaussian import calibrate_gaussian as calibrate_gaussian
+from ._gaussian import gaussian_delta, gaussian_epsilon, gaussian_mu
 from ._ledger.accountant import PrivacyAccountant
-from ._ledger.context import default_accountant
-from ._ledger.entries import LedgerEntry, Spent
-from ._selection import calibrate_selection, selection_delta, selection_epsilon
+from ._ledger.context import default_accountant as default_accountant
+from ._ledger.entries import LedgerEntry
+from ._ledger.entries import Spent as Spent
+from ._selection import calibrate_selection
+from ._selection import selection_delta as selection_delta
+from ._selection import selection_epsilon as selection_epsilon
 
 __all__ = [
     "LedgerEntry",
@@ -20,18 +25,9 @@ __all__ = [
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
-    "Spent",
-    "calibrate_gaussian",
-    "calibrate_sampled",
     "calibrate_selection",
     "compose_mu",
-    "default_accountant",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
-    "parallel_mu",
-    "relation_factor",
-    "selection_delta",
-    "selection_epsilon",
-    "split_mu",
 ]

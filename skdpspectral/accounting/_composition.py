@@ -1,12 +1,9 @@
-"""Composition of what a ledger holds, and conversion between relations.
+"""Composition of mechanisms of any kind, and conversion between relations.
 
-Composition of mechanisms of any kind, by distributions of their privacy loss.
-
+Mechanisms that are no Gaussians are composed by distributions of their privacy loss.
 What is composed dominates each entry, and every rounding goes up, so that the result is
 an upper bound. A Renyi bound on the same is taken where it is smaller, or where a
-distribution would be too large.
-
-How much noise Poisson-sampled Gaussian mechanisms need for a budget.
+distribution would be too large. By it, noise of steps on Poisson samples is calibrated.
 """
 
 from __future__ import annotations
@@ -35,14 +32,14 @@ from ._curves import (
     ORDERS,
     Counted,
     LossDistribution,
+    coarsen_kinds,
     composed,
     composed_divergences,
-    connected,
+    connect_dots,
     divergences,
-    few_kinds,
-    joined_deltas,
-    reach,
-    removed_deltas,
+    joining_deltas,
+    largest_loss,
+    leaving_deltas,
     renyi_delta,
     renyi_epsilon,
     replaced_deltas,
@@ -57,36 +54,26 @@ from ._selection import (
 
 # Steps of the grid of losses to a standard deviation of what is composed.
 _FINENESS = 16.0
-
-
 _MOST_POINTS = 2.0**21
-
 
 # Losses beyond this many standard deviations have no mass that counts.
 _REACH = 12.0
 
-
 # Losses beyond are no privacy, and their exponentials overflow.
 _MOST_DEVIATION = 1000.0
 
-
 # Points at which the curve of a private selection is looked at.
 _CURVE_POINTS = 2**12
-
 
 # Probability that is counted as a loss without limit: what tails of one composition are
 # cut off, and what rounding errors of a Fourier transform may hide, for each power that
 # it is raised to: a relative error of 2**-53 of a transform is n times that of its n-th
 # power, and tails hold some 40 standard deviations of such errors.
 _CUT = 1e-15
-
-
 _TRANSFORM = 1e-15
-
 
 # Relative errors of masses on a fine grid, over many compositions, stay below this.
 _RELATIVE = 1e-5
-
 
 # Whole orders are finite sums for subsampled mechanisms, and few suffice beside a
 # distribution of losses.
@@ -98,19 +85,8 @@ _WHOLE_ORDERS = np.array(
 def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
     """Upper bound on the smallest epsilon of everything together at this delta.
 
-    Parameters
-    ----------
-    mu : float
-        Cost of all Gaussian mechanisms together.
-    curves : tuple of tuple (mechanism, int)
-        All others, and how often each of them ran.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        The bound, infinite if there is none.
+    `mu` is the cost of all Gaussian mechanisms, `curves` are all others, each with how
+    often it ran. The bound is infinite if there is none.
     """
     if mu == math.inf:
         return math.inf
@@ -118,11 +94,11 @@ def composed_epsilon(mu: float, curves: Counted, delta: float) -> float:
         return _by_formulas(mu, curves, delta)
     if len(curves) > MOST_KINDS:
         delta -= certain_failure(curves)
-        curves = few_kinds(curves)
+        curves = coarsen_kinds(curves)
     return _composed_epsilon(mu, curves, delta) if delta > 0.0 else math.inf
 
 
-def at_most(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
+def is_within(mu: float, curves: Counted, epsilon: float, delta: float) -> bool:
     """Whether everything together is known to be (epsilon, delta)-private.
 
     Distributions of losses are asked for where nothing simpler says so.
@@ -207,7 +183,7 @@ def composed_delta(mu: float, curves: Counted, epsilon: float) -> float:
     if mu == math.inf:
         return 1.0
     if len(curves) > MOST_KINDS:
-        failure, curves = certain_failure(curves), few_kinds(curves)
+        failure, curves = certain_failure(curves), coarsen_kinds(curves)
         return min(_composed_delta(mu, curves, epsilon) + failure, 1.0)
     return _composed_delta(mu, curves, epsilon)
 
@@ -324,17 +300,17 @@ def _sampled_step(
     """Return the losses of one step on a sample."""
     q, sigma = curve.sampling_probability, curve.noise_multiplier
     # Rare losses may be far beyond such a grid: they count as ones without limit.
-    far = reach(q, sigma, curve.replaced) / step
+    far = largest_loss(q, sigma, curve.replaced) / step
     last = math.ceil(min(far, _MOST_POINTS / 2.0))
     losses = step * np.arange(last + 1)
     # The same in both directions for a unit that is replaced.
-    ways = (replaced_deltas,) if curve.replaced else (removed_deltas, joined_deltas)
+    ways = (replaced_deltas,) if curve.replaced else (leaving_deltas, joining_deltas)
     found = [way(q, sigma, losses) for way in ways]
     # H(P, Q) at -e is 1 - exp(-e) + exp(-e) H(Q, P) at e.
     below = [(np.exp(-losses) * other)[:0:-1] for other in reversed(found)]
     points = np.arange(-last, last + 1)
     return tuple(
-        connected(points, np.concatenate(both), step)
+        connect_dots(points, np.concatenate(both), step)
         for both in zip(below, found, strict=True)
     )
 
@@ -355,7 +331,7 @@ def _pair_losses(pair: ApproximateDP, step: float) -> LossDistribution:
     curve = np.maximum(np.maximum(inside, below), 0.0)
     curve[-1] = 0.0  # at or above epsilon
     curve = pair.delta + (1.0 - pair.delta) * curve
-    return connected(points, curve - np.maximum(below, 0.0), step)
+    return connect_dots(points, curve - np.maximum(below, 0.0), step)
 
 
 def _selection_losses(
@@ -373,7 +349,7 @@ def _selection_losses(
     )
     kept = _lower_hull(np.exp(step * points), deltas)
     deltas -= np.maximum(-np.expm1(step * points), 0.0)
-    return connected(points[kept], deltas[kept], step)
+    return connect_dots(points[kept], deltas[kept], step)
 
 
 def _selection_deltas(
@@ -415,16 +391,9 @@ def _lower_hull(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> list[
 
 
 _ROW, _USER = Unit.ROW, Unit.USER
-
-
 _REPLACE = Neighbors.REPLACE_ONE
-
-
 _ADD = Neighbors.ADD_REMOVE_ONE
-
-
 _ZERO = Neighbors.ZERO_OUT_ONE
-
 
 # (from) -> (to): a change of the second kind is a chain of so many of the first.
 _CHAIN = {
@@ -502,19 +471,9 @@ def compose_mu(mus: Iterable[float]) -> float:
 
 
 def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
-    r"""Split a budget by shares of :math:`\mu^2`: :math:`\mu_i = \mu \sqrt{w_i}`.
+    r"""Split a budget by positive shares of :math:`\mu^2` that sum to 1.
 
-    Parameters
-    ----------
-    mu : float
-        Total cost.
-    shares : sequence of float
-        Positive shares with sum 1.
-
-    Returns
-    -------
-    tuple of float
-        Costs that compose to `mu`.
+    :math:`\mu_i = \mu \sqrt{w_i}`: the costs compose to `mu`.
     """
     if min(shares) <= 0.0 or abs(math.fsum(shares) - 1.0) > 1e-12:
         raise ValueError(f"shares must be positive and sum to 1, got {shares}")
@@ -522,20 +481,10 @@ def split_mu(mu: float, shares: Sequence[float]) -> tuple[float, ...]:
 
 
 def parallel_mu(partitions: Mapping[str, Mapping[str, Iterable[float]]]) -> float:
-    """Cost of releases on disjoint blocks of rows, over several partitions.
+    """Cost for any row of ``{partition: {block: costs}}``, blocks being disjoint.
 
     A row lies in one block of a partition, so that a partition costs what its
     dearest block costs; partitions compose one after another.
-
-    Parameters
-    ----------
-    partitions : mapping of str to mapping of str to iterable of float
-        ``{partition: {block: costs}}``.
-
-    Returns
-    -------
-    float
-        The total cost for any row.
     """
     return compose_mu(
         max((compose_mu(costs) for costs in blocks.values()), default=0.0)
@@ -548,18 +497,8 @@ def relation_factor(
 ) -> float | None:
     """Factor by which mu grows when a guarantee is restated for another relation.
 
-    Parameters
-    ----------
-    unit, neighbors : Unit, Neighbors
-        The relation of the guarantee.
-    to_unit, to_neighbors : Unit, Neighbors
-        The relation to restate it for.
-
-    Returns
-    -------
-    float or None
-        1 for the same relation, otherwise the length of a chain of neighbors;
-        None where the one guarantee does not imply the other.
+    1 for the same relation, otherwise the length of a chain of neighbors; None where
+    the one guarantee does not imply the other.
     """
     if (unit, neighbors) == (to_unit, to_neighbors):
         return 1.0
@@ -580,22 +519,8 @@ def calibrate_sampled(
 ) -> float:
     """Least noise multiplier of steps on Poisson samples, within a budget.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    sampling_probability : float
-        Probability q in (0, 1] with which each unit is in a step's sample.
-    steps : int
-        Number of steps.
-    neighbors : {"add-remove-one", "zero-out-one", "replace-one"}
-        The relation that the budget is for. The multiplier is that of the largest norm
-        of what one unit adds, also under ``"replace-one"``.
-
-    Returns
-    -------
-    float
-        At most .1 % above the least that the accounting can show to do.
+    At most .1 % above the least that the accounting can show to do. It is a multiple of
+    the largest norm of what one unit adds, also under ``"replace-one"``.
 
     Examples
     --------
@@ -660,25 +585,9 @@ def sampled_gaussian(
 ) -> SampledGaussian:
     """Mechanism of at least this noise multiplier, its grid and errors included.
 
-    Parameters
-    ----------
-    name, sensitivity, shape
-        As in :class:`~skdpspectral.mechanisms.SampledGaussian`.
-    noise_multiplier : float
-        Standard deviation of the noise over the charged sensitivity, at least.
-    **further : object
-        Further fields: `summation_error`, `magnitude`, `max_steps`,
-        `sampling_probability`.
-
-    Returns
-    -------
-    SampledGaussian
-        With ``mechanism.noise_multiplier >= noise_multiplier``.
-
-    Raises
-    ------
-    ValueError
-        If the grid of such noise is too coarse for the sensitivity.
+    The multiplier is the standard deviation of the noise over the charged sensitivity.
+    `further` are fields of :class:`~skdpspectral.mechanisms.SampledGaussian`. A grid
+    that is too coarse for the sensitivity is a ValueError.
     """
     summed = 2.0 * further.get("summation_error", 0.0)
     noise_std = noise_multiplier * (sensitivity + summed)

@@ -1,18 +1,12 @@
 r"""Renyi divergences of mechanisms, and what they say of :math:`(\epsilon, \delta)`.
 
-The curve of a private selection is in ``_selection.py``, as
-``renyi_curve(selection, orders)``.
-
-Curves of one step of a Poisson-sampled Gaussian mechanism, in closed form.
+The curve of a private selection is ``_selection.renyi_curve``. Those of one step of a
+Poisson-sampled Gaussian mechanism are in closed form.
 
 For a unit that joins or leaves, the pair is
 :math:`P = (1 - q) N(0, \sigma^2) + q N(1, \sigma^2)` and :math:`Q = N(0, \sigma^2)`.
 For one that is replaced, Q is :math:`(1 - q) N(0, \sigma^2) + q N(-1, \sigma^2)`
 (:ref:`lemma-sampled-replacement`): each is the mirror image of the other.
-
-Many different mechanisms as few that cost a little more.
-
-Distributions of privacy loss on a grid, and their composition.
 """
 
 from __future__ import annotations
@@ -35,39 +29,23 @@ from ..mechanisms._curves import Curve
 # Beyond so many standard deviations there is no mass that counts.
 _REACH = 12.0
 
-
 # Points of a quadrature to a standard deviation, or to the width of the strip in which
 # the integrand has no singularity: errors fall like exp(-2 pi**2 * _FINENESS).
 _FINENESS = 4.0
-
-
 _MOST_POINTS = 2**22
-
 
 # Normal tails beyond are below 1e-17.
 _LAST = 8.5
-
 
 # More than rounding errors of logarithms of sums.
 _ROUNDING = 1e-12
 
 
-def removed_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+def leaving_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     r"""Return :math:`H_{e^e}(P \| Q)` of one step, for a unit that leaves.
 
-    Parameters
-    ----------
-    q : float
-        Sampling probability.
-    sigma : float
-        Noise multiplier.
-    losses : array-like of float
-        Values of e, of any sign.
-
-    Returns
-    -------
-    ndarray
-        The hockey-stick divergence at each.
+    The hockey-stick divergence at each of the losses e, which may have any sign, for
+    the sampling probability q and the noise multiplier sigma.
     """
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, losses)
@@ -78,10 +56,10 @@ def removed_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     return np.asarray(found, dtype=np.float64)
 
 
-def joined_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
+def joining_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     r"""Return :math:`H_{e^e}(Q \| P)` of one step, for a unit that joins.
 
-    Parameters are those of :func:`removed_deltas`.
+    Parameters are those of :func:`leaving_deltas`.
     """
     losses = np.asarray(losses, dtype=np.float64)
     x = _joined_outcome(q, sigma, -losses)
@@ -134,19 +112,7 @@ def outcome(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
 def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
     r"""Return :math:`\delta(e) = P(x, \infty) - e^e Q(x, \infty)` of one step.
 
-    Parameters
-    ----------
-    q : float
-        Sampling probability.
-    sigma : float
-        Noise multiplier.
-    losses : array-like of float
-        Values of e, of any sign.
-
-    Returns
-    -------
-    ndarray
-        The hockey-stick divergence at each.
+    For a unit that is replaced; parameters are those of :func:`leaving_deltas`.
     """
     losses = np.asarray(losses, dtype=np.float64)
     x = outcome(q, sigma, losses) / sigma
@@ -161,27 +127,11 @@ def replaced_deltas(q: float, sigma: float, losses: npt.ArrayLike) -> Array:
 def sampled_divergences(
     q: float, sigma: float, orders: npt.ArrayLike, replaced: bool
 ) -> Array:
-    r"""Return the Renyi divergences of one step, by quadrature.
+    r"""Return the Renyi divergences of one step at orders above 1, by quadrature.
 
     The trapezoidal rule converges exponentially: the integrand is analytic in a strip
     of half the width :math:`\pi \sigma^2`. Those of P from Q are the larger ones
-    [MTZ19]_.
-
-    Parameters
-    ----------
-    q : float
-        Sampling probability.
-    sigma : float
-        Noise multiplier.
-    orders : array-like of float
-        Orders above 1.
-    replaced : bool
-        Whether a unit is replaced; otherwise it leaves.
-
-    Returns
-    -------
-    ndarray
-        The divergence of each order, infinite where the integral has too many points.
+    [MTZ19]_. A divergence is infinite where the integral has too many points.
 
     References
     ----------
@@ -210,7 +160,7 @@ def sampled_divergences(
     return np.array(found)
 
 
-def reach(q: float, sigma: float, replaced: bool) -> float:
+def largest_loss(q: float, sigma: float, replaced: bool) -> float:
     """Return a loss beyond which one step has no mass that counts."""
     x = 1.0 + _LAST * sigma
     square = sigma * sigma
@@ -224,35 +174,24 @@ def reach(q: float, sigma: float, replaced: bool) -> float:
 # Mechanisms, each with how often it is composed.
 Counted: TypeAlias = tuple[tuple[Curve, int], ...]
 
-
 # Above so many kinds, parameters are rounded to where a mechanism costs more: to powers
 # of 1 + one of these, the first that leaves few kinds.
 MOST_KINDS, _FEW = 64, 24
-
-
 _STEPS = tuple(4.0**k for k in range(-6, 3))
 
 
 @functools.lru_cache(maxsize=8)
-def few_kinds(curves: Counted) -> Counted:
-    """Return few kinds that dominate what is given.
+def coarsen_kinds(curves: Counted) -> Counted:
+    """Return few kinds that dominate what is given: the same where they are few.
 
-    Parameters
-    ----------
-    curves : tuple of tuple (mechanism, int)
-        Mechanisms, and how often each ran.
-
-    Returns
-    -------
-    tuple of tuple (mechanism, int)
-        The same where they are few. Otherwise pairs have lost their delta, which the
-        caller counts by itself; more than few are left if no rounding helps.
+    Otherwise pairs have lost their delta, which the caller counts by itself; more than
+    few are left if no rounding helps.
     """
     found = curves
     for step in _STEPS if len(curves) > MOST_KINDS else ():
         counted: Counter[Curve] = Counter()
         for curve, times in curves:
-            rounded, steps = _dearer(curve, math.log1p(step))
+            rounded, steps = _round_up_cost(curve, math.log1p(step))
             counted[rounded] += times * steps
         found = tuple(counted.items())
         if len(found) <= _FEW:
@@ -268,7 +207,7 @@ def _up(x: float, step: float) -> float:
     return power if power >= x else power * math.exp(step)
 
 
-def _dearer(curve: Curve, step: float) -> tuple[Curve, int]:
+def _round_up_cost(curve: Curve, step: float) -> tuple[Curve, int]:
     """Return a mechanism that costs no less, and how often it stands for this one."""
     if isinstance(curve, ApproximateDP):
         return replace(curve, epsilon=_up(curve.epsilon, step), delta=0.0), 1
@@ -288,14 +227,10 @@ def _dearer(curve: Curve, step: float) -> tuple[Curve, int]:
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-
 # Orders above 1 at which curves are looked at: a step of 4.4 % in (order - 1) leaves
 # less than .03 % of epsilon on the table.
 ORDERS: Array = 1.0 + np.exp2(np.arange(-6.0, 13.0, 1.0 / 16.0))
-
-
 ORDERS.flags.writeable = False
-
 
 # More than the rounding errors of a curve and of its conversion.
 _MARGIN = 2.0**-40
@@ -307,19 +242,10 @@ def gaussian_divergences(mu: float, orders: npt.ArrayLike) -> Array:
 
 
 def divergences(mechanism: Curve, orders: npt.ArrayLike) -> Array:
-    r"""Return bounds on the Renyi divergences of a mechanism that is no Gaussian.
+    """Return bounds on the Renyi divergences of a mechanism that is no Gaussian.
 
-    Parameters
-    ----------
-    mechanism : SubsampledGaussian, PrivateSelection or ApproximateDP
-        Of the last one, those that hold but for a probability of its delta.
-    orders : array-like of float
-        Orders, each above 1.
-
-    Returns
-    -------
-    ndarray
-        One bound an order.
+    One at each order above 1. Those of an (epsilon, delta) pair hold but for a
+    probability of its delta.
     """
     points = np.asarray(orders, dtype=np.float64)
     if isinstance(mechanism, ApproximateDP):
@@ -374,24 +300,14 @@ def log_peaks(orders: Array) -> Array:
 def renyi_delta(
     orders: npt.ArrayLike, curve: npt.ArrayLike, epsilon: npt.ArrayLike
 ) -> Array:
-    r"""Return the delta at each epsilon that Renyi divergences allow for.
+    r"""Return the delta, at most 1, that Renyi divergences give at each epsilon.
 
     .. math:: \delta(\epsilon) \le \min_\alpha \frac{1}{\alpha}
         \Bigl(1 - \frac{1}{\alpha}\Bigr)^{\alpha - 1}
         e^{(\alpha - 1) (D_\alpha - \epsilon)}
 
-    Parameters
-    ----------
-    orders, curve : array-like of float
-        Orders above 1, and an upper bound on the divergence of each, of neighbors in
-        either order.
-    epsilon : array-like of float
-        Of any sign.
-
-    Returns
-    -------
-    ndarray
-        Of the shape of `epsilon`, at most 1.
+    `curve` bounds the divergence of each order from above, of neighbors in either
+    order; epsilons may have any sign.
 
     References
     ----------
@@ -412,17 +328,7 @@ def renyi_delta(
 def renyi_epsilon(orders: npt.ArrayLike, curve: npt.ArrayLike, delta: float) -> float:
     """Return the smallest epsilon, at least 0, that Renyi divergences allow for.
 
-    Parameters
-    ----------
-    orders, curve : array-like of float
-        As of :func:`renyi_delta`.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    float
-        The bound; infinite if no order gives one.
+    Infinite if no order gives one. Parameters are those of :func:`renyi_delta`.
     """
     points, values = np.asarray(orders, float), np.asarray(curve, float)
     epsilons = values + (log_peaks(points) - math.log(delta)) / (points - 1.0)
@@ -444,7 +350,6 @@ def composed_divergences(mu: float, curves: Counted, orders: npt.ArrayLike) -> A
 # Longer transforms are not made.
 _MOST_GRID_POINTS = 2**23
 
-
 # Exponents of Chernoff bounds, over the one that is best for a normal distribution.
 _EXPONENTS = np.exp2(np.arange(-8, 5) / 2.0)
 
@@ -453,16 +358,8 @@ _EXPONENTS = np.exp2(np.arange(-8, 5) / 2.0)
 class LossDistribution:
     """Probabilities of losses, whose curve bounds that of a mechanism.
 
-    Parameters
-    ----------
-    step : float
-        Spacing of the losses.
-    first : int
-        The least loss, in steps.
-    masses : ndarray
-        Probability of each loss from there on.
-    infinite : float
-        Probability of a loss without limit.
+    `first` is the least loss, in multiples of `step`, `masses` are the probabilities of
+    each from there on, and `infinite` is that of a loss without limit.
     """
 
     step: float
@@ -504,23 +401,15 @@ class LossDistribution:
         return max(self.step * high + math.log(left / other), self.step * low)
 
 
-def connected(
+def connect_dots(
     points: npt.ArrayLike, excess: npt.ArrayLike, step: float
 ) -> LossDistribution:
     r"""Connect the dots of a curve, linearly in :math:`e^\epsilon`.
 
     That is the curve of the least distribution on the grid that is above a convex one
-    [DGKKM22]_.
-
-    Parameters
-    ----------
-    points : array-like of int
-        Losses in steps, increasing, of any sign.
-    excess : array-like of float
-        The curve at each less :math:`(1 - e^\epsilon)_+`, of which small numbers keep
-        their digits; beyond the last point the curve is constant.
-    step : float
-        Spacing of the grid.
+    [DGKKM22]_. `points` are increasing losses in steps, of any sign. `excess` is the
+    curve at each less :math:`(1 - e^\epsilon)_+`, of which small numbers keep their
+    digits; beyond the last point the curve is constant.
     """
     places, excess = np.asarray(points), np.asarray(excess, dtype=np.float64)
     losses, offsets = step * places, places - places[0]
@@ -543,19 +432,10 @@ def connected(
 def composed(
     parts: Sequence[tuple[LossDistribution, int]], cut: float
 ) -> LossDistribution | None:
-    """Return the distribution of a sum of independent losses.
+    """Return the distribution of a sum of independent losses; None if it is too large.
 
-    Parameters
-    ----------
-    parts : sequence of tuple (LossDistribution, int)
-        Distributions on one grid, and how often each is there.
-    cut : float
-        Probability of sums that are left out, and counted as without limit.
-
-    Returns
-    -------
-    LossDistribution or None
-        None if it would be too large.
+    `parts` are distributions on one grid, and how often each is there. `cut` is the
+    probability of sums that are left out, and counted as without limit.
     """
     low, high = _window(parts, cut)
     length = fft.next_fast_len(high - low + 1, real=True)

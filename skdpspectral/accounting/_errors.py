@@ -1,12 +1,6 @@
-"""Errors and warnings about budgets, ledgers and leaks.
-
-Packages that only some ledgers need, and errors that name them.
-"""
+"""Errors and warnings about budgets, ledgers and leaks."""
 
 from __future__ import annotations
-
-import importlib
-from typing import Any
 
 
 class PrivacyBudgetError(RuntimeError):
@@ -42,14 +36,3 @@ class LedgerError(RuntimeError):
 
 class PrivacyLeakWarning(UserWarning):
     """What was asked for protects nobody, or protects less than it seems to."""
-
-
-def psycopg() -> Any:
-    """Return the client of PostgreSQL, or say how to install it."""
-    try:
-        return importlib.import_module("psycopg")
-    except ImportError as error:
-        raise ImportError(
-            "a ledger at postgresql://... needs psycopg 3: "
-            "pip install 'skdpspectral[postgres]'"
-        ) from error

@@ -19,27 +19,18 @@ from ..mechanisms._relations import check_real
 # float64 normals stop near 12 sigma: a smaller delta would be a claim about
 # tails that are never drawn.
 MIN_DELTA = 1e-15
-
-
 _SQRT2 = math.sqrt(2.0)
-
-
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-
 
 # Calibrations stop this far short of the budget, so that the rounding errors of
 # composing a few releases never push their sum over it.
 _SLACK = 2.0**-40
 
-
 # Inverses aim this far below delta, more than the curve's own rounding error.
 _LOG_MARGIN = 1e-13
 
-
 # Beyond these, float64 cannot tell neighboring costs apart, and no one is protected.
 _LARGEST_EPSILON = 1e9
-
-
 _LARGEST_MU = 1e5
 
 
@@ -261,20 +252,11 @@ def calibrate_gaussian(
     name, sensitivity, shape, symmetric, summation_error, magnitude
         As in :class:`~skdpspectral.mechanisms.Gaussian`.
     mu : float
-        The cost that may be charged; positive and finite.
+        The cost that may be charged; positive and finite. A ValueError if it is so
+        small that the grid itself would exceed it.
     correlation : dict or None, default=None
         The further parameters of a
         :class:`~skdpspectral.mechanisms.CorrelatedGaussian`, for rows of a stream.
-
-    Returns
-    -------
-    Gaussian
-        With ``mechanism.mu <= mu``.
-
-    Raises
-    ------
-    ValueError
-        If `mu` is so small that the grid itself would exceed it.
     """
     if type(mu) is not float or type(sensitivity) is not float:
         mu, sensitivity = check_real("mu", mu), check_real("sensitivity", sensitivity)
@@ -313,21 +295,8 @@ def calibrate_alike(
 ) -> tuple[Mechanism, ...]:
     """Mechanisms of releases that are all alike, at a total cost of at most `mu`.
 
-    Parameters
-    ----------
-    names : sequence of str
-        One a release.
-    sensitivity, shape : float, tuple of int
-        As for :func:`calibrate_gaussian`, of each release.
-    mu : float
-        Positive; infinite for releases without noise.
-    **more : object
-        `summation_error` and `magnitude` of :func:`calibrate_gaussian`.
-
-    Returns
-    -------
-    tuple of Mechanism
-        In the order of the names.
+    One for each name; without noise where `mu` is infinite. Other parameters are those
+    of :func:`calibrate_gaussian`, of each release.
     """
     if not math.isfinite(mu):
         return tuple(Exact(name, shape) for name in names)

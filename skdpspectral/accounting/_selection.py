@@ -25,51 +25,27 @@ from ._gaussian import MIN_DELTA, gaussian_delta, gaussian_epsilon
 
 Array: TypeAlias = npt.NDArray[np.float64]
 
-
 # Orders of Renyi divergences beyond one, on a logarithmic scale, for Poisson laws.
 _LOG_ORDERS = (math.log(1e-3), math.log(1e6))
 
-
-# What a number of runs may be on average; beyond, nobody waits for a search.
+# Largest mean of a number of runs.
 MOST_EXPECTED_RUNS = 1e6
-
 
 # From this mean on, a Poisson law gives no run with a probability below 1e-6.
 _FEWEST_OF_POISSON = 14.0
 
-
 # Calibrations stop this far short of the budget, for the rounding of what follows.
 _SLACK = 2.0**-40
-
-
 LOGARITHMIC, GEOMETRIC = "logarithmic", "geometric"
-
-
 _ETA = {LOGARITHMIC: 0.0, GEOMETRIC: 1.0}
-
-
 LAWS = (*_ETA, POISSON)
 
 
 def truncation(expected_runs: float, eta: float = 0.0) -> float:
-    """Parameter of the truncated negative binomial law of a mean.
+    """Parameter gamma of the truncated negative binomial law of a mean above 1.
 
-    Parameters
-    ----------
-    expected_runs : float
-        Mean of the number of runs, above 1.
-    eta : float, default=0.0
-        Shape of the law, above -1: 0 for the logarithmic law, 1 for the geometric.
-
-    Returns
-    -------
-    float
-        gamma in (0, 1), for which the mean is at most `expected_runs`.
-
-    Raises
-    ------
-    ValueError
-        If there is no such law.
+    The mean is at most `expected_runs`. The shape `eta` is 0 for the logarithmic law
+    and 1 for the geometric.
 
     Examples
     --------
@@ -102,20 +78,10 @@ def truncation(expected_runs: float, eta: float = 0.0) -> float:
 
 
 def selection_shift(selection: PrivateSelection) -> float:
-    r"""Epsilon that a selection costs beside one run.
+    r"""Epsilon, positive, that a selection costs beside one run.
 
-    It is :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`.
-
-    Parameters
-    ----------
-    selection : PrivateSelection
-        Under either law. For a Poisson law of mean m it is
-        :math:`m (2 \Phi(\mu / 2) - 1)`.
-
-    Returns
-    -------
-    float
-        Positive.
+    It is :math:`(1 + \eta) \ln (\Phi(\Phi^{-1}(\gamma) + \mu) / \gamma)`, and for a
+    Poisson law of mean m :math:`m (2 \Phi(\mu / 2) - 1)`.
     """
     mu = selection.run_mu
     if selection.law == POISSON:
@@ -137,23 +103,13 @@ def delta_factor(selection: PrivateSelection) -> float:
 
 
 def renyi_curve(selection: PrivateSelection, orders: npt.ArrayLike) -> Array:
-    r"""Bounds on the Renyi divergences of a selection.
+    r"""Bounds on the Renyi divergences of a selection, at orders above 1.
 
-    Parameters
-    ----------
-    selection : PrivateSelection
-        What is released.
-    orders : array-like of float
-        Orders, each above 1.
-
-    Returns
-    -------
-    ndarray
-        For a truncated negative binomial law
-        :math:`\lambda \mu^2 / 2 + c + \ln E[K] / (\lambda - 1)` with the
-        :func:`selection_shift` c, which is at most the bound of theorem 2 of the source
-        at every order :math:`\hat\lambda` there. For a Poisson law that of theorem 6,
-        with the outcome of no run counted in.
+    For a truncated negative binomial law
+    :math:`\lambda \mu^2 / 2 + c + \ln E[K] / (\lambda - 1)` with the
+    :func:`selection_shift` c, which is at most the bound of theorem 2 of the source
+    at every order :math:`\hat\lambda` there. For a Poisson law that of theorem 6,
+    with the outcome of no run counted in.
 
     References
     ----------
@@ -180,20 +136,9 @@ def selection_delta(
 ) -> float:
     """Upper bound on delta of a selection, and of Gaussian mechanisms beside it.
 
-    Parameters
-    ----------
-    selection : PrivateSelection
-        What is released.
-    epsilon : float
-        At least 0.
-    beside : float, default=0.0
-        Composed cost, in Gaussian differential privacy, of what else is released, also
-        where it is chosen by the outcome of the selection, or the selection by it.
-
-    Returns
-    -------
-    float
-        In [0, 1].
+    `beside` is the composed cost, in Gaussian differential privacy, of what else is
+    released, also where it is chosen by the outcome of the selection, or the selection
+    by it.
 
     References
     ----------
@@ -216,20 +161,8 @@ def selection_epsilon(
 ) -> float:
     """Upper bound on epsilon of a selection, and of Gaussian mechanisms beside it.
 
-    Parameters
-    ----------
-    selection : PrivateSelection
-        What is released.
-    delta : float
-        In [1e-15, 1).
-    beside : float, default=0.0
-        As in :func:`selection_delta`.
-
-    Returns
-    -------
-    float
-        Where :func:`selection_delta` is at most `delta`; infinity where delta over the
-        mean number of runs is below what float64 noise honors.
+    There :func:`selection_delta` is at most `delta`. Infinite where delta over the mean
+    number of runs is below what float64 noise honors.
 
     Examples
     --------

@@ -10,8 +10,6 @@ from ._relations import Neighbors, check_count, check_real
 
 # Laws of the number of runs of a private selection.
 TRUNCATED_NEGATIVE_BINOMIAL = "truncated-negative-binomial"
-
-
 POISSON = "poisson"
 
 
@@ -25,13 +23,7 @@ def _set_real(mechanism: object, field: str, at_least: float, below: float) -> N
 
 @dataclass(frozen=True)
 class _Curve:
-    """What is released at a cost that no ``mu`` states.
-
-    Parameters
-    ----------
-    name : str
-        Name of what is released, unique within a plan.
-    """
+    """What is released at a cost that no ``mu`` states."""
 
     kind: ClassVar[str] = ""
 
@@ -234,6 +226,4 @@ class ApproximateDP(_Curve):
 
 
 CURVES = (SubsampledGaussian, PrivateSelection, ApproximateDP)
-
-
 Curve = SubsampledGaussian | PrivateSelection | ApproximateDP

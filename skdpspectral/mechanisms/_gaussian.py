@@ -1,9 +1,4 @@
-"""Gaussian mechanisms on a grid, of arrays and streams, and what has no noise.
-
-Gaussian mechanisms on sums over Poisson samples, step by step.
-
-Noise that several parties add, each a share.
-"""
+"""Gaussian mechanisms on a grid: of arrays, streams, Poisson samples and parties."""
 
 from __future__ import annotations
 
@@ -19,19 +14,15 @@ from ._relations import Neighbors, check_count, check_real
 # enough that integers of noise and value stay exact in float64.
 GRID_BITS = 26
 
-
 # Below this, float64 normals have too few digits left to fill the grid.
 MAX_GRID_BITS = 40
-
 
 # |value| / grid is kept at or below 2**MAX_INTEGER_BITS, so that value + noise
 # stays below 2**52, where every integer and its rounding are exact.
 MAX_INTEGER_BITS = 51
 
-
 # The grid may add this share of the sensitivity before a finer one is taken.
 GRID_SHARE = 2.0**-8
-
 
 # Rounding errors of shaped noise, in Z, stay far below a step of the grid: times the
 # unit roundoff 2**-53 and some 2**8 for 12 standard deviations and the terms of sums,
@@ -91,25 +82,13 @@ class Gaussian:
     magnitude : float, default=1.0
         Public bound on the modulus of any entry of the computed statistic.
 
-    Attributes
-    ----------
-    grid : float
-        Spacing of the grid that every released number lies on.
-    charged_sensitivity : float
-        Sensitivity of what is computed: lemma, summation errors and grid.
-    mu : float
-        Cost in Gaussian differential privacy, from the charged sensitivity.
-
     Notes
     -----
     **Formal guarantee.** For any two data sets whose exact statistics differ by at
     most `sensitivity`, and whose computed statistics are within `summation_error`
-    of the exact ones, the release is :attr:`mu`-Gaussian differentially private
-    [1]_. Rounding to the grid is part of the statistic and is charged.
-
-    References
-    ----------
-    .. [1] Dong, Roth and Su (2022), Gaussian differential privacy, theorem 2.7.
+    of the exact ones, the release is `mu`-Gaussian differentially private (Dong, Roth
+    and Su 2022, theorem 2.7). Rounding to the `grid` is part of the statistic: `mu` is
+    that of the `charged_sensitivity`, of lemma, summation errors and grid.
     """
 
     kind: ClassVar[str] = "gaussian"
@@ -185,13 +164,7 @@ class Gaussian:
         return self.sensitivity + 2.0 * self.summation_error + self.grid_term
 
     def repeated(self, names: Iterable[str]) -> tuple[Gaussian, ...]:
-        """Return this mechanism under other names, for releases that are all alike.
-
-        Parameters
-        ----------
-        names : iterable of str
-            One a release.
-        """
+        """Return this mechanism under other names, for releases that are all alike."""
         repeats = []
         for name in names:
             # All else is checked and worked out.
@@ -214,21 +187,17 @@ class Gaussian:
 class CorrelatedGaussian(Gaussian):
     r"""A Gaussian mechanism on the rows of a stream, released step by step.
 
-    At step t the row leaves with noise :math:`(C^{-1} Z)_t`, where C is a
+    At step t the row of shape (k,) leaves with noise :math:`(C^{-1} Z)_t`, where C is a
     lower-triangular matrix of public numbers and Z has independent normal entries.
 
     Parameters
     ----------
-    name, summation_error, magnitude
-        As in :class:`Gaussian`, of one row.
+    name, summation_error, magnitude, symmetric
+        As in :class:`Gaussian`, of one row; a row is never symmetric.
     sensitivity : float
         How far one unit can move the one row that it contributes.
     noise_std : float
         Standard deviation of the entries of Z.
-    shape : tuple of int
-        Shape (k,) of a row.
-    symmetric : bool, default=False
-        Always False: a row is a vector.
     column_norm : float, default=1.0
         Upper bound :math:`|C|` on the 2-norms of the columns of C. Where a unit has
         k rows and C is the identity, :math:`\sqrt k`.
@@ -247,14 +216,9 @@ class CorrelatedGaussian(Gaussian):
     -----
     **Formal guarantee.** If one unit changes one row of the stream (or the k rows that
     `column_norm` was made for), each by at most `sensitivity`, then the release of all
-    steps together is :attr:`mu`-Gaussian differentially private, also where rows are
-    chosen after seeing earlier releases.
-    Rows are rounded to the grid before noise is added, which is charged.
-
-    References
-    ----------
-    Denisov, McMahan, Rush, Smith and Thakurta (2022), Improved differential privacy
-    for SGD via optimal private linear operators on adaptive streams, theorem 2.1.
+    steps together is `mu`-Gaussian differentially private, also where rows are chosen
+    after seeing earlier releases (Denisov, McMahan, Rush, Smith and Thakurta 2022,
+    theorem 2.1). Rows are rounded to the grid before noise is added, which is charged.
     """
 
     kind: ClassVar[str] = "correlated-gaussian"
@@ -320,23 +284,13 @@ class Exact:
 
 @dataclass(frozen=True)
 class SampledGaussian(CorrelatedGaussian):
-    r"""Rows that are sums over Poisson samples of the units, each with fresh noise.
+    """Rows that are sums over Poisson samples of the units, each with fresh noise.
 
-    Parameters
-    ----------
-    name, noise_std, shape, symmetric, summation_error, magnitude
-        As in :class:`CorrelatedGaussian`.
-    sensitivity : float
-        Largest norm of what one unit adds to the row of a step that it is sampled in.
-    max_steps : int
-        Number of steps.
-    column_norm, factorization, amplification, renewed
-        At their defaults: noise of different steps is independent.
-    sampling_probability : float
-        Probability q in (0, 1] with which each unit is in a step's sample, by itself.
+    As :class:`CorrelatedGaussian` with a known number of steps and independent noise.
+    The `sensitivity` is the largest norm of what one unit adds to the row of a step
+    that it is sampled in, with the probability `sampling_probability` in (0, 1], by
+    itself.
 
-    Notes
-    -----
     **Formal guarantee.** That of the :class:`SubsampledGaussian` which :meth:`curve`
     gives, also where a step's row is chosen after seeing earlier releases; samples are
     secret. Rounding to the grid is part of the rows and is charged.
@@ -392,7 +346,6 @@ class SampledGaussian(CorrelatedGaussian):
 # logarithm: no delta of float64 is as small.
 _LOG_DISTANCE = -1000.0 * math.log(10.0)
 
-
 # Shares that sums of whole numbers are exact for.
 MOST_SHARES = 1024
 
@@ -400,18 +353,9 @@ MOST_SHARES = 1024
 def log_share_distance(n_shares: int, steps: float) -> float:
     r"""Bound how far sums of rounded Gaussians are from a function of one Gaussian.
 
-    Parameters
-    ----------
-    n_shares : int
-        Number m of rounded Gaussians.
-    steps : float
-        Standard deviation :math:`\sigma` of each, in steps of the grid; at least 1.
-
-    Returns
-    -------
-    float
-        Logarithm of a bound on the total variation of one number
-        (:ref:`lemma-noise-shares`).
+    The logarithm of a bound on the total variation of one number
+    (:ref:`lemma-noise-shares`), for m = `n_shares` rounded Gaussians. `steps` is the
+    standard deviation :math:`\sigma` of each in steps of the grid, at least 1.
     """
     m, square = n_shares, steps * steps
     exponent = -0.5 * math.pi**2 * square
@@ -427,33 +371,12 @@ def log_share_distance(n_shares: int, steps: float) -> float:
 class SharedGaussian(Gaussian):
     r"""A Gaussian mechanism on sums, whose noise is added by parties, a share each.
 
-    Every party rounds its own part of the sum to the grid, and adds a rounded Gaussian
-    of variance ``noise_std**2 / n_shares``. Whole numbers of grid steps add up without
-    any rounding, in any order.
+    Every party rounds its own part of the sum, a vector, to the grid, and adds a
+    rounded Gaussian of variance ``noise_std**2 / n_shares``, with `n_shares` at most
+    1024; more shares may be added. Whole numbers of grid steps add up without any
+    rounding, in any order. A share that would be too small for its grid is a
+    ValueError.
 
-    Parameters
-    ----------
-    name, sensitivity, shape, summation_error, magnitude
-        As in :class:`Gaussian`.
-    noise_std : float
-        Standard deviation of `n_shares` shares together.
-    symmetric : bool, default=False
-        Always False: parts are vectors.
-    n_shares : int, default=1
-        Shares that are the noise together, at most 1024. More of them may be added.
-
-    Attributes
-    ----------
-    mu : float
-        Cost against whoever sees the sum alone and knows all shares but `n_shares`.
-
-    Raises
-    ------
-    ValueError
-        If a share would be too small for its grid.
-
-    Notes
-    -----
     **Formal guarantee.** A unit is in the part of one party. If only the sum is seen,
     and `h` shares of it are unknown to who sees it, that of the unit's party among
     them, then the sum is :math:`\mu \sqrt{n/h}`-Gaussian differentially private for

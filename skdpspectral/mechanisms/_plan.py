@@ -1,9 +1,4 @@
-"""What one fit will release, and what it costs, before there is any data.
-
-What several holders of disjoint rows release in one fit.
-
-One of several sets of releases, chosen by what was released before.
-"""
+"""What one fit will release, and what it costs, before there is any data."""
 
 from __future__ import annotations
 
@@ -34,19 +29,10 @@ def has_budget(plan: PrivacyPlan) -> bool:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Sets of releases of which a fit makes one.
+    """Sets of releases of which a fit makes one; the names of all of them differ.
 
-    Parameters
-    ----------
-    name : str
-        Name of the choice, unique within a plan.
-    branches : tuple of tuple of Mechanism
-        What each branch releases. The names of all of them differ.
-
-    Notes
-    -----
-    **Formal guarantee.** If the branch is chosen by public numbers and earlier
-    releases alone, the whole is :attr:`mu`-Gaussian differentially private.
+    **Formal guarantee.** If the branch is chosen by public numbers and earlier releases
+    alone, the whole is :attr:`mu`-Gaussian differentially private.
     """
 
     kind: ClassVar[str] = "alternatives"
@@ -100,7 +86,6 @@ _KINDS = (
     Alternatives,
     *CURVES,
 )
-
 
 _MECHANISMS: dict[str, Callable[..., Mechanism]] = {cls.kind: cls for cls in _KINDS}
 
@@ -327,15 +312,8 @@ class ParallelPlan(PrivacyPlan):
 
     A row lies in one block, and what its block releases is all that depends on it. So
     the dearest block's budget and mechanisms, which are this plan's own, hold for
-    every row; most rows may be protected better.
-
-    Parameters
-    ----------
-    epsilon, delta, mechanisms, estimator, unit, neighbors, assumption, seeded, \
-remarks, failure
-        Those of the dearest block; see :class:`PrivacyPlan`.
-    blocks : tuple of tuple (str, PrivacyPlan)
-        Name and plan of every block; made by :meth:`of`.
+    every row; most rows may be protected better. `blocks` are names and plans; made by
+    :meth:`of`.
     """
 
     blocks: tuple[tuple[str, PrivacyPlan], ...] = ()
@@ -354,18 +332,7 @@ remarks, failure
 
     @classmethod
     def of(cls, plans: dict[str, PrivacyPlan]) -> ParallelPlan:
-        """Return the plan of blocks whose rows are disjoint.
-
-        Parameters
-        ----------
-        plans : dict of str to PrivacyPlan
-            Names and plans of the blocks, at least one.
-
-        Returns
-        -------
-        ParallelPlan
-            With the guarantee of the dearest.
-        """
+        """Return the plan of disjoint blocks, with the guarantee of the dearest."""
         dearest = max(plans.values(), key=lambda plan: plan.mu)
         own = {f.name: getattr(dearest, f.name) for f in fields(PrivacyPlan) if f.init}
         return cls(**own, blocks=tuple(plans.items()))

@@ -1,7 +1,4 @@
-"""The vocabulary of a guarantee: what is protected, and against what change.
-
-Checks of public numbers, by name.
-"""
+"""The vocabulary of a guarantee, and checks of public numbers."""
 
 from __future__ import annotations
 
@@ -71,24 +68,9 @@ def shown(value: object) -> str:
 
 
 def check_real(name: str, value: object) -> float:
-    """Return a number as a Python float, or an error that names it.
+    """Return a real number that is no boolean as a Python float, or an error.
 
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for the error.
-    value : object
-        Any real number that is no boolean; of any precision.
-
-    Returns
-    -------
-    float
-        The number, so that no narrower type rounds what is computed from it.
-
-    Raises
-    ------
-    ValueError
-        If it is no real number.
+    No narrower type rounds what is computed from it.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise ValueError(f"{name} must be a real number, got {shown(value)}")

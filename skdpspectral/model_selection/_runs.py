@@ -26,7 +26,7 @@ from .._tables.entries import read_entries
 from .._tables.rows import Unread, unread_rows
 from ..accounting import PrivacyAccountant, PrivacyLeakWarning, gaussian_epsilon
 from ..accounting._ledger.context import without_accountant
-from ..accounting._ledger.schema import forget
+from ..accounting._ledger.store import forget
 from ..mechanisms import PrivacyPlan, Unit
 from ..mechanisms._relations import shown
 from ..metrics._private_scorer import SEARCH, PrivateScorer, make_private_scorer

@@ -1,43 +1,24 @@
-"""First and second moments that are released together.
-
-Means of what each feature of a row contributes on its own: places and scales.
-
-Sums of clipped gradients, and of what is made of their squares.
-"""
+"""First and second moments that are released together: of rows and of gradients."""
 
 from __future__ import annotations
 
 import math
 
 from ..mechanisms import Neighbors
+from ._moments import check_rows
 from ._users import sum_sensitivity
 
 # Below this weight of the second moment, releasing it costs nothing beside the
 # mean (Lemma 3.5 of Kalinin, Upadhyay and Lampert 2025).
 FREE_WEIGHT = 0.5
-
-
 FREE_WEIGHT_1D = (11.0 + 5.0 * math.sqrt(5.0)) / 8.0
-
-
-def _check_rows(n_samples: int) -> None:
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
 
 
 def second_moment_ratio(n_features: int) -> float:
     r"""Squared diameter of the outer products of rows in the unit ball.
 
-    Parameters
-    ----------
-    n_features : int
-        Dimension d of the rows.
-
-    Returns
-    -------
-    float
-        The supremum of :math:`\|xx' - yy'\|_F^2`, and of that of the diagonals: 1 for
-        one feature, where :math:`x^2` is in [0, 1], and 2 for more.
+    The supremum of :math:`\|xx' - yy'\|_F^2`, and of that of the diagonals: 1 for one
+    feature, where :math:`x^2` is in [0, 1], and 2 for more.
     """
     if n_features < 1:
         raise ValueError(f"n_features must be at least 1, got {n_features}")
@@ -47,19 +28,8 @@ def second_moment_ratio(n_features: int) -> float:
 def joint_moment_ratio(nu: float, n_features: int) -> float:
     r"""Squared joint sensitivity :math:`r_d(\nu)` of mean and second moment.
 
-    The supremum of :math:`\|x-y\|^2 + \nu \|xx' - yy'\|_F^2` over the unit ball.
-
-    Parameters
-    ----------
-    nu : float
-        Weight of the second moment, at least 0.
-    n_features : int
-        Dimension d of the rows.
-
-    Returns
-    -------
-    float
-        :math:`r_d(\nu)`, at least 4.
+    At least 4: the supremum of :math:`\|x-y\|^2 + \nu \|xx' - yy'\|_F^2` over the unit
+    ball in d = `n_features` dimensions, for a weight `nu` of the second moment.
 
     References
     ----------
@@ -83,41 +53,17 @@ def joint_moments_sensitivity(
     r"""Sensitivity of the mean with the weighted second moment, on one scale.
 
     The released vector is :math:`(\bar x, \sqrt\nu\, S / c)` with
-    :math:`S = \frac1n \sum x x'`.
-
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of every row.
-    n_samples : int
-        Public number of rows n.
-    nu : float
-        Weight of the second moment.
-    n_features : int
-        Dimension d.
-
-    Returns
-    -------
-    float
-        :math:`c \sqrt{r_d(\nu)} / n` under replace-one.
+    :math:`S = \frac1n \sum x x'` of rows of norm at most c = `clip_norm`. It is
+    :math:`c \sqrt{r_d(\nu)} / n` under replace-one, for a public number n of rows.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return clip_norm * math.sqrt(joint_moment_ratio(nu, n_features)) / n_samples
 
 
 def free_moment_weight(n_features: int) -> float:
     r"""Largest weight at which the second moment costs nothing beside the mean.
 
-    Parameters
-    ----------
-    n_features : int
-        Dimension d of the rows.
-
-    Returns
-    -------
-    float
-        The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in
-        :func:`joint_moment_ratio`.
+    The largest :math:`\nu` with :math:`r_d(\nu) = 4`, as in :func:`joint_moment_ratio`.
     """
     return FREE_WEIGHT_1D if n_features == 1 else FREE_WEIGHT
 
@@ -127,18 +73,9 @@ def free_trace_weight(n_features: int) -> float:
 
     The supremum of :math:`\|x - y\|^2 + \frac12 \|\Delta_0\|_F^2 + \nu_0 t^2` over
     the unit ball is 4, with :math:`\Delta = xx' - yy'`, its component :math:`t` along
-    :math:`I / \sqrt d` and the rest :math:`\Delta_0`.
-
-    Parameters
-    ----------
-    n_features : int
-        Dimension d of the rows.
-
-    Returns
-    -------
-    float
-        :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in
-        one dimension.
+    :math:`I / \sqrt d` and the rest :math:`\Delta_0`. Returned is
+    :math:`\nu_0 = d \nu_1 - (d - 1) / 2`, with :math:`\nu_1` the free weight in one
+    dimension.
     """
     return n_features * FREE_WEIGHT_1D - 0.5 * (n_features - 1)
 
@@ -146,16 +83,8 @@ def free_trace_weight(n_features: int) -> float:
 def separate_moments_ratio(nu: float) -> float:
     r"""Squared sensitivity of both moments if each moves as far as it alone can.
 
-    Parameters
-    ----------
-    nu : float
-        Weight of the second moment, at least 0.
-
-    Returns
-    -------
-    float
-        :math:`4 + 2 \nu`, at least :math:`r_d(\nu)`: what two releases cost that are
-        composed.
+    :math:`4 + 2 \nu`, at least :math:`r_d(\nu)`: what two releases cost that are
+    composed.
     """
     return 4.0 + 2.0 * nu
 
@@ -163,16 +92,8 @@ def separate_moments_ratio(nu: float) -> float:
 def concatenated_moments_ratio(nu: float) -> float:
     r"""Squared sensitivity of both moments as one vector of bounded norm.
 
-    Parameters
-    ----------
-    nu : float
-        Weight of the second moment, at least 0.
-
-    Returns
-    -------
-    float
-        :math:`4 (1 + \nu)`, at least :math:`r_d(\nu)`: the squared diameter of the
-        ball that holds :math:`(x, \sqrt\nu\, xx')`.
+    :math:`4 (1 + \nu)`, at least :math:`r_d(\nu)`: the squared diameter of the ball
+    that holds :math:`(x, \sqrt\nu\, xx')`.
     """
     return 4.0 * (1.0 + nu)
 
@@ -187,18 +108,9 @@ def difference_counts_sensitivity(n_features: int) -> float:
     r"""Sensitivity of counts of differences, one histogram a feature.
 
     Each pair of rows has, in each feature, a total weight of at most 1, none of it
-    negative, on the bins of that feature's histogram.
-
-    Parameters
-    ----------
-    n_features : int
-        Number of features p.
-
-    Returns
-    -------
-    float
-        l2-sensitivity :math:`2 \sqrt{2 p}` of the sum over pairs under replace-one,
-        where each row is in two pairs; attained.
+    negative, on the bins of that feature's histogram. The l2-sensitivity of the sum
+    over pairs is :math:`2 \sqrt{2 p}` under replace-one, where each row is in two
+    pairs; attained.
 
     Examples
     --------
@@ -213,18 +125,8 @@ def difference_counts_sensitivity(n_features: int) -> float:
 def phase_sensitivity(n_features: int, n_periods: int) -> float:
     r"""Sensitivity of sums of phases on circles, :math:`2 \sqrt{p L}`.
 
-    Parameters
-    ----------
-    n_features : int
-        Number of features p.
-    n_periods : int
-        Circles L that each feature is wound around; a phase is a point of the plane
-        at most 1 from the origin.
-
-    Returns
-    -------
-    float
-        l2-sensitivity of the sum over rows under replace-one; attained for one circle.
+    Each of p features is wound around L = `n_periods` circles; a phase is a point of
+    the plane at most 1 from the origin. Under replace-one; attained for one circle.
     """
     _check_counts(n_features=n_features, n_periods=n_periods)
     return 2.0 * math.sqrt(n_features * n_periods)
@@ -233,21 +135,10 @@ def phase_sensitivity(n_features: int, n_periods: int) -> float:
 def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
     r"""Sensitivity of means with weighted squares of features in [-1, 1].
 
-    The released numbers are :math:`\bar z_j` and :math:`\sqrt\nu\,\overline{z_j^2}`
-    for each feature, with :math:`\nu` of :func:`free_moment_weight` for one feature.
-
-    Parameters
-    ----------
-    n_samples : int
-        Public number of rows n.
-    n_features : int
-        Number of features p.
-
-    Returns
-    -------
-    float
-        l2-sensitivity :math:`2 \sqrt p / n` under replace-one, attained: the squares
-        cost nothing beside the means.
+    The released numbers are :math:`\bar z_j` and :math:`\sqrt\nu\,\overline{z_j^2}` for
+    each of p features, with :math:`\nu` of :func:`free_moment_weight` for one feature.
+    The l2-sensitivity is :math:`2 \sqrt p / n` under replace-one, attained: the squares
+    cost nothing beside the means.
     """
     _check_counts(n_features=n_features)
     one = joint_moments_sensitivity(1.0, n_samples, free_moment_weight(1), 1)
@@ -257,18 +148,8 @@ def feature_moments_sensitivity(n_samples: int, n_features: int) -> float:
 def gradient_norm(clip_norm: float, nu: float) -> float:
     r"""Largest norm of a clipped gradient beside its weighted squares.
 
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of a gradient g.
-    nu : float
-        Weight of the squares, at least 0.
-
-    Returns
-    -------
-    float
-        :math:`c \sqrt{1 + \nu}`, the norm of
-        :math:`(g, \sqrt\nu\, g \circ g / c)` where g has one entry.
+    :math:`c \sqrt{1 + \nu}`, the norm of :math:`(g, \sqrt\nu\, g \circ g / c)` where g
+    has one entry.
     """
     if nu < 0.0:
         raise ValueError(f"nu must be at least 0, got {nu}")
@@ -285,32 +166,16 @@ def gradient_moments_sensitivity(
     r"""Sensitivity of clipped gradients and their squares over an expected batch.
 
     The released vector is :math:`\frac1m \sum_i (g_i, \sqrt\nu\, g_i \circ g_i / c)`
-    over the examples of one batch, m its expected size.
-
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of every gradient.
-    batch_size : float
-        What the sums are divided by: public, whatever a batch holds.
-    nu : float
-        Weight of the squares, at least 0.
-    n_parameters : int
-        Entries of a gradient.
-    neighbors : Neighbors or str
-        ``"replace-one"``, or ``"add-remove-one"`` and ``"zero-out-one"``, under which
-        an example's gradient appears or vanishes.
-
-    Returns
-    -------
-    float
-        :math:`c \sqrt{r_d(\nu)} / m` under replace-one, where squares are free up to
-        ``free_moment_weight``; :math:`c \sqrt{1 + \nu} / m` otherwise.
+    over the examples of one batch. Its expected size m = `batch_size` is public,
+    whatever a batch holds. Under replace-one it is :math:`c \sqrt{r_d(\nu)} / m`, where
+    squares are free up to ``free_moment_weight``. It is :math:`c \sqrt{1 + \nu} / m`
+    under add-remove-one and zero-out-one, where an example's gradient appears or
+    vanishes.
 
     References
     ----------
-    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5 and Algorithm 2, which squares a
-    sum instead and has no such bound.
+    Kalinin, Upadhyay and Lampert (2025), Lemma 3.5 and Algorithm 2, which squares a sum
+    instead and has no such bound.
     """
     if not batch_size > 0.0:
         raise ValueError(f"batch_size must be positive, got {batch_size}")
@@ -330,20 +195,11 @@ def clipped_moments_sensitivity(
     r"""Sensitivity of gradients that are clipped together with their squares.
 
     The released vector is :math:`\frac1m \sum_i s_i (g_i, \sqrt\nu\, g_i \circ g_i /
-    c)`, with :math:`s_i \le 1` the largest factor at which its norm is at most c.
-
-    Parameters
-    ----------
-    clip_norm, batch_size, nu, n_parameters, neighbors
-        As of :func:`gradient_moments_sensitivity`.
-
-    Returns
-    -------
-    float
-        c / m, where an example's gradient appears or vanishes. Under replace-one less
-        than 2 c / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 /
-        (1 + \sqrt{1 + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1
-        / (2 u)} / m` beyond.
+    c)`, with :math:`s_i \le 1` the largest factor at which its norm is at most c. It is
+    c / m where an example's gradient appears or vanishes. Under replace-one it is less
+    than 2 c / m, as no square is negative: :math:`2 c x / m` with :math:`x^2 = 2 / (1 +
+    \sqrt{1 + 4 u})` at :math:`u = \nu / d \le 3/4`, and :math:`c \sqrt{2 + 1 / (2 u)} /
+    m` beyond.
     """
     if nu < 0.0 or not batch_size > 0.0 or n_parameters < 1:
         raise ValueError(
@@ -364,18 +220,9 @@ def squared_batch_sensitivity(
     r"""Sensitivity of a clipped mean gradient u and of its weighted squares.
 
     The released vector is :math:`(u, \sqrt\nu\, u \circ u / c)`, with u the sum of
-    gradients over m, clipped to the norm c once more.
-
-    Parameters
-    ----------
-    clip_norm, batch_size, nu, neighbors
-        As of :func:`gradient_moments_sensitivity`.
-
-    Returns
-    -------
-    float
-        :math:`D \sqrt{1 + 4 \nu}`, with D the smaller one of 2 c and of what one
-        example moves the mean, c / m or 2 c / m.
+    gradients over m, clipped to the norm c once more. It is :math:`D \sqrt{1 + 4 \nu}`,
+    with D the smaller one of 2 c and of what one example moves the mean, c / m or 2 c /
+    m.
 
     References
     ----------

@@ -1,9 +1,4 @@
-"""What rounding and public boxes add: bounds without a neighbor.
-
-Means, second moments and products of rows of bounded norm.
-
-Means over pairs of rows, which are chosen without looking at the rows.
-"""
+"""Means, second moments and products of rows and of pairs; and rounding errors."""
 
 from __future__ import annotations
 
@@ -13,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 
-def _check_rows(n_samples: int) -> None:
+def check_rows(n_samples: int) -> None:
+    """Refuse a number of rows below 1."""
     if n_samples < 1:
         raise ValueError(f"n_samples must be at least 1, got {n_samples}")
 
@@ -21,15 +17,7 @@ def _check_rows(n_samples: int) -> None:
 def box_radius(half_widths: npt.ArrayLike) -> float:
     r"""Radius of the smallest ball about a box's midpoint that holds the box.
 
-    Parameters
-    ----------
-    half_widths : array-like of shape (n_features,)
-        Half of the box's extent along each feature.
-
-    Returns
-    -------
-    float
-        :math:`\|h\|_2`, rounded up.
+    :math:`\|h\|_2` of half of the box's extent along each feature, rounded up.
     """
     half_widths = np.asarray(half_widths, dtype=np.float64)
     largest = float(np.max(np.abs(half_widths)))
@@ -44,31 +32,15 @@ def summation_error(
 ) -> float:
     r"""Largest error of a mean over n rows that is summed in blocks of b rows.
 
-    Parameters
-    ----------
-    bound : float
-        Public bound on the norm of the mean of the absolute contributions.
-    n_samples : int
-        Number of rows n.
-    block_rows : int
-        Rows a block b: summed in any order, then added one block after another.
-    blocks_together : int or None, default=None
-        Number c of blocks that are added so, before their sums are, one after another;
-        None for all of them.
-
-    Returns
-    -------
-    float
-        :math:`\gamma B` with :math:`\gamma = (b + K + 16) 2^{-52}` for
-        :math:`K = \lceil n/b \rceil` blocks, and :math:`c + \lceil K/c \rceil` in
-        place of a larger K.
-
-    Notes
-    -----
-    The sixteen further units cover the rounding of products, of the division by n,
-    and the slack of :func:`skdpspectral._tables.clipping.clip_rows`.
+    It is :math:`\gamma B` for a public bound B on the norm of the mean of the absolute
+    contributions, with :math:`\gamma = (b + K + 16) 2^{-52}` for :math:`K = \lceil n/b
+    \rceil` blocks. A block is summed in any order, then blocks are added one after
+    another. If c = `blocks_together` blocks are added so before their sums are, a
+    larger K is replaced by :math:`c + \lceil K/c \rceil`. The sixteen further units
+    cover the rounding of products, of the division by n, and the slack of
+    :func:`skdpspectral._tables.clipping.clip_rows`.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     rows = min(block_rows, n_samples)
     blocks = math.ceil(n_samples / rows)
     if blocks_together is not None and blocks > blocks_together:
@@ -77,21 +49,11 @@ def summation_error(
 
 
 def mean_sensitivity(clip_norm: float, n_samples: int) -> float:
-    r"""Sensitivity of the mean of n rows in a ball, :math:`2 c / n`.
+    """Sensitivity of the mean of n rows in a ball, :math:`2 c / n` under replace-one.
 
-    Parameters
-    ----------
-    clip_norm : float
-        Radius c of a ball that holds every row, about a public center.
-    n_samples : int
-        Public number of rows n.
-
-    Returns
-    -------
-    float
-        l2-sensitivity under replace-one.
+    The ball of radius c holds every row, about a public center.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return 2.0 * clip_norm / n_samples
 
 
@@ -113,53 +75,31 @@ def second_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     float
         Frobenius-sensitivity of :math:`\frac1n \sum x x'` under replace-one.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return math.sqrt(2.0) * clip_norm**2 / n_samples
 
 
 def cross_moment_sensitivity(
     clip_norm: float, other_clip_norm: float, n_samples: int
 ) -> float:
-    r"""Sensitivity of the mean of b a' for two clipped images of a row.
+    """Sensitivity of the mean of b a' for two clipped images of a row.
 
-    Parameters
-    ----------
-    clip_norm, other_clip_norm : float
-        Bounds :math:`c_1, c_2` on the norms of a and b.
-    n_samples : int
-        Public number of rows n.
-
-    Returns
-    -------
-    float
-        Frobenius-sensitivity :math:`2 c_1 c_2 / n` under replace-one, attained.
+    :math:`2 c_1 c_2 / n` in Frobenius norm under replace-one, attained; the norms of a
+    and b are at most :math:`c_1` and :math:`c_2`.
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     return 2.0 * clip_norm * other_clip_norm / n_samples
 
 
 def power_product_sensitivity(
     clip_norm: float, n_samples: int, n_columns: int
 ) -> float:
-    r"""Sensitivity of the second moment times orthonormal columns.
+    r"""Sensitivity of the second moment times k orthonormal columns Q.
 
-    :math:`\|(xx' - yy') Q\|_F \le \sqrt2 c^2` for :math:`\|Q\|_2 \le 1`, and at most
-    the spectral norm :math:`c^2` for a single column.
-
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of every row.
-    n_samples : int
-        Public number of rows n.
-    n_columns : int
-        Columns k of Q, of which the spectral norm is at most 1.
-
-    Returns
-    -------
-    float
-        Frobenius-sensitivity of :math:`\frac1n \sum x x' Q` under replace-one:
-        :math:`c^2 / n` for one column, :math:`\sqrt2 c^2 / n` for more.
+    Of :math:`\frac1n \sum x x' Q` in Frobenius norm under replace-one: :math:`c^2 / n`
+    for one column, :math:`\sqrt2 c^2 / n` for more. For :math:`\|Q\|_2 \le 1`,
+    :math:`\|(xx' - yy') Q\|_F \le \sqrt2 c^2`, and a single column has at most the
+    spectral norm :math:`c^2`.
 
     Examples
     --------
@@ -167,7 +107,7 @@ def power_product_sensitivity(
     >>> power_product_sensitivity(1.0, 100, 1)
     0.01
     """
-    _check_rows(n_samples)
+    check_rows(n_samples)
     if n_columns < 1:
         raise ValueError(f"n_columns must be at least 1, got {n_columns}")
     factor = 1.0 if n_columns == 1 else math.sqrt(2.0)
@@ -185,25 +125,11 @@ def power_product_error(
 ) -> float:
     r"""Largest error of a computed second moment times computed columns.
 
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of every row.
-    n_samples, block_rows : int
-        As in :func:`summation_error`.
-    n_features, n_columns : int
-        Shape of Q.
-    defect : float
-        Bound on :math:`\|Q'Q - I\|_F`, itself computed from the columns in use.
-    blocks_together : int or None, default=None
-        As in :func:`summation_error`, whose K is written out here for None.
-
-    Returns
-    -------
-    float
-        :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d` with
-        :math:`\gamma = (b + \lceil n/b \rceil + 16 + 2 p) 2^{-52}` and d the defect
-        plus :math:`p k 2^{-52}`: a bound on the distance to S Q for some orthonormal Q.
+    With :math:`\gamma = (b + \lceil n/b \rceil + 16 + 2 p) 2^{-52}` (K of
+    :func:`summation_error` for `blocks_together`) and d the `defect` plus :math:`p k
+    2^{-52}`, it is :math:`\gamma c^2 \sqrt{k} (1 + d) + c^2 d`: a bound on the distance
+    to S Q for some orthonormal Q. The defect bounds :math:`\|Q'Q - I\|_F` for the p x k
+    columns in use, and is computed from them.
     """
     defect = defect + n_features * n_columns * 2.0**-52
     bound = clip_norm**2 * math.sqrt(n_columns) * (1.0 + defect)
@@ -215,28 +141,10 @@ def power_product_error(
 def pair_mean_sensitivity(change: float, n_samples: int) -> float:
     r"""Sensitivity of a mean over pairs of rows, :math:`2 \Delta / n`.
 
-    Parameters
-    ----------
-    change : float
-        Bound :math:`\Delta` on how far one pair's contribution moves when one of its
-        two rows is replaced; positive and finite.
-    n_samples : int
-        Public number of rows n, of which each is in the same number of pairs.
-
-    Returns
-    -------
-    float
-        l2-sensitivity under replace-one, whatever the number of pairs a row is.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two rows, or the change is not positive and finite.
-
-    Notes
-    -----
-    Which rows are paired may depend on public numbers, on the number of rows and on
-    coins; never on values, such as those that rows are sorted by.
+    Under replace-one, in l2-norm: replacing one of its two rows moves a pair's
+    contribution by at most `change`. Each of n public rows is in the same number of
+    pairs, whatever that is. Which rows are paired may depend on public numbers, on the
+    number of rows and on coins; never on values, such as those that rows are sorted by.
 
     Examples
     --------
@@ -254,19 +162,10 @@ def pair_mean_sensitivity(change: float, n_samples: int) -> float:
 def pair_moment_sensitivity(clip_norm: float, n_samples: int) -> float:
     r"""Sensitivity of the second moment of bounded differences.
 
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of what each pair contributes the square of: 1 for
-        differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c.
-    n_samples : int
-        Public number of rows n, of which each is in the same number of pairs.
-
-    Returns
-    -------
-    float
-        Frobenius-sensitivity :math:`2 \sqrt2\, c^2 / n` under replace-one, attained
-        for two features or more.
+    :math:`2 \sqrt2\, c^2 / n` in Frobenius norm under replace-one, attained for two
+    features or more. The norm c bounds what each pair contributes the square of: 1 for
+    differences of unit norm, c for :math:`(x_i - x_j) / \sqrt2` clipped at c. Each row
+    is in the same number of pairs.
 
     Examples
     --------

@@ -16,30 +16,19 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import chdtrc, chdtri, gammaincinv
 
-_SQRT2 = math.sqrt(2.0)
+from ._moments import check_rows
 
+_SQRT2 = math.sqrt(2.0)
 
 # Steps of the integrals over sampling errors and over parts along the components;
 # a finer grid lowers the bounds by less than a per cent.
 _N_LEVELS, _N_SIZES = 20, 80
 
-
 # Share of the failure probability that both integrals leave beyond their last step.
 _BEYOND = 2.0**-6
 
-
 # Where the search for a bound may end, as a logarithm, and how exactly.
 _LOG_SMALLEST, _TOLERANCE = -600.0, 1e-4
-
-
-def _check_shape(n_samples: int, n_features: int, rank: int) -> None:
-    if n_samples < 1:
-        raise ValueError(f"n_samples must be at least 1, got {n_samples}")
-    if not 1 <= rank < n_features:
-        raise ValueError(
-            f"the number of signal variances must be at least 1 and below n_features="
-            f"{n_features}, got {rank}"
-        )
 
 
 def _extremes(
@@ -47,7 +36,12 @@ def _extremes(
 ) -> tuple[int, float, float]:
     """Return how many signal variances there are, the largest and the smallest."""
     signal = np.asarray(signal_variance, dtype=np.float64)
-    _check_shape(n_samples, n_features, signal.size)
+    check_rows(n_samples)
+    if not 1 <= signal.size < n_features:
+        raise ValueError(
+            f"the number of signal variances must be at least 1 and below n_features="
+            f"{n_features}, got {signal.size}"
+        )
     return signal.size, float(signal.max()), float(signal.min())
 
 
@@ -68,33 +62,23 @@ def spiked_projector_sensitivity(
         \frac{\sqrt2 (Z + \theta W)(W + \theta Z)}{n g - (W + \theta Z)^2}
 
     for the angle :math:`\theta` and the eigengap :math:`g` of the other rows, and the
-    lengths Z along and W across the components of both rows together.
+    lengths Z along and W across the components of both rows together. **For rows of
+    another law it is no bound at all.** It is infinite where it is not below the
+    largest distance of two such projectors, :math:`\sqrt{2 \min(r, p - r)}`.
 
     Parameters
     ----------
     signal_variance : array-like of shape (r,)
-        Variances :math:`\lambda_1 \ge \dots \ge \lambda_r > 0` beyond the noise.
+        Variances :math:`\lambda_1 \ge \dots \ge \lambda_r > 0` beyond the noise, r < p.
     noise_variance : float
         :math:`\sigma^2`, positive.
     n_samples, n_features : int
-        n and p, with r below p.
+        n and p.
     failure : float
         In (0, 1).
     centered : bool, default=False
         Whether rows have an unknown mean, and are measured about their own
         (:ref:`lemma-own-mean`).
-
-    Returns
-    -------
-    float
-        The bound; infinite where it is not below the largest distance of two such
-        projectors, :math:`\sqrt{2 \min(r, p - r)}`. **For rows of another law it is
-        no bound at all.**
-
-    Raises
-    ------
-    ValueError
-        If there are no rows, or not fewer signal variances than features.
     """
     rank, largest, smallest = _extremes(signal_variance, n_samples, n_features)
     ratios = largest / noise_variance, smallest / noise_variance
@@ -115,23 +99,9 @@ def spiked_moment_sensitivity(
 
     Of the second moment of projections on any r orthonormal directions, which may
     depend on the rows: :math:`(\|x\|^4 + \|y\|^4)^{1/2} / n`, outside an event of
-    probability at most `failure` over the replaced row x and the new one y.
-
-    Parameters
-    ----------
-    signal_variance, noise_variance, n_samples, n_features, failure, centered
-        As in :func:`spiked_projector_sensitivity`.
-
-    Returns
-    -------
-    float
-        Of the Frobenius norm, in the units of the variances. **For rows of another
-        law it is no bound at all.**
-
-    Raises
-    ------
-    ValueError
-        As there.
+    probability at most `failure` over the replaced row x and the new one y. In
+    Frobenius norm, in the units of the variances. **For rows of another law it is no
+    bound at all.** Parameters are those of :func:`spiked_projector_sensitivity`.
     """
     rank, largest, _ = _extremes(signal_variance, n_samples, n_features)
     ratio = largest / noise_variance
@@ -190,12 +160,9 @@ def _sampling_levels(
     """Bound angle and gap of PCA of all rows but one, at levels of probability.
 
     `others` is how many there are, and n what their second moment is divided by.
-
-    Returns
-    -------
-    weights, angles, gaps : ndarray of shape (n_levels,)
-        Random angle and gap are no worse than draws of these with such weights; what
-        the weights lack of 1 is below ``_BEYOND * failure``.
+    Returned are weights, angles and gaps of shape (n_levels,): random angle and gap are
+    no worse than draws of these with such weights; what the weights lack of 1 is below
+    ``_BEYOND * failure``.
     """
     # Each of three events has a probability of exp(-t).
     ends = np.linspace(math.log(3.0), math.log(3.0 / (_BEYOND * failure)), _N_LEVELS)
@@ -221,13 +188,10 @@ def _sampling_levels(
 def _chi_square_steps(
     degrees: int, failure: float
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Bound a chi-square variable from above by finitely many values.
+    """Bound a chi-square variable from above by masses and values of shape (n_sizes,).
 
-    Returns
-    -------
-    masses, values : ndarray of shape (n_sizes,)
-        The variable is below a draw of these; what the masses lack of 1 is
-        ``_BEYOND * failure``.
+    The variable is below a draw of these; what the masses lack of 1 is
+    ``_BEYOND * failure``.
     """
     survival = np.exp(np.linspace(0.0, math.log(_BEYOND * failure), _N_SIZES + 1))
     return -np.diff(survival), chdtri(float(degrees), survival[1:])
@@ -284,20 +248,9 @@ def paper_projector_sensitivity(
     + \sqrt{\frac{\kappa \sigma^2}{\lambda_r}}\bigr) \frac{\sqrt{p (r + \ln n)}}n` with
     :math:`\kappa = \lambda_1 / \lambda_r > 1`, and for :math:`\kappa = 1` the smaller
     :math:`C \sqrt{\frac{\sigma^2}{\lambda} (\frac{\sigma^2}{\lambda} + 1)}
-    \frac{\sqrt{p (r + \ln n)}}n`.
-
-    Parameters
-    ----------
-    signal_variance, noise_variance, n_samples, n_features
-        As in :func:`spiked_projector_sensitivity`.
-    constant : float
-        :math:`C`, which theory leaves open.
-
-    Returns
-    -------
-    float
-        The order of the change for many rows of the model. **It is no bound**: its
-        noise is charged by :func:`spiked_projector_sensitivity`.
+    \frac{\sqrt{p (r + \ln n)}}n`. Theory leaves C = `constant` open.
+    This is the order of the change for many rows of the model. **It is no bound**: its
+    noise is charged by :func:`spiked_projector_sensitivity`.
 
     References
     ----------
@@ -322,17 +275,8 @@ def paper_moment_sensitivity(
 ) -> float:
     r"""Return what the papers print for the change of the second moment.
 
-    :math:`\Delta_2 = C (\lambda_1 (r + \ln n) + \sigma^2 p) / n`.
-
-    Parameters
-    ----------
-    signal_variance, noise_variance, n_samples, n_features, constant
-        As in :func:`paper_projector_sensitivity`.
-
-    Returns
-    -------
-    float
-        As there, of the Frobenius norm.
+    :math:`\Delta_2 = C (\lambda_1 (r + \ln n) + \sigma^2 p) / n` in Frobenius norm; no
+    bound, as :func:`paper_projector_sensitivity`.
 
     References
     ----------

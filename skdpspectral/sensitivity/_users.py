@@ -1,7 +1,4 @@
-"""Sums of one bounded contribution a user, and votes.
-
-Scores of predictions: means and sums of bounded contributions.
-"""
+"""Sums of one bounded contribution a user, votes, and scores of predictions."""
 
 from __future__ import annotations
 
@@ -14,32 +11,17 @@ _SUM_FACTORS = {Neighbors.ADD_REMOVE_ONE: 1.0, Neighbors.REPLACE_ONE: 2.0}
 
 
 def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
-    r"""Sensitivity of a sum over units of one clipped vector each, c or 2 c.
+    """Sensitivity of a sum over units of one vector each, of norm at most c.
 
-    Parameters
-    ----------
-    clip_norm : float
-        Bound c on the norm of every unit's vector; positive and finite.
-    neighbors : Neighbors or str
-        ``"add-remove-one"`` (a unit joins or leaves, their number is private) or
-        ``"replace-one"`` (the data of a unit change, the number of units is public).
-
-    Returns
-    -------
-    float
-        l2-sensitivity: :math:`c` under add-remove-one, :math:`2 c` under
-        replace-one.
+    :math:`c` under add-remove-one (a unit joins or leaves, their number is private),
+    :math:`2 c` under replace-one (a unit's data change, their number is public). A
+    unit's vector may be any function of this unit's own data, of public numbers and of
+    earlier releases. It must be the same, to the last bit, whoever else is in the data.
 
     Raises
     ------
     ValueError
         If the bound is not positive and finite, or for any other relation.
-
-    Notes
-    -----
-    A unit's vector may be any function of this unit's own data, of public numbers
-    and of earlier releases. It must be the same, to the last bit, whoever else is in
-    the data.
 
     Examples
     --------
@@ -57,19 +39,9 @@ def sum_sensitivity(clip_norm: float, neighbors: Neighbors | str) -> float:
 
 
 def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
-    r"""Sensitivity of a vector of counts of votes of plus or minus one half.
+    r"""Sensitivity of a vector of counts of v votes a unit, of plus or minus one half.
 
-    Parameters
-    ----------
-    n_votes : int
-        Votes v that each unit casts at once, at least 1.
-    neighbors : Neighbors or str
-        As in :func:`sum_sensitivity`.
-
-    Returns
-    -------
-    float
-        :math:`\sqrt v / 2` under add-remove-one, :math:`\sqrt v` under replace-one.
+    :math:`\sqrt v / 2` under add-remove-one, :math:`\sqrt v` under replace-one.
     """
     if n_votes < 1:
         raise ValueError(f"n_votes must be at least 1, got {n_votes}")
@@ -79,16 +51,8 @@ def vote_sensitivity(n_votes: int, neighbors: Neighbors | str) -> float:
 def projector_sum_sensitivity(neighbors: Neighbors | str) -> float:
     r"""Sensitivity of a sum over units of one s s' each, with s of unit norm or zero.
 
-    Parameters
-    ----------
-    neighbors : Neighbors or str
-        As in :func:`sum_sensitivity`.
-
-    Returns
-    -------
-    float
-        Frobenius-sensitivity: 1 under add-remove-one, :math:`\sqrt2` under
-        replace-one, for :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
+    In Frobenius norm: 1 under add-remove-one, :math:`\sqrt2` under replace-one, for
+    :math:`\|ss' - tt'\|_F^2 = 2 - 2 \langle s, t\rangle^2`.
     """
     factor = sum_sensitivity(1.0, neighbors)
     return math.sqrt(2.0) if factor == 2.0 else factor
@@ -100,21 +64,10 @@ TARGET_WEIGHT = 0.5
 
 
 def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
-    r"""Sensitivity of a mean of contributions under replacement of one row.
+    """Sensitivity :math:`m D / N` of a mean of N contributions under replace-one.
 
-    Parameters
-    ----------
-    diameter : float
-        Largest distance D of two contributions that a row may have.
-    n_terms : int
-        Public number N of contributions that the mean is over.
-    n_times : int, default=1
-        Largest number m of them that one row has, as where it is held out m times.
-
-    Returns
-    -------
-    float
-        l2-sensitivity :math:`m D / N` under replace-one.
+    D = `diameter` is the largest distance of two contributions that a row may have. One
+    row has at most m = `n_times` of them, as where it is held out m times.
 
     Examples
     --------
@@ -133,40 +86,25 @@ def score_sensitivity(diameter: float, n_terms: int, n_times: int = 1) -> float:
 def counted_score_sensitivity(half_range: float, count_weight: float) -> float:
     r"""Sensitivity of a sum over users of bounded values, together with their count.
 
-    Parameters
-    ----------
-    half_range : float
-        Bound h on the modulus of a user's value, measured from the middle of its range.
-    count_weight : float
-        What each user adds to the count, w.
-
-    Returns
-    -------
-    float
-        l2-sensitivity :math:`\sqrt{h^2 + w^2}` of both together under add-remove-one.
+    :math:`\sqrt{h^2 + w^2}` under add-remove-one. A user's value is at most h from the
+    middle of its range, and each user adds w to the count.
     """
     return math.hypot(half_range, count_weight)
 
 
 def confusion_diameter() -> float:
-    r"""Largest distance of two contributions of which each is one unit vector or 0.
+    r"""Largest distance :math:`\sqrt2` of contributions of one unit vector or 0 each.
 
-    Returns
-    -------
-    float
-        :math:`\sqrt2`: of counts of right and wrong predictions, class by class, and of
-        two parts of a whole of at most 1.
+    Of counts of right and wrong predictions, class by class, and of two parts of a
+    whole of at most 1.
     """
     return math.sqrt(2.0)
 
 
 def regression_diameter() -> float:
-    r"""Largest distance of contributions (e, v / 2, v^2 / 2) to an R2.
+    r"""Largest distance :math:`\sqrt2` of contributions (e, v / 2, v^2 / 2) to an R2.
 
-    Returns
-    -------
-    float
-        :math:`\sqrt2`, for e in [0, 1] and v in [-1, 1].
+    For e in [0, 1] and v in [-1, 1].
     """
     targets = 2.0 * TARGET_WEIGHT
     return math.hypot(1.0, targets)

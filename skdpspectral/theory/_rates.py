@@ -1,7 +1,4 @@
-"""Rates of estimating the components of a spiked covariance under privacy.
-
-Expected errors of covariances that a stream releases at every step.
-"""
+"""Rates of private PCA in the spiked model, and errors of covariances of streams."""
 
 from __future__ import annotations
 
@@ -133,11 +130,11 @@ def _dense(model, sizes, budgets, logs, target, bound) -> float:
     size = r + np.log(sizes) if upper else np.full(len(sizes), float(r))
     paid = logs / (sizes * budgets)
     axes = model.spread * (np.sqrt(r * p / sizes) + p * np.sqrt(r * size) * paid)
-    squared = _together(axes)
+    squared = _combined_square(axes)
     if target == "components":
         return math.sqrt(squared)
     values = np.sqrt(r * size / sizes) + np.sqrt(r * size**3) * paid
-    return model.signal * math.sqrt(squared + _together(values))
+    return model.signal * math.sqrt(squared + _combined_square(values))
 
 
 def _sparse(model, s, sizes, budgets, logs, bound) -> float:
@@ -146,7 +143,7 @@ def _sparse(model, s, sizes, budgets, logs, bound) -> float:
     if bound == "lower":
         # Which features they are costs rows; known features are a case of the private.
         entropy = r * (s - r) + s * math.log(math.e * p / s)
-        squared = _together(model.spread * s * r / (sizes * budgets))
+        squared = _combined_square(model.spread * s * r / (sizes * budgets))
         free = model.spread * math.sqrt(entropy / sizes.sum())
         return free + math.sqrt(squared)
     free = model.spread * math.sqrt(r * s * (r + math.log(p)) / sizes.sum())
@@ -156,7 +153,7 @@ def _sparse(model, s, sizes, budgets, logs, bound) -> float:
     return free + r * (math.sqrt(s) + math.sqrt(r)) * noise / signal
 
 
-def _together(rates: np.ndarray) -> float:
+def _combined_square(rates: np.ndarray) -> float:
     """Return the squared rate of all clients: their weights are inverse squares."""
     if not rates.min() > 0.0:
         return 0.0

@@ -16,7 +16,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     parallel_mu,
 )
-from skdpspectral.accounting._ledger.arguments import whole
+from skdpspectral.accounting._ledger.budget import whole_data
 
 MU = gaussian_mu(1.0, DELTA)
 
@@ -126,7 +126,8 @@ def test_nobody_else_can_say_that_blocks_were_checked():
     assert [entry["asserted"] for entry in entries(accountant)] == [0, 1, 0]
     expected = gaussian_epsilon(3**0.5 * MU, DELTA)
     assert epsilon_of(accountant) == pytest.approx(expected, rel=1e-9)
-    assert not {"Part", "whole", "checked_blocks"} & set(dir(skdpspectral.accounting))
+    internal = {"DisjointBlock", "whole_data", "checked_blocks"}
+    assert not internal & set(dir(skdpspectral.accounting))
 
 
 # -- what is asserted: rows, or users ------------------------------------------
@@ -274,8 +275,8 @@ def test_a_refused_first_entry_fixes_nothing():
     accountant = PrivacyAccountant(1.0, DELTA)
     dear = plan_with_mu(2 * MU, *USER_ADD)
     mixed = [
-        (whole(), plan_with_mu(0.1 * MU, *USER_ADD)),
-        (whole(), plan_with_mu(0.1 * MU, *ROW_REPLACE)),
+        (whole_data(), plan_with_mu(0.1 * MU, *USER_ADD)),
+        (whole_data(), plan_with_mu(0.1 * MU, *ROW_REPLACE)),
     ]
     with pytest.raises(PrivacyBudgetError):
         accountant.charge(dear)

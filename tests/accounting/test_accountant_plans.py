@@ -219,7 +219,7 @@ def test_what_cannot_be_planned_is_an_error(name):
 
 
 def test_plans_and_rows_are_not_mixed_up():
-    with pytest.raises(ValueError, match="n_fits="):
+    with pytest.raises(ValueError, match="n_fits, got"):
         PrivacyAccountant().check(fit_plan(), 7)
     with pytest.raises(ValueError, match="X is needed"):
         PrivacyAccountant().check(DPPCA())

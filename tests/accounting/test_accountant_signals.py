@@ -12,7 +12,7 @@ from ledger_tools import PATIENCE, entries, fit_plan, needs_fork, run_python
 
 from skdpspectral import LedgerError, PrivacyAccountant, accounting
 from skdpspectral.accounting._ledger import locks as _locks
-from skdpspectral.accounting._ledger import schema as _ledger_schema
+from skdpspectral.accounting._ledger import store as _ledger_schema
 
 fcntl = pytest.importorskip("fcntl")
 pytestmark = [
@@ -192,7 +192,7 @@ def test_no_function_takes_a_ledger_where_it_may_be_interrupted():
         "create_file",
         "create_tables",
         "advance_stream",
-        "_stands",
+        "_read_total_at_delta",
     } <= found
 
 

@@ -20,7 +20,7 @@ from ledger_tools import (
 from skdpspectral import LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral.accounting import gaussian_mu
 from skdpspectral.accounting._composition import composed_epsilon
-from skdpspectral.accounting._ledger.inspection import faults
+from skdpspectral.accounting._ledger.command import faults
 from skdpspectral.accounting._selection import calibrate_selection
 from skdpspectral.mechanisms import (
     Alternatives,
@@ -45,8 +45,8 @@ BAD_EXTERNAL = {
     "delta one": ((1.0, 1.0, "x"), ROWS, "delta must be in"),
     "delta negative": ((1.0, -1e-9, "x"), ROWS, "delta must be in"),
     "delta a flag": ((1.0, True, "x"), ROWS, "delta must be a real number"),
-    "what empty": ((1.0, 0.0, "  "), ROWS, "what must say"),
-    "what a number": ((1.0, 0.0, 7), ROWS, "what must say"),
+    "what empty": ((1.0, 0.0, "  "), ROWS, "what must be a description"),
+    "what a number": ((1.0, 0.0, 7), ROWS, "what must be a description"),
     "unit unknown": ((1.0, 0.0, "x"), {**ROWS, "unit": "record"}, "unit must be one"),
     "unit a number": ((1.0, 0.0, "x"), {**ROWS, "unit": 1}, "unit must be one of"),
     "neighbors none": ((1.0, 0.0, "x"), {**ROWS, "neighbors": None}, "neighbors must"),

@@ -11,8 +11,7 @@ from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger.command import main
-from skdpspectral.accounting._ledger.schema import forget
-from skdpspectral.accounting._ledger.store import SqliteConnection
+from skdpspectral.accounting._ledger.store import SqliteConnection, forget
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 

@@ -26,10 +26,10 @@ from skdpspectral.accounting._composition import (
 )
 from skdpspectral.accounting._curves import (
     ORDERS,
+    coarsen_kinds,
     composed,
     composed_divergences,
-    connected,
-    few_kinds,
+    connect_dots,
     gaussian_divergences,
     renyi_delta,
     renyi_epsilon,
@@ -97,7 +97,7 @@ def test_curves_that_are_only_known_at_points(mu):
     for curve, most in ((exact, 1.002), (renyi, 30.0)):
         kept = _lower_hull(np.exp(step * points), curve)
         excess = curve - np.maximum(-np.expm1(step * points), 0.0)
-        losses = connected(points[kept], excess[kept], step)
+        losses = connect_dots(points[kept], excess[kept], step)
         with np.errstate(all="ignore"):
             many = composed([(losses, 100)], 1e-15)
         for epsilon in (0.3, 0.5 * mu**2 + mu, 0.5 * mu**2 + 3.0 * mu):
@@ -274,11 +274,11 @@ def test_pairs_of_no_delta_at_all():
 @pytest.mark.parametrize("name", CURVES)
 def test_other_relations_are_refused(name):
     accountant = PrivacyAccountant(**ROWS)
-    with pytest.raises(LedgerError, match=r"ledger of its own for it"):
+    with pytest.raises(LedgerError, match="separate ledger"):
         accountant.charge(plan_of(CURVES[name]))
     if name != "subsampled":  # has no guarantee of this kind
         plan = plan_of(CURVES[name], unit="user", neighbors="replace-one")
-        with pytest.raises(LedgerError, match="no Gaussian mechanism"):
+        with pytest.raises(LedgerError, match="not Gaussian"):
             accountant.charge(plan)
         assert fit_plan().mu  # a Gaussian of that relation would be taken
         accountant.charge(plan_with_mu(0.1, unit="user", neighbors="replace-one"))
@@ -309,7 +309,7 @@ def test_connected_dots_are_what_the_library_connects(mu):
     excess = np.exp(np.minimum(step * points, 0.0)) * curve
     deltas = excess + np.maximum(-np.expm1(step * points), 0.0)
     theirs = pld_pmf.create_pmf_pessimistic_connect_dots(step, points.tolist(), deltas)
-    ours = connected(points, excess, step)
+    ours = connect_dots(points, excess, step)
     assert np.all(ours.masses >= -1e-16)
     assert ours.masses.sum() + ours.infinite == pytest.approx(1.0, abs=1e-12)
     for epsilon in (0.0, 0.5 * mu, mu**2 + mu, mu**2 / 2 + 4 * mu):
@@ -321,7 +321,7 @@ def test_connected_dots_are_what_the_library_connects(mu):
 def test_sums_beyond_a_window_are_no_privacy():
     """What is cut off above counts in full, what is wrapped around from below adds."""
     step = 2.0**-6
-    coin = connected([-64, 64], [0.0, 0.0], step)  # log odds of 1
+    coin = connect_dots([-64, 64], [0.0, 0.0], step)  # log odds of 1
     odds = 1.0 / (1.0 + math.exp(-1.0))
     for times, cut in ((7, 1e-15), (400, 1e-15), (400, 1e-3), (400, 0.2)):
         with np.errstate(all="ignore"):
@@ -365,7 +365,7 @@ def test_many_kinds_are_few_that_cost_more(name):
         for a in np.linspace(0.7, 1.3, 100).tolist()
     ]
     counts = counted(*((one, 1) for one in many))
-    few = few_kinds(counts)
+    few = coarsen_kinds(counts)
     assert len(few) <= 24
     assert sum(n for _, n in few) == 100 * getattr(base, "steps", 1)
     orders = np.array([2.0, 5.0, 30.0, 200.0])
@@ -373,4 +373,4 @@ def test_many_kinds_are_few_that_cost_more(name):
     bound = composed_divergences(0.0, few, orders)
     assert np.all(exact <= bound * (1.0 + 1e-9))
     assert np.all(bound <= 1.8 * exact)
-    assert few_kinds(counts[:50]) == counts[:50]
+    assert coarsen_kinds(counts[:50]) == counts[:50]

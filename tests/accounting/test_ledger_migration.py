@@ -13,8 +13,8 @@ from ledger_tools import clean_context, entries, fit_plan, needs_fork, plan_with
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting import gaussian_epsilon
-from skdpspectral.accounting._ledger import schema as _migration
-from skdpspectral.accounting._ledger.schema import forget
+from skdpspectral.accounting._ledger import store as _migration
+from skdpspectral.accounting._ledger.store import forget
 
 ROWS = {"unit": "row", "neighbors": "replace-one"}
 OLD_META = "CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID"
@@ -118,7 +118,7 @@ def test_old_budgets_stay_those_of_gaussians(tmp_path):
         old_ledger(path, n_entries, (3.0, 1e-6))
         accountant = PrivacyAccountant(path=path)
         if n_entries:
-            with pytest.raises(LedgerError, match="kept for these alone"):
+            with pytest.raises(LedgerError, match="for Gaussian mechanisms only"):
                 accountant.charge_external(0.5, 0.0, "other", **ROWS)
         else:
             accountant.charge_external(0.5, 0.0, "other", **ROWS)

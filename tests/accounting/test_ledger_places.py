@@ -13,7 +13,7 @@ from ledger_tools import fit_plan, needs_fork
 
 from skdpspectral import LedgerError, PrivacyAccountant
 from skdpspectral.accounting._ledger import locks as _locks
-from skdpspectral.accounting._ledger import schema as _ledger_schema
+from skdpspectral.accounting._ledger import store as _ledger_schema
 from skdpspectral.accounting._ledger.command import main
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="mounts and locks of Linux")

@@ -24,7 +24,6 @@ from sklearn.base import clone
 
 from skdpspectral import DPPCA, LedgerError, PrivacyAccountant, PrivacyBudgetError
 from skdpspectral._release import Release
-from skdpspectral.accounting import _errors as _extra
 from skdpspectral.accounting._ledger import server as _server
 from skdpspectral.accounting._ledger import server as _server_schema
 from skdpspectral.accounting._ledger import store
@@ -33,7 +32,7 @@ from skdpspectral.accounting._ledger.accountant import (
     open_stream,
     stream_position,
 )
-from skdpspectral.accounting._ledger.inspection import faults
+from skdpspectral.accounting._ledger.command import faults
 
 pytestmark = needs_fork
 ROWS = {"unit": "row", "neighbors": "replace-one"}
@@ -111,9 +110,9 @@ def test_no_temporary_table_passes_for_the_ledger(address):
 def test_a_commit_that_rolled_back_is_no_charge(address):
     accountant = PrivacyAccountant(path=address)
     with (
-        pytest.raises(LedgerError, match="took a charge back"),
+        pytest.raises(LedgerError, match="rolled a charge"),
         accountant._ledger().transaction() as transaction,
-        contextlib.suppress(_extra.psycopg().Error),
+        contextlib.suppress(_server.psycopg().Error),
     ):
         transaction.execute("SELECT 1 / 0")
 
@@ -236,7 +235,7 @@ def test_without_the_client_it_is_named(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(_extra.importlib, "import_module", missing)
+    monkeypatch.setattr(_server.importlib, "import_module", missing)
     with pytest.raises(ImportError, match=r"skdpspectral\[postgres\]"):
         PrivacyAccountant(path="postgresql://me@127.0.0.1/db")
 

@@ -1052,7 +1052,7 @@ EXACT |= {
         f"{_COPIES}hard_links_are_refused",
     ),
     "disjoint rows taken for disjoint users": Mutant(
-        "LedgerCharges",
+        "PrivacyAccountant",
         "        part.check_unit(relation[0])\n",
         "",
         "accounting/test_accountant_composition.py::"
@@ -1113,7 +1113,7 @@ EXACT |= {
         f"{_KINDS}sums_beyond_a_window_are_no_privacy",
     ),
     "losses beyond a grid not counted": Mutant(
-        "connected",
+        "connect_dots",
         "masses, float(curve[-1]))",
         "masses, 0.0)",
         f"{_KINDS}external_spending_joins_fits",

@@ -54,7 +54,7 @@ from skdpspectral.accounting import (
     gaussian_mu,
     selection_epsilon,
 )
-from skdpspectral.accounting._ledger import schema as _ledger_schema
+from skdpspectral.accounting._ledger import store as _ledger_schema
 from skdpspectral.audit import privacy_report
 from skdpspectral.datasets import make_ratings
 from skdpspectral.decomposition import SpikedModel

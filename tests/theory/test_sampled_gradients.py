@@ -9,8 +9,8 @@ from scipy.special import betaln, log_ndtr, logsumexp
 from skdpspectral.accounting import calibrate_sampled, gaussian_delta
 from skdpspectral.accounting._composition import composed_epsilon, sampled_gaussian
 from skdpspectral.accounting._curves import (
-    joined_deltas,
-    removed_deltas,
+    joining_deltas,
+    leaving_deltas,
     replaced_deltas,
     sampled_divergences,
 )
@@ -221,8 +221,8 @@ def test_curves_of_a_step_are_what_the_densities_say():
         p, r = (1 - q) * zero + q * one, (1 - q) * zero + q * minus
         for loss in (-0.5, 0.0, 0.1, 1.0, 3.0):
             for pair, curve in (
-                ((p, zero), removed_deltas),
-                ((zero, p), joined_deltas),
+                ((p, zero), leaving_deltas),
+                ((zero, p), joining_deltas),
                 ((p, r), replaced_deltas),
             ):
                 direct = (
@@ -349,7 +349,7 @@ def test_a_mechanism_has_the_noise_that_was_asked_for():
 def test_normal_tails_are_not_lost():
     """Beyond what 1 - Phi holds, a difference of logarithms still does."""
     loss = 30.0
-    found = removed_deltas(1.0, 0.5, loss)
+    found = leaving_deltas(1.0, 0.5, loss)
     x = 0.5 * loss + 1.0  # over the deviation
     exact = math.exp(log_ndtr(2.0 - x)) - math.exp(loss + log_ndtr(-x))
     assert float(found) == pytest.approx(exact, rel=1e-9)

@@ -79,7 +79,7 @@ def refused_fits(other_unit, other_neighbors):
         bad(
             f"ledger of {other_unit}s",
             fit_under_another_unit,
-            "ledger of its own",
+            "separate ledger",
             "per user",
             error=LedgerError,
         ),

@@ -1,15 +1,10 @@
-"""The shared ledger of every private release.
+"""The accountant: what is charged to a ledger, and what it says was spent.
 
-What is charged to a ledger: plans, other tools' spending, and what may be asked.
-
-What a ledger says about what was spent.
-
-Positions of streams in a ledger, so that no noise is used for two rows.
-
-A stream that is copied, or read back from a file, would draw the noise of its next
-steps a second time; the difference of the two releases would show the rows. So every
-advance is a compare-and-swap on the position that the ledger holds. A copy that is
-behind may take over at that position, with noise that no copy has used.
+A ledger also holds positions of streams. A stream that is copied, or read back from a
+file, would draw the noise of its next steps a second time; the difference of the two
+releases would show the rows. So every advance is a compare-and-swap on the position
+that the ledger holds. A copy that is behind may take over at that position, with noise
+that no copy has used.
 """
 
 from __future__ import annotations
@@ -28,8 +23,11 @@ from ...mechanisms._relations import check_count, shown
 from .._composition import Total
 from .._errors import LedgerError
 from .._gaussian import MIN_DELTA
-from .arguments import (
+from .budget import (
+    ANY,
     DEFAULT_DELTA,
+    GAUSSIAN,
+    Budget,
     DisjointBlock,
     agreed_budget,
     asserted_block,
@@ -43,31 +41,22 @@ from .arguments import (
     external_plan,
     new_name,
     terms_of,
-    whole,
+    whole_data,
 )
-from .budget import ANY, GAUSSIAN, Budget
+from .chain import Transaction, conversion_factor
 from .context import close_block, open_block
 from .entries import LedgerEntry, Spent, Summary, as_html, exported, read_entry
 from .locks import uninterrupted
 from .planned_fits import PlannedFit, planned_fits
-from .schema import TemporaryFolder
 from .server import AnyLedger, ledger_at, open_path
-from .store import Transaction, conversion_factor
+from .store import TemporaryFolder
 
 # The largest delta below 1.
 _LARGEST_DELTA = 1.0 - 2.0**-53
 
 
-class Standing(NamedTuple):
-    """What a ledger held at one moment; to be stated when it is not locked any more.
-
-    Parameters
-    ----------
-    total : Total
-        Cost of everything.
-    delta : float
-        Where it is stated.
-    """
+class TotalAtDelta(NamedTuple):
+    """Cost of all entries, read under the lock; its epsilon is computed after it."""
 
     total: Total
     delta: float
@@ -78,7 +67,7 @@ class Standing(NamedTuple):
 
 
 class LedgerReports:
-    """Totals and tables of a ledger; the accountant adds the spending."""
+    """Totals and tables of a ledger."""
 
     _path: str
     _id: str
@@ -87,9 +76,9 @@ class LedgerReports:
     def _ledger(self) -> AnyLedger:
         return ledger_at(self._path, self._id)
 
-    def _standing(
+    def _total_at_delta(
         self, transaction: Transaction, delta: float | None = None
-    ) -> Standing:
+    ) -> TotalAtDelta:
         """Return the cost of everything that the ledger holds in a transaction."""
         total = _secret_total(transaction)
         if delta is None and self._budget:
@@ -99,12 +88,12 @@ class LedgerReports:
             # Several fits may fail more often than one of them allows for.
             least = max(2.0 * total.additive, MIN_DELTA)
             delta = min(max(delta, least), _LARGEST_DELTA)
-        return Standing(total, delta)
+        return TotalAtDelta(total, delta)
 
     @uninterrupted
-    def _stands(self, delta: float | None = None) -> Standing:
+    def _read_total_at_delta(self, delta: float | None = None) -> TotalAtDelta:
         with self._ledger().transaction(keep=False) as transaction:
-            return self._standing(transaction, delta)
+            return self._total_at_delta(transaction, delta)
 
     def spent(self, delta: float | None = None) -> Spent:
         """Return the tight privacy cost of everything so far.
@@ -130,7 +119,7 @@ class LedgerReports:
         not chosen by the results of earlier ones. A budget is watched by other means
         (:ref:`filters`), so that less may be spent than it says.
         """
-        return self._stands(delta).spent()
+        return self._read_total_at_delta(delta).spent()
 
     @uninterrupted
     def remaining(self, k: int = 1) -> Spent:
@@ -165,7 +154,7 @@ class LedgerReports:
         k = check_count("k", k)
         with self._ledger().transaction(keep=False) as transaction:
             if self._budget is None:
-                return Spent(math.inf, self._standing(transaction).delta)
+                return Spent(math.inf, self._total_at_delta(transaction).delta)
             kinds = transaction.mechanisms()
             left = self._budget.remaining(transaction.total(), kinds, k)
         return Spent(left, self._budget.delta)
@@ -207,11 +196,11 @@ class LedgerReports:
 
     def _summary(self) -> Summary:
         """Return totals and entries of one moment."""
-        standing, summary = self._summarized()
+        standing, summary = self._read_summary()
         return summary._replace(spent=standing.spent())
 
     @uninterrupted
-    def _summarized(self) -> tuple[Standing, Summary]:
+    def _read_summary(self) -> tuple[TotalAtDelta, Summary]:
         """Return what is read of the ledger, before its cost is worked out."""
         with self._ledger().transaction(keep=False) as transaction:
             remaining = None
@@ -219,7 +208,7 @@ class LedgerReports:
                 kinds = transaction.mechanisms()
                 left = self._budget.remaining(transaction.total(), kinds)
                 remaining = Spent(left, self._budget.delta)
-            standing = self._standing(transaction)
+            standing = self._total_at_delta(transaction)
             summary = Summary(
                 relation=transaction.relation(),
                 spent=Spent(math.inf, standing.delta),
@@ -264,225 +253,7 @@ def _secret_total(transaction: Transaction) -> Total:
     return total._replace(mu=math.inf) if transaction.any_seeded() else total
 
 
-class LedgerCharges(LedgerReports):
-    """Spending; the accountant adds who may spend, and what a handle is."""
-
-    _allow_seeded: bool
-    _label: str | None
-    _division: tuple[str, Unit] | None
-
-    def charge(self, plan: PrivacyPlan) -> None:
-        """Enter a plan, or refuse it; to be called before any data are read.
-
-        Once this returns, the entry is on the disk.
-
-        Parameters
-        ----------
-        plan : PrivacyPlan
-            What will be released.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the plan does not fit the budget, or its noise comes from a seed and
-            this handle has a budget and not ``allow_seeded=True``.
-        LedgerError
-            If the ledger cannot be used, or does not state the plan's relation.
-        """
-        (plan,) = check_plans([plan])
-        self._enter(plan.estimator, [(self._own_part(), plan)])
-
-    def charge_external(
-        self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
-    ) -> None:
-        """Enter what another tool has spent on the same rows, or will.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            Its guarantee: `epsilon` at least 0 and finite, `delta` in [0, 1).
-        what : str
-            What was done; it stands in the ledger in place of an estimator's name.
-        unit : {"row", "user"}
-            Whom its guarantee protects; the ledger's unit, if that is fixed.
-        neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
-            The change that it hides; the ledger's, if that is fixed.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is out of range.
-        PrivacyBudgetError
-            If it does not fit the budget.
-        LedgerError
-            If the ledger is of another unit or relation, its budget is kept for
-            Gaussian mechanisms, or it cannot be used.
-
-        Examples
-        --------
-        >>> from skdpspectral import PrivacyAccountant
-        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
-        >>> accountant.charge_external(
-        ...     1.0, 1e-7, "table of counts", unit="row", neighbors="replace-one"
-        ... )
-        >>> accountant.ledger[0].kind
-        'approximate-dp'
-        """
-        self.charge(external_plan(epsilon, delta, what, unit, neighbors))
-
-    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
-        """Enter the plans of blocks of rows at once, all or none.
-
-        For estimators that have seen themselves that no row lies in two blocks; the
-        word of anybody else goes through :meth:`named`.
-
-        Parameters
-        ----------
-        name : str
-            What asks, for error messages.
-        plans : mapping of str to PrivacyPlan
-            The plan of each block.
-        """
-        parts = checked_blocks(plans)
-        entries = [(parts[block], plan) for block, plan in plans.items()]
-        self._enter(name, entries)
-
-    @uninterrupted
-    def _enter(
-        self, name: str, entries: Sequence[tuple[DisjointBlock, PrivacyPlan]]
-    ) -> None:
-        plans = [plan for _, plan in entries]
-        for plan in check_plans(plans):
-            if self._budget is not None:
-                self._budget.refuse_unlimited(plan, self._allow_seeded)
-        with self._ledger().transaction() as transaction:
-            before = transaction.total()
-            kinds = self._agreed_kinds(transaction, plans)
-            for part, plan in entries:
-                self._append(transaction, plan, part)
-            if self._budget is not None:
-                # An error here rolls the transaction back.
-                after = transaction.total()
-                self._budget.refuse_excess(name, plans, before, after, kinds)
-
-    def _agreed_kinds(
-        self, transaction: Transaction, plans: Sequence[PrivacyPlan]
-    ) -> str | None:
-        """Return which mechanisms a budget lets in; the first entry may say it."""
-        if self._budget is None or not plans:
-            return None
-        kinds = transaction.mechanisms()
-        if kinds is None:
-            kinds = ANY if any(plan.curves for plan in plans) else GAUSSIAN
-            transaction.fix_mechanisms(kinds)
-        self._budget.refuse_kinds(plans, kinds)
-        return kinds
-
-    def check(
-        self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
-    ) -> Spent:
-        """Say whether so many fits are affordable; fit nothing, charge nothing.
-
-        A search over parameters turns errors of single fits into missing scores:
-        ask before it starts.
-
-        Parameters
-        ----------
-        what : estimator, PrivacyPlan or iterable of PrivacyPlan
-            What is fitted: a private estimator, or a ``Pipeline``, ``FeatureUnion``,
-            ``GridSearchCV`` or ``RandomizedSearchCV`` of some, whose candidates are
-            planned once a fold, the dearest once more for ``refit``. Or plans, which
-            are asked for together.
-        X : array-like or dataframe, default=None
-            Rows of the fits, of which the shape is used (and who the clients are).
-            None with plans, which know it.
-        n_fits : int, default=1
-            Number of times that all of it is fitted, as once a fold by
-            :func:`~sklearn.model_selection.cross_val_score`.
-        groups : array-like or None, default=None
-            For the splitter of a search that counts its folds by groups.
-
-        Returns
-        -------
-        Spent
-            What the ledger would stand at afterwards. Steps that have an accountant
-            of another ledger are left out.
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the budget does not suffice.
-        ValueError, TypeError
-            If it is not known beforehand what is fitted, as behind a step that
-            chooses its number of columns by the data; the error says what to do.
-        """
-        n_fits = check_count("n_fits", n_fits)
-        fits = planned_fits(what, X, groups)
-        fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
-        return self._afford(fits, n_fits)
-
-    def _afford(self, fits: Sequence[PlannedFit], n_fits: int) -> Spent:
-        """Say what so many fits would come to, or refuse them; charge nothing."""
-        return self._afforded(fits, n_fits).spent()
-
-    @uninterrupted
-    def _afforded(self, fits: Sequence[PlannedFit], n_fits: int) -> Standing:
-        if self._budget is not None:
-            for fit in fits:
-                allowed = self._handle_of(fit)._allow_seeded
-                self._budget.refuse_unlimited(fit.plan, allowed)
-        with self._ledger().transaction(keep=False) as transaction:
-            before, plans = transaction.total(), [fit.plan for fit in fits]
-            kinds = self._agreed_kinds(transaction, plans)
-            for fit in fits:
-                self._handle_of(fit)._append_fits(
-                    transaction, fit.plan, fit.times * n_fits
-                )
-            if self._budget is not None and fits:
-                count = n_fits * sum(fit.times for fit in fits)
-                names = dict.fromkeys(fit.plan.estimator for fit in fits)
-                asked = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
-                after = transaction.total()
-                asking = plans * min(count, 2)  # one fit alone may be all there is
-                self._budget.refuse_excess(asked, asking, before, after, kinds)
-            return self._standing(transaction)
-
-    def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:
-        """Enter several fits of a plan, as estimators do."""
-        parts = [(self._own_part(), plan)]
-        if isinstance(plan, ParallelPlan):
-            own = checked_blocks(name for name, _ in plan.blocks)
-            parts = [(own[name], block) for name, block in plan.blocks]
-        for part, block in parts:
-            self._append(transaction, block, part, n)
-
-    def _handle_of(self, fit: PlannedFit) -> LedgerCharges:
-        """Return the handle that a fit is charged to."""
-        return self if fit.accountant is None else fit.accountant
-
-    def _own_part(self) -> DisjointBlock:
-        if self._division is None or self._label is None:
-            return whole()
-        division, unit = self._division
-        return asserted_block(division, self._label, unit)
-
-    def _append(
-        self,
-        transaction: Transaction,
-        plan: PrivacyPlan,
-        part: DisjointBlock,
-        times: int = 1,
-    ) -> None:
-        relation = transaction.relation()
-        if relation is None:
-            relation = (plan.unit, plan.neighbors)
-            transaction.fix_relation(*relation)
-        factor = conversion_factor(plan, relation)
-        part.check_unit(relation[0])
-        transaction.append(plan, factor, part, self._label, times)
-
-
-class PrivacyAccountant(LedgerCharges):
+class PrivacyAccountant(LedgerReports):
     """A ledger of privacy spending, shared by any number of estimators.
 
     Every fit is entered before a value of its data is read, so that a fit that fails
@@ -697,6 +468,209 @@ class PrivacyAccountant(LedgerCharges):
             raise TypeError(f"path must name a file, got {shown(path)}")
         self._ledger().back_up(Path(path).absolute())
 
+    # -- spending --------------------------------------------------------------
+
+    def charge(self, plan: PrivacyPlan) -> None:
+        """Enter a plan, or refuse it; to be called before any data are read.
+
+        Once this returns, the entry is on the disk.
+
+        Parameters
+        ----------
+        plan : PrivacyPlan
+            What will be released.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the plan does not fit the budget, or its noise comes from a seed and
+            this handle has a budget and not ``allow_seeded=True``.
+        LedgerError
+            If the ledger cannot be used, or does not state the plan's relation.
+        """
+        (plan,) = check_plans([plan])
+        self._enter(plan.estimator, [(self._own_part(), plan)])
+
+    def charge_external(
+        self, epsilon: float, delta: float, what: str, *, unit: str, neighbors: str
+    ) -> None:
+        """Enter what another tool has spent on the same rows, or will.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            Its guarantee: `epsilon` at least 0 and finite, `delta` in [0, 1).
+        what : str
+            What was done; it stands in the ledger in place of an estimator's name.
+        unit : {"row", "user"}
+            Whom its guarantee protects; the ledger's unit, if that is fixed.
+        neighbors : {"replace-one", "add-remove-one", "zero-out-one"}
+            The change that it hides; the ledger's, if that is fixed.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range.
+        PrivacyBudgetError
+            If it does not fit the budget.
+        LedgerError
+            If the ledger is of another unit or relation, its budget is kept for
+            Gaussian mechanisms, or it cannot be used.
+
+        Examples
+        --------
+        >>> from skdpspectral import PrivacyAccountant
+        >>> accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
+        >>> accountant.charge_external(
+        ...     1.0, 1e-7, "table of counts", unit="row", neighbors="replace-one"
+        ... )
+        >>> accountant.ledger[0].kind
+        'approximate-dp'
+        """
+        self.charge(external_plan(epsilon, delta, what, unit, neighbors))
+
+    def _charge_disjoint(self, name: str, plans: Mapping[str, PrivacyPlan]) -> None:
+        """Enter the plans of named blocks of rows at once, all or none.
+
+        For estimators that have seen themselves that no row lies in two blocks; anyone
+        else's assertion goes through :meth:`named`. `name` is the estimator's, for
+        errors.
+        """
+        parts = checked_blocks(plans)
+        entries = [(parts[block], plan) for block, plan in plans.items()]
+        self._enter(name, entries)
+
+    @uninterrupted
+    def _enter(
+        self, name: str, entries: Sequence[tuple[DisjointBlock, PrivacyPlan]]
+    ) -> None:
+        plans = [plan for _, plan in entries]
+        for plan in check_plans(plans):
+            if self._budget is not None:
+                self._budget.refuse_unlimited(plan, self._allow_seeded)
+        with self._ledger().transaction() as transaction:
+            before = transaction.total()
+            kinds = self._agreed_kinds(transaction, plans)
+            for part, plan in entries:
+                self._append(transaction, plan, part)
+            if self._budget is not None:
+                # An error here rolls the transaction back.
+                after = transaction.total()
+                self._budget.refuse_excess(name, plans, before, after, kinds)
+
+    def _agreed_kinds(
+        self, transaction: Transaction, plans: Sequence[PrivacyPlan]
+    ) -> str | None:
+        """Return which mechanisms a budget lets in; the first entry may say it."""
+        if self._budget is None or not plans:
+            return None
+        kinds = transaction.mechanisms()
+        if kinds is None:
+            kinds = ANY if any(plan.curves for plan in plans) else GAUSSIAN
+            transaction.fix_mechanisms(kinds)
+        self._budget.refuse_kinds(plans, kinds)
+        return kinds
+
+    def check(
+        self, what: Any, X: Any = None, n_fits: int = 1, *, groups: Any = None
+    ) -> Spent:
+        """Say whether so many fits are affordable; fit nothing, charge nothing.
+
+        A search over parameters turns errors of single fits into missing scores:
+        ask before it starts.
+
+        Parameters
+        ----------
+        what : estimator, PrivacyPlan or iterable of PrivacyPlan
+            What is fitted: a private estimator, or a ``Pipeline``, ``FeatureUnion``,
+            ``GridSearchCV`` or ``RandomizedSearchCV`` of some, whose candidates are
+            planned once a fold, the dearest once more for ``refit``. Or plans, which
+            are asked for together.
+        X : array-like or dataframe, default=None
+            Rows of the fits, of which the shape is used (and who the clients are).
+            None with plans, which know it.
+        n_fits : int, default=1
+            Number of times that all of it is fitted, as once a fold by
+            :func:`~sklearn.model_selection.cross_val_score`.
+        groups : array-like or None, default=None
+            For the splitter of a search that counts its folds by groups.
+
+        Returns
+        -------
+        Spent
+            What the ledger would stand at afterwards. Steps that have an accountant
+            of another ledger are left out.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the budget does not suffice.
+        ValueError, TypeError
+            If it is not known beforehand what is fitted, as behind a step that
+            chooses its number of columns by the data; the error says what to do.
+        """
+        n_fits = check_count("n_fits", n_fits)
+        fits = planned_fits(what, X, groups)
+        fits = [fit for fit in fits if self._handle_of(fit)._id == self._id]
+        return self._total_after(fits, n_fits).spent()
+
+    @uninterrupted
+    def _total_after(self, fits: Sequence[PlannedFit], n_fits: int) -> TotalAtDelta:
+        """Return what so many fits would come to, or refuse them; charge nothing."""
+        if self._budget is not None:
+            for fit in fits:
+                allowed = self._handle_of(fit)._allow_seeded
+                self._budget.refuse_unlimited(fit.plan, allowed)
+        with self._ledger().transaction(keep=False) as transaction:
+            before, plans = transaction.total(), [fit.plan for fit in fits]
+            kinds = self._agreed_kinds(transaction, plans)
+            for fit in fits:
+                self._handle_of(fit)._append_fits(
+                    transaction, fit.plan, fit.times * n_fits
+                )
+            if self._budget is not None and fits:
+                count = n_fits * sum(fit.times for fit in fits)
+                names = dict.fromkeys(fit.plan.estimator for fit in fits)
+                asked = f"{count} fit{'s'[: count > 1]} of {', '.join(names)}"
+                after = transaction.total()
+                asking = plans * min(count, 2)  # one fit alone may be all there is
+                self._budget.refuse_excess(asked, asking, before, after, kinds)
+            return self._total_at_delta(transaction)
+
+    def _append_fits(self, transaction: Transaction, plan: PrivacyPlan, n: int) -> None:
+        """Enter several fits of a plan, as estimators do."""
+        parts = [(self._own_part(), plan)]
+        if isinstance(plan, ParallelPlan):
+            own = checked_blocks(name for name, _ in plan.blocks)
+            parts = [(own[name], block) for name, block in plan.blocks]
+        for part, block in parts:
+            self._append(transaction, block, part, n)
+
+    def _handle_of(self, fit: PlannedFit) -> PrivacyAccountant:
+        """Return the handle that a fit is charged to."""
+        return self if fit.accountant is None else fit.accountant
+
+    def _own_part(self) -> DisjointBlock:
+        if self._division is None or self._label is None:
+            return whole_data()
+        division, unit = self._division
+        return asserted_block(division, self._label, unit)
+
+    def _append(
+        self,
+        transaction: Transaction,
+        plan: PrivacyPlan,
+        part: DisjointBlock,
+        times: int = 1,
+    ) -> None:
+        relation = transaction.relation()
+        if relation is None:
+            relation = (plan.unit, plan.neighbors)
+            transaction.fix_relation(*relation)
+        factor = conversion_factor(plan, relation)
+        part.check_unit(relation[0])
+        transaction.append(plan, factor, part, self._label, times)
+
 
 @uninterrupted
 def open_stream(accountant: PrivacyAccountant) -> str:
@@ -711,23 +685,9 @@ def open_stream(accountant: PrivacyAccountant) -> str:
 def advance_stream(
     accountant: PrivacyAccountant, name: str, position: int, steps: int
 ) -> None:
-    """Move a stream on, if it is where the caller believes it to be.
+    """Move a stream on, if it has made as many steps as the caller's copy believes.
 
-    Parameters
-    ----------
-    accountant : PrivacyAccountant
-        A handle of the ledger that the stream was entered in.
-    name : str
-        Id of the stream.
-    position : int
-        Steps that the caller's copy has made.
-    steps : int
-        Steps that it is about to make.
-
-    Raises
-    ------
-    LedgerError
-        If the stream is elsewhere; nothing is changed.
+    Otherwise nothing is changed, and a LedgerError says how to go on.
     """
     ledger = accountant._ledger()
     with ledger.transaction() as transaction:
@@ -747,25 +707,7 @@ def advance_stream(
 
 @uninterrupted
 def stream_position(accountant: PrivacyAccountant, name: str) -> int:
-    """Return how many steps a stream has made, in whichever copy.
-
-    Parameters
-    ----------
-    accountant : PrivacyAccountant
-        A handle of the ledger that the stream was entered in.
-    name : str
-        Id of the stream.
-
-    Returns
-    -------
-    int
-        Its position.
-
-    Raises
-    ------
-    LedgerError
-        If the ledger does not know the stream.
-    """
+    """Return how many steps a stream has made, in whichever copy."""
     ledger = accountant._ledger()
     with ledger.transaction(keep=False) as transaction:
         query = "SELECT position FROM streams WHERE id = ?"

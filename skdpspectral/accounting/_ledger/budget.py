@@ -1,6 +1,4 @@
-"""A fixed budget, and what it refuses.
-
-Which charges a budget lets in, so that it holds whatever they are chosen by.
+"""The terms of a ledger: what may be charged, to which block, within which budget.
 
 Of Gaussian mechanisms the limit is exact: a largest ``mu``. Other mechanisms have no
 common number to add up, and no filter that lets in all that would be affordable. What
@@ -8,78 +6,51 @@ takes them sets delta aside beforehand, in fixed shares: one for probabilities t
 up, one for ledgers that are still Gaussian, and one for each of a few orders of Renyi
 divergences, within which the divergences of all entries must stay at one order at least
 (:ref:`lemma-filter`).
-
-Mechanisms that are no Gaussians, as a ledger writes and counts them.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...mechanisms import PrivacyPlan
+from ...mechanisms import ApproximateDP, Neighbors, PrivacyPlan, Unit
 from ...mechanisms._curves import CURVES, Curve
-from .._composition import Total, allowed_mu
-from .._curves import Counted, composed_divergences, few_kinds, log_peaks
+from ...mechanisms._relations import check_real, shown
+from .._composition import Total, allowed_mu, is_within
+from .._curves import Counted, coarsen_kinds, composed_divergences, log_peaks
 from .._errors import LedgerError, PrivacyBudgetError
 from .._gaussian import MIN_DELTA, gaussian_epsilon, gaussian_mu
 
 # What a budget may let in, as a ledger's terms say it.
 GAUSSIAN, ANY = "gaussian", "any"
-
-
 MECHANISMS = (GAUSSIAN, ANY)
-
 
 # A budget that was computed from the costs it is meant for must let them in: this
 # covers the rounding of the two inverses, and no more than calibration leaves free.
 _ROUNDING = 2.0**-41
 
-
 # Shares of delta. They are fixed: a share that went by what was entered so far would
 # go by what was released.
 _ADDITIVE_SHARE = 0.5
-
-
 _GAUSSIAN_SHARE = 0.25
-
-
 _ORDERS_SHARE = 0.25
-
 
 # Orders, in multiples of the one that is best for a single Gaussian mechanism: those of
 # selections and of what is subsampled are further up.
 _MULTIPLES = tuple(2.0 ** (k / 2.0) for k in range(-2, 6))
-
-
 _LARGEST_ORDER = 4096.0
-
-
-class PrivacyFilter(Protocol):
-    """What a budget lets in."""
-
-    def admits(self, total: Total) -> bool:
-        """Whether a ledger that holds this is within the budget."""
-
-    def spare_mu(self, total: Total) -> float:
-        """Return the cost of the Gaussian mechanisms that would still be let in."""
 
 
 @dataclass(frozen=True)
 class GaussianFilter:
-    """The exact limit of Gaussian mechanisms, adaptively chosen ones too.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    """
+    """The exact limit of Gaussian mechanisms, adaptively chosen ones too."""
 
     epsilon: float
     delta: float
@@ -103,13 +74,7 @@ class GaussianFilter:
 
 @dataclass(frozen=True)
 class MixedFilter:
-    """Limits of mechanisms of any kind, adaptively chosen ones too.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget.
-    """
+    """Limits of mechanisms of any kind, adaptively chosen ones too."""
 
     epsilon: float
     delta: float
@@ -136,7 +101,7 @@ class MixedFilter:
         if not total.curves and share >= MIN_DELTA:
             yield gaussian_mu(self.epsilon, share)
         orders = self.orders()
-        spent = composed_divergences(0.0, few_kinds(total.curves), orders)
+        spent = composed_divergences(0.0, coarsen_kinds(total.curves), orders)
         squares = 2.0 * (self.limits() - spent) / orders
         yield from np.sqrt(squares[squares >= 0.0]).tolist()
 
@@ -158,13 +123,7 @@ class MixedFilter:
 
 @dataclass(frozen=True)
 class Budget:
-    """A limit on the total cost.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        The limit.
-    """
+    """A limit (epsilon, delta) on the total cost."""
 
     epsilon: float
     delta: float
@@ -172,7 +131,7 @@ class Budget:
     def __str__(self) -> str:
         return f"epsilon={self.epsilon}, delta={self.delta}"
 
-    def filter(self, mechanisms: str | None) -> PrivacyFilter:
+    def filter(self, mechanisms: str | None) -> GaussianFilter | MixedFilter:
         """Return what decides on charges, by which mechanisms may be among them."""
         kind = MixedFilter if mechanisms == ANY else GaussianFilter
         return kind(self.epsilon, self.delta)
@@ -197,9 +156,9 @@ class Budget:
             )
         if plan.seeded and not allow_seeded:
             raise PrivacyBudgetError(
-                f"{plan.estimator} draws its noise from noise_seed, which protects "
-                "nothing and counts as an infinite spend; leave noise_seed=None, or, "
-                "where the results are never published, open the ledger by "
+                f"{plan.estimator} draws its noise from noise_seed, which gives no "
+                "privacy and costs an infinite epsilon; leave noise_seed=None. If the "
+                "results are never published, use "
                 "PrivacyAccountant(..., allow_seeded=True)",
                 math.inf,
                 self.epsilon,
@@ -211,11 +170,10 @@ class Budget:
         if other is None or mechanisms == ANY:
             return
         raise LedgerError(
-            f"{other.estimator} is no Gaussian mechanism, and this ledger's budget is "
-            "kept for these alone, by a limit that is exact: what may be chosen by "
-            "earlier results cannot change it any more. Open a ledger by "
-            'PrivacyAccountant(..., mechanisms="any") before the first fit, which sets '
-            "some of delta aside for others; nothing was charged"
+            f"{other.estimator} uses a mechanism that is not Gaussian, but the budget "
+            "of this ledger is for Gaussian mechanisms only; nothing was charged. Open "
+            'another ledger by PrivacyAccountant(..., mechanisms="any"), which sets a '
+            "part of delta aside for other mechanisms"
         )
 
     def admits(
@@ -248,14 +206,14 @@ class Budget:
             return
         remaining = self.remaining(spent, mechanisms)
         requested = self._requested(plans, spent, total)
-        asked = "more than is left"
+        asked = "more"
         if requested is not None:
             asked = f"epsilon={requested:.6g} at delta={self.delta:g}"
         raise PrivacyBudgetError(
-            f"{what} asks for {asked}, but only epsilon={remaining:.6g} of the "
+            f"{what} would cost {asked}, but only epsilon={remaining:.6g} of the "
             f"accountant's budget epsilon={self.epsilon:g} remains"
             f"{' for a Gaussian fit' * (mechanisms == ANY)}; nothing was charged."
-            f"{_held(total)}",
+            f"{_delta_note(total)}",
             requested,
             remaining,
         )
@@ -283,21 +241,17 @@ class Budget:
         return plans[0].epsilon if len(plans) == 1 else None
 
 
-def _held(total: Total) -> str:
+def _delta_note(total: Total) -> str:
     """Say what else came out of delta."""
     if not total.additive:
         return ""
     return (
-        f" Of that delta, {total.additive:g} would be for rows beyond what a model's "
-        "sensitivities allow for, or for the delta of other tools: a smaller delta of "
-        "such fits takes less."
+        f" Failures of a model's bounds and deltas of other tools would take "
+        f"{total.additive:g} of that delta; give such fits a smaller delta."
     )
 
 
 _KINDS: dict[str, Any] = {kind.kind: kind for kind in CURVES}
-
-
-GAUSSIAN_ALONE = "gaussian"
 
 
 def curve_text(mechanism: Curve) -> str:
@@ -326,5 +280,272 @@ def curve_kinds(plan: PrivacyPlan) -> str:
     """Say which kinds of mechanisms a plan has, in alphabetical order."""
     kinds = {curve.kind for curve in plan.curves}
     if len(plan.curves) < len(plan.mechanisms) or not kinds:
-        kinds.add(GAUSSIAN_ALONE)
+        kinds.add(GAUSSIAN)
     return ", ".join(sorted(kinds))
+
+
+# -- what an accountant is given -------------------------------------------------------
+
+
+DEFAULT_DELTA = 1e-6
+
+
+def check_budget(epsilon: object, delta: object) -> Budget | None:
+    """Return a valid budget, or None for none."""
+    if epsilon is None:
+        if delta is not None:
+            raise ValueError("delta needs epsilon: a budget is given by both")
+        return None
+    delta = DEFAULT_DELTA if delta is None else delta
+    if isinstance(epsilon, str):
+        raise ValueError(
+            f"epsilon of a budget must be a number, got {epsilon!r}; the file of a "
+            "ledger is given as path="
+        )
+    budget = Budget(
+        check_real("epsilon of a budget", epsilon),
+        check_real("delta of a budget", delta),
+    )
+    if not 0.0 < budget.epsilon < math.inf:
+        raise ValueError(
+            "epsilon of a budget must be positive and finite, got "
+            f"{budget.epsilon}; leave it None to record without a limit"
+        )
+    gaussian_mu(budget.epsilon, budget.delta)  # refuses a delta out of range
+    return budget
+
+
+def check_flag(name: str, value: object) -> bool:
+    """Return a flag; nothing that merely counts as true may open a budget."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return value
+
+
+def check_mechanisms(value: object) -> str | None:
+    """Return which mechanisms a budget lets in; None where the first entry says it."""
+    if value is None or (isinstance(value, str) and value in MECHANISMS):
+        return value
+    raise ValueError(
+        f"mechanisms must be one of {MECHANISMS}, or None for what the first entry is "
+        f"of, got {shown(value)}"
+    )
+
+
+def check_relation(
+    unit: str | None, neighbors: str | None
+) -> tuple[Unit, Neighbors] | None:
+    """Return a relation, or None where the first entry fixes it."""
+    if (unit is None) != (neighbors is None):
+        raise ValueError("unit and neighbors fix a ledger's relation together")
+    if unit is None:
+        return None
+    try:
+        return Unit(unit), Neighbors(neighbors)
+    except ValueError as error:
+        choices = [str(word) for word in (*Unit, *Neighbors)]
+        raise ValueError(f"unit or neighbors: {error}; known: {choices}") from None
+
+
+def check_division(division: str | None, unit: object) -> tuple[str, Unit] | None:
+    """Return a division and what it divides; None for none."""
+    if division is None:
+        if unit is not None:
+            raise ValueError("disjoint_unit needs disjoint_within: the division's name")
+        return None
+    if unit is None:
+        return division, Unit.ROW
+    if not (isinstance(unit, str) and unit in list(Unit)):
+        raise ValueError(f"disjoint_unit must be 'row' or 'user', got {shown(unit)}")
+    return division, Unit(unit)
+
+
+def external_plan(
+    epsilon: object, delta: object, what: object, unit: object, neighbors: object
+) -> PrivacyPlan:
+    """Return the plan of what another tool releases, or an error."""
+    if not (isinstance(what, str) and what.strip()):
+        raise ValueError(
+            f"what must be a description of the release, got {shown(what)}"
+        )
+    for name, word, kind in (("unit", unit, Unit), ("neighbors", neighbors, Neighbors)):
+        known = [str(choice) for choice in kind]
+        if not (isinstance(word, str) and str(word) in known):
+            raise ValueError(f"{name} must be one of {known}, got {shown(word)}")
+    pair = ApproximateDP(
+        what, check_real("epsilon", epsilon), check_real("delta", delta)
+    )
+    return PrivacyPlan(
+        pair.epsilon,
+        pair.delta,
+        (pair,),
+        what,
+        unit=Unit(unit),
+        neighbors=Neighbors(neighbors),
+    )
+
+
+def check_plans(plan: object) -> list[PrivacyPlan]:
+    """Return one or several plans as a list."""
+    plans: list[Any] = [plan]
+    if not isinstance(plan, PrivacyPlan) and isinstance(plan, Iterable):
+        plans = list(plan)
+    if not plans:
+        raise ValueError("plan must be one PrivacyPlan or several, got none")
+    for entry in plans:
+        if not isinstance(entry, PrivacyPlan):
+            raise TypeError(
+                "plan must be a PrivacyPlan, as privacy_plan(n_samples, n_features) "
+                f"gives it, or several; got {shown(entry)}"
+            )
+        _check_claim(entry)
+    return plans
+
+
+def _check_claim(plan: PrivacyPlan) -> None:
+    """Refuse a plan whose mechanisms cost more than its epsilon and delta say."""
+    if plan.curves:
+        return _check_curves(plan)
+    gaussian_mu(plan.epsilon, plan.delta)  # refuses what is out of range
+    if plan.mu > allowed_mu(plan.epsilon, plan.delta, plan.failure):
+        raise ValueError(
+            f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
+            f"mechanisms cost mu={plan.mu:.6g}; calibrate them to less"
+        )
+
+
+def _check_curves(plan: PrivacyPlan) -> None:
+    """Refuse a plan with mechanisms that are no Gaussians, if it claims too little."""
+    claim = check_real("epsilon", plan.epsilon)
+    if len(plan.mechanisms) == 1 and isinstance(plan.curves[0], ApproximateDP):
+        pair = plan.curves[0]
+        fits = pair.epsilon <= claim and pair.delta + plan.failure <= plan.delta
+    else:
+        gaussian_mu(claim, plan.delta)  # refuses what is out of range
+        counted = tuple((replace(curve, name=""), 1) for curve in plan.curves)
+        left = plan.delta - plan.failure
+        fits = is_within(plan.mu_beside_curves, counted, claim, left)
+    if not fits:
+        raise ValueError(
+            f"plan claims epsilon={plan.epsilon:g}, delta={plan.delta:g}, but its "
+            "mechanisms cost more; calibrate them to less"
+        )
+
+
+# Names of partitions on somebody's word; those that were checked have random names.
+_PREFIXES = {Unit.ROW: "asserted: ", Unit.USER: "asserted of users: "}
+
+
+def new_name() -> str:
+    """Return a name that nothing else has."""
+    return uuid.uuid4().hex
+
+
+@dataclass(frozen=True)
+class DisjointBlock:
+    """A block of a partition; made by the functions of this module alone.
+
+    `asserted` says whether disjointness is only somebody's word. `unit` is what lies in
+    no two blocks of the partition; None for a block without others.
+    """
+
+    partition: str
+    block: str
+    asserted: bool
+    unit: Unit | None
+
+    def check_unit(self, protected: Unit) -> None:
+        """Refuse blocks that do not divide what the ledger protects.
+
+        Users that lie in one block each divide the rows, too. Rows that do leave it
+        open in how many blocks a user is.
+        """
+        if self.unit in (None, Unit.USER, protected):
+            return
+        remedy = "use a ledger of rows"
+        if self.asserted:
+            remedy = (
+                "if no user has rows in two blocks, say so by "
+                'named(..., disjoint_unit="user"); otherwise leave disjoint_within out'
+            )
+        raise LedgerError(
+            f"block {self.block!r}: this ledger protects users, and no row in two "
+            f"blocks does not mean no user in two blocks; {remedy}"
+        )
+
+
+def whole_data() -> DisjointBlock:
+    """Return a part that nothing else is disjoint from."""
+    return DisjointBlock(new_name(), "all rows", False, None)
+
+
+def asserted_block(division: str, block: str, unit: Unit) -> DisjointBlock:
+    """Return a block of a division, on the word of whoever names it."""
+    return DisjointBlock(_PREFIXES[unit] + division, block, True, unit)
+
+
+def checked_blocks(names: Iterable[str]) -> dict[str, DisjointBlock]:
+    """Return the blocks of a fresh partition whose rows were seen to be disjoint.
+
+    Only what has compared the rows of the blocks itself may call this. Nothing can be
+    added to the partition afterwards.
+    """
+    partition = new_name()
+    return {name: DisjointBlock(partition, name, False, Unit.ROW) for name in names}
+
+
+def division_of(partition: str) -> tuple[Unit, str]:
+    """Return what an asserted partition divides, and the name of the division."""
+    for unit, prefix in _PREFIXES.items():
+        if partition.startswith(prefix):
+            return unit, partition.removeprefix(prefix)
+    return Unit.ROW, partition
+
+
+Relation = tuple[Unit, Neighbors]
+
+
+def terms_of(
+    budget: Budget | None, relation: Relation | None, mechanisms: str | None
+) -> dict[str, Any]:
+    """Return the terms of a ledger as it writes them."""
+    unit, neighbors = map(str, relation) if relation else (None, None)
+    epsilon, delta = (budget.epsilon, budget.delta) if budget else (None, None)
+    return {
+        "epsilon": epsilon,
+        "delta": delta,
+        "unit": unit,
+        "neighbors": neighbors,
+        "mechanisms": mechanisms,
+    }
+
+
+def agreed_budget(
+    path: str,
+    meta: dict[str, Any],
+    budget: Budget | None,
+    relation: Relation | None,
+    mechanisms: str | None = None,
+) -> Budget | None:
+    """Return a ledger's budget; refuse to reopen it under other terms."""
+    own = None
+    if meta["epsilon"] is not None:
+        own = Budget(meta["epsilon"], meta["delta"])
+    if budget is not None and budget != own:
+        raise LedgerError(
+            f"the ledger {path} has the budget {own or 'none'}, not {budget}; open "
+            "it without a budget, or start another ledger"
+        )
+    found = (meta["unit"], meta["neighbors"])
+    if relation is not None and tuple(map(str, relation)) != found:
+        raise LedgerError(
+            f"the ledger {path} is kept per unit={found[0]}, "
+            f"neighbors={found[1]}, not per unit={relation[0]}, "
+            f"neighbors={relation[1]}; start another ledger for these"
+        )
+    if mechanisms is not None and meta.get("mechanisms") != mechanisms:
+        raise LedgerError(
+            f"the budget of the ledger {path} is kept for mechanisms="
+            f"{meta.get('mechanisms')!r}, not {mechanisms!r}; start another ledger"
+        )
+    return own

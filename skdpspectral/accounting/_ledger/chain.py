@@ -1,9 +1,10 @@
-"""The chain of a ledger's entries: their running totals, and digests that link them.
+"""The entries of a locked ledger: their chain, and what is done to it in SQL.
 
 Each entry has the totals of all entries up to it, and a digest of itself, of its
 mechanisms and of the entry before. So the last entry says what everything costs, and a
 row that is changed, moved or deleted breaks the chain. Digests find damage and careless
-edits; who can write to a ledger can compute them anew.
+edits; who can write to a ledger can compute them anew. SQLite and PostgreSQL both know
+the statements.
 """
 
 from __future__ import annotations
@@ -11,40 +12,45 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-ENTRY_COLUMNS = (
-    "time",
-    "estimator",
-    "label",
-    "partition",
-    "block",
-    "asserted",
-    "epsilon",
-    "delta",
-    "mu",
-    "ledger_mu",
-    "failure",
-    "unit",
-    "neighbors",
-    "assumption",
-    "seeded",
-    "plan",
-    "kind",
-)
+from ...mechanisms import Neighbors, PrivacyPlan, Unit
+from .._composition import Total, relation_factor
+from .._errors import LedgerError
+from .budget import DisjointBlock, counted_curves, curve_kinds, curve_text
 
+# Of the entries of a file.
+COLUMNS = {
+    "id": "INTEGER PRIMARY KEY",
+    "time": "REAL NOT NULL",
+    "estimator": "TEXT NOT NULL",
+    "label": "TEXT",
+    "partition": "TEXT NOT NULL",
+    "block": "TEXT NOT NULL",
+    "asserted": "INTEGER NOT NULL",
+    "epsilon": "REAL NOT NULL",
+    "delta": "REAL NOT NULL",
+    "mu": "REAL NOT NULL",
+    "ledger_mu": "REAL NOT NULL",
+    "failure": "REAL NOT NULL",
+    "unit": "TEXT NOT NULL",
+    "neighbors": "TEXT NOT NULL",
+    "assumption": "TEXT NOT NULL",
+    "seeded": "INTEGER NOT NULL",
+    "plan": "TEXT NOT NULL",
+    "kind": "TEXT NOT NULL DEFAULT 'gaussian'",
+    "totals": "TEXT NOT NULL DEFAULT ''",
+    "digest": "TEXT NOT NULL DEFAULT ''",
+}
 
-_REALS = {"time", "epsilon", "delta", "mu", "ledger_mu", "failure"}
-
-
-_IS_REAL = (False, *(name in _REALS for name in ENTRY_COLUMNS), False)
-
+ENTRY_COLUMNS = tuple(COLUMNS)[1:-2]  # all but the id and what the chain adds
+_IS_REAL = tuple(of.startswith("REAL") for of in COLUMNS.values())[:-1]
 
 # Of the meta table: what the chain says of the ledger as a whole.
 HEAD = "head"
-
 
 # Sums have no rounding errors, and no order. A float is infinity.
 Exact: TypeAlias = Fraction | float
@@ -73,19 +79,11 @@ class Sums(NamedTuple):
 class Totals(NamedTuple):
     """Totals of a ledger up to an entry.
 
-    Parameters
-    ----------
-    ledger : Sums
-        Of all entries: a partition costs its dearest block; partitions compose.
-    parts : tuple of Sums
-        Of those in the partition and in the block of the last entry, if asserted:
-        nothing is added to others later.
-    delta : float or None
-        Smallest positive delta of an entry.
-    seeded : bool
-        Whether the noise of any entry came from a seed.
-    counts : str
-        Digest of how often each mechanism that is no Gaussian was charged.
+    `ledger` is of all entries: a partition costs its dearest block; partitions compose.
+    `parts` are of those in the partition and in the block of the last entry, if
+    asserted: nothing is added to others later. `delta` is the smallest positive one of
+    an entry, and `counts` a digest of how often each mechanism that is no Gaussian was
+    charged.
     """
 
     ledger: Sums = Sums()
@@ -132,12 +130,7 @@ class Link(NamedTuple):
 class Chain:
     """The entries of a ledger so far, to which one is added after another.
 
-    Parameters
-    ----------
-    last : Link or None
-        What the chain says at the last entry.
-    counts : mapping of str to int, or None
-        How often each mechanism that is no Gaussian was charged.
+    `counts` says how often each mechanism that is no Gaussian was charged.
     """
 
     def __init__(
@@ -174,7 +167,7 @@ class Chain:
             counts,
         )
         row = (self.last.id + 1, *values, self.totals.text())
-        link = Link(row[0], row[-1], digest(self.last.digest, row, curves))
+        link = Link(row[0], row[-1], digest_of(self.last.digest, row, curves))
         self.last = link
         return link
 
@@ -191,17 +184,13 @@ def as_float(number: Exact) -> float:
         return math.inf
 
 
-def digest(previous: str, row: Sequence[Any], curves: Iterable[tuple[str, int]]) -> str:
+def digest_of(
+    previous: str, row: Sequence[Any], curves: Iterable[tuple[str, int]]
+) -> str:
     """Return the digest of an entry: its id, columns, totals and mechanisms.
 
-    Parameters
-    ----------
-    previous : str
-        Digest of the entry before; empty for the first.
-    row : sequence
-        What the ledger holds, damaged or not.
-    curves : iterable of tuple (str, int)
-        Texts of mechanisms, and how often each is charged.
+    `previous` is the digest of the entry before, empty for the first. `row` is what the
+    ledger holds, damaged or not; `curves` are texts of mechanisms with their counts.
     """
     plain = [
         float(value) if real and isinstance(value, int) else value
@@ -224,3 +213,245 @@ def head_of(meta: Mapping[str, Any], entries: int, last: str) -> str:
 def _hashed(values: Any) -> str:
     text = json.dumps(values, default=repr)  # bytes are damage
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+# -- a locked ledger -------------------------------------------------------------------
+
+
+_COLUMNS = ", ".join(ENTRY_COLUMNS)
+
+_APPEND = (
+    f"INSERT INTO entries (id, {_COLUMNS}, totals, digest) "
+    f"VALUES ({', '.join('?' * (len(ENTRY_COLUMNS) + 3))})"
+)
+
+_APPEND_CURVE = "INSERT INTO curves (entry, curve, times) VALUES (?, ?, ?)"
+
+_SET_COUNT = (
+    "INSERT INTO counts VALUES (?, ?) "
+    "ON CONFLICT (curve) DO UPDATE SET times = excluded.times"
+)
+
+LINK = f"SELECT id, {_COLUMNS}, totals, digest FROM entries WHERE id = ?"
+_DIGEST = "SELECT digest FROM entries WHERE id = ?"
+LAST_ID = "SELECT id FROM entries ORDER BY id DESC LIMIT 1"
+COUNTS = "SELECT curve, times FROM counts"
+_CURVES = "SELECT curve, times FROM curves WHERE entry = ?"
+
+# Partitions of one charge alone are never added to: they have names of their own.
+_LAST_OF_PARTITION = "SELECT MAX(id) FROM entries WHERE asserted = 1 AND partition = ?"
+_LAST_OF_BLOCK = f"{_LAST_OF_PARTITION} AND block = ?"
+
+
+class Connection(Protocol):
+    """An open ledger, which nobody else may use meanwhile."""
+
+    path: Any
+
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """Run a statement; return its cursor."""
+
+    def meta(self) -> dict[str, Any]:
+        """Return the terms of the ledger."""
+
+    def set_meta(self, key: str, value: Any) -> None:
+        """Write one of the terms."""
+
+    def unexpected(self) -> list[str]:
+        """Return tables, views and triggers that no ledger has, and what it lacks."""
+
+
+class Transaction:
+    """What may be done while the ledger is locked.
+
+    A LedgerError if the end of its chain of entries, its terms or its tables are
+    damaged.
+    """
+
+    def __init__(self, connection: Connection):
+        self._connection = connection
+        self._chain = _checked_chain(connection)
+
+    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
+        """Run a statement in the transaction."""
+        return self._connection.execute(statement, values)
+
+    def relation(self) -> tuple[Unit, Neighbors] | None:
+        """Return the ledger's unit and neighbors, once fixed."""
+        meta = self._connection.meta()
+        if meta.get("unit") is None:
+            return None
+        return Unit(meta["unit"]), Neighbors(meta["neighbors"])
+
+    def fix_relation(self, unit: Unit, neighbors: Neighbors) -> None:
+        """Fix the unit and neighbors that all entries are converted to."""
+        self._connection.set_meta("unit", str(unit))
+        self._connection.set_meta("neighbors", str(neighbors))
+
+    def mechanisms(self) -> str | None:
+        """Return which mechanisms a budget lets in, once fixed."""
+        found: str | None = self._connection.meta().get("mechanisms")
+        return found
+
+    def fix_mechanisms(self, mechanisms: str) -> None:
+        """Fix which mechanisms a budget lets in."""
+        self._connection.set_meta("mechanisms", mechanisms)
+
+    def total(self) -> Total:
+        """Return the composed cost of all entries, seeded ones at face value."""
+        cost, failure = map(as_float, self._chain.totals.ledger)
+        curves = counted_curves(sorted(self._chain.counts.items()))
+        return Total(math.sqrt(cost), failure, curves)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return all entries, oldest first."""
+        return all_entries(self._connection)
+
+    def smallest_delta(self) -> float | None:
+        """Return the smallest positive delta of the entries; None if there is none."""
+        return self._chain.totals.delta
+
+    def any_seeded(self) -> bool:
+        """Return whether any entry's noise came from a seed."""
+        return self._chain.totals.seeded
+
+    def append(
+        self,
+        plan: PrivacyPlan,
+        factor: float,
+        part: DisjointBlock,
+        label: str | None,
+        times: int = 1,
+    ) -> None:
+        """Write an entry, for so many fits; it counts from the commit on."""
+        self._load_sums(part)
+        values = (
+            time.time(),
+            plan.estimator,
+            label,
+            part.partition,
+            part.block,
+            int(part.asserted),
+            plan.epsilon,
+            plan.delta,
+            plan.mu,
+            factor * math.sqrt(times) * plan.mu_beside_curves,
+            min(times * plan.failure, 1.0),
+            str(plan.unit),
+            str(plan.neighbors),
+            str(plan.assumption),
+            int(plan.seeded),
+            plan.to_json(),
+            curve_kinds(plan),
+        )
+        curves = [(curve_text(curve), times) for curve in plan.curves]
+        number, totals, digest = self._chain.add(values, curves)
+        self.execute(_APPEND, (number, *values, totals, digest))
+        for text, _ in curves:
+            self.execute(_APPEND_CURVE, (number, text, times))
+            self.execute(_SET_COUNT, (text, self._chain.counts[text]))
+
+    def _load_sums(self, part: DisjointBlock) -> None:
+        """Read what a block and its partition cost so far, if they are asserted."""
+        partition, block = (part.partition,), (part.partition, part.block)
+        if not part.asserted:
+            return
+        if partition not in self._chain.sums:
+            self._chain.sums[partition] = self._sums_at(_LAST_OF_PARTITION, partition)[
+                0
+            ]
+        if block not in self._chain.sums:
+            self._chain.sums[block] = self._sums_at(_LAST_OF_BLOCK, block)[1]
+
+    def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[Sums, ...]:
+        """Return sums of the partition and the block that a query's entry is in."""
+        (number,) = self.execute(query, names).fetchone()
+        if number is None:
+            return Sums(), Sums()
+        return read_totals(_checked_link(self._connection, number).totals).parts
+
+
+def _checked_chain(connection: Connection) -> Chain:
+    """Return the chain of a ledger, whose end is what its terms say it is."""
+    unexpected = connection.unexpected()
+    if unexpected:
+        raise _damaged(connection, unexpected[0])
+    meta = connection.meta()
+    last = connection.execute(LAST_ID).fetchone()
+    link = None if last is None else _checked_link(connection, last[0])
+    ends = (0, "") if link is None else (link.id, link.digest)
+    if meta.get(HEAD) != head_of(meta, *ends):
+        raise _damaged(
+            connection, "its entries or terms are not those it was left with"
+        )
+    chain = Chain(link, dict(connection.execute(COUNTS).fetchall()))
+    if counts_digest(chain.counts) != chain.totals.counts:
+        raise _damaged(connection, "its counts of mechanisms were changed")
+    return chain
+
+
+def _checked_link(connection: Connection, number: int) -> Link:
+    """Return the end of the chain at an entry, which has the digest that it says."""
+    *row, digest = connection.execute(LINK, (number,)).fetchone()
+    before = connection.execute(_DIGEST, (number - 1,)).fetchone()
+    curves = connection.execute(_CURVES, (number,)).fetchall()
+    if (before is None) != (number == 1) or digest != digest_of(
+        "" if before is None else before[0], row, curves
+    ):
+        raise _damaged(connection, f"entry {number} is not as it was entered")
+    return Link(number, row[-1], digest)
+
+
+def seal(connection: Connection) -> None:
+    """Write down what the ledger's terms and the end of its chain are now."""
+    last = connection.execute(LAST_ID).fetchone()
+    number = 0 if last is None else last[0]
+    digest = connection.execute(_DIGEST, (number,)).fetchone()
+    text = head_of(connection.meta(), number, "" if digest is None else digest[0])
+    connection.set_meta(HEAD, text)
+
+
+def _damaged(connection: Connection, fault: str) -> LedgerError:
+    return LedgerError(
+        f"the ledger {connection.path} is damaged: {fault}. Nothing was charged; put a "
+        "backup in its place. `skdpspectral-ledger check` lists what is wrong"
+    )
+
+
+def all_entries(connection: Connection) -> list[dict[str, Any]]:
+    """Return all entries of a ledger, oldest first."""
+    rows = connection.execute("SELECT * FROM entries ORDER BY id")
+    names = [column[0] for column in rows.description]
+    # Equal plans are one text in memory.
+    texts: dict[Any, Any] = {}
+    return [
+        {
+            name: texts.setdefault(value, value) if name == "plan" else value
+            for name, value in zip(names, row, strict=True)
+            if name not in ("totals", "digest")
+        }
+        for row in rows
+    ]
+
+
+def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> float:
+    """Factor that restates a plan for a ledger's relation, or an error."""
+    factor = relation_factor(plan.unit, plan.neighbors, *relation)
+    if factor is None:
+        raise LedgerError(
+            f"this ledger protects per {relation[0]} under {relation[1]}, which a "
+            f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
+            "separate ledger"
+        )
+    if factor != 1.0 and plan.failure:
+        raise LedgerError(
+            f"the guarantee of {plan.estimator} under its model cannot be converted "
+            f"to one per {relation[0]} under {relation[1]}; use a separate ledger"
+        )
+    if plan.curves and (plan.unit, plan.neighbors) != relation:
+        raise LedgerError(
+            f"{plan.estimator} uses a mechanism that is not Gaussian: its guarantee "
+            f"per {plan.unit} under {plan.neighbors} cannot be converted to one per "
+            f"{relation[0]} under {relation[1]}; use a separate ledger"
+        )
+    return factor

@@ -1,17 +1,37 @@
-"""``skdpspectral-ledger``: what a ledger says, on the command line."""
+"""``skdpspectral-ledger``: what a ledger says, and whether it is whole.
+
+An inspection goes over all of a ledger: its tables, terms, chain, entries and budget.
+"""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
+import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from ...mechanisms import PrivacyPlan, read_plan
+from .._composition import Total
 from .._errors import LedgerError
 from .accountant import PrivacyAccountant
-from .entries import sentence
-from .inspection import faults
-from .server import existing_ledger, is_address, ledger_at
+from .budget import Budget, counted_curves, curve_text
+from .chain import (
+    COUNTS,
+    ENTRY_COLUMNS,
+    HEAD,
+    Chain,
+    Connection,
+    as_float,
+    digest_of,
+    head_of,
+)
+from .entries import read_entry, sentence
+from .locks import uninterrupted
+from .server import AnyLedger, existing_ledger, is_address, ledger_at
 
 _GOOD, _BAD, _UNUSABLE = 0, 1, 2
 
@@ -101,3 +121,129 @@ def _export(options: argparse.Namespace) -> int:
 def _backup(options: argparse.Namespace) -> int:
     PrivacyAccountant(path=options.ledger).backup(options.copy)
     return _GOOD
+
+
+# -- inspection ------------------------------------------------------------------------
+
+
+_ENTRIES = f"SELECT id, {', '.join(ENTRY_COLUMNS)}, totals, digest FROM entries"
+_read_plan = functools.lru_cache(maxsize=64)(read_plan)
+
+
+@uninterrupted
+def faults(ledger: AnyLedger) -> tuple[list[str], int]:
+    """Return what is wrong with a ledger, a sentence each, and its number of entries.
+
+    The ledger is left as it is; a LedgerError if it cannot be read at all.
+    """
+    with ledger.inspected() as connection:
+        found = connection.unexpected()
+        if found:  # nothing that is read could be relied on
+            return found, 0
+        inspection = _Inspection(connection)
+        found = list(inspection.faults())
+        return found, inspection.chain.last.id
+
+
+class _Inspection:
+    """One pass over the entries of a locked ledger."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._meta = connection.meta()
+        self.chain, self._plans = Chain(), list[PrivacyPlan]()
+        self._differs = False
+
+    def faults(self) -> Iterator[str]:
+        """Yield what is wrong with terms and entries, then with their total."""
+        curves: dict[int, list[tuple[str, int]]] = {}
+        rows = self._connection.execute("SELECT entry, curve, times FROM curves")
+        for entry, text, times in rows.fetchall():
+            curves.setdefault(entry, []).append((text, times))
+        previous, expected = "", 1
+        for row in self._connection.execute(f"{_ENTRIES} ORDER BY id"):
+            number, digest = row[0], row[-1]
+            if number != expected:
+                yield f"entries {expected} to {number - 1} are missing"
+            own = curves.pop(number, [])
+            if digest != digest_of(previous, row[:-1], own):
+                yield f"entry {number} is not as it was entered: its digest differs"
+            try:
+                yield from self._faults_of_entry(row, own)
+            except Exception as error:  # damage has errors of every type
+                yield f"entry {number} can't be read ({type(error).__name__}: {error})"
+            previous, expected = digest, number + 1
+        for number in curves:
+            yield f"entry {number} is lost: of it, mechanisms alone are left"
+        yield from self._faults_of_whole(previous, expected - 1)
+
+    def _faults_of_entry(
+        self, row: Sequence[Any], curves: list[tuple[str, int]]
+    ) -> Iterator[str]:
+        number, *values, totals, _ = row
+        entry = read_entry(dict(zip(("id", *ENTRY_COLUMNS), row, strict=False)))
+        link = self.chain.add(values, curves)
+        if link.totals != totals and not self._differs:
+            self._differs = True  # and so do those of all later entries
+            yield f"entry {number}: its totals are not those of the entries so far"
+        plan = _read_plan(entry.plan)
+        if len(self._plans) < 2:
+            self._plans.append(plan)
+        for field in _STATED:
+            found, value = getattr(entry, field), getattr(plan, field)
+            if found != value:
+                yield f"entry {number}: {field} is {found}, its plan says {value}"
+        if entry.ledger_mu < plan.mu_beside_curves * (1.0 - 2.0**-40):
+            yield f"entry {number}: it counts for less than its plan costs"
+        if sorted(text for text, _ in curves) != sorted(map(curve_text, plan.curves)):
+            yield f"entry {number}: mechanisms of its plan are not counted as planned"
+        if entry.failure < plan.failure:
+            yield f"entry {number}: its probability of failure counts for less"
+
+    def _faults_of_whole(self, digest: str, entries: int) -> Iterator[str]:
+        head = self._meta.get(HEAD)
+        if head != head_of(self._meta, entries, digest):
+            yield (
+                f"{_sealed_entries(head)} entries and terms were sealed; the "
+                f"{entries} entries and terms that are there are not these"
+            )
+        if dict(self._connection.execute(COUNTS).fetchall()) != self.chain.counts:
+            yield "counts of mechanisms are not those of the entries"
+        try:
+            yield from self._faults_of_budget()
+        except (ArithmeticError, KeyError, TypeError, ValueError) as error:
+            yield f"its terms or costs can't be read ({type(error).__name__}: {error})"
+
+    def _faults_of_budget(self) -> Iterator[str]:
+        limits = (self._meta["epsilon"], self._meta["delta"])
+        if limits == (None, None):
+            return
+        budget, totals = Budget(*limits), self.chain.totals
+        cost, failure = map(as_float, totals.ledger)
+        curves = counted_curves(sorted(self.chain.counts.items()))
+        total = Total(math.inf if totals.seeded else math.sqrt(cost), failure, curves)
+        plans = self._plans if self.chain.last.id == 1 else []
+        before = Total(0.0) if plans else total
+        if not budget.admits(plans, before, total, self._meta.get("mechanisms")):
+            spent = total.epsilon(budget.delta)
+            yield f"epsilon={spent:.6g} was spent, of {budget.epsilon}"
+
+
+_STATED = (
+    "estimator",
+    "epsilon",
+    "delta",
+    "mu",
+    "unit",
+    "neighbors",
+    "assumption",
+    "seeded",
+)
+
+
+def _sealed_entries(head: Any) -> Any:
+    """Return how many entries a ledger says it has."""
+    try:
+        return json.loads(head)[0]
+    except (TypeError, ValueError, LookupError, RecursionError):
+        return "an unknown number of"

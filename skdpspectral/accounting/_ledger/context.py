@@ -44,12 +44,8 @@ if TYPE_CHECKING:
 
 # A handle, or None where nothing is charged, and the process that it is from; or why
 # none can be named.
-Governing: TypeAlias = "tuple[PrivacyAccountant | None, str]"
-
-
-Doubt: TypeAlias = tuple[LedgerError, str]
-
-
+SentAccountant: TypeAlias = "tuple[PrivacyAccountant | None, str]"
+SentError: TypeAlias = tuple[LedgerError, str]
 _names: dict[int, str] = {}
 
 
@@ -78,13 +74,7 @@ def _flow() -> tuple[weakref.ref[Any], ...]:
 
 
 class _Block:
-    """One run of a ``with`` statement, compared by identity.
-
-    Parameters
-    ----------
-    handle : PrivacyAccountant or None
-        What it charges; None charges nothing.
-    """
+    """One run of a ``with`` statement, compared by identity; None charges nothing."""
 
     def __init__(self, handle: PrivacyAccountant | None) -> None:
         self.handle, self.process, self.flow = handle, process_name(), _flow()
@@ -98,7 +88,6 @@ class _Block:
 
 # Blocks of this context, innermost last.
 _blocks: ContextVar[tuple[_Block, ...]] = ContextVar("skdpspectral_blocks", default=())
-
 
 # Open blocks of all contexts, oldest first. Only single operations of a dict touch it:
 # they need no lock, which a fork could inherit.
@@ -185,9 +174,8 @@ def block_at_hand() -> _Block | None:
 
 
 def accountant_to_send(
-    sent: Governing | Doubt | None = None,
-    made_in: _Block | None = None,
-) -> Governing | Doubt | None:
+    sent: SentAccountant | SentError | None = None, made_in: _Block | None = None
+) -> SentAccountant | SentError | None:
     """Find what an estimator takes along into another process.
 
     As :func:`ambient_accountant`, but where that raises, the error goes along: being
@@ -203,28 +191,15 @@ def accountant_to_send(
 
 
 def ambient_accountant(
-    sent: Governing | Doubt | None = None,
-    made_in: _Block | None = None,
-) -> Governing | None:
-    """Find the block that governs an estimator.
+    sent: SentAccountant | SentError | None = None, made_in: _Block | None = None
+) -> SentAccountant | None:
+    """Find the block that governs an estimator, by the rules of this module.
 
-    Parameters
-    ----------
-    sent : tuple (handle or None, process name) or None, default=None
-        What the estimator brought along when it was unpickled.
-    made_in : block or None, default=None
-        What :func:`block_at_hand` returned where the estimator was made or cloned.
-
-    Returns
-    -------
-    tuple (handle or None, process name) or None
-        By the rules of this module. The handle is None under
-        :func:`without_accountant`.
-
-    Raises
-    ------
-    LedgerError
-        If blocks of several ledgers are in question, and none is this context's.
+    `sent` is what the estimator brought along when it was unpickled, `made_in` what
+    :func:`block_at_hand` returned where it was made or cloned. Returned are a handle,
+    None under :func:`without_accountant`, and the name of its process; or None without
+    a block. A LedgerError if several ledgers are in question, and none is this
+    context's.
     """
     block = _own_block(ours=True)
     if made_in is not None and not made_in.ours:

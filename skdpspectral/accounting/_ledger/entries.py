@@ -1,9 +1,4 @@
-"""Entries of a ledger, as they are read.
-
-A ledger's totals as a sentence, and as a table for notebooks.
-
-A ledger as lines of JSON, for whoever audits it: one an entry, with a sentence.
-"""
+"""Entries and totals of a ledger as they are read: sentences, tables, lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,8 +10,7 @@ from typing import Any, NamedTuple
 
 from ...mechanisms import Assumption, Neighbors, PrivacyPlan, Unit, read_plan
 from .._errors import LedgerError
-from .arguments import division_of
-from .budget import Budget
+from .budget import Budget, division_of
 
 
 class LedgerEntry(NamedTuple):
@@ -103,7 +97,6 @@ _CLAIMS = {
     Unit.USER: "somebody's word that no person is in two blocks of these divisions",
 }
 
-
 # Entries that a notebook shows, newest last.
 _SHOWN = 10
 
@@ -116,20 +109,10 @@ class Spent(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a ledger says at one moment; ``str()`` gives sentences.
+    """Totals and entries of a ledger at one moment; ``str()`` gives sentences.
 
-    Parameters
-    ----------
-    relation : tuple (Unit, Neighbors) or None
-        What totals are stated for; None before the first entry.
-    spent : Spent
-        Cost of all entries.
-    budget : Budget or None
-        The limit.
-    remaining : Spent or None
-        What one more fit may ask for; None without a budget.
-    entries : tuple of LedgerEntry
-        Oldest first.
+    `relation` is None before the first entry, `remaining` is what one more fit may ask
+    for, None without a budget. Entries are in order, oldest first.
     """
 
     relation: tuple[Unit, Neighbors] | None
@@ -221,11 +204,11 @@ def _table(rows: list[Any], heads: int) -> str:
 
 def exported(summary: Summary, ledger_id: str) -> str:
     """Return the lines: the ledger as a whole first, then its entries, oldest first."""
-    lines = [_whole(summary, ledger_id), *map(_line, summary.entries)]
+    lines = [_ledger_line(summary, ledger_id), *map(_entry_line, summary.entries)]
     return "".join(f"{json.dumps(line, allow_nan=False)}\n" for line in lines)
 
 
-def _whole(summary: Summary, ledger_id: str) -> dict[str, Any]:
+def _ledger_line(summary: Summary, ledger_id: str) -> dict[str, Any]:
     unit, neighbors = map(str, summary.relation) if summary.relation else (None, None)
     budget = summary.budget
     return {
@@ -248,7 +231,7 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _line(entry: LedgerEntry) -> dict[str, Any]:
+def _entry_line(entry: LedgerEntry) -> dict[str, Any]:
     line = entry._asdict()
     plan = line.pop("plan")
     line["time"] = entry.time.isoformat()

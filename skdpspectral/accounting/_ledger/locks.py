@@ -1,4 +1,4 @@
-"""Who may touch the file of a ledger: one thread of one process, and no fork meanwhile.
+"""Locks of a ledger: one thread of one process has it, and no fork happens meanwhile.
 
 Locks are taken in this order, and given back in the other one:
 
@@ -13,9 +13,7 @@ Locks are taken in this order, and given back in the other one:
 
 A thread that waits for another process holds the first alone, so that nobody's fork
 waits for another process. No handler of signals interrupts who holds any of them
-(`_uninterrupted.py`), but for hooks of forks, which run in the thread that forks.
-
-Work that no handler of signals can break off.
+(`uninterrupted`), but for hooks of forks, which run in the thread that forks.
 
 Python runs handlers of signals in the main thread, between any two of its steps. One
 that raises, as that of Ctrl-C does, may do so where a lock was taken and nothing gives
@@ -37,14 +35,8 @@ from typing import Any, ParamSpec, TypeVar
 from .._errors import LedgerError
 
 P = ParamSpec("P")
-
-
 T = TypeVar("T")
-
-
 _LONGEST_SIGNAL_WAIT = 0.05  # seconds; a forked child looks whether it lacks the thread
-
-
 _here = threading.local()
 
 
@@ -82,16 +74,9 @@ class _Call:
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
     """Let handlers of signals interrupt who calls a function, and not the function.
 
-    Parameters
-    ----------
-    function : callable
-        What takes locks. It sees no context variables of the caller.
-
-    Returns
-    -------
-    callable
-        The same. Called in the main thread, it runs in another one. If the wait for it
-        is broken off it goes on, but takes no ledger that it has not got yet.
+    Called in the main thread, the function runs in another one, and sees no context
+    variables of the caller. If the wait for it is broken off it goes on, but takes no
+    ledger that it has not got yet.
     """
 
     @functools.wraps(function)
@@ -135,10 +120,7 @@ except ImportError:  # Windows, where closing a file ends no other handle's lock
 
 
 PATIENCE = 120.0  # seconds
-
-
 _SUFFIX = "-lock"
-
 
 # Neither links nor pipes are followed.
 _FLAGS = os.O_RDONLY
@@ -150,17 +132,13 @@ for _name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK"):
 
 _LOCKS_ITSELF = sys.platform == "linux"
 
-
 _FORKED = (
     "this process was forked in the middle of a charge, by the very thread that "
     "charged: the charge is the parent's, and this process can't use that ledger any "
     "more"
 )
 
-
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
-
-
 _LONGEST_LOCK_WAIT = 0.1
 
 
@@ -241,17 +219,9 @@ def _current() -> _State:
 
 @contextlib.contextmanager
 def turn(path: str) -> Iterator[None]:
-    """Keep all other threads of this process away from a ledger.
+    """Keep all other threads of this process away from a ledger at its real path.
 
-    Parameters
-    ----------
-    path : str
-        Its file, without symbolic links.
-
-    Raises
-    ------
-    LedgerError
-        If this thread has the turn already, as in the handler of a signal.
+    A LedgerError if this thread has the turn already, as in the handler of a signal.
     """
     state, mine = _current(), Use()
     if path in state.lost:
@@ -262,8 +232,7 @@ def turn(path: str) -> Iterator[None]:
             if holder is not None and holder.thread in mine.threads:
                 raise LedgerError(
                     f"the ledger {path} is in the middle of a charge by this very "
-                    "thread, which a signal or a finalizer has interrupted: charge it "
-                    "from elsewhere"
+                    "thread: a handler of signals or a finalizer must not charge it"
                 )
             state.wait_until(lambda: path not in state.turns)
             check_wanted()
@@ -296,17 +265,9 @@ def use() -> Iterator[Use]:
 def lock_file(path: str, mode: int = 0o600) -> Iterator[Use]:
     """Keep all other processes away from a ledger, and forks waiting.
 
-    Parameters
-    ----------
-    path : str
-        Its file, without symbolic links; the turn must be this thread's.
-    mode : int, default=0o600
-        Permissions of the file that is locked, where it has to be made.
-
-    Raises
-    ------
-    LedgerError
-        If another process keeps the lock for two minutes, or there can be none.
+    The turn at `path`, without symbolic links, must be this thread's. `mode` is of the
+    file that is locked, where it has to be made. A LedgerError if another process keeps
+    the lock for two minutes, or there can be none.
     """
     deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
     while True:

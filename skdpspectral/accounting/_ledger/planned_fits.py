@@ -1,9 +1,7 @@
-"""Which fits of private estimators a call asks for, told from public shapes alone.
+"""Which fits of private estimators a call asks for, by public shapes alone.
 
-Nothing is fitted on anybody's rows. What an earlier step of a pipeline makes of them is
-stood for by zeros of the shape that it hands on, where that is known beforehand.
-
-The shape that a step of a pipeline hands on, where it is public before a fit.
+Nothing is fitted on the user's rows. Behind an earlier step of a pipeline, zeros of the
+shape that it hands on stand for them, where that shape is public before a fit.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from sklearn.random_projection import BaseRandomProjection
 from ...mechanisms import PrivacyPlan
 from ...mechanisms._relations import shown
 from .._composition import Total
-from .arguments import check_plans
+from .budget import check_plans
 
 if TYPE_CHECKING:
     from .accountant import PrivacyAccountant
@@ -45,14 +43,8 @@ if TYPE_CHECKING:
 class PlannedRows:
     """Rows as a step gets them, or zeros that stand for them.
 
-    Parameters
-    ----------
-    X : array-like
-        Of which the shape is used.
-    changed_by : str or None, default=None
-        Name of the step that made others of the user's columns.
-    train : ndarray of int or None, default=None
-        Positions of the rows that are fitted on; None for all.
+    `changed_by` names the step that made others of the user's columns. `train` has the
+    positions of the rows that are fitted on; None for all.
     """
 
     X: Any
@@ -83,9 +75,9 @@ class PlannedRows:
                 f"{self.changed_by!r}; give check() the plan that privacy_plan makes "
                 "of the number of rows of each client"
             )
-        return self.X if self.train is None else _taken(self.X, self.train)
+        return self.X if self.train is None else _rows_at(self.X, self.train)
 
-    def of_fold(self, train: np.ndarray) -> PlannedRows:
+    def training_rows(self, train: np.ndarray) -> PlannedRows:
         """Return some of the rows."""
         within = train if self.train is None else self.train[train]
         return replace(self, train=within)
@@ -102,33 +94,17 @@ def _zeros(shape: tuple[int, int]) -> np.ndarray:
     return np.broadcast_to(np.float64(0.0), shape)
 
 
-def _taken(X: Any, train: np.ndarray) -> Any:
+def _rows_at(X: Any, train: np.ndarray) -> Any:
     if hasattr(X, "iloc"):
         return X.iloc[train]
     return X[train] if hasattr(X, "shape") else [X[row] for row in train]
 
 
-def handed_on(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
-    """Return rows behind a step.
+def rows_after(name: str, step: Any, rows: PlannedRows) -> PlannedRows:
+    """Return rows behind a step: the same, or zeros of the shape that it hands on.
 
-    Parameters
-    ----------
-    name : str
-        Of the step, for errors.
-    step : transformer, None or "passthrough"
-        The step; it is not fitted on the rows.
-    rows : Rows
-        What it gets.
-
-    Returns
-    -------
-    Rows
-        The same, or zeros of the shape that it hands on.
-
-    Raises
-    ------
-    ValueError
-        If that depends on values, or is not known.
+    The step is not fitted on the rows. A ValueError if the shape depends on values, or
+    is not known.
     """
     if step is None or isinstance(step, str) or _keeps_columns(step):
         return rows
@@ -161,12 +137,12 @@ def _width(
         return width
     if isinstance(step, Pipeline):
         for inner, child in step.steps:
-            rows = handed_on(f"{name}: {inner}", child, rows)
+            rows = rows_after(f"{name}: {inner}", child, rows)
         return rows.shape(name)[1]
     if isinstance(step, FeatureUnion):
         branches = [(inner, child) for inner, child in step.transformer_list]
         kept = [(inner, child) for inner, child in branches if child != "drop"]
-        behind = [handed_on(f"{name}: {inner}", child, rows) for inner, child in kept]
+        behind = [rows_after(f"{name}: {inner}", child, rows) for inner, child in kept]
         return sum(branch.shape(name)[1] for branch in behind)
     if isinstance(step, (BaseRandomProjection, PolynomialFeatures)):
         # These take from their rows the shape alone.
@@ -180,17 +156,7 @@ def _width(
 
 @dataclass(frozen=True)
 class PlannedFit:
-    """Fits of one private estimator.
-
-    Parameters
-    ----------
-    plan : PrivacyPlan
-        What each of them releases.
-    accountant : PrivacyAccountant or None, default=None
-        The estimator's own.
-    times : int, default=1
-        Number of fits.
-    """
+    """Several fits of one private estimator, and its own accountant."""
 
     plan: PrivacyPlan
     accountant: PrivacyAccountant | None = None
@@ -198,32 +164,15 @@ class PlannedFit:
 
 
 def planned_fits(what: Any, X: Any, groups: Any = None) -> list[PlannedFit]:
-    """Return the fits that a plan, several, or a fit of an estimator ask for.
+    """Return the fits, at least one, that plans or a fit of an estimator ask for.
 
-    Parameters
-    ----------
-    what : estimator, PrivacyPlan or iterable of PrivacyPlan
-        What is asked for.
-    X : array-like or None
-        Rows of the fits; None with plans.
-    groups : array-like or None, default=None
-        Groups for the splitter of a search.
-
-    Returns
-    -------
-    list of PlannedFit
-        At least one.
-
-    Raises
-    ------
-    ValueError, TypeError
-        If it is not known beforehand what is fitted.
+    A ValueError or TypeError if it is not known beforehand what is fitted.
     """
     if isinstance(what, type) or not hasattr(what, "get_params"):
         if X is not None:
             raise ValueError(
-                "X must be left out with plans, which know their shape; a number of "
-                f"fits is given as n_fits=, got X={shown(X)}"
+                "X must be left out with plans, which know their shape; give the "
+                f"number of fits as n_fits, got X={shown(X)}"
             )
         return [PlannedFit(plan) for plan in check_plans(what)]
     if X is None:
@@ -247,12 +196,12 @@ def _walk(
         plan = estimator.plan_for(rows.of(name, estimator))
         yield PlannedFit(plan, estimator.accountant)
     elif isinstance(estimator, Pipeline):
-        yield from _of_pipeline(name, estimator, rows, groups)
+        yield from _pipeline_fits(name, estimator, rows, groups)
     elif isinstance(estimator, FeatureUnion):
         for step, child in estimator.transformer_list:
             yield from _walk(f"{name}: {step}", child, rows, groups)
     elif isinstance(estimator, (GridSearchCV, RandomizedSearchCV)):
-        yield from _of_search(name, estimator, rows, groups)
+        yield from _search_fits(name, estimator, rows, groups)
     else:
         raise TypeError(
             f"{name}: how often {type(estimator).__name__} fits what it holds is not "
@@ -271,7 +220,7 @@ def _has_private(estimator: Any) -> bool:
     )
 
 
-def _of_pipeline(
+def _pipeline_fits(
     name: str, pipeline: Pipeline, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
     steps = [(f"{name}: {step}", child) for step, child in pipeline.steps]
@@ -280,17 +229,17 @@ def _of_pipeline(
     for number, (step, child) in enumerate(steps[: private[-1] + 1]):
         yield from _walk(step, child, rows, groups)
         if number < private[-1]:
-            rows = handed_on(step, child, rows)
+            rows = rows_after(step, child, rows)
 
 
-def _of_search(
+def _search_fits(
     name: str, search: Any, rows: PlannedRows, groups: Any
 ) -> Iterator[PlannedFit]:
     """Yield every candidate's fits, once a fold, and the dearest once more."""
     folds, inside = _folds(name, search, rows, groups), f"{name}: estimator"
     dearest: list[PlannedFit] = []
     candidates = _candidates(name, search)
-    yield from _scores(search, rows.shape(name)[0], folds, len(candidates))
+    yield from _score_releases(search, rows.shape(name)[0], folds, len(candidates))
     for candidate in candidates:
         estimator = clone(search.estimator).set_params(**clone(candidate, safe=False))
         for fold, times in folds:
@@ -302,7 +251,7 @@ def _of_search(
     yield from dearest
 
 
-def _scores(
+def _score_releases(
     search: Any, n_rows: int, folds: list[tuple[PlannedRows, int]], n_candidates: int
 ) -> Iterator[PlannedFit]:
     """Yield the releases of private scores, of every candidate, once a fold."""
@@ -337,9 +286,9 @@ def _folds(
         n_splits = splitter.get_n_splits(zeros, None, groups)
         trains = [train for train, _ in KFold(n_splits).split(zeros)]
     if reads_clients(search.estimator):
-        return [(rows.of_fold(train), 1) for train in trains]
+        return [(rows.training_rows(train), 1) for train in trains]
     sizes = Counter(len(train) for train in trains)
-    return [(rows.of_fold(np.arange(size)), n) for size, n in sizes.items()]
+    return [(rows.training_rows(np.arange(size)), n) for size, n in sizes.items()]
 
 
 def _cost(fits: list[PlannedFit]) -> float:

@@ -1,22 +1,19 @@
-"""A ledger on a PostgreSQL server, for fits on several hosts.
+"""A ledger on a PostgreSQL server for fits on several hosts, and how paths are opened.
 
 Every use is one transaction, of a connection of its own, under a lock of a table, which
 ends with the transaction. Users who may only read the tables read them without it, as
 they are at one moment. What was committed is on the
 server's disk: ``synchronous_commit`` is asked for each time, and a server that does not
-write to its disk (``fsync = off``) is refused. Turns and uses (`_locks`) are those of a
+write to its disk (``fsync = off``) is refused. Turns and uses (`locks`) are those of a
 file: one thread of a process at a time, and no fork meanwhile. Who waits for the lock
 asks for it again and again, without a connection between, so that forks never wait for
 other processes.
-
-The tables of a ledger on a PostgreSQL server, and how to come to it.
-
-Where a ledger lies: in a file of this host, or on a server.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import time
@@ -24,80 +21,54 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from .._errors import LedgerError, psycopg
-from . import schema
-from .arguments import new_name
-from .chain import HEAD, head_of
+from .._errors import LedgerError
+from . import store
+from .budget import new_name
+from .chain import COLUMNS, HEAD, Transaction, all_entries, head_of
 from .locks import PATIENCE, Use, check_wanted, turn, uninterrupted, use
-from .schema import INDICES, SCHEMA_VERSION, TABLES, link_entries
-from .store import Ledger, Transaction, all_entries, keep_for_ever
+from .store import INDICES, SCHEMA_VERSION, TABLES, Ledger, link_entries, never_close
 
 PREFIXES = ("postgresql://", "postgres://")
-
 
 # Among those who charge. It needs the right to change the table, unlike an advisory
 # lock, which anybody in the database can hold; and leaves the table readable.
 _LOCK = "LOCK TABLE skdpspectral.meta IN EXCLUSIVE MODE NOWAIT"
-
-
 _CREATION_PATIENCE = "SET LOCAL lock_timeout = '2s'"
-
-
 _CONNECT_SECONDS = 10
-
 
 # Nothing else in the search path: no other schema's table can be meant. Temporary ones
 # come first, unless they are named.
 _PATH = "SET LOCAL search_path = skdpspectral, pg_temp"
 
-
 # Numbers come back as they were written, whatever the server rounds others to.
 _DIGITS = "SET LOCAL extra_float_digits = 3"
-
-
 HAS_LEDGER = "SELECT to_regclass('skdpspectral.meta') IS NOT NULL"
-
 
 SET_META = (
     "INSERT INTO meta VALUES (?, ?::jsonb) "
     "ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
 
-
-_ENTRIES = {
-    "id": "BIGINT PRIMARY KEY",
-    "time": "DOUBLE PRECISION NOT NULL",
-    "estimator": "TEXT NOT NULL",
-    "label": "TEXT",
-    "partition": "TEXT NOT NULL",
-    "block": "TEXT NOT NULL",
-    "asserted": "INTEGER NOT NULL",
-    "epsilon": "DOUBLE PRECISION NOT NULL",
-    "delta": "DOUBLE PRECISION NOT NULL",
-    "mu": "DOUBLE PRECISION NOT NULL",
-    "ledger_mu": "DOUBLE PRECISION NOT NULL",
-    "failure": "DOUBLE PRECISION NOT NULL",
-    "unit": "TEXT NOT NULL",
-    "neighbors": "TEXT NOT NULL",
-    "assumption": "TEXT NOT NULL",
-    "seeded": "INTEGER NOT NULL",
-    "plan": "TEXT NOT NULL",
-    "kind": "TEXT NOT NULL",
-    "totals": "TEXT NOT NULL",
-    "digest": "TEXT NOT NULL",
-}
+# Of SQLite's names of types, and of what only migrations of files need.
+_TYPES = {"INTEGER PRIMARY": "BIGINT PRIMARY", "REAL": "DOUBLE PRECISION"}
 
 
+def _server_type(column: str) -> str:
+    """Return what a column of a file is on a server."""
+    column, _, _ = column.partition(" DEFAULT")
+    for name, other in _TYPES.items():
+        column = column.replace(name, other)
+    return column
+
+
+_ENTRIES = ", ".join(f"{name} {_server_type(of)}" for name, of in COLUMNS.items())
 _COUNTS = "CREATE TABLE counts (curve TEXT PRIMARY KEY, times BIGINT NOT NULL)"
-
-
 _INDICES = tuple(f"CREATE INDEX {name} ON {on}" for name, on in INDICES.items())
-
 
 SCHEMA = (
     "CREATE SCHEMA IF NOT EXISTS skdpspectral",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value JSONB)",
-    f"CREATE TABLE entries ({', '.join(f'{k} {v}' for k, v in _ENTRIES.items())})",
+    f"CREATE TABLE entries ({_ENTRIES})",
     "CREATE TABLE curves "
     "(entry BIGINT NOT NULL, curve TEXT NOT NULL, times BIGINT NOT NULL)",
     "CREATE TABLE streams (id TEXT PRIMARY KEY, position BIGINT)",
@@ -105,9 +76,7 @@ SCHEMA = (
     *_INDICES,
 )
 
-
 _OLD_TABLES = ("meta", "entries", "curves", "streams")
-
 
 # Of a ledger without a chain, which there is a copy of in a schema of its own.
 COPY = (
@@ -118,12 +87,10 @@ COPY = (
     ),
 )
 
-
 _ADD = (
     "ALTER TABLE entries ADD COLUMN totals TEXT NOT NULL DEFAULT '', "
     "ADD COLUMN digest TEXT NOT NULL DEFAULT ''"
 )
-
 
 # An older release, which knows of neither, can't add entries.
 _DROP = (
@@ -131,9 +98,7 @@ _DROP = (
     "ALTER COLUMN digest DROP DEFAULT"
 )
 
-
 UPGRADE = (_ADD, _DROP, _COUNTS, *_INDICES)
-
 
 # One pass over one catalog: every charge asks for it.
 OBJECTS = """
@@ -147,10 +112,20 @@ FROM pg_class WHERE relnamespace = 'skdpspectral'::regnamespace
 AND (relkind <> 'i' OR relname NOT LIKE '%\\_pkey')
 """
 
-
 WANTED = {("table", name, name) for name in TABLES} | {
     ("index", name, name) for name in INDICES
 }
+
+
+def psycopg() -> Any:
+    """Return the client of PostgreSQL, or say how to install it."""
+    try:
+        return importlib.import_module("psycopg")
+    except ImportError as error:
+        raise ImportError(
+            "a ledger at postgresql://... needs psycopg 3: "
+            "pip install 'skdpspectral[postgres]'"
+        ) from error
 
 
 def is_address(path: object) -> bool:
@@ -218,13 +193,6 @@ def begin(database: Any) -> bool:
     return True
 
 
-def begin_reading(database: Any) -> None:
-    """Begin a transaction that reads the ledger as it is at one moment."""
-    database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    database.execute(_PATH)
-    database.execute(_DIGITS)
-
-
 def first_terms(terms: dict[str, Any]) -> dict[str, Any]:
     """Return the terms of a new ledger."""
     meta = {"schema_version": SCHEMA_VERSION, "ledger_id": new_name(), **terms}
@@ -238,23 +206,14 @@ def first_line(error: Exception) -> str:
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
-
-
 _ATTEMPTS = 10  # to make a ledger that others make at the same time
-
-
 _WRITES = ("INSERT", "UPDATE", "CREATE")
 
 
 class ServerLedger:
-    """Handle of a ledger on a server; holds no connection between calls.
+    """Handle of a ledger at an address; holds no connection between calls.
 
-    Parameters
-    ----------
-    path : str
-        Address, ``postgresql://user@host/database``, without a password.
-    ledger_id : str or None
-        Identity that the ledger must have; None accepts any.
+    `ledger_id` is the identity that the ledger must have; None accepts any.
     """
 
     def __init__(self, path: str, ledger_id: str | None = None) -> None:
@@ -298,7 +257,7 @@ class ServerLedger:
             }
             meta = connection.meta()
         del meta["schema_version"]
-        schema.write_copy(path, meta, tables)
+        store.write_copy(path, meta, tables)
 
     @contextlib.contextmanager
     def inspected(self) -> Iterator[ServerConnection]:
@@ -310,13 +269,7 @@ class ServerLedger:
 
     @contextlib.contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
-        """Hold the ledger's lock: what is read stays true until it is committed.
-
-        Parameters
-        ----------
-        keep : bool, default=True
-            Whether to commit at the end; otherwise everything is rolled back.
-        """
+        """Hold the ledger's lock; commit at the end, or roll back without `keep`."""
         with self._connect() as connection:
             connection.keep = keep
             if keep and connection.reads:
@@ -331,16 +284,7 @@ class ServerLedger:
 class ServerConnection:
     """An open transaction on a server that holds the ledger's lock.
 
-    Parameters
-    ----------
-    path : str
-        Address of the ledger.
-    database : psycopg.Connection
-        The connection.
-    used : Use
-        The stretch of time in which it may be used.
-    reads : bool
-        Whether the user may only read the ledger.
+    `used` is the time in which it may be used, `reads` whether the user may only read.
     """
 
     def __init__(self, path: str, database: Any, used: Use, reads: bool) -> None:
@@ -359,7 +303,7 @@ class ServerConnection:
     def meta(self) -> dict[str, Any]:
         """Return the terms of the ledger."""
         meta = dict(self.execute("SELECT key, value FROM meta").fetchall())
-        return schema.check_terms(meta, self.path)
+        return store.check_terms(meta, self.path)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Write one of the terms."""
@@ -368,21 +312,21 @@ class ServerConnection:
     def version(self) -> int:
         """Return the version of the schema."""
         version = int(self.meta().get("schema_version", 0))
-        schema.check_version(version, self.path)
+        store.check_version(version, self.path)
         return version
 
     def unexpected(self) -> list[str]:
         """Return tables, views and triggers that no ledger has, and what it lacks."""
         found = set(self.execute(OBJECTS).fetchall())
-        return schema.differences(WANTED, found)
+        return store.differences(WANTED, found)
 
     def upgrade(self) -> None:
         """Change the schema, if it is an older one, beside a copy."""
-        if self.version() == schema.SCHEMA_VERSION:
+        if self.version() == store.SCHEMA_VERSION:
             return
         for statement in (COPY if self.keep else ()) + UPGRADE:
             self.execute(statement)
-        self.set_meta("schema_version", schema.SCHEMA_VERSION)
+        self.set_meta("schema_version", store.SCHEMA_VERSION)
         link_entries(self)
 
     def check(self, ledger_id: str | None) -> None:
@@ -399,8 +343,8 @@ class ServerConnection:
                 f"{self.path} now holds another ledger than the one that this "
                 "accountant was made for"
             )
-        mark = schema.check_mark(self, self._ledger_id, self.path)
-        schema.remember(self._ledger_id, mark)
+        mark = store.check_mark(self, self._ledger_id, self.path)
+        store.remember(self._ledger_id, mark)
         self._written = False
 
     def end(self) -> None:
@@ -408,11 +352,11 @@ class ServerConnection:
         self._used.check()
         mark = None
         if self.keep and self._written:
-            schema.count_write(self)
-            mark = schema.read_mark(self)
+            store.count_write(self)
+            mark = store.read_mark(self)
         self._finish("COMMIT" if self.keep else "ROLLBACK")
         if mark is not None:
-            schema.remember(self._ledger_id, mark)
+            store.remember(self._ledger_id, mark)
 
     def _finish(self, statement: str) -> None:
         try:
@@ -424,7 +368,7 @@ class ServerConnection:
                 "and nothing was released"
             ) from None
         if self.keep and done.statusmessage != "COMMIT":
-            raise LedgerError(f"the ledger {self.path} took a charge back")
+            raise LedgerError(f"the server rolled a charge to {self.path} back")
 
     def abort(self) -> None:
         """Roll back what is open, if it is this process's."""
@@ -437,15 +381,8 @@ class ServerConnection:
 def lock_tables(path: str) -> Iterator[ServerConnection]:
     """Keep all others away from the ledger of a server, and forks waiting.
 
-    Parameters
-    ----------
-    path : str
-        Its address; the turn must be this thread's.
-
-    Raises
-    ------
-    LedgerError
-        If another process keeps the lock for two minutes, or the server can't be used.
+    The turn must be this thread's. A LedgerError if another process keeps the lock for
+    two minutes, or the server can't be used.
     """
     deadline, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
     while True:
@@ -472,7 +409,10 @@ def _begin(database: Any) -> tuple[bool, bool]:
         return begin(database), False
     except psycopg().errors.InsufficientPrivilege:
         database.execute("ROLLBACK")
-        begin_reading(database)
+        # The ledger as it is at one moment.
+        database.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        database.execute(_PATH)
+        database.execute(_DIGITS)
         return True, True
 
 
@@ -486,7 +426,7 @@ def _connection(path: str, used: Use) -> Iterator[Any]:
             yield database
         finally:
             if used.inherited:
-                keep_for_ever(database)
+                never_close(database)
             else:
                 database.close()
     except error_of_server as error:
@@ -521,8 +461,6 @@ def create_tables(path: str, terms: dict[str, Any]) -> None:
 
 
 AnyLedger: TypeAlias = Ledger | ServerLedger
-
-
 FilePath = TypeVar("FilePath", bound=str | os.PathLike[str])
 
 
@@ -550,7 +488,7 @@ def open_path(path: str | os.PathLike[str], terms: dict[str, Any]) -> str:
     if not file.exists():
         if not file.parent.is_dir():
             raise LedgerError(f"path: the folder {file.parent} does not exist; make it")
-        schema.create_file(file, terms)
+        store.create_file(file, terms)
     return str(file.absolute())
 
 

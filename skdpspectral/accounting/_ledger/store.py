@@ -1,309 +1,509 @@
-"""The ledger's file: one SQLite database, one transaction a spend.
+"""The file of a ledger: one SQLite database, one transaction a charge.
 
-The file survives copies, pickles and processes; what it says was spent was
-committed before any data were read.
+The file survives copies, pickles and processes; what it says was spent was committed
+before any data were read.
 
-What is done to a locked ledger, in SQL that SQLite and PostgreSQL both know.
+Ledgers of older schemas are read as they are, and migrated by the first write: version
+2 did not know of mechanisms that are no Gaussians, version 3 had no chain of entries. A
+copy of the file is put beside it before anything changes; the migration is one
+transaction, with which the file has the new version.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shutil
 import sqlite3
-import time
-from collections.abc import Iterator
+import stat
+import struct
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
-from ...mechanisms import Neighbors, PrivacyPlan, Unit
-from .._composition import Total, relation_factor
 from .._errors import LedgerError
-from . import schema
-from .arguments import DisjointBlock
-from .budget import counted_curves, curve_kinds, curve_text
+from .budget import new_name
 from .chain import (
+    COLUMNS,
     ENTRY_COLUMNS,
     HEAD,
     Chain,
-    Link,
-    Sums,
-    as_float,
-    counts_digest,
+    Connection,
+    Transaction,
+    all_entries,
     head_of,
-    read_totals,
+    seal,
 )
-from .chain import digest as digest_of
 from .locks import PATIENCE, Use, lock_file, turn, uninterrupted
 
-_COLUMNS = ", ".join(ENTRY_COLUMNS)
+APPLICATION_ID = 0x534B4450  # "SKDP"
 
+# 1 did not know of failures, 2 of mechanisms that are no Gaussians, 3 had no chain.
+SCHEMA_VERSION, OLDEST_VERSION = 4, 2
+_MAGIC = b"SQLite format 3\x00"
 
-_APPEND = (
-    f"INSERT INTO entries (id, {_COLUMNS}, totals, digest) "
-    f"VALUES ({', '.join('?' * (len(ENTRY_COLUMNS) + 3))})"
+# Mechanisms of entries that are no Gaussians, equal ones by equal texts.
+CURVES = (
+    "CREATE TABLE curves "
+    "(entry INTEGER NOT NULL, curve TEXT NOT NULL, times INTEGER NOT NULL)"
 )
 
+KIND = f"kind {COLUMNS['kind']}"
 
-_APPEND_CURVE = "INSERT INTO curves (entry, curve, times) VALUES (?, ?, ?)"
-
-
-_SET_COUNT = (
-    "INSERT INTO counts VALUES (?, ?) "
-    "ON CONFLICT (curve) DO UPDATE SET times = excluded.times"
+STREAMS = (
+    "CREATE TABLE IF NOT EXISTS streams (id TEXT PRIMARY KEY, position INTEGER) "
+    "WITHOUT ROWID"
 )
 
+# What the chain of entries added to a ledger.
+CHAIN_COLUMNS = tuple(f"{name} {COLUMNS[name]}" for name in ("totals", "digest"))
 
-LINK = f"SELECT id, {_COLUMNS}, totals, digest FROM entries WHERE id = ?"
+INDICES = {
+    "asserted_blocks": "entries (partition, block) WHERE asserted = 1",
+    "asserted_partitions": "entries (partition, id) WHERE asserted = 1",
+    "curves_of_entries": "curves (entry)",
+}
 
+CHAIN = (
+    STREAMS,
+    "CREATE TABLE counts (curve TEXT PRIMARY KEY, times INTEGER NOT NULL)",
+    *(f"CREATE INDEX {name} ON {columns}" for name, columns in INDICES.items()),
+)
 
-_DIGEST = "SELECT digest FROM entries WHERE id = ?"
+TABLES = frozenset({"meta", "entries", "curves", "streams", "counts"})
 
+_SCHEMA = f"""
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE entries ({", ".join(f"{k} {v}" for k, v in COLUMNS.items())});
+{CURVES};
+{"; ".join(CHAIN)};
+"""
 
-LAST_ID = "SELECT id FROM entries ORDER BY id DESC LIMIT 1"
-
-
-COUNTS = "SELECT curve, times FROM counts"
-
-
-_CURVES = "SELECT curve, times FROM curves WHERE entry = ?"
-
-
-# Partitions of one charge alone are never added to: they have names of their own.
-_LAST_OF_PARTITION = "SELECT MAX(id) FROM entries WHERE asserted = 1 AND partition = ?"
-
-
-_LAST_OF_BLOCK = f"{_LAST_OF_PARTITION} AND block = ?"
-
-
-class Connection(Protocol):
-    """An open ledger, which nobody else may use meanwhile."""
-
-    path: Any
-
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """Run a statement; return its cursor."""
-
-    def meta(self) -> dict[str, Any]:
-        """Return the terms of the ledger."""
-
-    def set_meta(self, key: str, value: Any) -> None:
-        """Write one of the terms."""
-
-    def unexpected(self) -> list[str]:
-        """Return tables, views and triggers that no ledger has, and what it lacks."""
+_META_KEYS = frozenset({"ledger_id", "epsilon", "delta", "unit", "neighbors"})
 
 
-class Transaction:
-    """What may be done while the ledger is locked.
+class TemporaryFolder:
+    """A folder that its creating process deletes when nobody holds it any more."""
 
-    Raises
-    ------
-    LedgerError
-        If the end of its chain of entries, its terms or its tables are damaged.
-    """
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="skdpspectral-")
+        weakref.finalize(self, self._remove, self.name, os.getpid())
 
-    def __init__(self, connection: Connection):
-        self._connection = connection
-        self._chain = _checked_chain(connection)
+    @staticmethod
+    def _remove(name: str, owner: int) -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(name, ignore_errors=True)
 
-    def execute(self, statement: str, values: tuple[Any, ...] = ()) -> Any:
-        """Run a statement in the transaction."""
-        return self._connection.execute(statement, values)
 
-    def relation(self) -> tuple[Unit, Neighbors] | None:
-        """Return the ledger's unit and neighbors, once fixed."""
-        meta = self._connection.meta()
-        if meta.get("unit") is None:
-            return None
-        return Unit(meta["unit"]), Neighbors(meta["neighbors"])
+# -- making and copying ----------------------------------------------------------------
 
-    def fix_relation(self, unit: Unit, neighbors: Neighbors) -> None:
-        """Fix the unit and neighbors that all entries are converted to."""
-        self._connection.set_meta("unit", str(unit))
-        self._connection.set_meta("neighbors", str(neighbors))
 
-    def mechanisms(self) -> str | None:
-        """Return which mechanisms a budget lets in, once fixed."""
-        found: str | None = self._connection.meta().get("mechanisms")
-        return found
-
-    def fix_mechanisms(self, mechanisms: str) -> None:
-        """Fix which mechanisms a budget lets in."""
-        self._connection.set_meta("mechanisms", mechanisms)
-
-    def total(self) -> Total:
-        """Return the composed cost of all entries, seeded ones at face value."""
-        cost, failure = map(as_float, self._chain.totals.ledger)
-        curves = counted_curves(sorted(self._chain.counts.items()))
-        return Total(math.sqrt(cost), failure, curves)
-
-    def entries(self) -> list[dict[str, Any]]:
-        """Return all entries, oldest first."""
-        return all_entries(self._connection)
-
-    def smallest_delta(self) -> float | None:
-        """Return the smallest positive delta of the entries; None if there is none."""
-        return self._chain.totals.delta
-
-    def any_seeded(self) -> bool:
-        """Return whether any entry's noise came from a seed."""
-        return self._chain.totals.seeded
-
-    def append(
-        self,
-        plan: PrivacyPlan,
-        factor: float,
-        part: DisjointBlock,
-        label: str | None,
-        times: int = 1,
-    ) -> None:
-        """Write an entry, for so many fits; it counts from the commit on."""
-        self._know(part)
-        values = (
-            time.time(),
-            plan.estimator,
-            label,
-            part.partition,
-            part.block,
-            int(part.asserted),
-            plan.epsilon,
-            plan.delta,
-            plan.mu,
-            factor * math.sqrt(times) * plan.mu_beside_curves,
-            min(times * plan.failure, 1.0),
-            str(plan.unit),
-            str(plan.neighbors),
-            str(plan.assumption),
-            int(plan.seeded),
-            plan.to_json(),
-            curve_kinds(plan),
-        )
-        curves = [(curve_text(curve), times) for curve in plan.curves]
-        number, totals, digest = self._chain.add(values, curves)
-        self.execute(_APPEND, (number, *values, totals, digest))
-        for text, _ in curves:
-            self.execute(_APPEND_CURVE, (number, text, times))
-            self.execute(_SET_COUNT, (text, self._chain.counts[text]))
-
-    def _know(self, part: DisjointBlock) -> None:
-        """Read what a block and its partition cost so far, if they are asserted."""
-        partition, block = (part.partition,), (part.partition, part.block)
-        if not part.asserted:
+@uninterrupted
+def create_file(path: Path, meta: dict[str, Any]) -> None:
+    """Make a new ledger file at `path`, atomically; keep one that is there."""
+    if path.is_symlink():
+        raise LedgerError(f"there is no ledger at {path}, a link that leads nowhere")
+    real = os.path.realpath(path)
+    with turn(real), lock_file(real):
+        if os.path.exists(real):
             return
-        if partition not in self._chain.sums:
-            self._chain.sums[partition] = self._sums_at(_LAST_OF_PARTITION, partition)[
-                0
-            ]
-        if block not in self._chain.sums:
-            self._chain.sums[block] = self._sums_at(_LAST_OF_BLOCK, block)[1]
-
-    def _sums_at(self, query: str, names: tuple[str, ...]) -> tuple[Sums, ...]:
-        """Return sums of the partition and the block that a query's entry is in."""
-        (number,) = self.execute(query, names).fetchone()
-        if number is None:
-            return Sums(), Sums()
-        return read_totals(_checked_link(self._connection, number).totals).parts
+        _refuse_remains(path, real)
+        with _published(Path(real), "ledger") as connection:
+            _write_schema(connection, {"ledger_id": new_name(), **meta})
+            connection.commit()
+            connection.execute("PRAGMA journal_mode = WAL")
 
 
-def _checked_chain(connection: Connection) -> Chain:
-    """Return the chain of a ledger, whose end is what its terms say it is."""
-    unexpected = connection.unexpected()
-    if unexpected:
-        raise _damaged(connection, unexpected[0])
-    meta = connection.meta()
-    last = connection.execute(LAST_ID).fetchone()
-    link = None if last is None else _checked_link(connection, last[0])
-    ends = (0, "") if link is None else (link.id, link.digest)
-    if meta.get(HEAD) != head_of(meta, *ends):
-        raise _damaged(
-            connection, "its entries or terms are not those it was left with"
+def back_up(connection: sqlite3.Connection, path: Path) -> None:
+    """Copy the ledger of a connection to a new file, whole or not at all."""
+    with _new_backup(path) as copy:
+        connection.backup(copy)
+
+
+def write_copy(
+    path: Path, meta: dict[str, Any], tables: dict[str, list[tuple[Any, ...]]]
+) -> None:
+    """Make a ledger file of what a server holds, whole or not at all."""
+    with _new_backup(path) as copy:
+        _write_schema(copy, meta, tables["entries"])
+        for name, rows in tables.items():
+            if rows:
+                marks = ",".join("?" * len(rows[0]))
+                copy.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)
+        copy.commit()
+        copy.execute("PRAGMA journal_mode = WAL")
+
+
+@contextlib.contextmanager
+def _new_backup(path: Path) -> Iterator[sqlite3.Connection]:
+    """Yield the database of a backup; a file that is there is left as it is."""
+    if os.path.lexists(path):  # first: beside a ledger in use lies its log
+        raise _already_there(path, "backup")
+    _refuse_remains(path, os.path.realpath(path))
+    with _published(path, "backup") as copy:
+        yield copy
+
+
+def _write_schema(
+    connection: sqlite3.Connection,
+    meta: dict[str, Any],
+    entries: Sequence[tuple[Any, ...]] = (),
+) -> None:
+    """Make the tables of a new ledger of these entries, and write its terms."""
+    connection.executescript(_SCHEMA)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    last = max(entries, default=None)  # the first column is the id, the last the digest
+    head = head_of(meta, len(entries), "" if last is None else last[-1])
+    rows = {**meta, HEAD: head}.items()
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+
+
+def _refuse_remains(path: Path, real: str) -> None:
+    """Refuse a place where SQLite would find the log of a ledger that was there."""
+    if os.path.exists(f"{real}-wal"):
+        raise LedgerError(
+            f"{path}-wal is what is left of another ledger at {path}: put that "
+            "ledger back, or move the rest of it away too"
         )
-    chain = Chain(link, dict(connection.execute(COUNTS).fetchall()))
-    if counts_digest(chain.counts) != chain.totals.counts:
-        raise _damaged(connection, "its counts of mechanisms were changed")
-    return chain
 
 
-def _checked_link(connection: Connection, number: int) -> Link:
-    """Return the end of the chain at an entry, which has the digest that it says."""
-    *row, digest = connection.execute(LINK, (number,)).fetchone()
-    before = connection.execute(_DIGEST, (number - 1,)).fetchone()
-    curves = connection.execute(_CURVES, (number,)).fetchall()
-    if (before is None) != (number == 1) or digest != digest_of(
-        "" if before is None else before[0], row, curves
-    ):
-        raise _damaged(connection, f"entry {number} is not as it was entered")
-    return Link(number, row[-1], digest)
+@contextlib.contextmanager
+def _published(path: Path, what: str) -> Iterator[sqlite3.Connection]:
+    """Yield a database that appears at `path` once it is complete."""
+    try:
+        handle, draft = tempfile.mkstemp(dir=path.parent, suffix=_draft_suffix(path))
+    except OSError as error:
+        raise LedgerError(f"no {what} can be made at {path}: {error}") from None
+    os.close(handle)
+    try:
+        with contextlib.closing(sqlite3.connect(draft)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+        os.link(draft, path)  # unlike a rename, this replaces nothing
+    except FileExistsError:
+        raise _already_there(path, what) from None
+    except (OSError, sqlite3.Error) as error:
+        raise LedgerError(
+            f"no {what} can be made at {path}: {error}; it needs a local disk"
+        ) from error
+    finally:
+        for left in (draft, f"{draft}-journal", f"{draft}-wal", f"{draft}-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(left)
 
 
-def seal(connection: Connection) -> None:
-    """Write down what the ledger's terms and the end of its chain are now."""
-    last = connection.execute(LAST_ID).fetchone()
-    number = 0 if last is None else last[0]
-    digest = connection.execute(_DIGEST, (number,)).fetchone()
-    text = head_of(connection.meta(), number, "" if digest is None else digest[0])
-    connection.set_meta(HEAD, text)
-
-
-def _damaged(connection: Connection, fault: str) -> LedgerError:
+def _already_there(path: Path, what: str) -> LedgerError:
+    """Say that a file would have to be replaced."""
     return LedgerError(
-        f"the ledger {connection.path} is damaged: {fault}. Nothing was charged; put a "
-        "backup in its place. `skdpspectral-ledger check` lists what is wrong"
+        f"no {what} can be made at {path}: there is a file of that name, which was "
+        "left as it is; choose another name"
     )
 
 
-def all_entries(connection: Connection) -> list[dict[str, Any]]:
-    """Return all entries of a ledger, oldest first."""
-    rows = connection.execute("SELECT * FROM entries ORDER BY id")
-    names = [column[0] for column in rows.description]
-    # Equal plans are one text in memory.
-    texts: dict[Any, Any] = {}
-    return [
-        {
-            name: texts.setdefault(value, value) if name == "plan" else value
-            for name, value in zip(names, row, strict=True)
-            if name not in ("totals", "digest")
-        }
-        for row in rows
+def _draft_suffix(path: Path) -> str:
+    return f".{path.name}.draft"
+
+
+# -- what a file must be ---------------------------------------------------------------
+
+
+_MOUNTS = "/proc/self/mountinfo"
+
+
+def check_no_mount(real: str) -> None:
+    """Refuse a file that is a mount point: its log and lock lie in another folder."""
+    try:
+        with open(_MOUNTS, "rb") as file:
+            # Blanks and backslashes are written as octal numbers.
+            points = {line.split()[4] for line in file}
+        escaped = (
+            rb"\%03o" % c if c in b" \t\n\\" else bytes([c]) for c in os.fsencode(real)
+        )
+        mounted = b"".join(escaped) in points
+    except (OSError, IndexError):  # no Linux
+        folder = os.path.dirname(real)
+        mounted = stat_of(Path(real)).st_dev != stat_of(Path(folder)).st_dev
+    if mounted:
+        raise LedgerError(
+            f"the ledger {real} is a mount point. Processes that use it by another "
+            "path have other locks, and charges would be lost. Mount its folder "
+            "instead, as in `docker run -v /host/folder:/folder`"
+        )
+
+
+def check_header(path: Path) -> None:
+    """Refuse a foreign file before SQLite may touch it."""
+    try:
+        # Not open, which waits for the other end of a pipe.
+        if not (stat.S_ISREG(os.stat(path).st_mode) or path.is_dir()):
+            raise LedgerError(f"{path} is not a file; it was left as is")
+        with open(path, "rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        raise LedgerError(
+            f"there is no ledger at {path}: a pickled accountant opens the ledger that "
+            "it came from and never creates one. Give the estimator another "
+            "accountant, or put the file back; for workers of other hosts keep the "
+            "ledger on a server"
+        ) from None
+    except OSError as error:
+        raise LedgerError(f"the ledger {path} can't be read: {error}") from None
+    if len(header) < 100 or not header.startswith(_MAGIC):
+        raise LedgerError(f"{path} is not a privacy ledger; it was left as is")
+    page, pages = header[16:18], header[28:32]
+    version, application = header[60:64], header[68:72]
+    if struct.unpack(">I", application)[0] != APPLICATION_ID:
+        raise LedgerError(f"{path} is a database of another program; it was left as is")
+    check_version(struct.unpack(">I", version)[0], path)
+    (page_size,) = struct.unpack(">H", page)
+    page_size = 65536 if page_size == 1 else page_size
+    # A write-ahead log may hold pages that the header already counts. The order
+    # matters: once the log is gone, the file has what an earlier header counted.
+    if os.path.exists(f"{path}-wal"):
+        return
+    if stat_of(path).st_size < page_size * struct.unpack(">I", pages)[0]:
+        raise LedgerError(f"the ledger {path} is truncated; it was left as is")
+
+
+def check_version(version: int, path: Path | str) -> None:
+    """Refuse a schema that this release does not know."""
+    if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
+        raise LedgerError(
+            f"the ledger {path} has schema version {version}, this release reads "
+            f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}; it was left as is"
+        )
+
+
+def check_only_name(path: Path) -> os.stat_result:
+    """Refuse a file with two names, whose logs and locks would differ; return its stat.
+
+    To be called under the ledger's lock: a ledger that is being made has two.
+    """
+    found = stat_of(path)
+    if found.st_nlink > 1:
+        _remove_draft(path, found)
+        found = stat_of(path)
+    if found.st_nlink > 1:
+        raise LedgerError(
+            f"the ledger {path} has {found.st_nlink} names (hard links): under another "
+            "name it would be written without regard to this one, and charges would "
+            "be lost. Remove the other names; PrivacyAccountant.backup makes copies, "
+            "and symbolic links are followed"
+        )
+    return found
+
+
+def stat_of(path: Path) -> os.stat_result:
+    """Return what the file system says of a ledger."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise LedgerError(f"the ledger {path} can't be read: {error}") from None
+
+
+def _remove_draft(path: Path, found: os.stat_result) -> None:
+    """Finish what a process began that was killed while it made this ledger."""
+    for name in os.listdir(path.parent):
+        draft = path.parent / name
+        with contextlib.suppress(OSError):
+            if name.endswith(_draft_suffix(path)) and os.path.samestat(
+                os.lstat(draft), found
+            ):
+                draft.unlink()
+
+
+def check_in_place(path: Path, opened: os.stat_result) -> None:
+    """Refuse to call something written that went to a file which is not there now."""
+    if not os.path.samestat(stat_of(path), opened):
+        raise LedgerError(
+            f"the ledger {path} was replaced while it was written to: what was just "
+            "entered is not in the file that is there now"
+        )
+
+
+_OBJECTS = "SELECT type, name, tbl_name FROM sqlite_master"
+
+
+def unexpected(connection: sqlite3.Connection) -> list[str]:
+    """Return what a ledger of this schema has not, or lacks."""
+    wanted = {("table", name, name) for name in TABLES}
+    wanted |= {("index", name, on.split()[0]) for name, on in INDICES.items()}
+    return differences(wanted, set(connection.execute(_OBJECTS).fetchall()))
+
+
+def differences(wanted: set[Any], found: set[Any]) -> list[str]:
+    """Say which tables, indices, views and triggers are too many or too few."""
+    more = sorted(o for o in found - wanted if not str(o[1]).startswith("sqlite_"))
+    said = [
+        f"{kind} {name!r} of {table!r} is not part of a ledger"
+        for kind, name, table in more
     ]
+    return said + [f"{o[0]} {o[1]!r} is missing" for o in sorted(wanted - found)]
 
 
-def conversion_factor(plan: PrivacyPlan, relation: tuple[Unit, Neighbors]) -> float:
-    """Factor that restates a plan for a ledger's relation, or an error."""
-    factor = relation_factor(plan.unit, plan.neighbors, *relation)
-    if factor is None:
-        raise LedgerError(
-            f"this ledger protects per {relation[0]} under {relation[1]}, which a "
-            f"guarantee per {plan.unit} under {plan.neighbors} does not imply; use a "
-            "ledger of its own for it"
-        )
-    if factor != 1.0 and plan.failure:
-        raise LedgerError(
-            f"what {plan.estimator} guarantees under its model cannot be restated per "
-            f"{relation[0]} under {relation[1]}; use a ledger of its own for it"
-        )
-    if plan.curves and (plan.unit, plan.neighbors) != relation:
-        raise LedgerError(
-            f"{plan.estimator} is no Gaussian mechanism: what it guarantees per "
-            f"{plan.unit} under {plan.neighbors} cannot be restated per {relation[0]} "
-            f"under {relation[1]}, as this ledger would have it; use a ledger of its "
-            "own for it"
-        )
-    return factor
+def read_meta(connection: sqlite3.Connection, path: Path) -> dict[str, Any]:
+    """Return the terms of a ledger, all of them."""
+    return check_terms(dict(connection.execute("SELECT key, value FROM meta")), path)
+
+
+def check_terms(meta: dict[str, Any], path: Path | str) -> dict[str, Any]:
+    """Refuse terms that lack some."""
+    if not meta.keys() >= _META_KEYS:
+        # A lost budget must not pass for no budget.
+        missing = sorted(_META_KEYS - meta.keys())
+        raise LedgerError(f"the ledger {path} is damaged: it lost {missing}")
+    return meta
+
+
+# -- what this process has seen of a ledger --------------------------------------------
+
+
+class Mark(NamedTuple):
+    """How far a ledger has come: writes so far, and the last entry."""
+
+    generation: int
+    entry: tuple[Any, ...] | None
+
+
+_LAST_ENTRY = "SELECT id, partition, time FROM entries ORDER BY id DESC LIMIT 1"
+_ENTRY = "SELECT id, partition, time FROM entries WHERE id = ?"
+_GENERATION = "SELECT value FROM meta WHERE key = 'generation'"
+
+# By the identity of the ledger, for all handles of this process: pickles of a handle
+# must not change with what was spent.
+_seen: dict[str, Mark] = {}
+
+
+def count_write(connection: Connection) -> None:
+    """Move a ledger on, in the transaction that changes something else in it."""
+    connection.set_meta("generation", _generation(connection) + 1)
+    seal(connection)
+
+
+def read_mark(connection: Connection) -> Mark:
+    """Return how far a ledger has come."""
+    entry = connection.execute(_LAST_ENTRY).fetchone()
+    return Mark(_generation(connection), entry)
+
+
+def _generation(connection: Connection) -> int:
+    found = connection.execute(_GENERATION).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def check_mark(connection: Connection, ledger_id: str, path: Path | str) -> Mark:
+    """Refuse a ledger that lacks what this process has seen in it."""
+    now, seen = read_mark(connection), _seen.get(ledger_id)
+    if seen is not None:
+        entry = seen.entry and connection.execute(_ENTRY, seen.entry[:1]).fetchone()
+        if now.generation < seen.generation or entry != seen.entry:
+            raise LedgerError(
+                f"the ledger {path} lacks what this process has seen in it: an older "
+                "copy was put in its place, or another copy is in use elsewhere. Put "
+                "the newest file back; what a copy lacks was spent all the same"
+            )
+    return now
+
+
+def remember(ledger_id: str, mark: Mark) -> None:
+    """Note how far a ledger has come, once that is on the disk."""
+    seen = _seen.get(ledger_id)
+    if seen is None or seen.generation <= mark.generation:
+        _seen[ledger_id] = mark
+
+
+def forget(ledger_id: str) -> None:
+    """Know nothing of a ledger that is gone."""
+    _seen.pop(ledger_id, None)
+
+
+_BATCH = (
+    f"SELECT id, {', '.join(ENTRY_COLUMNS)} FROM entries WHERE id > ? "
+    "ORDER BY id LIMIT 1000"
+)
+
+_CURVES = "SELECT curve, times FROM curves WHERE entry = ?"
+_LINK = "UPDATE entries SET totals = ?, digest = ? WHERE id = ?"
+
+
+def migrate(connection: SqliteConnection, path: Path) -> None:
+    """Bring a ledger to this release's schema, after a copy; old or new, never neither.
+
+    The connection is locked, and in no transaction.
+    """
+    version = connection.version()
+    if version == SCHEMA_VERSION:
+        return
+    real = Path(os.path.realpath(path))
+    back_up(connection.database, _free_name(real, version))
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        upgrade(connection)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.abort()
+        raise
+    # An older release looks at the version in the file itself, not at its log.
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def upgrade(connection: SqliteConnection) -> None:
+    """Change the schema in an open transaction, if it is an older one."""
+    version = connection.version()
+    if version == SCHEMA_VERSION:
+        return
+    if version == 2:
+        connection.execute(f"ALTER TABLE entries ADD COLUMN {KIND}")
+        connection.execute(CURVES)
+        if connection.execute("SELECT EXISTS (SELECT 1 FROM entries)").fetchone()[0]:
+            # Its budget has been watched as that of Gaussians, by their exact limit.
+            connection.set_meta("mechanisms", "gaussian")
+    for column in CHAIN_COLUMNS:
+        connection.execute(f"ALTER TABLE entries ADD COLUMN {column}")
+    for statement in CHAIN:
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    link_entries(connection)
+
+
+def link_entries(connection: Connection) -> None:
+    """Write the chain of all entries of a ledger that had none."""
+    chain, batch = Chain(), [()]
+    while batch:
+        batch = connection.execute(_BATCH, (chain.last.id,)).fetchall()
+        for number, *values in batch:
+            if number != chain.last.id + 1:
+                raise LedgerError(
+                    f"the ledger {connection.path} is damaged: entry "
+                    f"{chain.last.id + 1} is missing; it was left as it is"
+                )
+            curves = connection.execute(_CURVES, (number,)).fetchall()
+            link = chain.add(values, curves)
+            connection.execute(_LINK, (link.totals, link.digest, number))
+    for item in chain.counts.items():
+        connection.execute("INSERT INTO counts VALUES (?, ?)", item)
+    seal(connection)
+
+
+def _free_name(path: Path, version: int) -> Path:
+    """Return the first name for a copy that nothing has, not even a link."""
+    name, number = path.with_name(f"{path.name}-version{version}"), 1
+    while os.path.lexists(name):
+        number += 1
+        name = path.with_name(f"{path.name}-version{version}-{number}")
+    return name
+
+
+# -- handles and connections -----------------------------------------------------------
 
 
 class Ledger:
     """Handle of a ledger file; holds no connection between calls.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    ledger_id : str or None
-        Identity that the file must have; None accepts any.
+    `ledger_id` is the identity that the file must have; None accepts any.
     """
 
     def __init__(
@@ -318,16 +518,16 @@ class Ledger:
         real = os.path.realpath(self.path)
         with turn(real):
             # Before the lock: beside a foreign file nothing is made.
-            schema.check_header(self.path)
-            schema.check_no_mount(real)
-            mode = schema.stat_of(self.path).st_mode & 0o666
+            check_header(self.path)
+            check_no_mount(real)
+            mode = stat_of(self.path).st_mode & 0o666
             with lock_file(real, mode) as used:
-                opened = schema.check_only_name(Path(real))
+                opened = check_only_name(Path(real))
                 with self._opened(real, used) as connection:
                     yield connection
                 if connection.written is not None:
-                    schema.check_in_place(Path(real), opened)
-                    schema.remember(connection.ledger_id, connection.written)
+                    check_in_place(Path(real), opened)
+                    remember(connection.ledger_id, connection.written)
 
     @contextlib.contextmanager
     def _opened(self, real: str, used: Use) -> Iterator[SqliteConnection]:
@@ -342,7 +542,7 @@ class Ledger:
                     yield SqliteConnection(self, database, used)
                 finally:
                     if used.inherited:
-                        keep_for_ever(database)
+                        never_close(database)
                     else:
                         database.close()
         except sqlite3.Error as error:
@@ -356,7 +556,7 @@ class Ledger:
         """Return identity, budget, unit and neighbors, after a check of the file."""
         with self._connect() as connection:
             connection.check_pages()
-            return schema.read_meta(connection.database, self.path)
+            return read_meta(connection.database, self.path)
 
     @uninterrupted
     def entries(self) -> list[dict[str, Any]]:
@@ -368,29 +568,23 @@ class Ledger:
     def back_up(self, path: Path) -> None:
         """Copy the ledger to a new file, as it stands."""
         with self._connect() as connection:
-            schema.back_up(connection.database, path)
+            back_up(connection.database, path)
 
     @contextlib.contextmanager
     def inspected(self) -> Iterator[SqliteConnection]:
-        """Yield the ledger for :mod:`_inspection`; an older one as it would migrate."""
+        """Yield the ledger for an inspection; an older one as it would migrate."""
         with self._connect() as connection:
             connection.check_pages()
-            if connection.version() < schema.SCHEMA_VERSION:
+            if connection.version() < SCHEMA_VERSION:
                 connection.move_to_memory()
-                schema.upgrade(connection)
+                upgrade(connection)
             # What is no text is shown all the same.
             connection.database.text_factory = _shown
             yield connection
 
     @contextlib.contextmanager
     def transaction(self, *, keep: bool = True) -> Iterator[Transaction]:
-        """Hold the write lock: what is read stays true until it is committed.
-
-        Parameters
-        ----------
-        keep : bool, default=True
-            Whether to commit at the end; otherwise everything is rolled back.
-        """
+        """Hold the write lock; commit at the end, or roll back without `keep`."""
         if keep and os.path.exists(self.path) and not may_write(self.path):
             raise LedgerError(
                 f"the ledger {self.path} can't be written by this user, who may only "
@@ -398,14 +592,14 @@ class Ledger:
             )
         with self._connect() as connection:
             if keep:
-                schema.migrate(connection, self.path)
-            elif connection.version() < schema.SCHEMA_VERSION:
+                migrate(connection, self.path)
+            elif connection.version() < SCHEMA_VERSION:
                 connection.move_to_memory()
             begin = "BEGIN IMMEDIATE" if may_write(self.path) else "BEGIN"
             connection.execute(begin)
             try:
                 if not keep:
-                    schema.upgrade(connection)
+                    upgrade(connection)
                 yield Transaction(connection)
                 connection.end(keep)
             except BaseException:
@@ -416,27 +610,20 @@ class Ledger:
 class SqliteConnection:
     """An open ledger whose identity and history were checked.
 
-    Parameters
-    ----------
-    ledger : Ledger
-        Whose file it is.
-    database : sqlite3.Connection
-        The open file.
-    used : Use
-        The stretch of time in which it may be used.
+    `used` is the time in which it may be used.
     """
 
     def __init__(self, ledger: Ledger, database: sqlite3.Connection, used: Use):
         self.database, self._used, self.path = database, used, ledger.path
-        self.written: schema.Mark | None = None
-        self.ledger_id = schema.read_meta(database, ledger.path)["ledger_id"]
+        self.written: Mark | None = None
+        self.ledger_id = read_meta(database, ledger.path)["ledger_id"]
         if ledger.ledger_id not in (None, self.ledger_id):
             raise LedgerError(
                 f"{ledger.path} now holds another ledger than the one that this "
                 "accountant was made for"
             )
-        mark = schema.check_mark(self, self.ledger_id, ledger.path)
-        schema.remember(self.ledger_id, mark)
+        mark = check_mark(self, self.ledger_id, ledger.path)
+        remember(self.ledger_id, mark)
         self._changes = database.total_changes
 
     def execute(self, statement: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
@@ -446,7 +633,7 @@ class SqliteConnection:
 
     def meta(self) -> dict[str, Any]:
         """Return the terms of the ledger."""
-        return schema.read_meta(self.database, self.path)
+        return read_meta(self.database, self.path)
 
     def set_meta(self, key: str, value: Any) -> None:
         """Write one of the terms."""
@@ -461,12 +648,12 @@ class SqliteConnection:
     def version(self) -> int:
         """Return the version of the schema."""
         version = int(self.execute("PRAGMA user_version").fetchone()[0])
-        schema.check_version(version, self.path)
+        check_version(version, self.path)
         return version
 
     def unexpected(self) -> list[str]:
         """Return tables, views and triggers that no ledger has, and what it lacks."""
-        return schema.unexpected(self.database)
+        return unexpected(self.database)
 
     def move_to_memory(self) -> None:
         """Go on with a copy, of which nothing is written back."""
@@ -479,8 +666,8 @@ class SqliteConnection:
         self._used.check()
         mark = None
         if keep and self.database.total_changes > self._changes:
-            schema.count_write(self)
-            mark = schema.read_mark(self)
+            count_write(self)
+            mark = read_mark(self)
         self.execute("COMMIT" if keep else "ROLLBACK")
         self.written = mark
 
@@ -512,13 +699,13 @@ def _readable(real: str) -> Iterator[tuple[str, str]]:
     elif not os.path.exists(f"{real}-wal"):
         yield real, "mode=ro&immutable=1"
     else:
-        folder = schema.TemporaryFolder()
+        folder = TemporaryFolder()
         for suffix in ("", "-wal"):
             shutil.copyfile(f"{real}{suffix}", f"{folder.name}/ledger{suffix}")
         yield f"{folder.name}/ledger", "mode=rw"
 
 
-def keep_for_ever(database: Any) -> None:
+def never_close(database: Any) -> None:
     """Never close a connection that a fork took over from a thread's own charge.
 
     Closing it would write an old state of the log over what the parent wrote since.
