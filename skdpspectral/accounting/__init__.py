@@ -1,6 +1,6 @@
 """What releases cost: exact calibration, exact composition, one ledger.
 
-Names that are imported as themselves are for other folders, and not part of the reference.
+Names that are imported as themselves are for other folders, not for users.
 """
 
 from ._composition import calibrate_sampled as calibrate_sampled

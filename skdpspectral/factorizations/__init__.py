@@ -1,6 +1,6 @@
 """Workloads of streams and factorizations that shape their noise: pure arithmetic.
 
-Names that are imported as themselves are for other folders, and no part of the reference.
+Names that are imported as themselves are for other folders, not for users.
 """
 
 from ._choices import BISR, factorize
