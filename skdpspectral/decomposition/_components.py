@@ -17,7 +17,7 @@ from scipy import sparse
 
 from .._linalg import eigen
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
-from .._statistics.statistic import HALF, Combination, Planned
+from .._statistics.statistic import HALF, Combination, Statistic
 from .._tables.clipping import Box
 from .._tables.readers import map_table
 from ..accounting import split_mu
@@ -136,7 +136,7 @@ class PrincipalComponents(Combination):
     # What further releases need: variances, a clip, and what refines the components.
     scales: PrivateScales | None = None
     reach: PrivateScales | None = None
-    second: Planned | None = None
+    second: Statistic | None = None
 
     def __init__(
         self,
@@ -155,9 +155,9 @@ class PrincipalComponents(Combination):
         self.most = self.width
         self.within = None
         if covariance:
-            self.within = ProjectedMoment(n, p, self.width, bounds.paired)
+            self.within = ProjectedMoment(n, p, self.width, bounds.weights)
         self._plan_more(norm_range)
-        self._shares = self._shared()
+        shares = self._shared()
         parts = {
             "first": self.moment,
             "scales": self.scales,
@@ -165,7 +165,8 @@ class PrincipalComponents(Combination):
             "reach": self.reach,
             "covariance": self.within,
         }
-        self._parts = {name: parts[name] for name in parts if name in self._shares}
+        kept = {name: parts[name] for name in parts if name in shares}
+        super().__init__(kept, shares)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
         """Say what else is released: lengths within a public range of them."""
@@ -228,7 +229,7 @@ class PrincipalComponents(Combination):
     @property
     def _voters(self) -> float:
         """Votes of all rows together, at least."""
-        return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
+        return self.moment.n_samples * min(self.bounds.weights)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, None for none.
@@ -373,7 +374,7 @@ class CenteredComponents(Centered):
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """As that of the components, at the cost of the mean too."""
-        rest, paired = self.costs(mu)["rest"], bool(self.bounds.paired)
+        rest, paired = self.costs(mu)["rest"], self.order is not None
         return self.rest.squared_error(rest, signal, noise, paired)
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
@@ -416,8 +417,8 @@ class Scaled(Combination):
         # With means scales are those of moments, and not of differences alone.
         n_features = self.bounds.n_features
         self.scales = FeatureScales(n_samples, n_features, with_mean, box)
-        self._parts = {"feature_scales": self.scales, "components": components}
-        self._shares = _SHARES
+        parts = {"feature_scales": self.scales, "components": components}
+        super().__init__(parts, _SHARES)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
         """Release scales, and components of what they make of the rows."""
@@ -431,7 +432,7 @@ class Scaled(Combination):
 
     def _floor(self, plan: Any, law: FeatureLaw) -> tuple[float, ...]:
         """Length below which unit rows of scaled features keep theirs."""
-        if not self.bounds.paired or self.bounds.clip is not None:
+        if self.bounds.weights != (HALF,) or self.bounds.clip is not None:
             return ()
         rest = self.components.rest
         edge = 2.0 * math.sqrt(self.bounds.n_features) * rest.relative_noise(plan)

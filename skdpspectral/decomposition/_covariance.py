@@ -18,7 +18,7 @@ from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import (
     HALF,
-    AsAsked,
+    Combination,
     Statistic,
     Terms,
     mean_summation_error,
@@ -72,15 +72,14 @@ class MomentLayer(Statistic):
         Name of the release.
     n_samples, n_features : int
         Public shape of the rows.
-    paired : bool or None, default=False
-        Whether the terms are pairs of rows, of whose mean half is released; None where
-        releases tell.
+    weights : tuple of float, default=(1.0,)
+        As of :class:`RowBounds`.
     """
 
     name: str
     n_samples: int
     n_features: int
-    paired: bool | None = False
+    weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
@@ -94,7 +93,7 @@ class MomentLayer(Statistic):
             mu,
             square,
             symmetric=True,
-            summation_error=mean_summation_error(1.0, n, p, self.paired),
+            summation_error=mean_summation_error(1.0, n, p, self.weights),
             magnitude=2.0,
         )
         return (moment,)
@@ -141,8 +140,8 @@ class WholeCovariance(Statistic):
         Public shape of the rows.
     length_range : tuple (low, high)
         Public range of the lengths of rows.
-    paired : bool or None, default=False
-        Whether rows are compared in pairs; None where releases tell.
+    weights : tuple of float, default=(1.0,)
+        As of :class:`RowBounds`.
     clip : float or None, default=None
         Public length that rows are clipped to, in one layer; None for private ones.
     """
@@ -153,28 +152,28 @@ class WholeCovariance(Statistic):
         n_features: int,
         length_range: tuple[float, float],
         *,
-        paired: bool | None = False,
+        weights: tuple[float, ...] = (1.0,),
         clip: float | None = None,
     ) -> None:
         self.n_samples, self.n_features = n_samples, n_features
         self.length_range, self.clip = length_range, clip
-        shape = n_samples, n_features, paired
+        shape = n_samples, n_features, weights
         self.near = MomentLayer("near_moment", *shape)
         self.far = MomentLayer("far_moment", *shape)
         self.near_length = LengthQuantile("near_length", _NEAR_STEPS, n_samples)
         self.far_length = LengthQuantile("far_length", _FAR_STEPS, n_samples)
         # Rows that votes count, at least.
-        self.n_voters = n_samples * (1.0 if paired is False else HALF)
+        self.n_voters = n_samples * min(weights)
 
-    def combined(self, mu: float) -> AsAsked:
+    def combined(self, mu: float) -> Combination:
         """Return what is released at a total cost of mu, with its shares."""
         if self.clip is not None:
-            return AsAsked({"near": self.near}, {"near": 1.0})
+            return Combination({"near": self.near}, {"near": 1.0})
         near = self._near_votes(mu)
         shares = {"near_length": near, "near": 1.0 - near}
         parts = {"near_length": self.near_length, "near": self.near}
         if self._far_number(math.sqrt(_FAR_VOTES) * mu) > _MOST_FAR * self.n_voters:
-            return AsAsked(parts, shares)
+            return Combination(parts, shares)
         left = 1.0 - near - _FAR_VOTES
         shares = {
             "near_length": near,
@@ -183,7 +182,7 @@ class WholeCovariance(Statistic):
             "far": (1.0 - _NEAR_LAYER) * left,
         }
         parts |= {"far_length": self.far_length, "far": self.far}
-        return AsAsked({name: parts[name] for name in shares}, shares)
+        return Combination({name: parts[name] for name in shares}, shares)
 
     def _near_votes(self, mu: float) -> float:
         """Share of the votes for the near radius: enough to be sure of a quarter."""
@@ -384,7 +383,7 @@ class CovarianceComponents(Statistic):
             n_samples,
             bounds.n_features,
             (low, min(high, reach) if reach > low else high),
-            paired=bounds.paired,
+            weights=bounds.weights,
             clip=bounds.clip,
         )
 

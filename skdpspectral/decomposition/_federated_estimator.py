@@ -29,7 +29,7 @@ from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import ParallelPlan
 from ..mechanisms._relations import check_count, check_real
-from ._bounds import RowBounds
+from ._bounds import CENTER_CONSTRAINT, Pairs, PrivateMean, RowBounds
 from ._federated_client import LocalClient
 from ._federated_rounds import FederatedResult, InProcessSession, Rounds
 from ._federated_server import Server
@@ -37,11 +37,9 @@ from ._federated_task import Registration, SpectralTask, check_client_budget
 from ._mechanism import ComponentMechanism
 from ._projection import ProjectionMixin, SpikedCovarianceMixin
 from ._strategies import (
-    CENTER_CONSTRAINT,
     CLIP_RANGE,
     DEFAULT_RANGE,
     STRATEGIES,
-    PrivateMean,
     SpikedModel,
 )
 
@@ -206,12 +204,10 @@ def _bounds(rows: RowBounds):
 
 
 def _center(rows: RowBounds):
-    if rows.paired:
-        return "pairs"
-    if not rows.centered:
-        return "none"
-    radius = rows.center_radius
-    return "private" if radius is None else PrivateMean(radius)
+    if isinstance(rows.origin, PrivateMean):
+        radius = rows.origin.radius
+        return "private" if radius is None else PrivateMean(radius)
+    return "pairs" if isinstance(rows.origin, Pairs) else "none"
 
 
 def _mechanism(chosen: ComponentMechanism, unit: float):
@@ -464,7 +460,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         self._set_result(
             InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
         )
-        if task.rows.paired and hasattr(self, "noise_variance_"):
+        if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warnings.warn(
                 "no mean was released, as rows of clients were compared in pairs: "
                 "mean_ is the origin, or the midpoint of bounds, and score_samples and "

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator
 from .._statistics.statistic import Statistic
 from .._tables.ids import refuse_masked
 from ..mechanisms._relations import check_real, check_reals, shown
-from ._bounds import RowBounds
-from ._center import Searched
+from ._bounds import RowBounds, Searched
+from ._center import SearchedComponents
 from ._components import CenteredComponents, PrincipalComponents
 from ._covariance import CovarianceComponents
 from ._power_steps import TwoStageComponents
@@ -151,7 +151,7 @@ class ComponentMechanism:
 
         Returns
         -------
-        Searched, CenteredComponents, SpikedProjector or UnknownSpikes
+        SearchedComponents, CenteredComponents, SpikedProjector or UnknownSpikes
             Whose ``run`` gives :class:`Components`.
         """
         if self.unknown_spikes:
@@ -196,7 +196,7 @@ class ComponentMechanism:
 
         Returns
         -------
-        Searched or CenteredComponents
+        SearchedComponents or CenteredComponents
             Whose ``run`` gives :class:`Components` too.
         """
         rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
@@ -206,8 +206,8 @@ class ComponentMechanism:
     def _about_center(moment: SecondMoment, rest: Any) -> Statistic:
         """A statistic with what its rows are measured from."""
         bounds = moment.bounds
-        if bounds.searched:
-            return Searched(moment, rest)
+        if isinstance(bounds.origin, Searched):
+            return SearchedComponents(moment, rest)
         return CenteredComponents(bounds, moment.n_samples, rest)
 
 

@@ -15,17 +15,17 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
+from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
 from .._tables.rows import unread_rows
 from ..mechanisms._relations import check_count
+from ._bounds import CENTER_CONSTRAINT, PrivateMean
 from ._components import Scaled, ScaledComponents
 from ._mechanism import design_components, public_guesses
 from ._projection import ProjectionMixin, SpikedCovarianceMixin
 from ._strategies import (
-    CENTER_CONSTRAINT,
     CLIP_RANGE,
     MECHANISMS,
-    PrivateMean,
     SpikedModel,
 )
 
@@ -432,6 +432,6 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             if found.said:
                 self.privacy_ = replace(plan, remarks=(*plan.remarks, found.said))
             self._warn_of_noise()
-            if law is None and statistic.bounds.paired is not False:
+            if law is None and HALF in statistic.bounds.weights:
                 self._warn_of_no_mean(found)
         return self

@@ -20,20 +20,18 @@ from .. import sensitivity
 from .._linalg import eigen, walks
 from .._statistics.statistic import (
     HALF,
-    AsAsked,
     Choice,
     Combination,
     Statistic,
     mean_summation_error,
     pair_order,
-    weight_of,
 )
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounds import RowBounds
+from ._bounds import RowBounds, weight_of
 from ._components import Directions, PrincipalComponents
 from ._scales import LEAST_SIGNAL, PrivateScales
 from ._second_moment import ProjectedMoment, SecondMoment, share_of
@@ -68,15 +66,14 @@ class PowerStep(Statistic):
         Length of a row.
     width : int
         Columns that are planned for; statistics of fewer are padded with zeros.
-    paired : bool or None, default=False
-        Whether the terms are pairs of rows, of whose mean half is released; None where
-        releases tell.
+    weights : tuple of float, default=(1.0,)
+        As of :class:`RowBounds`.
     """
 
     n_samples: int
     n_features: int
     width: int
-    paired: bool | None = False
+    weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
@@ -104,7 +101,7 @@ class PowerStep(Statistic):
                 shape,
                 symmetric=shape == square and name != names[0],
                 summation_error=mean_summation_error(
-                    norm, n, self.n_features, self.paired
+                    norm, n, self.n_features, self.weights
                 ),
                 magnitude=2.0 * norm,
             )
@@ -322,7 +319,7 @@ class TwoStageComponents(PrincipalComponents):
             # Rows may reach much further along what a second stage makes than along
             # the first components: the clip is that of the last ones.
             self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
-        self.second = self.step = PowerStep(*size, self.width, self.bounds.paired)
+        self.second = self.step = PowerStep(*size, self.width, self.bounds.weights)
         if self._choose:
             again = replace(moment, name=AGAIN)
             self.second = Choice("second_stage", self.step, again)
@@ -472,7 +469,7 @@ class PowerProduct(Statistic):
         radius = self.bounds.second_radius
         # Of half a mean over pairs, whose terms are more.
         terms, weight = (n, walks.rows_per_block(shape[0])), 1.0
-        if self.bounds.paired:
+        if self.bounds.weights == (HALF,):
             order, weight = pair_order(n, shape[0]), HALF
             terms = order.n_blocks * order.block_rows, order.block_rows
         given = radius, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
@@ -535,15 +532,15 @@ class PowerIteration(Combination):
         steps: dict[str, Statistic] = {moment.name: moment} if start else {}
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
-        self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
-        self._parts, self._shares = {"rounds": self.rounds}, {"rounds": 1.0}
+        self.rounds = Combination(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
+        parts, shares = {"rounds": self.rounds}, {"rounds": 1.0}
         self.within = None
         if covariance:
-            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
-            self._parts = {"rounds": self.rounds, "within": self.within}
-            self._shares = _ITERATION_SHARES
+            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.weights)
+            parts, shares = {**parts, "within": self.within}, _ITERATION_SHARES
             if not steps:  # within a public basis: all of the budget is for it
-                self._parts, self._shares = {"within": self.within}, {"within": 1.0}
+                parts, shares = {"within": self.within}, {"within": 1.0}
+        super().__init__(parts, shares)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release a round of a given name, with what else is given."""

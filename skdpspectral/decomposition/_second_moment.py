@@ -22,14 +22,13 @@ from .._statistics.statistic import (
     Statistic,
     mean_summation_error,
     pair_order,
-    weight_of,
 )
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounds import RowBounds
+from ._bounds import Pairs, PrivateMean, RowBounds, Searched, weight_of
 
 # Length below which rows keep theirs, in typical lengths: at most, and its square in
 # units of one over the largest eigenvalue of the noise; by the variance that is kept on
@@ -98,7 +97,7 @@ class SecondMoment(Statistic):
             mu,
             (p, p),
             symmetric=True,
-            summation_error=mean_summation_error(square, n, p, self.bounds.paired),
+            summation_error=mean_summation_error(square, n, p, self.bounds.weights),
             magnitude=2.0 * square,
         )
         return (moment,)
@@ -163,7 +162,8 @@ class SecondMoment(Statistic):
         # Deviation of the noise off the diagonal.
         private = self.bounds.second_radius**2 / (self.n_samples * mu)
         sampling = cross / self.n_samples
-        if self.bounds.searched and self.bounds.clip is None and not paired:
+        searched = isinstance(self.bounds.origin, Searched)
+        if searched and self.bounds.clip is None and not paired:
             # Rows of a normal law are of about the same length.
             edge = 2.0 * math.sqrt(self.bounds.n_features) * private
             private *= max(1.0, floor_of(1.0, edge)) ** 2
@@ -213,7 +213,7 @@ class Mean(Statistic):
             sensitivity.mean_sensitivity(radius, n),
             mu,
             (p,),
-            summation_error=mean_summation_error(radius, n, p, False),
+            summation_error=mean_summation_error(radius, n, p),
             magnitude=2.0 * radius,
         )
         return (mean,)
@@ -239,17 +239,18 @@ class Centered(Combination):
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: Statistic) -> None:
         self.bounds, self.rest = bounds, rest
-        self.mean = Mean(bounds, n_samples) if bounds.centered else None
-        self.paired = None
-        if bounds.paired:
-            self.paired = pair_order(n_samples, bounds.n_features)
-        self._parts, self._shares = {"rest": rest}, {"rest": 1.0}
-        if self.mean is not None:
-            self._parts, self._shares = {"mean": self.mean, "rest": rest}, _SHARES
+        self.order = None
+        if isinstance(bounds.origin, Pairs):
+            self.order = pair_order(n_samples, bounds.n_features)
+        self.mean, parts, shares = None, {"rest": rest}, {"rest": 1.0}
+        if isinstance(bounds.origin, PrivateMean):
+            self.mean = Mean(bounds, n_samples)
+            parts, shares = {"mean": self.mean, "rest": rest}, _SHARES
+        super().__init__(parts, shares)
 
     def center(self, release: Any, rows: Any):
         """Release the mean; None without one, the order of the pairs with them."""
-        return self.paired if self.mean is None else self.mean.run(release, rows)
+        return self.order if self.mean is None else self.mean.run(release, rows)
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the mean and the rest; return what the rest returns."""
@@ -271,9 +272,8 @@ class ProjectedMoment(Statistic):
         Public shape of the rows.
     width : int
         Number of components that is planned for; fewer are padded with zeros.
-    paired : bool or None, default=False
-        Whether the terms are pairs of rows, of whose mean half is released; None where
-        releases tell.
+    weights : tuple of float, default=(1.0,)
+        As of :class:`RowBounds`.
     """
 
     name = "projected_moment"
@@ -281,7 +281,7 @@ class ProjectedMoment(Statistic):
     n_samples: int
     n_features: int
     width: int
-    paired: bool | None = False
+    weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise.
@@ -297,7 +297,7 @@ class ProjectedMoment(Statistic):
             mu,
             square,
             symmetric=True,
-            summation_error=mean_summation_error(1.0, n, self.n_features, self.paired),
+            summation_error=mean_summation_error(1.0, n, self.n_features, self.weights),
             magnitude=2.0,
         )
         return (moment,)

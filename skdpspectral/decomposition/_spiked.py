@@ -203,7 +203,7 @@ class SpikedProjector(Statistic):
             error = ROUNDING * self.n_features * condition
             return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
         squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
-        error = mean_summation_error(squares, self.n_samples, self.n_features, False)
+        error = mean_summation_error(squares, self.n_samples, self.n_features)
         error += 2.0**-51 * self.n_features * squares  # of the projections
         size = 2.0**10 * (max(self.signal) + self.noise)
         return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}

@@ -1,9 +1,4 @@
-"""How components are released: public choices, each with the numbers that it uses.
-
-What rows are measured from: a public point, or a private mean.
-
-Kinds of the constructor parameters that these estimators share.
-"""
+"""How components are released: public choices, each with the numbers that it uses."""
 
 from __future__ import annotations
 
@@ -16,45 +11,7 @@ from sklearn.base import BaseEstimator
 from .._base.sklearn_compat import Interval, StrOptions
 from .._base.strategies import register
 from ..mechanisms import Assumption
-
-CENTERS = ("auto", "none", "pairs", "private")
-
-
-@register
-class PrivateMean(BaseEstimator):
-    """A private mean as the center of the rows: ``center=PrivateMean(radius)``.
-
-    Parameters
-    ----------
-    radius : float or None, default=None
-        Public radius in [1e-60, 1e60], in units of the data (of the scaled features
-        with ``scale="bounds"``), about the midpoint of the bounds or the origin, that
-        rows are clipped to for the mean. None takes that of the box, or ``clip_norm``
-        without bounds; one of the three is needed.
-
-    See Also
-    --------
-    skdpspectral.DPPCA : Which takes it as `center`.
-
-    Examples
-    --------
-    >>> from skdpspectral import DPPCA
-    >>> from skdpspectral.decomposition import PrivateMean
-    >>> DPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
-    5.0
-    """
-
-    _parameter_constraints: ClassVar[dict] = {"radius": [Real, None]}
-
-    def __init__(self, radius=None):
-        self.radius = radius
-
-
-def is_private(center) -> bool:
-    """Whether a center is a private mean whatever the bounds are."""
-    named = isinstance(center, str) and center == "private"
-    return named or isinstance(center, PrivateMean)
-
+from ._bounds import is_private
 
 DEFAULT_RANGE = (1e-6, 1e6)
 
@@ -344,6 +301,3 @@ CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
 
 
 MECHANISMS = [StrOptions(set(NAMED)), *STRATEGIES.values()]
-
-
-CENTER_CONSTRAINT = [StrOptions(set(CENTERS)), PrivateMean]
