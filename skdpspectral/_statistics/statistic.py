@@ -9,6 +9,7 @@ which of the two it is may be chosen by earlier releases.
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -189,6 +190,7 @@ _SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2
 HALF = 0.5
 
 
+@functools.lru_cache(maxsize=64)
 def pair_order(n_samples: int, n_features: int) -> PairOrder:
     """Return which rows of a table of that shape are paired."""
     numbers = n_samples * n_features

@@ -129,11 +129,6 @@ _SMALLEST, _LARGEST = 1e-60, 1e60
 _LONGEST = 1e100
 
 
-def weight_of(origin) -> float:
-    """Weight of what is released of a mean: half of one over pairs."""
-    return HALF if isinstance(origin, PairOrder) else 1.0
-
-
 class RowBounds:
     """How one fit bounds its rows, from public parameters alone.
 
@@ -280,7 +275,7 @@ class RowBounds:
         if isinstance(origin, PairOrder):
             walk = self.pairs(origin, partial(self.for_pairs, lengths=True))
             walked = walks.Walked(X, walk)
-            return Terms(walked, origin.n_pairs, weight_of(origin))
+            return Terms(walked, origin.n_pairs, HALF)
         about = partial(self.for_projections, mean=origin)
         return Terms(walks.Walked(X, walks.RowWalk(about)), X.shape[0])
 

@@ -35,7 +35,7 @@ from ._federated_rounds import FederatedResult, InProcessSession, Rounds
 from ._federated_server import Server
 from ._federated_task import Registration, SpectralTask, check_client_budget
 from ._mechanism import ComponentMechanism
-from ._projection import ProjectionMixin, SpikedCovarianceMixin
+from ._projection import ProjectionMixin
 from ._strategies import (
     CLIP_RANGE,
     DEFAULT_RANGE,
@@ -242,7 +242,7 @@ _UNCHECKED = (
 
 
 @documented
-class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
+class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     """Base of estimators whose rows lie with clients that release on their own.
 
     A subclass says by ``_task`` what every client releases, and makes its attributes
@@ -272,6 +272,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.client_feature is not None
         return tags

@@ -31,10 +31,10 @@ from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian, split_mu
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounds import RowBounds, weight_of
+from ._bounds import RowBounds
 from ._components import Directions, PrincipalComponents
 from ._scales import LEAST_SIGNAL, PrivateScales
-from ._second_moment import ProjectedMoment, SecondMoment, share_of
+from ._second_moment import ProjectedMoment, SecondMoment, share_of, weight_of
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)

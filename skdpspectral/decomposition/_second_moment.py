@@ -28,7 +28,7 @@ from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounds import Pairs, PrivateMean, RowBounds, Searched, weight_of
+from ._bounds import Pairs, PrivateMean, RowBounds, Searched
 
 # Length below which rows keep theirs, in typical lengths: at most, and its square in
 # units of one over the largest eigenvalue of the noise; by the variance that is kept on
@@ -59,6 +59,11 @@ def floor_of(typical: float, edge: float) -> float:
     most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
     floor = typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most))
     return min(max(floor, _LEAST_LENGTH), _LARGEST_LENGTH)
+
+
+def weight_of(origin: Any) -> float:
+    """Weight of what is released of a mean: half of one over pairs."""
+    return HALF if isinstance(origin, PairOrder) else 1.0
 
 
 def share_of(plan: Any, name: str, other: str) -> float:
