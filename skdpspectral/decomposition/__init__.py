@@ -7,9 +7,9 @@ from .. import _on_demand
 if TYPE_CHECKING:  # what is imported on demand
     from ._bounds import PrivateMean
     from ._federated_pca import FederatedDPPCA
+    from ._mechanism import Auto, Gaussian, SpikedModel, TwoStage
     from ._pca import DPPCA
     from ._sparse_pca import SparseDPPCA
-    from ._strategies import Auto, Gaussian, SpikedModel, TwoStage
 
 __all__ = [
     "DPPCA",
@@ -27,6 +27,6 @@ _HOMES = {
     "_federated_pca": ("FederatedDPPCA",),
     "_pca": ("DPPCA",),
     "_sparse_pca": ("SparseDPPCA",),
-    "_strategies": ("Auto", "Gaussian", "SpikedModel", "TwoStage"),
+    "_mechanism": ("Auto", "Gaussian", "SpikedModel", "TwoStage"),
 }
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

@@ -34,14 +34,14 @@ from ._federated_client import LocalClient
 from ._federated_rounds import FederatedResult, InProcessSession, Rounds
 from ._federated_server import Server
 from ._federated_task import Registration, SpectralTask, check_client_budget
-from ._mechanism import ComponentMechanism
-from ._projection import ProjectionMixin
-from ._strategies import (
+from ._mechanism import (
     CLIP_RANGE,
     DEFAULT_RANGE,
     STRATEGIES,
+    ComponentMechanism,
     SpikedModel,
 )
+from ._projection import ProjectionMixin
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"

@@ -14,8 +14,7 @@ from .._tables.ids import refuse_masked
 from ._federated_estimator import FederatedEstimator
 from ._federated_rounds import Rounds
 from ._federated_task import SpectralTask, make_task
-from ._mechanism import name_of
-from ._strategies import CLIP_RANGE, MECHANISMS, SpikedModel
+from ._mechanism import CLIP_RANGE, MECHANISMS, SpikedModel, name_of
 
 
 @documented

@@ -1,33 +1,290 @@
-"""How principal components are released: a choice by public numbers alone.
+"""How principal components are released: choices of a mechanism, by public numbers.
 
-From parameters in units of the data to bounds of rows and a mechanism.
+A choice holds numbers in units of the data. A `ComponentMechanism` holds them in units
+of the bounded rows, and returns the statistic that the choice makes of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import register
 from .._statistics.statistic import Statistic
 from .._tables.ids import refuse_masked
+from ..mechanisms import Assumption
 from ..mechanisms._relations import check_real, check_reals, shown
-from ._bounds import RowBounds, Searched
+from ._bounds import RowBounds, Searched, is_private
 from ._center import SearchedComponents
 from ._components import CenteredComponents, PrincipalComponents
 from ._covariance import CovarianceComponents
 from ._power_steps import TwoStageComponents
 from ._second_moment import SecondMoment
 from ._spiked import SpikedProjector, UnknownSpikes
-from ._strategies import (
-    DEFAULT_RANGE,
-    NAMED,
-    STRATEGIES,
-    check_spiked_model,
-    check_unbounded,
-)
+
+DEFAULT_RANGE = (1e-6, 1e6)
+
+
+# Kinds alone: the numbers are checked where they are brought to units of the rows.
+_ARRAY = [tuple, list, np.ndarray]
+
+
+_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
+
+
+_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
+
+
+_MODEL: dict = {
+    "signal_variance": [Real, *_ARRAY, str, None],
+    "noise_variance": [Real, str, None],
+    "mean": [str],
+    "calibration": [str],
+    "sensitivity_constant": [Real, None],
+    "norm_range": _ARRAY,
+}
+
+
+_ARRAYS = ("signal_variance", "norm_range")
+
+
+@register
+class Gaussian(BaseEstimator):
+    """Noise on the second moment of bounded rows; ``"gaussian"`` by its defaults.
+
+    Parameters
+    ----------
+    noise_variance : float or None, default=None
+        Public variance across the components, for ``release="covariance"`` alone; in
+        squared units of the data (of the scaled features with ``scale="bounds"``). The
+        covariance is then that of the components and this noise; with None, a whole
+        one is released.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which private lengths of rows, or of
+        projections, are searched for: with ``release="covariance"`` and no
+        ``clip_norm``.
+
+    See Also
+    --------
+    TwoStage, Auto : The same, and a power step.
+    SpikedModel : Less noise, for rows of a stated model alone.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import Gaussian
+    >>> pca = DPPCA(mechanism=Gaussian(noise_variance=1.0), release="covariance")
+    >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
+    Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
+    """
+
+    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(self, noise_variance=None, norm_range=DEFAULT_RANGE):
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+    @staticmethod
+    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+        more = numbers.noise, numbers.norm_range, radius
+        return _about_center(
+            moment, PrincipalComponents(moment, rank, covariance, *more)
+        )
+
+
+@register
+class TwoStage(BaseEstimator):
+    """A noisy second moment, and a power step from there; ``"two-stage"``.
+
+    The second moment takes 40 % of the budget. In the step rows are clipped along and
+    across the first components by private sizes, unless these are given. It is better
+    where noise matters and the variance across the components is above 14 times that
+    along them in sum, or below a 14th (:ref:`theory`).
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale="bounds"``). None takes private
+        medians.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for the private medians; in units of the data.
+
+    See Also
+    --------
+    Auto : A choice between this and the second moment once more.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import TwoStage
+    >>> pca = DPPCA(mechanism=TwoStage(10.0, 1.0), center="pairs")
+    >>> plan = pca.privacy_plan(10_000, 50)
+    >>> [mechanism.name for mechanism in plan.mechanisms]
+    ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
+    """
+
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self, signal_variance=None, noise_variance=None, norm_range=DEFAULT_RANGE
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+    @classmethod
+    def _statistic(cls, numbers, moment, rank, covariance, radius, sparing):
+        along = numbers.signal
+        signal = None if along is None else sum(along) / len(along)
+        more = signal, numbers.noise, numbers.norm_range, radius
+        rest = TwoStageComponents(
+            moment, rank, covariance, *more, choose=cls is Auto, sparing=sparing
+        )
+        return _about_center(moment, rest)
+
+
+@register
+class Auto(TwoStage):
+    """Two stages, or the second moment twice, by what was released; ``"auto"``.
+
+    Parameters
+    ----------
+    signal_variance, noise_variance, norm_range
+        As in :class:`TwoStage`.
+
+    Examples
+    --------
+    >>> from skdpspectral.decomposition import Auto
+    >>> Auto(noise_variance=1.0)
+    Auto(noise_variance=1.0)
+    """
+
+
+@register
+class SpikedModel(BaseEstimator):
+    """Noise on PCA's projector, private **under a model of the data** alone.
+
+    Rows are not bounded: the guarantee is for independent Gaussian rows of one mean
+    whose covariance is the spiked one that is stated here, one of them replaced by
+    another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
+    bound, as with few rows or a weak signal, a fit is refused. For other data it is
+    not private at all.
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or "private"
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data. "private" takes one that is alike for all components, and that
+        nobody knows: half of the rows vote on a lower bound on it, by which the noise
+        is made, for a fifth of the budget and a larger sensitivity
+        (:ref:`theorem-private-variances`).
+    noise_variance : float or "private"
+        Public variance across the components; "private" for both or for neither.
+    mean : {"zero", "unknown"}, default="zero"
+        "zero": rows are measured from the origin, and what is not centered there is
+        not of the model. "unknown": from their own mean, whatever it is, at the price
+        of a row (:ref:`lemma-own-mean`). The mean is not released, and rows must be
+        dense.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for figures: the classical bound, with epsilon and delta halved, and
+        sensitivities to first order, as the papers print them. ``privacy_`` and the
+        ledger say what a theorem shows of that noise, which is often a larger epsilon:
+        then a :class:`~skdpspectral.PrivacyLeakWarning` says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which lengths of rows along and across
+        directions are searched for, with private variances alone.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import SpikedModel
+    >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
+    >>> print(pca.privacy_plan(10_000, 20).assumption)
+    spiked-gaussian
+    """
+
+    assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
+    _parameter_constraints: ClassVar[dict] = _MODEL
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self,
+        signal_variance,
+        noise_variance,
+        *,
+        mean="zero",
+        calibration="exact",
+        sensitivity_constant=None,
+        norm_range=DEFAULT_RANGE,
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.mean = mean
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
+        self.norm_range = norm_range
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the variances are private."""
+        return _is_private(self.signal_variance)
+
+    @staticmethod
+    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+        bounds, n_samples = moment.bounds, moment.n_samples
+        if numbers.unknown_spikes:
+            return UnknownSpikes(bounds, n_samples, int(rank or 1), numbers.norm_range)
+        return SpikedProjector(
+            bounds,
+            n_samples,
+            numbers.signal,
+            numbers.noise,
+            covariance,
+            numbers.calibration,
+            numbers.constant,
+            numbers.centered,
+        )
+
+
+def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
+    """Return a statistic with the center that its rows are measured from."""
+    bounds = moment.bounds
+    if isinstance(bounds.origin, Searched):
+        return SearchedComponents(moment, rest)
+    return CenteredComponents(bounds, moment.n_samples, rest)
+
+
+# Choices that have a name, and that of the one which needs numbers.
+NAMED = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
+
+
+STRATEGIES = {**NAMED, "spiked": SpikedModel}
+
+
+CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+
+
+MECHANISMS = [StrOptions(set(NAMED)), *STRATEGIES.values()]
+
 
 _NAMES = tuple(STRATEGIES)
 
@@ -44,7 +301,9 @@ SMALLEST, LARGEST = 1e-60, 1e60
 
 @dataclass(frozen=True)
 class ComponentMechanism:
-    """A mechanism and its public parameters, in units of the bounded rows.
+    """A choice of mechanism and its public numbers, in units of the bounded rows.
+
+    It never changes: tasks of a federation hold it, and their byte form has its fields.
 
     Parameters
     ----------
@@ -154,30 +413,9 @@ class ComponentMechanism:
         SearchedComponents, CenteredComponents, SpikedProjector or UnknownSpikes
             Whose ``run`` gives :class:`Components`.
         """
-        if self.unknown_spikes:
-            return UnknownSpikes(bounds, n_samples, int(rank or 1), self.norm_range)
-        if self.spiked:
-            return SpikedProjector(
-                bounds,
-                n_samples,
-                self.signal,
-                self.noise,
-                covariance,
-                self.calibration,
-                self.constant,
-                self.centered,
-            )
-        moment, more = SecondMoment(bounds, n_samples), (self.norm_range, radius)
-        rest: PrincipalComponents
-        if self.name == "gaussian":
-            rest = PrincipalComponents(moment, rank, covariance, self.noise, *more)
-        else:
-            along = self.signal
-            signal = None if along is None else sum(along) / len(along)
-            law, choose = (signal, self.noise), self.name == "auto"
-            ways = choose, sparing
-            rest = TwoStageComponents(moment, rank, covariance, *law, *more, *ways)
-        return self._about_center(moment, rest)
+        moment = SecondMoment(bounds, n_samples)
+        make = STRATEGIES[self.name]._statistic
+        return make(self, moment, rank, covariance, radius, sparing)
 
     @property
     def whole(self) -> bool:
@@ -200,15 +438,7 @@ class ComponentMechanism:
             Whose ``run`` gives :class:`Components` too.
         """
         rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
-        return self._about_center(SecondMoment(bounds, n_samples), rest)
-
-    @staticmethod
-    def _about_center(moment: SecondMoment, rest: Any) -> Statistic:
-        """A statistic with what its rows are measured from."""
-        bounds = moment.bounds
-        if isinstance(bounds.origin, Searched):
-            return SearchedComponents(moment, rest)
-        return CenteredComponents(bounds, moment.n_samples, rest)
+        return _about_center(SecondMoment(bounds, n_samples), rest)
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
@@ -463,3 +693,65 @@ def _public_range(value, unit: float) -> tuple[float, float]:
     if not low < high:
         raise ValueError("norm_range is reversed: low must be below high")
     return low / unit, high / unit
+
+
+def check_spiked_model(strategy) -> None:
+    """Refuse a model without its numbers, and a constant that nothing uses."""
+    for name in ("signal_variance", "noise_variance"):
+        if getattr(strategy, name) is None:
+            raise ValueError(
+                f"SpikedModel needs a public {name}: its noise is computed from the "
+                "model, which must be known without looking at the data; or let the "
+                'data vote, with "private" for both variances'
+            )
+    _check_private(strategy)
+    if strategy.mean not in ("zero", "unknown"):
+        raise ValueError(
+            f'mean of a SpikedModel must be "zero" or "unknown", got {strategy.mean!r}'
+        )
+    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
+    if strategy.sensitivity_constant is not None and not paper:
+        raise ValueError(
+            'sensitivity_constant is for calibration="paper" alone: other noise needs '
+            "no constant; leave it None"
+        )
+
+
+def _is_private(variance) -> bool:
+    return isinstance(variance, str) and variance == "private"
+
+
+def _check_private(strategy) -> None:
+    """Refuse what no theorem has private variances for, and a range without them."""
+    pair = strategy.signal_variance, strategy.noise_variance
+    if any(isinstance(value, str) for value in pair):
+        if not all(map(_is_private, pair)):
+            raise ValueError(
+                "signal_variance and noise_variance of a SpikedModel must be numbers, "
+                'or both "private"'
+            )
+        if strategy.mean != "zero" or strategy.calibration != "exact":
+            raise ValueError(
+                'private variances of a SpikedModel go with mean="zero" and '
+                'calibration="exact" alone: state signal_variance and noise_variance'
+            )
+    elif tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
+        raise ValueError(
+            "norm_range has no use with a SpikedModel of public variances; leave it out"
+        )
+
+
+def check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
+            raise ValueError(
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
+            )
+    if is_private(center) or (isinstance(center, str) and center == "pairs"):
+        raise ValueError(
+            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
+            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
+        )

@@ -18,13 +18,14 @@ from .._tables.rows import unread_rows
 from ..mechanisms._relations import check_count
 from ._bounds import CENTER_CONSTRAINT, PrivateMean
 from ._components import Scaled, ScaledComponents
-from ._mechanism import design_components, public_guesses
-from ._projection import ProjectionMixin
-from ._strategies import (
+from ._mechanism import (
     CLIP_RANGE,
     MECHANISMS,
     SpikedModel,
+    design_components,
+    public_guesses,
 )
+from ._projection import ProjectionMixin
 
 
 @documented
