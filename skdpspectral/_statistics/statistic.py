@@ -153,15 +153,7 @@ class Combination(Statistic):
 
 
 class Choice(Statistic):
-    """One of several statistics of the same cost; releases choose which one is run.
-
-    Parameters
-    ----------
-    name : str
-        Name of the choice in the plan.
-    *branches : Statistic
-        The statistics.
-    """
+    """One of several statistics of the same cost; releases choose which one is run."""
 
     def __init__(self, name: str, *branches: Statistic) -> None:
         self.name, self.branches = name, branches
@@ -204,14 +196,8 @@ def mean_summation_error(
 ) -> float:
     """Largest rounding error of what is released of a mean of terms.
 
-    Parameters
-    ----------
-    bound : float
-        Bound on the norm of the mean of the moduli of the terms.
-    n_samples, n_features : int
-        Public shape of the rows.
-    weights : tuple of float, default=(1.0,)
-        Weights that the release may have: 1 over rows, `HALF` over pairs.
+    `bound` is on the norm of the mean of the moduli of the terms; `weights` are those
+    that the release may have: 1 over rows, `HALF` over pairs.
     """
     terms, size = n_samples, walks.rows_per_block(n_features)
     errors = []
@@ -228,14 +214,7 @@ def mean_summation_error(
 class Terms:
     """Blocks of rows about a point, or of differences over the root of two.
 
-    Parameters
-    ----------
-    walked : Walked
-        The rows, and the walk that yields the blocks.
-    n_terms : int
-        Their number.
-    weight : float, default=1.0
-        Weight of what is released of their mean.
+    There are `n_terms` of them, and what is released of their mean has `weight`.
     """
 
     walked: walks.Walked

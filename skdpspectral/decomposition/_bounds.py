@@ -79,15 +79,10 @@ _SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
 
 
 def find_origin(center, search: bool) -> PublicPoint | PrivateMean | Pairs | Searched:
-    """Return the origin that a parameter `center` asks for.
+    """Return the origin that a parameter `center` asks for, or an error that names it.
 
     Without `search`, "auto" means pairs, as the mean of rows of a wide box would be its
     noise, which is the first component then; and "private" means a private mean.
-
-    Raises
-    ------
-    ValueError
-        Naming center, or the radius.
     """
     if isinstance(center, PrivateMean):
         if center.radius is None:
@@ -265,12 +260,7 @@ class RowBounds:
     def blocks(self, X, origin=None) -> Terms:
         """Return blocks of :meth:`for_projections`, or of differences.
 
-        Parameters
-        ----------
-        X : array or sparse CSR matrix of shape (n, p)
-            The rows.
-        origin : ndarray of shape (p,), PairOrder or None, default=None
-            A released point, in units of the box; or which rows are paired.
+        `origin` is a released point in units of the box, the order of pairs, or None.
         """
         if isinstance(origin, PairOrder):
             walk = self.pairs(origin, partial(self.for_pairs, lengths=True))

@@ -44,21 +44,9 @@ _WIDEST_CLIP = 4.0
 class Sample:
     """Rows from all over a table that a center is made from, by its shape alone.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are brought to units of a box.
-    order : PairOrder
-        How the whole table is paired.
-    n_pools, n_rows : int
-        Pools of rows that are used, and rows in them.
-
-    Attributes
-    ----------
-    moved : float
-        Sensitivity of a mean of rows of the unit ball.
-    rounding : float
-        Largest rounding error of such a mean.
+    `order` pairs the rows of the whole table; the first `n_pools` of its pools are
+    used, of `n_rows` rows. A mean of rows of the unit ball has the sensitivity `moved`
+    and a rounding error of at most `rounding`.
     """
 
     bounds: RowBounds
@@ -215,7 +203,7 @@ class CenterSteps(Statistic):
         Returns
         -------
         radii, weights : list of float
-            One a step, from released and public numbers alone.
+            One per step, from released and public numbers alone.
         error : float
             Expected length of the noise of the average.
         """
@@ -371,18 +359,9 @@ def plan_search(
 ) -> Search | None:
     """Return the search for a center, None where it is not worth it.
 
-    A search that is `forced` is made in any case, for half of the budget at most.
-
-    Parameters
-    ----------
-    sample : Sample
-        Rows that the center is made from.
-    quantiles : tuple of Quantile
-        Of distances and of lengths, as :func:`length_quantiles` gives them.
-    mu : float
-        Cost of everything.
-    forced : bool
-        Whether the center is never given up.
+    `quantiles` are those of :func:`length_quantiles`, and `mu` is the cost of
+    everything. A search that is `forced` is made in any case, for half of the budget at
+    most.
     """
     n_samples, n_features = sample.order.n_samples, sample.bounds.n_features
     distance, reach = quantiles

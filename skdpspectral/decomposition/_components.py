@@ -37,20 +37,11 @@ from ._second_moment import (
 class Directions:
     """Released components, and what else was released to find them.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (p,) or None
-        Released mean, in units of the bounded rows.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    values : ndarray of shape (r,)
-        What the released second moment has along them.
-    matrix : ndarray of shape (p, p)
-        The released second moment.
-    scales : Scales or None
-        Variances that the mechanism needed; None where it needs none.
-    above_noise : int
-        How many components the released second moment tells from its noise.
+    `mean` is None, or released, in units of the bounded rows. `vectors` are orthonormal
+    rows, leading first; `values` are what the released second moment, `matrix`, has
+    along them. `scales` are variances that a mechanism needed, None where it needs
+    none, and `above_noise` counts components that the second moment distinguishes from
+    its noise.
     """
 
     mean: np.ndarray | None
@@ -80,11 +71,11 @@ class Components:
     unit : float
         Data units per unit of the variances' rows.
     above_noise : int
-        How many of them a released second moment tells from its noise.
+        Components that a released second moment distinguishes from its noise.
     said : str, default=""
-        What was chosen by releases, and why.
+        Which choice the releases made, and why.
     covariance : ndarray of shape (p, p) or None, default=None
-        That of all features, where it was released.
+        Covariance of all features, where it was released.
     """
 
     mean: np.ndarray | None
@@ -262,23 +253,9 @@ class PrincipalComponents(Combination):
     ) -> Directions:
         """Release all but the covariance.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        X : array or sparse CSR matrix of shape (n, p)
-            The rows.
-        origin : ndarray of shape (p,), PairOrder or None
-            Released center of them, or which rows are paired.
-        floor : float, default=0.0
-            Released length, below which rows keep theirs.
-        more : tuple of SecondMoment, default=()
-            Planned moments that are released beside it, of the same rows.
-
-        Returns
-        -------
-        Directions
-            Made from releases and public numbers alone.
+        `origin` is the released center of the rows X, or their order of pairs. Rows
+        shorter than a released length, `floor`, keep theirs. `more` are planned moments
+        that are released beside the first, of the same rows.
         """
         exact = self.moment.kernel(X, origin, floor)
         found = self._first(release, exact, origin, more)
@@ -406,8 +383,7 @@ class Scaled(Combination):
     box : Box or None
         Public bounds that rows are clipped into first, feature by feature.
     with_mean : bool, default=True
-        Whether means are released too, and subtracted: not where rows are to stay
-        sparse.
+        Whether means are released too, and subtracted: not for sparse rows.
     """
 
     def __init__(

@@ -66,14 +66,7 @@ _LEAST = 1e-12
 class MomentLayer(Statistic):
     """Second moment of rows of at most unit norm: one layer of a clipped moment.
 
-    Parameters
-    ----------
-    name : str
-        Name of the release.
-    n_samples, n_features : int
-        Public shape of the rows.
-    weights : tuple of float, default=(1.0,)
-        As of :class:`RowBounds`.
+    `weights` are those of :class:`RowBounds`.
     """
 
     name: str
@@ -108,16 +101,9 @@ class MomentLayer(Statistic):
 class Covariance:
     """A released covariance, in squared units of the rows.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric and positive definite.
-    spread : float
-        Standard deviation off the diagonal of the noise of its first layer.
-    radii : tuple of float
-        Released or public lengths that the layers are clipped to.
-    layer : ndarray of shape (p, p)
-        The first layer as it was released, with its noise.
+    `matrix` is symmetric and positive definite. `radii` are the released or public
+    lengths that the layers are clipped to. `layer` is the first layer as it was
+    released, and `spread` the standard deviation of its noise off the diagonal.
     """
 
     matrix: np.ndarray
@@ -130,20 +116,13 @@ class WholeCovariance(Statistic):
     """Covariance of rows about a given center, or of differences of rows.
 
     Rows are clipped at a private quartile of their lengths, which takes little noise.
-    What a farther clip, beyond which there are few rows, would add is released apart,
-    and counts as far as it stands out of its own noise: no tail is lost where there is
-    budget to see it, and nobody pays for it where there is none.
+    What a farther clip, beyond which there are few rows, would add is released on its
+    own, and counts as far as it stands out of its own noise: no tail is lost where
+    there is budget to see it, and nothing is paid for it where there is none.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    length_range : tuple (low, high)
-        Public range of the lengths of rows.
-    weights : tuple of float, default=(1.0,)
-        As of :class:`RowBounds`.
-    clip : float or None, default=None
-        Public length that rows are clipped to, in one layer; None for private ones.
+    `length_range` is the public range of the lengths of rows, and `weights` are those
+    of :class:`RowBounds`. With `clip`, a public length, there is one layer; with None
+    private lengths are released.
     """
 
     def __init__(
@@ -217,22 +196,10 @@ class WholeCovariance(Statistic):
         return getattr(plan[f"{self.near_length.name}_1"], "noise_std", 0.0)
 
     def run(self, release: Any, rows: Terms, *given: Any) -> Covariance:
-        """Release the covariance.
+        """Release the covariance of centered rows, or of scaled differences.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, centered, or of their differences over the root of two;
-            dense or sparse.
-        *given : MomentLayer
-            Planned layers that are released beside the first one, of the same rows.
-
-        Returns
-        -------
-        Covariance
-            Made from releases and public numbers alone.
+        `given` are planned layers that are released beside the first one, of the same
+        rows. The result is made from releases and public numbers alone.
         """
         clipped = 0.0
         radii: tuple[Any, ...] = (self.clip,)
@@ -318,20 +285,11 @@ def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
 def clipped_parts(rows: Any, radii: tuple[float, ...]) -> list:
     """Split rows so that the squares of the parts add up to those of clipped rows.
 
-    Parameters
-    ----------
-    rows : ndarray or sparse CSR matrix of shape (b, p)
-        Rows; those that are not finite become zero.
-    radii : tuple of one or two floats
-        Increasing lengths.
-
-    Returns
-    -------
-    list of ndarray or sparse CSR array of shape (b, p)
-        For each radius, rows of norm at most 1 but for rounding (:func:`clip_rows`):
-        for the first one, rows clipped at it over it; for the second, rows along the
-        same directions whose squared length is what clipping at it would add, over the
-        most that can be.
+    `radii` are one or two increasing lengths; rows that are not finite become zero.
+    Returns for each radius rows of norm at most 1 but for rounding (:func:`clip_rows`):
+    for the first one, rows clipped at it over it; for the second, rows along the same
+    directions whose squared length is what clipping at it would add, over the most that
+    can be.
     """
     near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)
     if len(radii) == 1:
@@ -356,16 +314,8 @@ def _scaled(rows: Any, factors: np.ndarray) -> Any:
 class CovarianceComponents(Statistic):
     """Eigenvectors and eigenvalues of a released covariance about a given mean.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded: by a public clip, or by private ones without it.
-    n_samples : int
-        Public number of rows.
-    rank : int or None
-        Number of components; None for as many as stand out of the noise.
-    norm_range : tuple (low, high)
-        Public range of private lengths, in units of the bounded rows.
+    Parameters are those of :class:`PrincipalComponents`. Rows are bounded by a public
+    clip, or by private ones without it.
     """
 
     def __init__(

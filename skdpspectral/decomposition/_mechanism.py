@@ -392,26 +392,11 @@ class ComponentMechanism:
     ) -> Statistic:
         """Return what is released of so many rows: public, as all of its arguments.
 
-        Parameters
-        ----------
-        bounds : RowBounds
-            How rows are bounded.
-        n_samples : int
-            Public number of rows.
-        rank : int or None
-            Number of components; None for as many as stand out of the noise.
-        covariance : bool
-            Whether the covariance within the components is released too.
-        radius : float or None, default=None
-            Public length that projections are clipped to for the covariance.
-        sparing : bool, default=False
-            Whether a choice may leave private lengths out where noise drowns them: not
-            where others are sent them.
-
-        Returns
-        -------
-        SearchedComponents, CenteredComponents, SpikedProjector or UnknownSpikes
-            Whose ``run`` gives :class:`Components`.
+        `rank` is the number of components, None for as many as stand out of the noise;
+        `covariance` asks for that within the components too, with projections clipped
+        to the public length `radius`, if there is one. With `sparing`, a choice may
+        leave private lengths out where noise drowns them: not where others are sent
+        them. The ``run`` of the statistic returns :class:`Components`.
         """
         moment = SecondMoment(bounds, n_samples)
         make = STRATEGIES[self.name]._statistic
@@ -427,15 +412,7 @@ class ComponentMechanism:
     ) -> Statistic:
         """Return the release of a whole covariance, with its components.
 
-        Parameters
-        ----------
-        bounds, n_samples, rank
-            As for :meth:`statistic`.
-
-        Returns
-        -------
-        SearchedComponents or CenteredComponents
-            Whose ``run`` gives :class:`Components` too.
+        Its ``run`` returns :class:`Components` too.
         """
         rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
         return _about_center(SecondMoment(bounds, n_samples), rest)
@@ -506,18 +483,7 @@ def design_components(
 
 
 def name_of(mechanism) -> tuple[str, BaseEstimator]:
-    """Return the name of a choice, and the object that holds its numbers.
-
-    Parameters
-    ----------
-    mechanism : {"gaussian", "two-stage", "auto"} or object
-        As in :class:`~skdpspectral.DPPCA`.
-
-    Raises
-    ------
-    ValueError
-        Naming mechanism.
-    """
+    """Return the name of a choice, and the object that holds its numbers."""
     if isinstance(mechanism, str) and mechanism in _DEFAULTS:
         return mechanism, _DEFAULTS[mechanism]
     for name, kind in STRATEGIES.items():
@@ -552,30 +518,10 @@ def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
 def _read_numbers(
     name: str, strategy, n_components, unit: float, covariance: bool, clipped: bool
 ) -> dict:
-    """Return the public numbers of a mechanism, in units of the bounded rows.
+    """Return the fields of a :class:`ComponentMechanism`, in units of the bounded rows.
 
-    Parameters
-    ----------
-    name, strategy : str, object
-        As :func:`name_of` gives them.
-    n_components : int or "auto"
-        As in :class:`~skdpspectral.DPPCA`.
-    unit : float
-        Units of the data per unit of the bounded rows.
-    covariance : bool
-        Whether the covariance within the components is released.
-    clipped : bool
-        Whether it has a public clip.
-
-    Returns
-    -------
-    dict
-        Fields of :class:`ComponentMechanism`.
-
-    Raises
-    ------
-    ValueError
-        If a number is invalid or of no use.
+    `unit` is the number of units of the data per unit of the bounded rows; `clipped`
+    tells whether a covariance within the components has a public clip.
     """
     signal = noise = None
     if not getattr(strategy, "is_private", False):
@@ -641,26 +587,8 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
 def _public_variances(strategy, n_components, unit: float):
     """Return public variances in squared units of the bounded rows.
 
-    Parameters
-    ----------
-    strategy : object
-        With a `noise_variance`, and a `signal_variance` where it has one.
-    n_components : int or "auto"
-        How many numbers a `signal_variance` may hold.
-    unit : float
-        Units of the data per unit of the bounded rows.
-
-    Returns
-    -------
-    signal : tuple of float or None
-        One a component, largest first.
-    noise : float or None
-        The noise variance.
-
-    Raises
-    ------
-    ValueError
-        If they are no positive numbers.
+    The first is a tuple of one per component, largest first, and the second that across
+    them; None where they are private.
     """
     signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
     if signal is not None:

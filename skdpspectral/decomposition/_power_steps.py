@@ -58,16 +58,8 @@ class PowerStep(Statistic):
     abar abar' are released: normalized statistics, whose sensitivities are public
     whatever the radii are.
 
-    Parameters
-    ----------
-    n_samples : int
-        Public number of rows.
-    n_features : int
-        Length of a row.
-    width : int
-        Columns that are planned for; statistics of fewer are padded with zeros.
-    weights : tuple of float, default=(1.0,)
-        As of :class:`RowBounds`.
+    `width` is the number of columns that is planned for; statistics of fewer are padded
+    with zeros. `weights` are those of :class:`RowBounds`.
     """
 
     n_samples: int
@@ -116,22 +108,11 @@ class PowerStep(Statistic):
         )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moments, and return better components.
+        """Release the moments, and return better components: orthonormal rows.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, or of differences, of which the bounds are made here.
-        *given : components, signal, noise
-            Released orthonormal rows of shape (r, p) to start from; released or public
-            variances along them beyond the noise, and across them.
-
-        Returns
-        -------
-        ndarray of shape (r, p)
-            Orthonormal rows.
+        `rows` are Terms, of which the bounds are made here. Given are released
+        orthonormal rows of shape (r, p) to start from, and released or public
+        variances: along them beyond the noise, and across them.
         """
         components, signal, noise = given
         rank = len(components)
@@ -170,21 +151,9 @@ class PowerStep(Statistic):
     def squared_error(self, mu, rank, signal, noise, start) -> float:
         """Expected squared projection distance of the step's result, to first order.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of the step.
-        rank : int
-            Number of components.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them.
-        start : float
-            Squared distance of the start.
-
-        Returns
-        -------
-        float
-            For Gaussian rows; of statistical and private error.
+        For Gaussian rows, of statistical and private error. `signal` and `noise` are
+        variances along the components beyond the noise, and across them; `start` is the
+        squared distance of the start.
         """
         variance, n = signal + noise, self.n_samples
         inner, outer = self.radii(rank, signal, noise)
@@ -278,15 +247,13 @@ class TwoStageComponents(PrincipalComponents):
     second moment gets 40 %; private lengths, by which the step clips, get 4 %, and
     more where rows are few; the step, or the moment once more, gets what is left.
 
+    Parameters are those of :class:`PrincipalComponents`, and:
+
     Parameters
     ----------
-    moment, rank, covariance
-        As for :class:`PrincipalComponents`.
-    signal, noise : float or None
-        Public variances along the components beyond the noise, and across them, in
-        units of the bounded rows; None for private ones.
-    norm_range, radius
-        As for :class:`PrincipalComponents`.
+    signal : float or None
+        Public variance along the components beyond the noise, in units of the bounded
+        rows; None for a private one.
     choose : bool, default=False
         Whether the second stage is chosen; otherwise it is the step.
     sparing : bool, default=False
@@ -442,18 +409,7 @@ _ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
 class PowerProduct(Statistic):
     """The second moment of bounded rows about a mean, times orthonormal columns.
 
-    Of pairs, half of it.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    width : int
-        Number of columns.
-    name : str
-        Name of the release.
+    Of pairs, half of it. `width` is the number of columns.
     """
 
     bounds: RowBounds
@@ -503,21 +459,10 @@ class PowerProduct(Statistic):
 class PowerIteration(Combination):
     """A second moment to start from, rounds of products, and a covariance.
 
-    The start and the rounds cost the same.
-
-    Parameters
-    ----------
-    moment : SecondMoment
-        The start.
-    rank : int
-        Number of components.
-    start : bool
-        Whether the start is released at all; without it there are rounds from a public
-        one, or a covariance within it.
-    n_rounds : int
-        Number of products, ``"power_1"`` and so on.
-    covariance : bool
-        Whether a covariance within a basis is released last.
+    The start and the rounds cost the same. With `start` the moment is released first;
+    without it there are rounds from a public start, or a covariance within it. Products
+    are named ``"power_1"`` and so on. With `covariance` that within a basis is released
+    last.
     """
 
     def __init__(

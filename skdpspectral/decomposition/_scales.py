@@ -41,14 +41,9 @@ _HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
 class Scales(NamedTuple):
     """Released or public variances, and a clip of projections.
 
-    Parameters
-    ----------
-    signal : float
-        Mean variance along the components beyond the noise; positive.
-    noise : float
-        Mean variance across them; positive.
-    radius : float or None
-        Length that few projections exceed; None if it was not asked for.
+    `signal` is the mean variance along the components beyond the noise, `noise` that
+    across them, both positive. `radius` is a length that few projections exceed; None
+    if it was not asked for.
     """
 
     signal: float
@@ -57,14 +52,10 @@ class Scales(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Where votes place a squared quantile.
+    """Where votes place a squared quantile: between `low` and `high`.
 
-    Parameters
-    ----------
-    low, high : float
-        Ends of a cell of the bisection; zero and infinite where no vote has moved them.
-    middle : float
-        Between them, on the logarithmic scale.
+    These are zero and infinite where no vote has moved them; `middle` lies between them
+    on the logarithmic scale.
     """
 
     low: float
@@ -82,10 +73,8 @@ class PrivateScales(Statistic):
 
     Parameters
     ----------
-    n_samples : int
-        Public number of rows.
-    n_features : int
-        Length of a row.
+    n_samples, n_features : int
+        Public shape of the rows.
     norm_range : tuple (low, high)
         Public range of the lengths, in the units of the rows.
     signal, noise : float or None
@@ -117,17 +106,9 @@ class PrivateScales(Statistic):
         object.__setattr__(self, "wanted", wanted)
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Ranges of both variances that releases can give, from public numbers.
+        """Ranges (low, high) that releases can give of the signal and the noise.
 
-        Parameters
-        ----------
-        rank : int
-            Number of released directions.
-
-        Returns
-        -------
-        signal, noise : tuple (low, high)
-            Of a direction beyond the noise, and of the noise.
+        They are public; `rank` is the number of released directions.
         """
         low, high = (length**2 for length in self.norm_range)
         noise = (self.noise, self.noise)
@@ -156,21 +137,10 @@ class PrivateScales(Statistic):
         return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
-        """Release the votes, and return what they make.
+        """Release the votes, and return the scales that they make.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, or of differences: of these half the votes count.
-        *given : components
-            Orthonormal rows of shape (r, p): public, or released.
-
-        Returns
-        -------
-        Scales
-            Made from releases and public numbers alone.
+        Of differences half the votes count. Given are orthonormal rows of shape (r, p)
+        that are public, or released.
         """
         (components,) = given
         cells = self.cells(release, rows, components)
@@ -184,20 +154,7 @@ class PrivateScales(Statistic):
         return scales._replace(radius=radius)
 
     def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
-        """Release the votes, and return where they place squared quantiles.
-
-        Parameters
-        ----------
-        release, rows
-            As in :meth:`run`.
-        components : ndarray of shape (r, p)
-            Orthonormal rows: public, or released.
-
-        Returns
-        -------
-        dict of int to Cell
-            By the wanted quantiles.
-        """
+        """Release the votes; return where they place the wanted squared quantiles."""
         if not self.wanted:
             return {}
         low, high = (2.0 * math.log(length) for length in self.norm_range)
@@ -283,15 +240,8 @@ def row_squares(rows: Any) -> np.ndarray:
 class LengthCounts:
     """How many rows are longer than each point of a public logarithmic grid.
 
-    Parameters
-    ----------
-    low, high : float
-        Public range of lengths. Rows shorter than `low` have no length to speak of.
-
-    Attributes
-    ----------
-    longer : ndarray of shape (2**12 + 1,)
-        Rows beyond each point of the grid; all rows that count beyond the first one.
+    Rows shorter than `low` count nowhere; `longer` has all rows that count at its first
+    point.
     """
 
     def __init__(self, low: float, high: float):
@@ -318,17 +268,8 @@ class LengthQuantile(Statistic):
     """A length that a wanted share, or number, of rows exceeds: by noisy bisection.
 
     Every step releases how many rows more than wanted are longer than a tried length;
-    of the noisy answer only the sign is used.
-
-    Parameters
-    ----------
-    name : str
-        What the names of the releases begin with.
-    n_steps : int
-        Steps of the bisection; it searches ``2**n_steps`` cells of the grid of
-        :class:`LengthCounts`, each 8 of its points wide.
-    n_samples : int
-        Public number of rows.
+    of the noisy answer only the sign is used. The bisection searches ``2**n_steps``
+    cells of the grid of :class:`LengthCounts`, each 8 of its points wide.
     """
 
     name: str
@@ -358,23 +299,11 @@ class LengthQuantile(Statistic):
         )
 
     def run(self, release: Any, rows: LengthCounts, *given: Any) -> int:
-        """Release the votes.
+        """Release the votes; return a point of the grid.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : LengthCounts
-            Of the rows.
-        *given : start, number, share, weight
-            Public or released point of the grid that the search begins at; how many
-            rows are wanted beyond the quantile, and which share of those that have a
-            length; what a row counts, 1 but for differences.
-
-        Returns
-        -------
-        int
-            Point of the grid.
+        Given are the public or released point that the search begins at, how many rows
+        are wanted beyond the quantile, which share of those that have a length, and
+        what a row counts: 1 but for differences.
         """
         start, number, share, weight = given
         wanted = number + share * weight * int(rows.longer[0])

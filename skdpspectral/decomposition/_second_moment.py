@@ -47,14 +47,8 @@ def floor_of(typical: float, edge: float) -> float:
     """Length below which rows keep theirs, so that noise does not hide the moment.
 
     The longer it is, the more does the moment resemble that of unbounded rows, and the
-    smaller it is beside its noise.
-
-    Parameters
-    ----------
-    typical : float
-        Released or public length of many rows.
-    edge : float
-        Largest eigenvalue of the noise on the moment of unit rows.
+    smaller it is beside its noise. `typical` is a length of many rows, and `edge` the
+    largest eigenvalue of the noise on the moment of unit rows.
     """
     most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
     floor = typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most))
@@ -74,17 +68,7 @@ def share_of(plan: Any, name: str, other: str) -> float:
 
 @dataclass(frozen=True)
 class SecondMoment(Statistic):
-    """One release of the second moment of bounded rows, or half of that of pairs.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    name : str, default="second_moment"
-        Name of the release.
-    """
+    """One release of the second moment of bounded rows, or half of that of pairs."""
 
     bounds: RowBounds
     n_samples: int
@@ -146,22 +130,10 @@ class SecondMoment(Statistic):
     ) -> float:
         """Expected squared projection distance of its leading eigenvectors.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of the release.
-        rank : int
-            Number of components.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them, in units
-            of the bounded rows.
-        paired : bool, default=False
-            Whether rows are compared in pairs.
-
-        Returns
-        -------
-        float
-            For Gaussian rows, to first order; of statistical and private error.
+        For Gaussian rows, to first order; of statistical and private error. `signal`
+        and `noise` are variances along the components beyond the noise, and across
+        them, in units of the bounded rows; `paired` tells whether rows are compared in
+        pairs.
         """
         gap, cross = self._law(rank, signal, noise)
         # Deviation of the noise off the diagonal.
@@ -195,15 +167,7 @@ _SHARES = {"mean": 0.15, "rest": 1.0 - 0.15}
 
 
 class Mean(Statistic):
-    """The private mean of bounded rows.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded, with a `mean_radius`.
-    n_samples : int
-        Public number of rows.
-    """
+    """The private mean of bounded rows, whose bounds have a `mean_radius`."""
 
     def __init__(self, bounds: RowBounds, n_samples: int) -> None:
         self.bounds, self.n_samples = bounds, n_samples
@@ -232,14 +196,8 @@ class Mean(Statistic):
 class Centered(Combination):
     """A statistic of rows about a private mean, if there is one.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded, and whether they are centered.
-    n_samples : int
-        Public number of rows.
-    rest : Statistic
-        Its ``run`` is given the mean in units of the box, None without one.
+    The ``run`` of `rest` is given the mean in units of the box, the order of pairs, or
+    None.
     """
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: Statistic) -> None:
@@ -271,14 +229,8 @@ class Centered(Combination):
 class ProjectedMoment(Statistic):
     """The second moment of projections over their clip radius.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    width : int
-        Number of components that is planned for; fewer are padded with zeros.
-    weights : tuple of float, default=(1.0,)
-        As of :class:`RowBounds`.
+    `width` is the number of components that is planned for; fewer are padded with
+    zeros. `weights` are those of :class:`RowBounds`.
     """
 
     name = "projected_moment"
@@ -308,22 +260,10 @@ class ProjectedMoment(Statistic):
         return (moment,)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moment, in squared units of the rows.
+        """Release the moment, in squared units of the rows: symmetric, of shape (r, r).
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, or of differences.
-        *given : components, radius
-            Released orthonormal rows of shape (r, p), and the public or released
-            length that projections are clipped to.
-
-        Returns
-        -------
-        ndarray of shape (r, r)
-            Symmetric.
+        Given are released orthonormal rows of shape (r, p), and the public or released
+        length that projections are clipped to.
         """
         components, radius = given
         rank = len(components)

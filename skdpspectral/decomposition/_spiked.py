@@ -43,15 +43,9 @@ from ._second_moment import SecondMoment
 def centered_rows(rows, row_map: Callable):
     """Return rows about their own mean, made block by block; **exact**, as rows are.
 
-    The mean is taken off twice: what rounding left of it the first time is of the size
-    of roundoffs of the rows' spread, and no longer of their place.
-
-    Parameters
-    ----------
-    rows : array or DistantRows of shape (n, p)
-        Dense, in memory, on disk or on a cluster.
-    row_map : callable
-        Block of rows -> float64 block of the same shape, which stands for it.
+    `row_map` makes of a block of rows the float64 block that stands for it. The mean is
+    subtracted twice: what rounding left of it the first time is of the size of
+    roundoffs of the rows' spread, and no longer of their place.
     """
     centering = Centering(row_map, ())
     for _ in range(2):
@@ -62,15 +56,7 @@ def centered_rows(rows, row_map: Callable):
 
 @dataclass(frozen=True)
 class Centering:
-    """A map of rows, less several means, one after another.
-
-    Parameters
-    ----------
-    row_map : callable
-        The map.
-    means : tuple of ndarray of shape (p,)
-        What is taken off.
-    """
+    """A map of rows, less several means of shape (p,), one after another."""
 
     row_map: Callable
     means: tuple[np.ndarray, ...]
@@ -139,12 +125,8 @@ class SpikedProjector(Statistic):
         Noise variance.
     covariance : bool
         Whether the covariance within the components is released too.
-    calibration : {"exact", "paper"}, default="exact"
-        Noise by the theorem and the budget, or by the papers' formulas.
-    constant : float, default=1.0
-        Constant of these formulas.
-    centered : bool, default=False
-        Whether the model knows no mean, and rows are measured about their own.
+    calibration, constant, centered
+        As of :class:`ComponentMechanism`.
     """
 
     bounds: RowBounds
@@ -215,24 +197,10 @@ class SpikedProjector(Statistic):
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise.
-        **named : object
-            `estimator` and `seeded` of the plan.
-
-        Returns
-        -------
-        PrivacyPlan
-            Its epsilon is that of the budget, or larger where the noise is the papers'
-            and the theorem does not show as much as they claim.
-
-        Raises
-        ------
-        ValueError
-            If the model has no bound for so few rows or so little signal, or the
-            papers' noise hides nothing.
+        The epsilon of the plan is that of the budget, or larger where the noise is the
+        papers' and the theorem does not show as much as they claim. Raises ValueError
+        if the model has no bound for so few rows or so little signal, or the papers'
+        noise hides nothing.
         """
         mechanisms, holds = self._priced(epsilon, delta)
         failure = self.failure(epsilon, delta)
@@ -332,18 +300,9 @@ class SpikedProjector(Statistic):
     def squared_error(self, mu: float, *given: float) -> float:
         """Expected squared distance from the model's subspace, to first order.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of all releases together, by either calibration.
-        *given : float
-            Unused: variances are those of the model.
-
-        Returns
-        -------
-        float
-            Of the leading part of a matrix; of a subspace it is at most the largest
-            squared distance.
+        `mu` is the cost of all releases together, by either calibration; variances are
+        those of the model. It is that of the leading part of a matrix; of a subspace it
+        is at most the largest squared distance.
         """
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
@@ -405,19 +364,9 @@ class SpikedProjector(Statistic):
         return Components(None, vectors, values, total, self.noise, 1.0, above)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
-        """Release the leading eigenvectors of PCA's projector plus noise.
+        """Release leading eigenvectors of PCA's projector plus noise: orthonormal rows.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        X : array or sparse matrix of shape (n, p)
-            Rows of the model; dense where it knows no mean.
-
-        Returns
-        -------
-        ndarray of shape (r, p)
-            Orthonormal rows, leading first.
+        Rows must be dense where the model knows no mean.
         """
         rank, n_features = len(self.signal), self.n_features
         if n_features <= WHOLE_ORDER:
@@ -538,18 +487,10 @@ class SignalBound:
         object.__setattr__(self, "across", 2.0 * float(gammaincinv(halves[1], below)))
 
     def signal(self, along: float, across: float) -> float:
-        """Bound the signal over the noise variance from below.
+        """Bound the signal over the noise variance from below; 0 if nothing is known.
 
-        Parameters
-        ----------
-        along, across : float
-            Lower end of the released cell of squared lengths along the directions,
-            and upper end of that across them.
-
-        Returns
-        -------
-        float
-            At most the largest that counts; 0 where nothing is known.
+        `along` is the lower end of the released cell of squared lengths along the
+        directions, and `across` the upper end of that across them.
         """
         if not (along > 0.0 and self.across > 0.0 and across < math.inf):
             return 0.0
@@ -566,18 +507,8 @@ class SignalBound:
 class UnknownSpikes(Statistic):
     """Components from a noisy projector, under a model whose variances are private.
 
-    All components have the same signal variance under the model.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        Of unit rows, for the directions.
-    n_samples : int
-        Public number of rows, at least 2.
-    rank : int
-        Number of components.
-    norm_range : tuple (low, high)
-        Public range in which lengths are searched for.
+    All components have the same signal variance under the model. `bounds` are those of
+    unit rows, for the directions, and `norm_range` is the public range of lengths.
     """
 
     bounds: RowBounds
@@ -614,12 +545,8 @@ class UnknownSpikes(Statistic):
     def distance(self, signal: float, failure: float) -> float:
         """Bound what one row moves the projector, by a bound on the signal.
 
-        Parameters
-        ----------
-        signal : float
-            Over the noise variance; released, or public.
-        failure : float
-            Of the plan.
+        `signal` is over the noise variance; released, or public. `failure` is that of
+        the plan.
         """
         most = self._largest_distance()
         if signal < LEAST_SIGNAL:
@@ -644,18 +571,8 @@ class UnknownSpikes(Statistic):
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise.
-        **named : object
-            `estimator` and `seeded` of the plan.
-
-        Raises
-        ------
-        ValueError
-            If the model has no bound for so few rows whatever the signal, or there are
-            too many features.
+        Raises ValueError if the model has no bound for so few rows whatever the signal,
+        or there are too many features.
         """
         if self.n_features > WHOLE_ORDER:
             raise ValueError(
@@ -738,15 +655,7 @@ class UnknownSpikes(Statistic):
         return Components(None, vectors, values, total, scales.noise, 1.0, rank)
 
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
-        """Release the same; return the variances and orthonormal rows of shape (r, p).
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : array-like of shape (n, p)
-            The rows.
-        """
+        """Release the same; return variances and orthonormal rows of shape (r, p)."""
         rank, half, plan = self.rank, self._half, release.plan
         moment = self.directions.run(release, rows[:half], None)
         directions = eigen.top_eigh(moment, rank)[1]
@@ -777,15 +686,7 @@ class UnknownSpikes(Statistic):
         return min(math.sqrt(squared), self._largest_distance())
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """Expected squared distance under the model, to first order.
-
-        Parameters
-        ----------
-        mu : float
-            Cost of all releases together.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them.
-        """
+        """Expected squared distance under the model at a cost of mu, to first order."""
         _, votes, cost = split_mu(mu, _UNKNOWN_SHARES)
         known = self.bound(self.scales.noise_std(votes), USUAL_FAILURE)
         ratio = signal / noise
