@@ -177,7 +177,6 @@ class Choice(Statistic):
 # it has more: they lower the sampling error, and cost time.
 _SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2
 
-
 # Weight of what is released of a mean over pairs; of one over rows it is 1.
 HALF = 0.5
 

@@ -21,7 +21,6 @@ __all__ = [
     "SpikedModel",
     "TwoStage",
 ]
-
 _HOMES = {
     "_bounds": ("PrivateMean",),
     "_federated_pca": ("FederatedDPPCA",),

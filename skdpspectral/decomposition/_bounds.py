@@ -115,10 +115,8 @@ def is_private(center) -> bool:
 
 CENTER_CONSTRAINT = [StrOptions(set(CENTERS)), PrivateMean]
 
-
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
-
 
 # Clip of rows whose lengths matter, where no public clip is given.
 _LONGEST = 1e100

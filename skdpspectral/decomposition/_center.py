@@ -31,10 +31,8 @@ from ._second_moment import SecondMoment, floor_of
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
 
-
 # Clips of the first step, and of others, in units of the length that rows have then.
 _FIRST_CLIP, _CLIP = 1.1, 1.1
-
 
 # Clips that noise allows, at most.
 _WIDEST_CLIP = 4.0
@@ -304,44 +302,31 @@ def _sums_of_nearness(blocks, lengths: np.ndarray, least: float) -> np.ndarray:
 NEAR, FAR = "center", "far_center"
 _FIRST_STEP = f"{NEAR}_1"
 
-
 # Halvings of the two lengths, of the first in a box too; the noise of their votes at
 # most, as a share of the voters; and what they cost at least, as a share of mu**2.
 _DISTANCE_STEPS, _BOXED_STEPS, _REACH_STEPS, _VOTE_NOISE = 11, 7, 6, 0.12
-
-
 _LEAST_VOTES = 0.001
-
 
 # Shares of mu**2: of the steps, at least and at most, and in units of what the noise
 # hides, in a box and where rows may be anywhere; of the test at most.
 _LEAST, _MOST, _WANTED_IN_BOX, _WANTED = 0.02, 0.3, 6.0, 9.0
-
-
 _NEARNESS = 0.02
-
 
 # Noise of the steps beyond which no center is searched for: the least progress of each,
 # and the largest share of mu**2 of the whole search.
 _SLOWEST, _DEAREST = 1.0, 0.5
 
-
 # Shares of steps from near by.
 _NEAR_STEPS = (0.25, 0.25, 0.5)
-
 
 # Distance, in units of the typical one, from which others must be able to come, and
 # the share of the last of them.
 _FAR, _LAST = 1e4, 0.3
-
-
 _FEWEST_STEPS, _MOST_STEPS = 4, 16
-
 
 # Lengths that are told from each other, as powers of two: of any table, and below the
 # diameter of a box.
 _SHORTEST, _LONGEST, _BOXED_OCTAVES = -199.0, 199.0, 32.0
-
 
 # Quantiles of the lengths.
 _PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
@@ -449,15 +434,12 @@ def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
 # which the typical distance is in doubt.
 _LEAST_BESIDE, _DOUBTFUL = 0.2, 0.95
 
-
 # What the error of a center may add, in units of what the noise hides, and deviations
 # of noise that the test forgives.
 _TOLERATED, _FORGIVEN = 2.0, 1.5
 
-
 # How far from the origin rows may lie, in octaves of a typical distance.
 _NEAREST, _FARTHEST = -1.0, 21.0
-
 
 # Share of what the noise hides that a wider clip of the steps may add.
 _HARMLESS = 0.01

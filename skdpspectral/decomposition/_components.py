@@ -93,11 +93,9 @@ class Components:
 # components, and of private lengths.
 COVARIANCE_SHARE, LENGTHS_SHARE = 0.15, 0.04
 
-
 # Deviations of the votes' noise that half of the rows have, where the share of the
 # votes may rise so far; and those below which the lengths are in doubt.
 _SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
-
 
 # Most components that are planned for where their number is released first.
 MOST_COMPONENTS = 50

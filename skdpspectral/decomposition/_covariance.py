@@ -36,27 +36,21 @@ from ._second_moment import EARLY, share_of
 # at most; and of the first layer in what the votes leave.
 _FAR_VOTES, _NEAR_VOTES, _NEAR_LAYER = 0.03, (0.005, 0.2), 0.85
 
-
 # Share of the rows that the first radius clips; of all that have a length if there are
 # too few to tell a quarter of them from the noise of the votes.
 _CLIPPED, _CLIPPED_OF_FEW = 0.25, 0.5
 
-
 # Steps of the two searches: all of the range, and up to 128 cells beyond the first.
 _NEAR_STEPS, _FAR_STEPS = 9, 7
-
 
 # Deviations of the votes' noise that their margin has, where the budget allows it.
 _SURE, _FAIRLY_SURE, _FAR_SURE = 5.0, 2.5, 3.0
 
-
 # Most rows beyond the far radius, as a share; beyond it there is one layer.
 _MOST_FAR = 0.1
 
-
 # What the grid of a release may add to the noise that was asked for.
 _ROUNDED = 1.05
-
 
 # Least eigenvalue of a covariance without noise, over the mean of all.
 _LEAST = 1e-12

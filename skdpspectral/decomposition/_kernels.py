@@ -37,7 +37,6 @@ def blocked_product(
 # Columns of a sparse product that are made dense together.
 _DENSE_COLUMNS = 256
 
-
 # Of more features than this, a block's product is made so many columns at a time, of
 # the lower triangle alone: it never leaves the cache, and there is no second matrix.
 _PANELED_FEATURES, _PANEL = 2048, 256
@@ -259,8 +258,6 @@ def unit_row_moments(along: float, across: float, rank: int, degrees: int):
 
 # Up to this order, the reduced matrix is solved whole.
 _DENSE_ORDER = 400
-
-
 _TOLERANCE = 1e-9
 
 

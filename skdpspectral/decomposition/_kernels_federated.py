@@ -9,7 +9,6 @@ from .._linalg.eigen import flip_signs, top_eigh
 # Gaps relative to the signal, and variances, are kept within these.
 _TINY, _HUGE = 1e-100, 1e300
 
-
 # Least singular value of columns of unit length that count as independent.
 _INDEPENDENT = 1e-10
 

@@ -29,17 +29,10 @@ from ._spiked import SpikedProjector, UnknownSpikes
 
 DEFAULT_RANGE = (1e-6, 1e6)
 
-
 # Kinds alone: the numbers are checked where they are brought to units of the rows.
 _ARRAY = [tuple, list, np.ndarray]
-
-
 _GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
-
-
 _STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
-
-
 _MODEL: dict = {
     "signal_variance": [Real, *_ARRAY, str, None],
     "noise_variance": [Real, str, None],
@@ -48,8 +41,6 @@ _MODEL: dict = {
     "sensitivity_constant": [Real, None],
     "norm_range": _ARRAY,
 }
-
-
 _ARRAYS = ("signal_variance", "norm_range")
 
 
@@ -275,25 +266,12 @@ def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
 
 # Choices that have a name, and that of the one which needs numbers.
 NAMED = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
-
-
 STRATEGIES = {**NAMED, "spiked": SpikedModel}
-
-
 CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
-
-
 MECHANISMS = [StrOptions(set(NAMED)), *STRATEGIES.values()]
-
-
 _NAMES = tuple(STRATEGIES)
-
-
 _WAYS = ("exact", "paper")
-
-
 _CONSTANT = "sensitivity_constant"
-
 
 # Variances whose ratios and products float64 arithmetic can handle.
 SMALLEST, LARGEST = 1e-60, 1e60

@@ -39,10 +39,8 @@ from ._second_moment import ProjectedMoment, SecondMoment, share_of, weight_of
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)
 
-
 # The wider clip of projections, in units of the narrow one.
 _WIDE = 3.0
-
 
 # Floors of released eigenvalues, in units of what they are for equal variances: at
 # least, and at most where the noise on them is larger.
@@ -230,10 +228,8 @@ def _clipped_parts(rows, components, inner: float, outer: float):
 # second one gets the rest but for that of private lengths (LENGTHS_SHARE).
 _FIRST_SHARE = 0.4
 
-
 # Noise of votes, as a share of the rows, beyond which no choice rests on them.
 _LOUDEST_VOTES = 0.15
-
 
 # Name of a second release of the moment.
 AGAIN = "second_moment_again"
@@ -399,7 +395,6 @@ class TwoStageComponents(PrincipalComponents):
 
 # Largest ||Q'Q - I|| of a basis of orthonormal columns.
 LARGEST_DEFECT = 2.0**-40
-
 
 # Shares of mu**2 of the rounds and of a covariance, once a mean is paid.
 _ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}

@@ -23,7 +23,6 @@ from . import _kernels
 # Steps of the bisections, on a logarithmic scale.
 STEPS = 12
 
-
 # Signal that is assumed at least, in units of the noise variance.
 LEAST_SIGNAL = 0.05
 

@@ -34,10 +34,7 @@ from ._bounds import Pairs, PrivateMean, RowBounds, Searched
 # units of one over the largest eigenvalue of the noise; by the variance that is kept on
 # six tables and three simulations.
 _HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
-
-
 _LEAST_LENGTH, _LARGEST_LENGTH = 1e-60, 1e60
-
 
 # Name of a moment that is released with what a center would have cost.
 EARLY = "second_moment_early"
