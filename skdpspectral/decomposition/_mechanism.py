@@ -81,6 +81,20 @@ class Gaussian(BaseEstimator):
         self.noise_variance = noise_variance
         self.norm_range = norm_range
 
+    def _check(self, n_components, n_features: int) -> None:
+        """Refuse what contradicts the mechanism, whatever the number of rows."""
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        """Return fields of :class:`ComponentMechanism`, in units of bounded rows."""
+        numbers = _read_numbers(self, n_components, unit)
+        if self.noise_variance is not None and not covariance:
+            raise ValueError(
+                "noise_variance has no use with mechanism=Gaussian(...) and "
+                'release="components"; leave it None'
+            )
+        _check_range_is_used(self, covariance and not clipped)
+        return numbers
+
     @staticmethod
     def _statistic(numbers, moment, rank, covariance, radius, sparing):
         more = numbers.noise, numbers.norm_range, radius
@@ -133,6 +147,17 @@ class TwoStage(BaseEstimator):
         self.signal_variance = signal_variance
         self.noise_variance = noise_variance
         self.norm_range = norm_range
+
+    def _check(self, n_components, n_features: int) -> None:
+        if type(self) is TwoStage:  # another choice can do without its power step
+            _check_rank(self, n_components, n_features)
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        numbers = _read_numbers(self, n_components, unit)
+        public = self.signal_variance, self.noise_variance
+        searched = any(value is None for value in public)
+        _check_range_is_used(self, searched or (covariance and not clipped))
+        return numbers
 
     @classmethod
     def _statistic(cls, numbers, moment, rank, covariance, radius, sparing):
@@ -238,6 +263,68 @@ class SpikedModel(BaseEstimator):
     def is_private(self) -> bool:
         """Whether the variances are private."""
         return _is_private(self.signal_variance)
+
+    def _check(self, n_components, n_features: int) -> None:
+        if n_components == "auto":
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        for name in ("signal_variance", "noise_variance"):
+            if getattr(self, name) is None:
+                raise ValueError(
+                    f"SpikedModel needs a public {name}: its noise is computed from "
+                    "the model, which must be known without looking at the data; or "
+                    'let the data vote, with "private" for both variances'
+                )
+        self._check_private()
+        if self.mean not in ("zero", "unknown"):
+            raise ValueError(
+                f'mean of a SpikedModel must be "zero" or "unknown", got {self.mean!r}'
+            )
+        paper = isinstance(self.calibration, str) and self.calibration == "paper"
+        if self.sensitivity_constant is not None and not paper:
+            raise ValueError(
+                'sensitivity_constant is for calibration="paper" alone: other noise '
+                "needs no constant; leave it None"
+            )
+        _check_rank(self, n_components, n_features)
+
+    def _check_private(self) -> None:
+        """Refuse private variances where no theorem has them, and an unused range."""
+        pair = self.signal_variance, self.noise_variance
+        if any(isinstance(value, str) for value in pair):
+            if not all(map(_is_private, pair)):
+                raise ValueError(
+                    "signal_variance and noise_variance of a SpikedModel must be "
+                    'numbers, or both "private"'
+                )
+            if self.mean != "zero" or self.calibration != "exact":
+                raise ValueError(
+                    'private variances of a SpikedModel go with mean="zero" and '
+                    'calibration="exact" alone: state signal_variance and '
+                    "noise_variance"
+                )
+        elif tuple(map(float, self.norm_range)) != DEFAULT_RANGE:
+            raise ValueError(
+                "norm_range has no use with a SpikedModel of public variances; leave "
+                "it out"
+            )
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        if self.is_private:
+            if covariance:
+                raise ValueError(
+                    'release="covariance" needs public variances of a SpikedModel: '
+                    "state signal_variance and noise_variance"
+                )
+            return {"norm_range": _public_range(self.norm_range, unit)}
+        signal, noise = _public_variances(self, n_components, unit)
+        numbers = {"signal": signal, "noise": noise, "calibration": self.calibration}
+        numbers["centered"] = self.mean == "unknown"
+        if self.sensitivity_constant is not None:
+            numbers["constant"] = check_real(_CONSTANT, self.sensitivity_constant)
+        return numbers
 
     @staticmethod
     def _statistic(numbers, moment, rank, covariance, radius, sparing):
@@ -426,37 +513,20 @@ def design_components(
 ) -> tuple[RowBounds, ComponentMechanism]:
     """Return how rows are bounded, and how components of them are released.
 
-    Parameters
-    ----------
-    mechanism : str or object
-        As in :class:`~skdpspectral.DPPCA`.
-    n_components : int or "auto"
-        As in :class:`~skdpspectral.DPPCA`.
-    n_features : int
-        Public length of a row.
-    covariance : bool
-        Whether the covariance within the components is released too.
-    radius : float or None, default=None
-        Public length that projections are clipped to for it.
-    **bounded : dict
-        `bounds`, `clip_norm`, `center`, `scale` and `search` of :class:`RowBounds`.
-
-    Raises
-    ------
-    ValueError
-        Naming a parameter that is invalid, contradicts another or is of no use.
+    `mechanism` and `n_components` are as in :class:`~skdpspectral.DPPCA`. With
+    `covariance` that within the components is released too, of projections clipped to
+    the public length `radius`. `bounded` are parameters of :class:`RowBounds`. Raises
+    ValueError for a parameter that is invalid, contradicts another or is of no use.
     """
-    name, strategy = name_of(mechanism)
-    _check_rank(name, strategy, n_components, n_features)
+    name, choice = name_of(mechanism)
+    choice._check(n_components, n_features)
     if name == "spiked":
-        check_unbounded(**bounded)
+        _check_unbounded(**bounded)
         # The model states that the mean is zero, or takes it off.
         bounded.update(center="none", search=False)
     rows = RowBounds(n_features, **bounded)
     clipped = rows.clip is not None or radius is not None
-    numbers = _read_numbers(
-        name, strategy, n_components, rows.unit, covariance, clipped
-    )
+    numbers = choice._numbers(n_components, rows.unit, covariance, clipped)
     return rows, ComponentMechanism(name, **numbers)
 
 
@@ -474,71 +544,49 @@ def name_of(mechanism) -> tuple[str, BaseEstimator]:
     )
 
 
-def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
-    """Refuse what contradicts the mechanism, whatever the number of rows."""
-    kind, counted = type(strategy).__name__, n_components != "auto"
-    if name == "spiked":
-        if not counted:
+def _is_private(variance) -> bool:
+    return isinstance(variance, str) and variance == "private"
+
+
+def _check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
             raise ValueError(
-                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
-                "noise depends on the number of components; give a number"
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
             )
-        check_spiked_model(strategy)
-    least = n_components if counted else 1
-    if name in ("two-stage", "spiked") and least >= n_features:
+    if is_private(center) or (isinstance(center, str) and center == "pairs"):
         raise ValueError(
-            f"mechanism={kind}(...) needs n_components below n_features, got "
-            f"n_components={n_components!r} for n_features={n_features}; use "
-            'mechanism="gaussian"'
+            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
+            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
         )
 
 
-def _read_numbers(
-    name: str, strategy, n_components, unit: float, covariance: bool, clipped: bool
-) -> dict:
-    """Return the fields of a :class:`ComponentMechanism`, in units of the bounded rows.
-
-    `unit` is the number of units of the data per unit of the bounded rows; `clipped`
-    tells whether a covariance within the components has a public clip.
-    """
-    signal = noise = None
-    if not getattr(strategy, "is_private", False):
-        signal, noise = _public_variances(strategy, n_components, unit)
-    numbers = {"signal": signal, "noise": noise}
-    if name == "spiked" and strategy.is_private:
-        if covariance:
-            raise ValueError(
-                'release="covariance" needs public variances of a SpikedModel: state '
-                "signal_variance and noise_variance"
-            )
-        return {"norm_range": _public_range(strategy.norm_range, unit)}
-    if name == "spiked":  # whose model has no private lengths
-        numbers["calibration"] = strategy.calibration
-        numbers["centered"] = strategy.mean == "unknown"
-        if strategy.sensitivity_constant is not None:
-            constant = check_real("sensitivity_constant", strategy.sensitivity_constant)
-            numbers["constant"] = constant
-        return numbers
-    numbers["norm_range"] = _public_range(strategy.norm_range, unit)
-    _check_use(name, strategy, covariance, clipped)
-    return numbers
-
-
-def _check_use(name: str, strategy, covariance: bool, clipped: bool) -> None:
-    """Refuse public numbers that nothing uses."""
-    kind, searched = type(strategy).__name__, covariance and not clipped
-    if name != "gaussian":
-        public = (strategy.signal_variance, strategy.noise_variance)
-        searched = searched or any(value is None for value in public)
-    elif strategy.noise_variance is not None and not covariance:
+def _check_rank(choice, n_components, n_features: int) -> None:
+    """Refuse components that leave no direction across them."""
+    if (1 if n_components == "auto" else n_components) >= n_features:
         raise ValueError(
-            f"noise_variance has no use with mechanism={kind}(...) and "
-            'release="components"; leave it None'
+            f"mechanism={type(choice).__name__}(...) needs n_components below "
+            f"n_features, got n_components={n_components!r} for "
+            f'n_features={n_features}; use mechanism="gaussian"'
         )
-    if not searched and tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
+
+
+def _read_numbers(choice, n_components, unit: float) -> dict:
+    """Return public variances and lengths, in units of the bounded rows."""
+    signal, noise = _public_variances(choice, n_components, unit)
+    lengths = _public_range(choice.norm_range, unit)
+    return {"signal": signal, "noise": noise, "norm_range": lengths}
+
+
+def _check_range_is_used(choice, searched: bool) -> None:
+    """Refuse a range of lengths where no private length is searched for."""
+    if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
         raise ValueError(
-            f"norm_range has no use with mechanism={kind}(...) here, where no private "
-            "length is searched for; leave it out"
+            f"norm_range has no use with mechanism={type(choice).__name__}(...) here, "
+            "where no private length is searched for; leave it out"
         )
 
 
@@ -599,65 +647,3 @@ def _public_range(value, unit: float) -> tuple[float, float]:
     if not low < high:
         raise ValueError("norm_range is reversed: low must be below high")
     return low / unit, high / unit
-
-
-def check_spiked_model(strategy) -> None:
-    """Refuse a model without its numbers, and a constant that nothing uses."""
-    for name in ("signal_variance", "noise_variance"):
-        if getattr(strategy, name) is None:
-            raise ValueError(
-                f"SpikedModel needs a public {name}: its noise is computed from the "
-                "model, which must be known without looking at the data; or let the "
-                'data vote, with "private" for both variances'
-            )
-    _check_private(strategy)
-    if strategy.mean not in ("zero", "unknown"):
-        raise ValueError(
-            f'mean of a SpikedModel must be "zero" or "unknown", got {strategy.mean!r}'
-        )
-    paper = isinstance(strategy.calibration, str) and strategy.calibration == "paper"
-    if strategy.sensitivity_constant is not None and not paper:
-        raise ValueError(
-            'sensitivity_constant is for calibration="paper" alone: other noise needs '
-            "no constant; leave it None"
-        )
-
-
-def _is_private(variance) -> bool:
-    return isinstance(variance, str) and variance == "private"
-
-
-def _check_private(strategy) -> None:
-    """Refuse what no theorem has private variances for, and a range without them."""
-    pair = strategy.signal_variance, strategy.noise_variance
-    if any(isinstance(value, str) for value in pair):
-        if not all(map(_is_private, pair)):
-            raise ValueError(
-                "signal_variance and noise_variance of a SpikedModel must be numbers, "
-                'or both "private"'
-            )
-        if strategy.mean != "zero" or strategy.calibration != "exact":
-            raise ValueError(
-                'private variances of a SpikedModel go with mean="zero" and '
-                'calibration="exact" alone: state signal_variance and noise_variance'
-            )
-    elif tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
-        raise ValueError(
-            "norm_range has no use with a SpikedModel of public variances; leave it out"
-        )
-
-
-def check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
-    """Refuse bounds of rows that a model of them has no use for."""
-    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
-    for name, value in bounded.items():
-        if value is not None:
-            raise ValueError(
-                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
-                f"not bounded; leave {name}=None, or use another mechanism"
-            )
-    if is_private(center) or (isinstance(center, str) and center == "pairs"):
-        raise ValueError(
-            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
-            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
-        )

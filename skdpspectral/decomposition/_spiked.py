@@ -101,8 +101,37 @@ _ROUNDED_UP = 2.0**-40
 _LARGEST_MU = 1e3
 
 
+class ModelStatistic(Statistic):
+    """A statistic whose noise rests on a spiked model of the rows."""
+
+    bounds: RowBounds
+    n_samples: int
+    rank: int
+
+    @property
+    def n_features(self) -> int:
+        """Length of a row."""
+        return self.bounds.n_features
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
+        raise ValueError("a SpikedModel is planned with its delta, by plan")
+
+    def check_delta(self, delta: float, failure: float) -> None:
+        """Refuse a delta that failures leave too little of."""
+        if delta - failure < MIN_DELTA:
+            raise ValueError(
+                f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
+                f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
+            )
+
+    def _largest_distance(self) -> float:
+        """Largest distance of any two projectors, whatever the rows are."""
+        return math.sqrt(2.0 * min(self.rank, self.n_features - self.rank))
+
+
 @dataclass(frozen=True)
-class SpikedProjector(Statistic):
+class SpikedProjector(ModelStatistic):
     """Components from a noisy projector, whose noise rests on a spiked model.
 
     Parameters
@@ -131,9 +160,9 @@ class SpikedProjector(Statistic):
     centered: bool = False
 
     @property
-    def n_features(self) -> int:
-        """Length of a row."""
-        return self.bounds.n_features
+    def rank(self) -> int:
+        """Number of components."""
+        return len(self.signal)
 
     @property
     def _model(self) -> tuple:
@@ -151,11 +180,6 @@ class SpikedProjector(Statistic):
         if self.covariance:
             changes += (sensitivity.spiked_moment_sensitivity(*model, **mean),)
         return changes
-
-    def _largest_distance(self) -> float:
-        """How far any two projectors are apart at most, whatever the rows are."""
-        rank = len(self.signal)
-        return math.sqrt(2.0 * min(rank, self.n_features - rank))
 
     def _charged(self, failure: float) -> tuple[float, ...]:
         """As `_sensitivities`, with the largest distance where there is no bound."""
@@ -181,10 +205,6 @@ class SpikedProjector(Statistic):
         error += 2.0**-51 * self.n_features * squares  # of the projections
         size = 2.0**10 * (max(self.signal) + self.noise)
         return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
-
-    def mechanisms(self, mu: float) -> tuple:
-        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
-        raise ValueError("a SpikedModel is planned with its delta, by plan")
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
@@ -214,12 +234,7 @@ class SpikedProjector(Statistic):
             shapes = [(name, self._entries(name)[0]) for name in self._names]
             return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
         failure = self.failure(epsilon, delta)
-        if delta - failure < MIN_DELTA:
-            raise ValueError(
-                f"delta={delta:g} is too small for a SpikedModel, which keeps a "
-                f"tenth of it for rows beyond its bounds; choose at least "
-                f"{2 * MIN_DELTA:g}"
-            )
+        self.check_delta(delta, failure)
         if self.calibration == "paper":
             return self._plan_paper(epsilon, delta, failure)
         self._check_bound(failure)
@@ -493,7 +508,7 @@ class SignalBound:
 
 
 @dataclass(frozen=True)
-class UnknownSpikes(Statistic):
+class UnknownSpikes(ModelStatistic):
     """Components from a noisy projector, under a model whose variances are private.
 
     All components have the same signal variance under the model. `bounds` are those of
@@ -504,11 +519,6 @@ class UnknownSpikes(Statistic):
     n_samples: int
     rank: int
     norm_range: tuple[float, float]
-
-    @property
-    def n_features(self) -> int:
-        """Length of a row."""
-        return self.bounds.n_features
 
     @property
     def _half(self) -> int:
@@ -526,10 +536,6 @@ class UnknownSpikes(Statistic):
         voters = self.n_samples - self._half
         size = voters, self.n_features, self.norm_range
         return PrivateScales(*size, None, None, False)
-
-    def _largest_distance(self) -> float:
-        """How far any two projectors are apart at most, whatever the rows are."""
-        return math.sqrt(2.0 * min(self.rank, self.n_features - self.rank))
 
     def distance(self, signal: float, failure: float) -> float:
         """Bound what one row moves the projector, by a bound on the signal.
@@ -552,10 +558,6 @@ class UnknownSpikes(Statistic):
 
     def _bound_of(self, plan: PrivacyPlan) -> SignalBound:
         return self.bound(plan["quantile_1"].noise_std, plan.failure)
-
-    def mechanisms(self, mu: float) -> tuple:
-        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
-        raise ValueError("a SpikedModel is planned with its delta, by plan")
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
@@ -585,11 +587,7 @@ class UnknownSpikes(Statistic):
 
     def _check(self, delta: float, failure: float) -> None:
         """Refuse a delta that is too small, and what no signal has a bound for."""
-        if delta - failure < MIN_DELTA:
-            raise ValueError(
-                f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
-                f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
-            )
+        self.check_delta(delta, failure)
         least = self.distance(_LARGEST_SIGNAL, failure)
         if self.n_samples < 4 or least >= self._largest_distance():
             raise ValueError(
