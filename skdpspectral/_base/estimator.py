@@ -324,12 +324,12 @@ class PrivateEstimator(Publishable):
             "seeded": self.noise_seed is not None,
         }
         plan = statistic.plan(epsilon, float(self.delta), **named, **relation)
-        doubts = statistic.doubts(plan)
+        caveats = statistic.caveats(plan)
         if in_fit:
-            for doubt in doubts:
+            for caveat in caveats:
                 level = 3 + self._levels_around_fit
-                warnings.warn(doubt, UserWarning, stacklevel=level)
-        return replace(plan, remarks=(*plan.remarks, *doubts)) if doubts else plan
+                warnings.warn(caveat, UserWarning, stacklevel=level)
+        return replace(plan, remarks=(*plan.remarks, *caveats)) if caveats else plan
 
     def _start_release(
         self,

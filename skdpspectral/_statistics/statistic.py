@@ -50,11 +50,11 @@ class Statistic(abc.ABC):
         return self.each(mu / math.sqrt(max(len(self.names or ()), 1)))
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return sentences of the plan about its guarantee."""
         return ()
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return warnings about results of a fit by that plan, from public numbers."""
         return ()
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
@@ -138,13 +138,13 @@ class Combination(Statistic):
         return tuple(planned)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences of all parts."""
-        return tuple(said for part in self.parts().values() for said in part.remarks())
+        """Return sentences of all parts."""
+        return tuple(each for part in self.parts().values() for each in part.remarks())
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Doubts of all parts."""
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return warnings of all parts."""
         parts = self.parts().values()
-        return tuple(said for part in parts for said in part.doubts(plan))
+        return tuple(each for part in parts for each in part.caveats(plan))
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
         """Run the part whose name is given first, with what else is given."""
@@ -164,8 +164,8 @@ class Choice(Statistic):
         return (Alternatives(self.name, planned),)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences of all branches."""
-        return tuple(said for branch in self.branches for said in branch.remarks())
+        """Return sentences of all branches."""
+        return tuple(each for branch in self.branches for each in branch.remarks())
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
         """Run the branch whose index is given first, with what else is given."""

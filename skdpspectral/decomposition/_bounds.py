@@ -108,7 +108,7 @@ def find_origin(center, search: bool) -> PublicPoint | PrivateMean | Pairs | Sea
 
 
 def is_private(center) -> bool:
-    """Whether a center is a private mean whatever the bounds are."""
+    """Return whether a `center` is a private mean, whatever the bounds are."""
     named = isinstance(center, str) and center == "private"
     return named or isinstance(center, PrivateMean)
 
@@ -123,7 +123,7 @@ _LONGEST = 1e100
 
 
 class RowBounds:
-    """How one fit bounds its rows, from public parameters alone.
+    """Bounds and origin of the rows of a fit, from public parameters alone.
 
     Parameters
     ----------

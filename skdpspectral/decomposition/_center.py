@@ -226,7 +226,7 @@ class CenterSteps(Statistic):
 
     @staticmethod
     def narrowed(n_steps: int, factor: float, n_features: int) -> float:
-        """How far steps narrow the first radius, in which noise is `factor` long."""
+        """Factor of the first radius after all steps; noise is `factor` radii long."""
         radius = _CLIP * factor * (1.0 + 1.0 / math.sqrt(n_features))
         return float(_FIRST_CLIP * radius ** (n_steps - 1))
 
@@ -254,7 +254,7 @@ def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Nearness(Statistic):
-    """How much of the rows is near a center: where its error would point them.
+    """Share of the rows that are so near a center that its error turns them.
 
     Two means over rows x about the center, of numbers in [0, 1]: of
     min(1, e^2 / x^2) with the error e of the center, which is what a unit row gets of
@@ -490,19 +490,19 @@ class SearchedComponents(Statistic):
         plan = super().plan(epsilon, delta, **named)
         if self.forced or _FIRST_STEP in {m.name for m in plan.releases()}:
             return plan
-        said = (
+        remark = (
             "Rows are compared with each other in pairs: so few rows and so small a "
             "budget find no center that is accurate enough."
         )
-        return replace(plan, remarks=(*plan.remarks, said))
+        return replace(plan, remarks=(*plan.remarks, remark))
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences about the rows."""
         return self.bounds.remarks()
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Doubts of the rest."""
-        return self.rest.doubts(plan)
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return warnings of the rest."""
+        return self.rest.caveats(plan)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan everything at a total cost of mu; infinite for no noise."""
@@ -537,11 +537,11 @@ class SearchedComponents(Statistic):
         if not self.forced and self._part(error, typical) > _TOLERATED * edge:
             floor = floor_of(typical, edge / HALF)
             found = self.rest.run(release, rows, order, floor, (self.rest.early,))
-            said = (
+            remark = (
                 "Rows were compared with each other in pairs: they lie too far from "
                 "the origin for their number and the budget."
             )
-            return replace(found, said=said)
+            return replace(found, remark=remark)
         center = steps.run(release, rows, radii, weights)
         if self.bounds.box is not None:
             half = self.bounds.box.half_widths
@@ -552,10 +552,12 @@ class SearchedComponents(Statistic):
         near, beside = nearness.run(release, rows, center, error, typical)
         forgiven = _FORGIVEN * getattr(planned[nearness.name], "noise_std", 0.0)
         if near <= _TOLERATED * edge + forgiven and beside >= _LEAST_BESIDE:
-            said = "Rows were measured from a private center, which is accurate enough."
             found = self.rest.run(release, rows, center, floor_of(typical, edge))
-            return replace(found, said=said)
-        said = (
+            remark = (
+                "Rows were measured from a private center, which is accurate enough."
+            )
+            return replace(found, remark=remark)
+        remark = (
             "Rows were compared with each other in pairs: a private center was found, "
             "but too many of them lie near it, or too few beside it."
         )
@@ -563,7 +565,7 @@ class SearchedComponents(Statistic):
         sure = beside <= _DOUBTFUL + forgiven
         floor = floor_of(typical, edge / HALF) if sure else 0.0
         found = self.rest.run(release, rows, order, floor)
-        return replace(found, mean=center, said=said)
+        return replace(found, mean=center, remark=remark)
 
     def _lengths(self, release, rows) -> tuple[float, float]:
         """Typical distance of rows, and their distance from the start."""

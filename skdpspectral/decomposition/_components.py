@@ -72,8 +72,8 @@ class Components:
         Data units per unit of the variances' rows.
     above_noise : int
         Components that a released second moment distinguishes from its noise.
-    said : str, default=""
-        Which choice the releases made, and why.
+    remark : str, default=""
+        Sentence about the choice that the releases made.
     covariance : ndarray of shape (p, p) or None, default=None
         Covariance of all features, where it was released.
     """
@@ -85,7 +85,7 @@ class Components:
     noise: float | None
     unit: float
     above_noise: int
-    said: str = ""
+    remark: str = ""
     covariance: np.ndarray | None = None
 
 
@@ -158,7 +158,7 @@ class PrincipalComponents(Combination):
         super().__init__(kept, shares)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Say what else is released: lengths within a public range of them."""
+        """Plan further releases: lengths within a public range of them."""
         if self._is_unclipped():
             size = self.moment.n_samples, self.bounds.n_features
             self.scales = PrivateScales(*size, norm_range, 0.0, self.noise, True)
@@ -200,20 +200,20 @@ class PrincipalComponents(Combination):
             )
         return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
 
-    def doubts(self, plan) -> tuple[str, ...]:
-        """Say where private lengths are in doubt."""
+    def caveats(self, plan) -> tuple[str, ...]:
+        """Warn of a budget at which private lengths are unreliable."""
         if self.scales is None:
             return ()
         names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
         noise = max((getattr(plan[n], "noise_std", 0.0) for n in names), default=0.0)
         if _FAIRLY_SURE * noise <= 0.5 * self._voters:
             return ()
-        said = (
+        remark = (
             f"{self.moment.n_samples} rows are too few for private lengths at this "
             "budget: they may come out at any scale, and variances with them; public "
             "variances, a narrower norm_range or a clip_norm would help."
         )
-        return (said,)
+        return (remark,)
 
     @property
     def _voters(self) -> float:
@@ -243,7 +243,7 @@ class PrincipalComponents(Combination):
 
     @property
     def early(self) -> SecondMoment:
-        """What may be released beside the moment, with what a center would cost."""
+        """Second release of the moment, for the cost of a center given up."""
         return replace(self.moment, name=EARLY)
 
     def directions(

@@ -180,7 +180,7 @@ class WholeCovariance(Statistic):
         return self.combined(mu).mechanisms(mu)
 
     def votes_are_sure(self, plan: PrivacyPlan) -> bool:
-        """Whether the search for lengths of a plan hardly ever goes astray."""
+        """Return whether the search for lengths hardly ever fails."""
         if self.clip is not None:
             return True
         noise = self._vote_noise(plan)
@@ -367,20 +367,20 @@ class CovarianceComponents(Statistic):
             self.n_samples,
         )
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Warn of a budget at which private lengths are unreliable."""
         if self.whole.votes_are_sure(plan):
             return ()
-        said = (
+        remark = (
             f"{self.n_samples} rows are too few for private lengths at this budget: "
             "they may come out at any scale, and the covariance with them; a public "
             "clip_norm, or bounds and a narrower norm_range, would help."
         )
-        return (said,)
+        return (remark,)
 
     @property
     def early(self) -> MomentLayer:
-        """What may be released beside the first layer, for the cost of a center."""
+        """Second release of the first layer, for the cost of a center given up."""
         return replace(self.whole.near, name=EARLY)
 
     def relative_noise(self, plan: PrivacyPlan) -> float:

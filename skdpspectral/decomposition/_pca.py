@@ -312,7 +312,7 @@ class DPPCA(ProjectionMixin, TableEstimator):
             self._check_whitening()
 
     def _why_no_variances(self) -> str | None:
-        """Say why a fit knows variances of unit rows alone; None if it does not."""
+        """Return why a fit has no variances of the data; None if it has them."""
         model = isinstance(self.mechanism, SpikedModel)
         if self.release == "covariance" or self.clip_norm is not None or model:
             return None
@@ -372,8 +372,8 @@ class DPPCA(ProjectionMixin, TableEstimator):
             self._set_units(law)
             self.n_samples_ = unread.shape[0]
             self.privacy_ = plan
-            if found.said:
-                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.said))
+            if found.remark:
+                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.remark))
             self._warn_of_noise()
             if law is None and HALF in statistic.bounds.weights:
                 self._warn_of_no_mean(found)

@@ -274,7 +274,7 @@ class TwoStageComponents(PrincipalComponents):
         super().__init__(moment, rank, covariance, noise, norm_range, radius)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Say what else is released: lengths that the step clips by, and the step."""
+        """Plan further releases: lengths that the step clips by, and the step."""
         moment, p = self.moment, self.bounds.n_features
         size = moment.n_samples, p
         self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
@@ -303,7 +303,7 @@ class TwoStageComponents(PrincipalComponents):
         return super().mechanisms(mu)
 
     def _is_drowned(self, mu: float) -> bool:
-        """Whether no choice could rest on the votes that mu pays for."""
+        """Return whether noise hides the votes that a choice would rest on."""
         if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
             return False
         noise = self.scales.noise_std(self.costs(mu)["scales"])

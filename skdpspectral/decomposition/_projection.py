@@ -17,7 +17,7 @@ _VARIANCES = {"explained_variance_", "noise_variance_"}
 
 
 def why_without_variances(estimator) -> str | None:
-    """Say why variances of the data are not known; None where they are.
+    """Return why variances of the data are not known; None if they are.
 
     Of a fitted estimator by what it holds, whatever its parameters have become.
     """
@@ -65,7 +65,7 @@ class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             _refuse_to_whiten(self._why_no_variances())
 
     def _score_units(self) -> np.ndarray:
-        """What scores are divided by, one for each component."""
+        """Divisors of the scores, one for each component."""
         if not self.whiten:
             return np.ones(self.n_components_)
         # The parameter may have been set after the fit.

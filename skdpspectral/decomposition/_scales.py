@@ -51,7 +51,7 @@ class Scales(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Where votes place a squared quantile: between `low` and `high`.
+    """Interval from `low` to `high` in which votes place a squared quantile.
 
     These are zero and infinite where no vote has moved them; `middle` lies between them
     on the logarithmic scale.
@@ -237,7 +237,7 @@ def row_squares(rows: Any) -> np.ndarray:
 
 
 class LengthCounts:
-    """How many rows are longer than each point of a public logarithmic grid.
+    """Counts of rows that are longer than each point of a logarithmic grid.
 
     Rows shorter than `low` count nowhere; `longer` has all rows that count at its first
     point.

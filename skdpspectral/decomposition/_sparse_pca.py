@@ -181,7 +181,7 @@ class SparseDPPCA(FederatedEstimator):
         self.noise_seed = noise_seed
 
     def _why_no_variances(self) -> str | None:
-        """Say why a fit does not know all variances of the data; None if it does."""
+        """Return why a fit lacks variances of the data; None if it has them."""
         private = isinstance(self.init, str) and self.init == "private"
         if self.clip_norm is None:
             return "with clip_norm=None they are those of unit rows; set a clip_norm"

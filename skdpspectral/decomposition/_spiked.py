@@ -173,7 +173,7 @@ class SpikedProjector(ModelStatistic):
         return ("projector", "model_moment") if self.covariance else ("projector",)
 
     def _sensitivities(self, failure: float) -> tuple[float, ...]:
-        """What the theorem allows for each release; together they may fail so often."""
+        """Sensitivity of each release by the theorem; `failure` is that of all."""
         each = failure / len(self._names)
         model, mean = (*self._model, each), {"centered": self.centered}
         changes = (sensitivity.spiked_projector_sensitivity(*model, **mean),)
@@ -187,7 +187,7 @@ class SpikedProjector(ModelStatistic):
         return (min(projector, self._largest_distance()), *moment)
 
     def _printed(self) -> tuple[float, ...]:
-        """What the papers print for each release."""
+        """Sensitivity of each release as the papers print it."""
         model = *self._model, self.constant
         changes = (sensitivity.paper_projector_sensitivity(*model),)
         if self.covariance:
@@ -449,7 +449,7 @@ _ROUNDED = 2.0**-20
 
 @dataclass(frozen=True)
 class SignalBound:
-    """How a bound on the signal is made of noisy quantiles: by public numbers.
+    """Lower bound on the signal from noisy quantiles, by public numbers.
 
     Parameters
     ----------
@@ -522,12 +522,12 @@ class UnknownSpikes(ModelStatistic):
 
     @property
     def _half(self) -> int:
-        """How many rows, the first ones, make directions."""
+        """Number of rows, the first ones, that make directions."""
         return self.n_samples // 2
 
     @property
     def directions(self) -> SecondMoment:
-        """What directions are made from, of the first half of the rows."""
+        """Second moment of the first half of the rows, for directions."""
         return SecondMoment(self.bounds, max(self._half, 1), "direction_moment")
 
     @property

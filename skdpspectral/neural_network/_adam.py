@@ -316,9 +316,9 @@ class Optimization:
             named["remarks"] = (_OF_SUMS,)
         return PrivacyPlan(epsilon, delta, mechanisms, **named)
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return what a fit of the plan cannot be relied on for."""
-        return self.moments.doubts(plan)
+        return self.moments.caveats(plan)
 
     def _within(
         self, epsilon: float, delta: float
