@@ -190,6 +190,7 @@ def pair_order(n_samples: int, n_features: int) -> PairOrder:
     return PairOrder(n_samples, n_features, shifts)
 
 
+@functools.lru_cache(maxsize=64)
 def mean_summation_error(
     bound: float, n_samples: int, n_features: int, weights: tuple[float, ...] = (1.0,)
 ) -> float:

@@ -14,23 +14,20 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammainc, gammaincinv
 
-from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import (
     HALF,
     Combination,
     Statistic,
     Terms,
-    mean_summation_error,
 )
 from .._tables.clipping import clip_rows
-from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, PrivacyPlan
+from ..mechanisms import PrivacyPlan
 from . import _kernels
 from ._bounds import RowBounds
 from ._components import MOST_COMPONENTS, Components
 from ._scales import LengthCounts, LengthQuantile, row_squares
-from ._second_moment import EARLY, share_of
+from ._second_moment import EARLY, plan_second_moment, share_of
 
 # Share of mu**2 of the votes for the far radius; of those for the near one at least and
 # at most; and of the first layer in what the votes leave.
@@ -70,20 +67,8 @@ class MomentLayer(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
-        square = (self.n_features, self.n_features)
-        if not math.isfinite(mu):
-            return (Exact(self.name, square, symmetric=True),)
-        n, p = self.n_samples, self.n_features
-        moment = calibrate_gaussian(
-            self.name,
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            square,
-            symmetric=True,
-            summation_error=mean_summation_error(1.0, n, p, self.weights),
-            magnitude=2.0,
-        )
-        return (moment,)
+        size, more = (self.n_samples, self.n_features), {"weights": self.weights}
+        return plan_second_moment(self.name, *size, mu, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the mean of outer products, from their sum over given terms."""

@@ -57,6 +57,36 @@ def weight_of(origin: Any) -> float:
     return HALF if isinstance(origin, PairOrder) else 1.0
 
 
+def plan_second_moment(
+    name: str,
+    n_samples: int,
+    n_features: int,
+    mu: float,
+    *,
+    weights: tuple[float, ...],
+    radius: float = 1.0,
+    width: int | None = None,
+) -> tuple:
+    """Plan a second moment of rows of norm at most `radius`; infinite mu for no noise.
+
+    It is of shape (`n_features`,) * 2, or (`width`,) * 2 of projections. `weights` are
+    those of :class:`RowBounds`.
+    """
+    shape, square = (n_features if width is None else width,) * 2, radius**2
+    if not math.isfinite(mu):
+        return (Exact(name, shape, symmetric=True),)
+    moment = calibrate_gaussian(
+        name,
+        sensitivity.second_moment_sensitivity(radius, n_samples),
+        mu,
+        shape,
+        symmetric=True,
+        summation_error=mean_summation_error(square, n_samples, n_features, weights),
+        magnitude=2.0 * square,
+    )
+    return (moment,)
+
+
 def share_of(plan: Any, name: str, other: str) -> float:
     """Weight of one of two releases of a statistic in their mean, by their costs."""
     costs = [plan[each].mu ** 2 for each in (name, other)]
@@ -73,20 +103,11 @@ class SecondMoment(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
-        n, p = self.n_samples, self.bounds.n_features
-        if not math.isfinite(mu):
-            return (Exact(self.name, (p, p), symmetric=True),)
-        square = self.bounds.second_radius**2
-        moment = calibrate_gaussian(
-            self.name,
-            sensitivity.second_moment_sensitivity(self.bounds.second_radius, n),
-            mu,
-            (p, p),
-            symmetric=True,
-            summation_error=mean_summation_error(square, n, p, self.bounds.weights),
-            magnitude=2.0 * square,
+        bounds = self.bounds
+        size, more = (self.n_samples, bounds.n_features), {"weights": bounds.weights}
+        return plan_second_moment(
+            self.name, *size, mu, radius=bounds.second_radius, **more
         )
-        return (moment,)
 
     def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
         """Exact second moment about a released mean; the lower triangle counts.
@@ -242,19 +263,8 @@ class ProjectedMoment(Statistic):
 
         Its sensitivity is sqrt(2) / n: what lies across the components does not count.
         """
-        n, square = self.n_samples, (self.width, self.width)
-        if not math.isfinite(mu):
-            return (Exact(self.name, square, symmetric=True),)
-        moment = calibrate_gaussian(
-            self.name,
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            square,
-            symmetric=True,
-            summation_error=mean_summation_error(1.0, n, self.n_features, self.weights),
-            magnitude=2.0,
-        )
-        return (moment,)
+        size, more = (self.n_samples, self.n_features), {"weights": self.weights}
+        return plan_second_moment(self.name, *size, mu, width=self.width, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the moment, in squared units of the rows: symmetric, of shape (r, r).
