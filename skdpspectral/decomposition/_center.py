@@ -186,24 +186,11 @@ class CenterSteps(Statistic):
     def course(
         self, plan: Mapping, typical: float, reach: float, allowed: float = 0.0
     ) -> tuple[list[float], list[float], float]:
-        """Radii of the steps, and weights and length of the error of their average.
+        """Radii of the steps, weights of their average, and the length of its error.
 
-        Parameters
-        ----------
-        plan : mapping of str to Mechanism
-            With the noise of the steps.
-        typical, reach : float
-            Released typical distance of rows, and their distance from the start.
-        allowed : float, default=0.0
-            Length of noise that does no harm: clips are wider where it allows it, as a
-            center of clipped rows is not their mean.
-
-        Returns
-        -------
-        radii, weights : list of float
-            One per step, from released and public numbers alone.
-        error : float
-            Expected length of the noise of the average.
+        All are of public numbers and of the released typical distance of rows and their
+        distance from the start, `reach`. Where noise of the length `allowed` does no
+        harm, clips are wider: a center of clipped rows is not their mean.
         """
         n_features = self.sample.bounds.n_features
         radius, radii, errors = _FIRST_CLIP * reach, [], []
@@ -456,13 +443,8 @@ class SearchedComponents(Statistic):
     for their direction. Rows that are shorter than the typical distance, or a multiple
     of it where the noise allows that, keep their lengths.
 
-    Parameters
-    ----------
-    moment : SecondMoment
-        Bounds, number of rows, and the moment that an early release is one of.
-    rest : Statistic
-        Its ``run`` is given the center or the order of the pairs, a length below which
-        rows keep theirs, and what it has as ``early`` if that is to be released too.
+    The ``run`` of `rest` is given the center or the order of the pairs, a length below
+    which rows keep theirs, and what it has as ``early`` if that is to be released too.
     """
 
     def __init__(self, moment: SecondMoment, rest: Any) -> None:

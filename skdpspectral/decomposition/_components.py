@@ -56,26 +56,12 @@ class Directions:
 class Components:
     """Released components, in units of the bounded rows.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (p,) or None
-        Released mean.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    values : ndarray of shape (r,)
-        Released variances along them.
-    total : float
-        Released variance in all directions.
-    noise : float or None
-        Variance of a direction across them; None where only unit rows are known.
-    unit : float
-        Data units per unit of the variances' rows.
-    above_noise : int
-        Components that a released second moment distinguishes from its noise.
-    remark : str, default=""
-        Sentence about the choice that the releases made.
-    covariance : ndarray of shape (p, p) or None, default=None
-        Covariance of all features, where it was released.
+    `vectors` are orthonormal rows, leading first. `values` are released variances along
+    them, `total` is that in all directions, and `noise` that of a direction across
+    them, None where only unit rows are known; `unit` is the number of data units per
+    unit of their rows. `above_noise` counts components that a released second moment
+    distinguishes from its noise, `remark` is a sentence about the choice that releases
+    made, and `covariance` that of all features, where it was released.
     """
 
     mean: np.ndarray | None
@@ -372,16 +358,9 @@ class ScaledComponents(NamedTuple):
 class Scaled(Combination):
     """Private scales of all features, and components of rows in units of them.
 
-    Parameters
-    ----------
-    components : Statistic
-        What is released of the scaled rows, which no bounds are known of.
-    n_samples : int
-        Public number of rows.
-    box : Box or None
-        Public bounds that rows are clipped into first, feature by feature.
-    with_mean : bool, default=True
-        Whether means are released too, and subtracted: not for sparse rows.
+    No bounds are known of the scaled rows that `components` are of. Rows are clipped
+    into a public `box` first, feature by feature. With `with_mean` means are released
+    too, and subtracted: not for sparse rows.
     """
 
     def __init__(

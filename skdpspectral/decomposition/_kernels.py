@@ -209,20 +209,13 @@ def shifted_power_step(components, cross, weighted, wide, shift: float) -> np.nd
 
     The rows span :math:`U + (I - UU') B D^{-1} V (V - s I)^{-1}`. If B, D and V are
     the moments of :math:`N(0, \Sigma)` with a spiked covariance of noise variance s,
-    this is the signal space whatever U was: the moments of clipped projections
-    cancel.
+    this is the signal space whatever U was: the moments of clipped projections cancel.
 
-    Parameters
-    ----------
-    components : ndarray of shape (r, p)
-        U', orthonormal rows.
-    cross : ndarray of shape (p, r)
-        B, mean product of residuals and clipped projections.
-    weighted, wide : ndarray of shape (r, r)
-        D and V: mean product of projections and clipped projections; mean square
-        of projections. Symmetric, with eigenvalues above 0 and above `shift`.
-    shift : float
-        Noise variance s.
+    `components` are U', orthonormal rows of shape (r, p), and `shift` is s. `cross` is
+    B, the mean product of residuals and clipped projections, of shape (p, r).
+    `weighted` and `wide` are D and V: the mean product of projections and clipped
+    projections, and the mean square of projections; symmetric, with eigenvalues above 0
+    and above s.
     """
     cross = cross - components.T @ (components @ cross)
     shifted = wide - shift * np.eye(len(wide))

@@ -159,27 +159,12 @@ def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
 
 
 def truncated_basis(product: np.ndarray, n_kept: int):
-    """One step of a truncated power iteration after the product.
+    """One step of a truncated power iteration after the product, of shape (p, k).
 
-    Features are kept by the norms of the rows of an orthonormal basis of the
+    `n_kept` features are kept by the norms of the rows of an orthonormal basis of the
     product; the others are set to zero, and what remains is made orthonormal again.
-
-    Parameters
-    ----------
-    product : ndarray of shape (p, k)
-        K, about S Q.
-    n_kept : int
-        Features to keep, between k and p.
-
-    Returns
-    -------
-    columns : ndarray of shape (p, k)
-        Orthonormal, zero but for the kept rows; the first has the largest singular
-        value.
-    values : ndarray of shape (k,)
-        Singular values of the kept rows of K, largest first.
-    kept : ndarray of bool of shape (p,)
-        Which features are kept.
+    Returns orthonormal columns, the first of the largest singular value; the singular
+    values of the kept rows, largest first; and which features are kept.
     """
     kept = largest_rows(np.linalg.svd(product, full_matrices=False)[0], n_kept)
     left, values, _ = np.linalg.svd(product[kept], full_matrices=False)

@@ -369,24 +369,11 @@ class ComponentMechanism:
     """A choice of mechanism and its public numbers, in units of the bounded rows.
 
     It never changes: tasks of a federation hold it, and their byte form has its fields.
-
-    Parameters
-    ----------
-    name : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
-        The mechanism, as in :class:`~skdpspectral.DPPCA`.
-    signal : tuple of float or None, default=None
-        Public variances along the components beyond the noise, largest first; None
-        for private ones.
-    noise : float or None, default=None
-        Public variance across the components; None for a private one.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range of private lengths.
-    calibration : {"exact", "paper"}, default="exact"
-        How noise is made from a budget; "paper" is for a model.
-    constant : float, default=1.0
-        Constant of the papers' formulas, for "paper".
-    centered : bool, default=False
-        Whether a model knows no mean, and rows are measured about their own.
+    `signal` are variances along the components beyond the noise, largest first, and
+    `noise` is that across them; None for private ones. `norm_range` is the range of
+    private lengths. For a model `calibration` may be "paper", with the `constant` of
+    the papers' formulas, and `centered` tells that rows are measured about their own
+    mean.
     """
 
     name: str = "gaussian"

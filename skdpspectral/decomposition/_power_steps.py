@@ -243,18 +243,11 @@ class TwoStageComponents(PrincipalComponents):
     second moment gets 40 %; private lengths, by which the step clips, get 4 %, and
     more where rows are few; the step, or the moment once more, gets what is left.
 
-    Parameters are those of :class:`PrincipalComponents`, and:
-
-    Parameters
-    ----------
-    signal : float or None
-        Public variance along the components beyond the noise, in units of the bounded
-        rows; None for a private one.
-    choose : bool, default=False
-        Whether the second stage is chosen; otherwise it is the step.
-    sparing : bool, default=False
-        Whether the moment is all that is released where votes on private lengths would
-        be drowned, so that no choice could rest on them.
+    Parameters are those of :class:`PrincipalComponents`, and `signal`, a public
+    variance along the components beyond the noise, None for a private one. With
+    `choose` the second stage is chosen; otherwise it is the step. With `sparing` the
+    moment is all that is released where noise hides the votes on private lengths, so
+    that no choice could rest on them.
     """
 
     def __init__(

@@ -68,26 +68,11 @@ class PrivateScales(Statistic):
 
     Every step releases how many rows more than wanted lie below a tried length, for
     projections on released directions and for residuals at once. Their medians over
-    those of chi-square laws are the variances.
-
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    norm_range : tuple (low, high)
-        Public range of the lengths, in the units of the rows.
-    signal, noise : float or None
-        Public variances (of a direction beyond the noise; of the noise); None for
-        private ones.
-    with_radius : bool
-        Whether a clip of projections is wanted.
-    name : str, default="quantile"
-        What names of the releases begin with.
-
-    Attributes
-    ----------
-    wanted : tuple of int
-        Quantiles that are bisected: 0, 2 of projections, 1 of residuals.
+    those of chi-square laws are the variances. Lengths lie in the public `norm_range`,
+    in units of the rows. `signal` and `noise` are public variances, of a direction
+    beyond the noise and of the noise; None for private ones. With `with_radius` a clip
+    of projections is released too. `wanted` are the quantiles that are bisected: 0 and
+    2 of projections, 1 of residuals.
     """
 
     n_samples: int

@@ -134,20 +134,8 @@ class ModelStatistic(Statistic):
 class SpikedProjector(ModelStatistic):
     """Components from a noisy projector, whose noise rests on a spiked model.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        Of rows that are not bounded.
-    n_samples : int
-        Public number of rows.
-    signal : tuple of float
-        Variances along the components beyond the noise, largest first.
-    noise : float
-        Noise variance.
-    covariance : bool
-        Whether the covariance within the components is released too.
-    calibration, constant, centered
-        As of :class:`ComponentMechanism`.
+    `bounds` are of rows that are not bounded. With `covariance` that within the
+    components is released too. Other numbers are those of :class:`ComponentMechanism`.
     """
 
     bounds: RowBounds
@@ -451,23 +439,12 @@ _ROUNDED = 2.0**-20
 class SignalBound:
     """Lower bound on the signal from noisy quantiles, by public numbers.
 
-    Parameters
-    ----------
-    n_voters : int
-        Public number of rows that vote.
-    noise_std : float
-        Deviation of the noise of each vote.
-    degrees : tuple (along, across)
-        Dimensions of the parts of a row.
-    failure : float
-        Probability that the bound is above the signal, at most: half of it for counts,
-        and half for noise.
-
-    Attributes
-    ----------
-    along, across : float
-        What squared quantiles are divided by: quantiles of chi-square laws of medians
-        that are as far off as they may be; infinite, or zero, where nothing is known.
+    `noise_std` is the deviation of the noise of each vote, and `degrees` are the
+    dimensions of the parts of a row, along and across. The bound is above the signal
+    with a probability of at most `failure`: half of it for counts, and half for noise.
+    Squared quantiles are divided by `along` and `across`: quantiles of chi-square laws
+    of medians that are as far off as they may be; infinite, or zero, where nothing is
+    known.
     """
 
     n_voters: int
