@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -450,20 +450,15 @@ class SearchedComponents(Statistic):
     def __init__(self, moment: SecondMoment, rest: Any) -> None:
         self.moment, self.rest, self.bounds = moment, rest, moment.bounds
         self.forced = HALF not in moment.bounds.weights
-
-    @cached_property
-    def sample(self) -> Sample:
-        """Rows that the center is made from."""
-        return Sample.of(self.bounds, self.moment.n_samples)
-
-    @cached_property
-    def quantiles(self) -> tuple[Quantile, Quantile]:
-        """Quantiles of the distances of rows, and of those from the origin."""
-        return length_quantiles(self.sample)
+        # Rows that a center is made from, and quantiles of their distances and lengths;
+        # one row has no distance.
+        self.sample = Sample.of(moment.bounds, moment.n_samples)
+        alone = moment.n_samples < 2
+        self.quantiles = None if alone else length_quantiles(self.sample)
 
     def _search(self, mu: float) -> Search | None:
         """Plan the search at a total cost of mu; None where it is not worth it."""
-        if self.moment.n_samples < 2:
+        if self.quantiles is None:
             return None
         return plan_search(self.sample, self.quantiles, mu, self.forced)
 
