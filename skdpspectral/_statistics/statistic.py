@@ -32,8 +32,10 @@ class Statistic(abc.ABC):
     other one defines `mechanisms`.
     """
 
-    # Names of releases of one kind and one cost, maybe none; None for other statistics.
-    names: tuple[str, ...] | None = None
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of releases of one kind and cost, maybe none; None for others."""
+        return None
 
     def planned(self, name: str, mu: float) -> Gaussian:
         """Plan one of the releases in `names` at a finite cost of mu."""

@@ -466,7 +466,8 @@ class PowerIteration(Combination):
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
         self.rounds = Combination(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
-        parts, shares = {"rounds": self.rounds}, {"rounds": 1.0}
+        parts: dict[str, Statistic] = {"rounds": self.rounds}
+        shares = {"rounds": 1.0}
         self.within = None
         if covariance:
             self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.weights)

@@ -106,7 +106,6 @@ class ModelStatistic(Statistic):
 
     bounds: RowBounds
     n_samples: int
-    rank: int
 
     @property
     def n_features(self) -> int:
@@ -125,9 +124,9 @@ class ModelStatistic(Statistic):
                 f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
             )
 
-    def _largest_distance(self) -> float:
+    def _largest_distance(self, rank: int) -> float:
         """Largest distance of any two projectors, whatever the rows are."""
-        return math.sqrt(2.0 * min(self.rank, self.n_features - self.rank))
+        return math.sqrt(2.0 * min(rank, self.n_features - rank))
 
 
 @dataclass(frozen=True)
@@ -146,11 +145,6 @@ class SpikedProjector(ModelStatistic):
     calibration: str = "exact"
     constant: float = 1.0
     centered: bool = False
-
-    @property
-    def rank(self) -> int:
-        """Number of components."""
-        return len(self.signal)
 
     @property
     def _model(self) -> tuple:
@@ -172,7 +166,7 @@ class SpikedProjector(ModelStatistic):
     def _charged(self, failure: float) -> tuple[float, ...]:
         """As `_sensitivities`, with the largest distance where there is no bound."""
         projector, *moment = self._sensitivities(failure)
-        return (min(projector, self._largest_distance()), *moment)
+        return (min(projector, self._largest_distance(len(self.signal))), *moment)
 
     def _printed(self) -> tuple[float, ...]:
         """Sensitivity of each release as the papers print it."""
@@ -520,7 +514,7 @@ class UnknownSpikes(ModelStatistic):
         `signal` is over the noise variance; released, or public. `failure` is that of
         the plan.
         """
-        most = self._largest_distance()
+        most = self._largest_distance(self.rank)
         if signal < LEAST_SIGNAL:
             return most
         model = (signal,) * self.rank, 1.0, self.n_samples, self.n_features
@@ -566,7 +560,7 @@ class UnknownSpikes(ModelStatistic):
         """Refuse a delta that is too small, and what no signal has a bound for."""
         self.check_delta(delta, failure)
         least = self.distance(_LARGEST_SIGNAL, failure)
-        if self.n_samples < 4 or least >= self._largest_distance():
+        if self.n_samples < 4 or least >= self._largest_distance(self.rank):
             raise ValueError(
                 f"mechanism=SpikedModel(...) has no bound for n_samples="
                 f"{self.n_samples}, n_features={self.n_features}, n_components="
@@ -647,7 +641,7 @@ class UnknownSpikes(ModelStatistic):
             known = self._bound_of(plan).expected(signal / noise)
             private = plan["projector"].noise_std * self.distance(known, plan.failure)
         squared = self._squared(signal / noise, private)
-        return min(math.sqrt(squared), self._largest_distance())
+        return min(math.sqrt(squared), self._largest_distance(self.rank))
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """Expected squared distance under the model at a cost of mu, to first order."""
