@@ -277,8 +277,8 @@ _noted: contextvars.ContextVar[list[str] | None] = contextvars.ContextVar(
 
 
 @contextlib.contextmanager
-def noted_doubts() -> Iterator[list[str]]:
-    """Collect the doubts about fits that are planned inside, from public numbers."""
+def noted_caveats() -> Iterator[list[str]]:
+    """Collect caveats about the fits that are planned inside, from public numbers."""
     noted: list[str] = []
     token = _noted.set(noted)
     try:
@@ -419,17 +419,17 @@ class PrivateEstimator(Publishable):
             "seeded": self.noise_seed is not None,
         }
         plan = statistic.plan(epsilon, float(self.delta), **named, **relation)
-        doubts = (*statistic.doubts(plan), *self._doubts(statistic, plan))
+        caveats = (*statistic.caveats(plan), *self._caveats(statistic, plan))
         noted = _noted.get()
         if noted is not None:
-            noted.extend(doubts)
+            noted.extend(caveats)
         if in_fit:
-            for doubt in doubts:
+            for caveat in caveats:
                 level = 3 + self._levels_around_fit
-                warnings.warn(doubt, UserWarning, stacklevel=level)
-        return replace(plan, remarks=(*plan.remarks, *doubts)) if doubts else plan
+                warnings.warn(caveat, UserWarning, stacklevel=level)
+        return replace(plan, remarks=(*plan.remarks, *caveats)) if caveats else plan
 
-    def _doubts(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
+    def _caveats(self, statistic, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return what else a fit cannot be relied on for, from public numbers."""
         return ()
 

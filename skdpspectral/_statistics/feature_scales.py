@@ -240,7 +240,7 @@ class FeatureMoments(Statistic):
             sensitivity.feature_moments_sensitivity(self.n_samples, self.n_features),
             mu,
             shape,
-            summation_error=mean_summation_error(longest, n, p, False),
+            summation_error=mean_summation_error(longest, n, p),
             magnitude=2.0 * self._weight,
         )
         return (moments,)

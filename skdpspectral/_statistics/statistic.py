@@ -1,17 +1,15 @@
-"""What every private statistic offers, and how several share one budget.
+"""Private statistics: what each releases, and how several share one budget.
 
-Statistics of several releases that cost the same, and how such share a budget.
-
-What a mean is over: rows about a point, or pairs of rows.
-
-One row is in twice as large a share of the pairs as it is of the rows. Of a mean over
-pairs *half* is therefore released, which has the sensitivity of a mean over rows: one
-plan serves for both, and which of the two it is may be chosen by earlier releases.
+A mean is over rows about a point, or over pairs of rows. One row is in twice as large a
+share of the pairs as it is of the rows. Of a mean over pairs *half* is therefore
+released, which has the sensitivity of a mean over rows: one plan serves for both, and
+which of the two it is may be chosen by earlier releases.
 """
 
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,48 +24,49 @@ from ..accounting import gaussian_mu, split_mu
 from ..mechanisms import Alternatives, Gaussian, Mechanism, PrivacyPlan
 
 
-class Planned(abc.ABC):
-    """What will be released: described, planned and priced before there are data.
+class Statistic(abc.ABC):
+    """One private statistic: what it releases, how it is made, what it leaves.
 
-    It holds public numbers alone.
+    It is planned before there are data and holds public numbers alone. A statistic
+    whose releases are of one kind and cost the same defines `names` and `planned`; any
+    other one defines `mechanisms`.
     """
 
-    @abc.abstractmethod
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Names of releases of one kind and cost, maybe none; None for others."""
+        return None
+
+    def planned(self, name: str, mu: float) -> Gaussian:
+        """Plan one of the releases in `names` at a finite cost of mu."""
+        raise NotImplementedError
+
+    def each(self, mu: float) -> tuple[Gaussian, ...]:
+        """Plan the releases in `names` at a cost of mu each; only the names differ."""
+        if not self.names:
+            return ()
+        return self.planned(self.names[0], mu).repeated(self.names)
+
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
         """Plan what is released at a total cost of mu; infinite for no noise."""
+        return self.each(mu / math.sqrt(max(len(self.names or ()), 1)))
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences that a reader of the guarantee must know."""
+        """Return sentences of the plan about its guarantee."""
         return ()
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return warnings about results of a fit by that plan, from public numbers."""
         return ()
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
-        """Plan all that is released within a budget.
+        """Plan all that is released within a budget; infinite epsilon for no noise.
 
         Statistics whose guarantee rests on a model of the rows make a plan of their
-        own, which says so.
-
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise.
-        **named : object
-            `estimator` and `seeded` of the plan; `unit` and `neighbors` if need be.
-
-        Raises
-        ------
-        ValueError
-            If there is no noise for such a budget.
+        own, which says so. `named` are further fields of the plan.
         """
         mechanisms = self.mechanisms(gaussian_mu(epsilon, delta))
         return PrivacyPlan(epsilon, delta, mechanisms, remarks=self.remarks(), **named)
-
-
-class Statistic(Planned):
-    """One private statistic: what it releases, how it is made, what it leaves."""
 
     @abc.abstractmethod
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
@@ -91,89 +90,74 @@ class Statistic(Planned):
 
 
 class Combination(Statistic):
-    """Statistics that share one budget, and run in the order of their names.
+    """Statistics that share one budget, planned in the order of their names.
 
-    A subclass says which they are and what each of them gets: when it is made, by
-    `_parts` and `_shares`, or in :meth:`parts` and :meth:`shares`. In ``run`` it says
-    what each is given of the earlier ones.
-    """
-
-    _parts: Mapping[str, Any]
-    _shares: Mapping[str, float]
-
-    def parts(self) -> Mapping[str, Any]:
-        """Return the statistics, in the order of their releases."""
-        return self._parts
-
-    def shares(self) -> Mapping[str, float]:
-        """Return positive shares of mu**2 which add up to 1, by the names of parts."""
-        return self._shares
-
-    def costs(self, mu: float) -> dict[str, float]:
-        """Return what each part costs at a total of mu."""
-        shares = self.shares()
-        if len(shares) == 1 or not math.isfinite(mu):
-            return dict.fromkeys(shares, mu)
-        return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
-
-    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
-        """Plan all parts at a total cost of mu; infinite for no noise."""
-        costs = self.costs(mu)
-        planned: list[Mechanism] = []
-        for name, part in self.parts().items():
-            planned.extend(part.mechanisms(costs[name]))
-        return tuple(planned)
-
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences of all parts."""
-        said: list[str] = []
-        for part in self.parts().values():
-            said.extend(part.remarks())
-        return tuple(said)
-
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Doubts of all parts."""
-        return tuple(
-            said for part in self.parts().values() for said in part.doubts(plan)
-        )
-
-
-class AsAsked(Combination):
-    """Statistics with given shares of one budget, each of which is run by its name.
+    Subclasses that know their parts late override `parts` and `shares`, and those
+    that run several parts at once override `run`.
 
     Parameters
     ----------
     parts : mapping of str to Statistic
         The statistics, in the order of their releases.
     shares : mapping of str to float
-        Positive shares of mu**2 which add up to 1.
+        Positive shares of mu**2 which add up to 1: of a part, or of each release of a
+        part that has `names`. Releases with equal shares cost the same, to the last
+        bit.
     """
 
     def __init__(
         self, parts: Mapping[str, Statistic], shares: Mapping[str, float]
     ) -> None:
-        self._parts, self._shares = dict(parts), dict(shares)
+        self._parts, self._shares = parts, shares
+
+    def parts(self) -> Mapping[str, Any]:
+        """Return the statistics, in the order of their releases."""
+        return self._parts
+
+    def shares(self) -> Mapping[str, float]:
+        """Return the shares, by the names of parts."""
+        return self._shares
+
+    def costs(self, mu: float) -> dict[str, float]:
+        """Return what each part, or each release in its `names`, costs of mu."""
+        shares, owners = self.shares(), list[str]()
+        for name, part in self.parts().items():
+            owners += [name] * (1 if part.names is None else len(part.names))
+        if len(owners) < 2 or not math.isfinite(mu):
+            return dict.fromkeys(owners, mu)
+        split = split_mu(mu, [shares[name] for name in owners])
+        return dict(zip(owners, split, strict=True))
+
+    def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
+        """Plan all parts at a total cost of mu; infinite for no noise."""
+        costs, parts = self.costs(mu), self.parts()
+        planned: list[Mechanism] = []
+        for name, part in parts.items():
+            if part.names is None:
+                planned.extend(part.mechanisms(costs[name]))
+            elif part.names:
+                planned.extend(part.each(costs[name]))
+        return tuple(planned)
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return sentences of all parts."""
+        return tuple(each for part in self.parts().values() for each in part.remarks())
+
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return warnings of all parts."""
+        parts = self.parts().values()
+        return tuple(each for part in parts for each in part.caveats(plan))
 
     def run(self, release: Any, rows: Any, *given: Any) -> Any:
-        """Run the part of a given name, with what else is given."""
+        """Run the part whose name is given first, with what else is given."""
         name, *rest = given
-        return self._parts[name].run(release, rows, *rest)
+        return self.parts()[name].run(release, rows, *rest)
 
 
-class Choice(Planned):
-    """One of several statistics of the same cost, to be chosen by what is released.
+class Choice(Statistic):
+    """One of several statistics of the same cost; releases choose which one is run."""
 
-    Who chooses runs the branch: what each of them is given differs.
-
-    Parameters
-    ----------
-    name : str
-        Name of the choice in the plan.
-    *branches : Planned
-        What may be chosen.
-    """
-
-    def __init__(self, name: str, *branches: Planned) -> None:
+    def __init__(self, name: str, *branches: Statistic) -> None:
         self.name, self.branches = name, branches
 
     def mechanisms(self, mu: float) -> tuple[Mechanism, ...]:
@@ -182,73 +166,24 @@ class Choice(Planned):
         return (Alternatives(self.name, planned),)
 
     def remarks(self) -> tuple[str, ...]:
-        """Sentences of all branches."""
-        return tuple(said for branch in self.branches for said in branch.remarks())
+        """Return sentences of all branches."""
+        return tuple(each for branch in self.branches for each in branch.remarks())
 
-
-class RepeatedStatistic(Statistic):
-    """A statistic that makes releases of one kind, all of the same cost."""
-
-    @property
-    @abc.abstractmethod
-    def names(self) -> tuple[str, ...]:
-        """Names of the releases, in their order; there may be none."""
-
-    @abc.abstractmethod
-    def planned(self, name: str, mu: float) -> Gaussian:
-        """Plan one release at a cost of mu, which is finite."""
-
-    def each(self, mu: float) -> tuple[Gaussian, ...]:
-        """Plan the releases at a cost of mu each: they differ in their names alone."""
-        if not self.names:
-            return ()
-        return self.planned(self.names[0], mu).repeated(self.names)
-
-    def mechanisms(self, mu: float) -> tuple[Gaussian, ...]:
-        """Plan the releases at a total cost of mu, which is finite."""
-        return self.each(mu / math.sqrt(max(len(self.names), 1)))
-
-
-class CombinedRounds(Combination):
-    """Rounds that share one budget, which is shared out by single releases.
-
-    Releases of different parts that are to cost the same then do so to the last bit.
-    """
-
-    @abc.abstractmethod
-    def parts(self) -> Mapping[str, RepeatedStatistic]:
-        """Return the statistics, in the order of their releases."""
-
-    @abc.abstractmethod
-    def shares_of_releases(self) -> Mapping[str, float]:
-        """Return the share of mu**2 of one release of each part, by its name."""
-
-    def shares(self) -> dict[str, float]:
-        """Return shares of mu**2 which add up to 1, by the names of parts."""
-        single = self.shares_of_releases()
-        parts = self.parts().items()
-        return {name: len(p.names) * single[name] for name, p in parts if p.names}
-
-    def mechanisms(self, mu: float) -> tuple[Gaussian, ...]:
-        """Plan all parts at a total cost of mu, which is finite."""
-        parts, single = self.parts(), self.shares_of_releases()
-        owners = [name for name, part in parts.items() for _ in part.names]
-        if not owners:
-            return ()
-        split = split_mu(mu, [single[name] for name in owners])
-        costs = dict(zip(owners, split, strict=True))
-        return tuple(m for name in costs for m in parts[name].each(costs[name]))
+    def run(self, release: Any, rows: Any, *given: Any) -> Any:
+        """Run the branch whose index is given first, with what else is given."""
+        index, *rest = given
+        return self.branches[index].run(release, rows, *rest)
 
 
 # Pairs that a row is the first of, where a table has up to so many numbers, and where
 # it has more: they lower the sampling error, and cost time.
 _SHIFTS, _FEWEST_SHIFTS = ((1 << 20, 8), (1 << 22, 4)), 2
 
-
-# What is released of a mean over pairs.
+# Weight of what is released of a mean over pairs; of one over rows it is 1.
 HALF = 0.5
 
 
+@functools.lru_cache(maxsize=64)
 def pair_order(n_samples: int, n_features: int) -> PairOrder:
     """Return which rows of a table of that shape are paired."""
     numbers = n_samples * n_features
@@ -257,48 +192,31 @@ def pair_order(n_samples: int, n_features: int) -> PairOrder:
     return PairOrder(n_samples, n_features, shifts)
 
 
-def weight_of(origin: Any) -> float:
-    """Share of a mean that is released: all of it, or half of one over pairs."""
-    return HALF if isinstance(origin, PairOrder) else 1.0
-
-
+@functools.lru_cache(maxsize=64)
 def mean_summation_error(
-    bound: float, n_samples: int, n_features: int, paired: bool | None
+    bound: float, n_samples: int, n_features: int, weights: tuple[float, ...] = (1.0,)
 ) -> float:
-    """Largest error of what is released of a mean of terms, from rounding.
+    """Largest rounding error of what is released of a mean of terms.
 
-    Parameters
-    ----------
-    bound : float
-        Bound on the norm of the mean of the moduli of the terms.
-    n_samples, n_features : int
-        Public shape of the rows.
-    paired : bool or None
-        Whether terms are pairs; None where releases tell.
+    `bound` is on the norm of the mean of the moduli of the terms; `weights` are those
+    that the release may have: 1 over rows, `HALF` over pairs.
     """
-    block, together = walks.rows_per_block(n_features), walks.BLOCKS_TOGETHER
-    rows = sensitivity.summation_error(bound, n_samples, block, together)
-    if paired is False:
-        return rows
-    order = pair_order(n_samples, n_features)
-    terms = order.n_blocks * order.block_rows
-    size = order.block_rows
-    pairs = HALF * sensitivity.summation_error(bound, terms, size, together)
-    return pairs if paired else max(rows, pairs)
+    terms, size = n_samples, walks.rows_per_block(n_features)
+    errors = []
+    for weight in weights:
+        if weight == HALF:
+            order = pair_order(n_samples, n_features)
+            terms, size = order.n_blocks * order.block_rows, order.block_rows
+        error = sensitivity.summation_error(bound, terms, size, walks.BLOCKS_TOGETHER)
+        errors.append(weight * error)
+    return max(errors)
 
 
 @dataclass(frozen=True)
 class Terms:
     """Blocks of rows about a point, or of differences over the root of two.
 
-    Parameters
-    ----------
-    walked : Walked
-        The rows, and the walk that yields the blocks.
-    n_terms : int
-        Their number.
-    weight : float, default=1.0
-        What is released of their mean.
+    There are `n_terms` of them, and what is released of their mean has `weight`.
     """
 
     walked: walks.Walked
@@ -311,7 +229,7 @@ class Terms:
 
     @property
     def divisor(self) -> float:
-        """What a sum of the terms is divided by to be released."""
+        """Number that a sum of the terms is divided by to be released."""
         return self.n_terms / self.weight
 
     def undo(self, released: np.ndarray) -> np.ndarray:

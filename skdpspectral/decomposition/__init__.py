@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from .. import _on_demand
 
 if TYPE_CHECKING:  # what is imported on demand
+    from ._bounds import PrivateMean
     from ._federated_pca import Aggregation, ComponentCovariance, FederatedDPPCA
+    from ._mechanism import Auto, Gaussian, SpikedModel, TwoStage
     from ._pca import DPPCA
     from ._sparse_pca import SparseDPPCA
-    from ._strategies import Auto, Gaussian, PrivateMean, SpikedModel, TwoStage
 
 __all__ = [
     "DPPCA",
@@ -22,11 +23,11 @@ __all__ = [
     "SpikedModel",
     "TwoStage",
 ]
-
 _HOMES = {
+    "_bounds": ("PrivateMean",),
     "_federated_pca": ("Aggregation", "ComponentCovariance", "FederatedDPPCA"),
     "_pca": ("DPPCA",),
     "_sparse_pca": ("SparseDPPCA",),
-    "_strategies": ("Auto", "Gaussian", "PrivateMean", "SpikedModel", "TwoStage"),
+    "_mechanism": ("Auto", "Gaussian", "SpikedModel", "TwoStage"),
 }
 __getattr__, __dir__ = _on_demand.names_of(__name__, _HOMES)

@@ -1,40 +1,129 @@
-"""How rows are bounded, and what they are measured from, by public parameters."""
+"""How rows are bounded, and from which origin they are measured."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
+from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 
 from .. import sensitivity
+from .._base.sklearn_compat import StrOptions
+from .._base.strategies import register
 from .._linalg import walks
-from .._statistics.statistic import HALF, Terms, weight_of
+from .._statistics.statistic import HALF, Terms
 from .._tables.clipping import clip_rows, make_box, normalize_rows
 from .._tables.pairs import PairOrder, PairWalk
 from ..mechanisms._relations import check_real, shown
-from ._strategies import CENTERS, PrivateMean
 
-# Radii in units of the data.
+CENTERS = ("auto", "none", "pairs", "private")
+
+
+@register
+class PrivateMean(BaseEstimator):
+    """A private mean as the center of the rows: ``center=PrivateMean(radius)``.
+
+    Parameters
+    ----------
+    radius : float or None, default=None
+        Public radius in [1e-60, 1e60], in units of the data (of the scaled features
+        with ``scale="bounds"``), about the midpoint of the bounds or the origin, that
+        rows are clipped to for the mean. None takes that of the box, or ``clip_norm``
+        without bounds; one of the three is needed.
+
+    See Also
+    --------
+    skdpspectral.DPPCA : Which takes it as `center`.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import PrivateMean
+    >>> DPPCA(center=PrivateMean(5.0)).get_params()["center__radius"]
+    5.0
+    """
+
+    _parameter_constraints: ClassVar[dict] = {"radius": [Real, None]}
+
+    def __init__(self, radius=None):
+        self.radius = radius
+
+
+@dataclass(frozen=True)
+class PublicPoint:
+    """Rows are measured from the midpoint of public bounds, or from the origin."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Rows are compared with other rows, in pairs."""
+
+
+@dataclass(frozen=True)
+class Searched:
+    """Rows are measured from a private center that is found in steps.
+
+    With `or_pairs`, public numbers and releases may choose pairs instead.
+    """
+
+    or_pairs: bool
+
+
+# Radii of a private mean, in units of the data.
 _SHORTEST_RADIUS, _LONGEST_RADIUS = 1e-60, 1e60
 
+
+def find_origin(center, search: bool) -> PublicPoint | PrivateMean | Pairs | Searched:
+    """Return the origin that a parameter `center` asks for, or an error that names it.
+
+    Without `search`, "auto" means pairs, as the mean of rows of a wide box would be its
+    noise, which is the first component then; and "private" means a private mean.
+    """
+    if isinstance(center, PrivateMean):
+        if center.radius is None:
+            return PrivateMean()
+        # As a Python float: a float32 radius would round sensitivity and noise.
+        radius = check_real("radius of PrivateMean", center.radius)
+        if not _SHORTEST_RADIUS <= radius <= _LONGEST_RADIUS:
+            raise ValueError(
+                f"radius of PrivateMean must be in [{_SHORTEST_RADIUS:g}, "
+                f"{_LONGEST_RADIUS:g}], got {radius}"
+            )
+        return PrivateMean(radius)
+    if not isinstance(center, str) or center not in CENTERS:
+        raise ValueError(
+            f"center must be one of {CENTERS} or a PrivateMean(radius), got "
+            f"{shown(center)}"
+        )
+    if center == "none":
+        return PublicPoint()
+    if search and center != "pairs":
+        return Searched(or_pairs=center == "auto")
+    return PrivateMean() if center == "private" else Pairs()
+
+
+def is_private(center) -> bool:
+    """Return whether a `center` is a private mean, whatever the bounds are."""
+    named = isinstance(center, str) and center == "private"
+    return named or isinstance(center, PrivateMean)
+
+
+CENTER_CONSTRAINT = [StrOptions(set(CENTERS)), PrivateMean]
 
 # Radii, in units of the box, whose squares float64 arithmetic can handle.
 _SMALLEST, _LARGEST = 1e-60, 1e60
 
-
-# Centers that are found in steps, and whether rows are paired then: releases tell with
-# "auto", and with "private" they are not.
-_SEARCHED = {"auto": None, "private": False}
-
-
-# What rows are cut to where their lengths matter, and no public clip is given.
+# Clip of rows whose lengths matter, where no public clip is given.
 _LONGEST = 1e100
 
 
 class RowBounds:
-    """How one fit bounds its rows, from public parameters alone.
+    """Bounds and origin of the rows of a fit, from public parameters alone.
 
     Parameters
     ----------
@@ -48,18 +137,15 @@ class RowBounds:
 
     Attributes
     ----------
+    origin : PublicPoint, PrivateMean, Pairs or Searched
+        What rows are measured from.
+    weights : tuple of float
+        Weights that what is released of a mean may have: 1 of one over rows, half of
+        one over pairs, or both where releases choose.
     box : Box or None
         Public box of the features.
     box_radius : float
         Radius of the box in its own units; infinite without a box.
-    centered : bool
-        Whether a private mean of rows in a public ball is subtracted.
-    searched : bool
-        Whether a center is found in steps, by releases.
-    paired : bool or None
-        Whether rows are compared in pairs; None where releases tell.
-    weight : float
-        What is released of means, unless releases tell: half of those of pairs.
     clip : float or None
         Bound of the rows of the second moment, in units of the box; None for unit
         rows.
@@ -71,8 +157,6 @@ class RowBounds:
         Data units per unit of the box.
     variance_unit : float
         Data units per unit of the rows of the second moment.
-    scale, clip_norm, center_radius
-        As they were given, radii as floats in units of the data.
     """
 
     def __init__(
@@ -96,30 +180,23 @@ class RowBounds:
         if self.box is not None:
             self.box_radius = sensitivity.box_radius(self.box.half_widths)
             self.unit = unit = 1.0 if scale is not None else float(self.box.unit[0])
-        found = _private_center(center)
-        self.centered, self.center_radius = found
-        self.searched = search and isinstance(center, str) and center in _SEARCHED
-        # What is not searched for is compared: a mean of rows of a wide box would be
-        # its noise, which is the first component then.
-        self.paired = isinstance(center, str) and center in ("auto", "pairs")
-        if self.searched:
-            self.centered, self.paired = False, _SEARCHED[center]
-        self.weight = HALF if self.paired else 1.0
-        public = (self.box, clip_norm, self.center_radius)
-        if self.centered and all(radius is None for radius in public):
-            raise ValueError(
-                "center: a private mean needs public bounds, or a public radius as in "
-                "center=PrivateMean(radius), or a clip_norm"
-            )
+        self.origin = origin = find_origin(center, search)
+        self.weights = (HALF,) if isinstance(origin, Pairs) else (1.0,)
+        if isinstance(origin, Searched) and origin.or_pairs:
+            self.weights = (1.0, HALF)
         self.clip = self.mean_radius = None
         if clip_norm is not None:
             # About a center in the box, no row of the box is longer than this.
-            known = not (self.centered or self.searched or self.paired)
-            reach = self.box_radius * (1.0 if known else 2.0)
+            reach = self.box_radius * (1.0 if isinstance(origin, PublicPoint) else 2.0)
             self.clip = min(clip_norm / unit, reach)
-        if self.centered:
+        if isinstance(origin, PrivateMean):
             radius = clip_norm if self.box is None else math.inf
-            radius = radius if self.center_radius is None else self.center_radius
+            radius = radius if origin.radius is None else origin.radius
+            if radius is None:
+                raise ValueError(
+                    "center: a private mean needs public bounds, or a public radius as "
+                    "in center=PrivateMean(radius), or a clip_norm"
+                )
             self.mean_radius = min(radius / unit, self.box_radius)
         self.second_radius = 1.0 if self.clip is None else self.clip
         self.variance_unit = 1.0 if self.clip is None else unit
@@ -181,17 +258,12 @@ class RowBounds:
     def blocks(self, X, origin=None) -> Terms:
         """Return blocks of :meth:`for_projections`, or of differences.
 
-        Parameters
-        ----------
-        X : array or sparse CSR matrix of shape (n, p)
-            The rows.
-        origin : ndarray of shape (p,), PairOrder or None, default=None
-            A released point, in units of the box; or which rows are paired.
+        `origin` is a released point in units of the box, the order of pairs, or None.
         """
         if isinstance(origin, PairOrder):
             walk = self.pairs(origin, partial(self.for_pairs, lengths=True))
             walked = walks.Walked(X, walk)
-            return Terms(walked, origin.n_pairs, weight_of(origin))
+            return Terms(walked, origin.n_pairs, HALF)
         about = partial(self.for_projections, mean=origin)
         return Terms(walks.Walked(X, walks.RowWalk(about)), X.shape[0])
 
@@ -210,12 +282,12 @@ class RowBounds:
     def remarks(self) -> tuple[str, ...]:
         """Sentences about what a reader of the guarantee must know."""
         sentences = []
-        if self.paired:
+        if isinstance(self.origin, Pairs):
             sentences.append(
                 "Rows are compared with each other in pairs, and half of each mean "
                 "over pairs is released; no mean was estimated."
             )
-        elif not (self.centered or self.searched):
+        elif isinstance(self.origin, PublicPoint):
             what = "the origin" if self.box is None else "the midpoint of the bounds"
             sentences.append(
                 f"Variance is measured about {what}; no mean was estimated."
@@ -224,38 +296,6 @@ class RowBounds:
         if flat:
             sentences.append(f"{flat} features have no extent and count for nothing.")
         return tuple(sentences)
-
-
-def _private_center(center) -> tuple[bool, float | None]:
-    """Return whether rows are centered at a private mean, and its public radius.
-
-    Parameters
-    ----------
-    center : {"auto", "none", "pairs", "private"} or PrivateMean
-        As in :class:`~skdpspectral.DPPCA`.
-
-    Raises
-    ------
-    ValueError
-        Naming center, or the radius.
-    """
-    if isinstance(center, PrivateMean):
-        if center.radius is None:
-            return True, None
-        # As a Python float: a float32 radius would round sensitivity and noise.
-        radius = check_real("radius of PrivateMean", center.radius)
-        if not _SHORTEST_RADIUS <= radius <= _LONGEST_RADIUS:
-            raise ValueError(
-                f"radius of PrivateMean must be in [{_SHORTEST_RADIUS:g}, "
-                f"{_LONGEST_RADIUS:g}], got {radius}"
-            )
-        return True, radius
-    if not isinstance(center, str) or center not in CENTERS:
-        raise ValueError(
-            f"center must be one of {CENTERS} or a PrivateMean(radius), got "
-            f"{shown(center)}"
-        )
-    return center == "private", None
 
 
 def _check_radius(name: str, radius: float | None) -> None:

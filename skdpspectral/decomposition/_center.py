@@ -1,17 +1,15 @@
-"""A search for a center, planned by public numbers: its releases and their shares.
+"""A private center of rows without public bounds, found in steps, or pairs of rows.
 
-A center of rows without public bounds, found in steps: what it releases, and how.
-
-First a typical distance between rows, then how far they lie from the origin; from there
-clipped means, whose radius shrinks by released numbers, close in on the rows.
-
-What is made of rows about a center that is searched for, or of pairs of rows.
+First a typical distance between rows is released, then how far they lie from the
+origin; from there clipped means, whose radius shrinks by released numbers, close in on
+the rows. The releases and their shares are planned by public numbers.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -21,7 +19,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg.walks import RowWalk, Walked
-from .._statistics.statistic import HALF, Choice, Planned, Statistic, pair_order
+from .._statistics.statistic import HALF, Choice, Combination, Statistic, pair_order
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder, PairWalk, PoolWalk
 from ..accounting import calibrate_gaussian, split_mu
@@ -33,32 +31,38 @@ from ._second_moment import SecondMoment, floor_of
 # Rows that a center is made from, at most: more would only take time.
 _MOST_ROWS = 1 << 17
 
-
 # Clips of the first step, and of others, in units of the length that rows have then.
 _FIRST_CLIP, _CLIP = 1.1, 1.1
-
 
 # Clips that noise allows, at most.
 _WIDEST_CLIP = 4.0
 
 
-class Sample(NamedTuple):
+@dataclass(frozen=True)
+class Sample:
     """Rows from all over a table that a center is made from, by its shape alone.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are brought to units of a box.
-    order : PairOrder
-        How the whole table is paired.
-    n_pools, n_rows : int
-        Pools of rows that are used, and rows in them.
+    `order` pairs the rows of the whole table; the first `n_pools` of its pools are
+    used, of `n_rows` rows. A mean of rows of the unit ball has the sensitivity `moved`
+    and a rounding error of at most `rounding`.
     """
 
     bounds: RowBounds
     order: PairOrder
     n_pools: int
     n_rows: int
+    moved: float = field(init=False)
+    rounding: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        block, n_rows = self.order.block_rows, self.n_rows
+        terms = (n_rows // block + self.n_pools) * block
+        numbers = {
+            "moved": sensitivity.mean_sensitivity(1.0, n_rows),
+            "rounding": sensitivity.summation_error(1.0, terms, block),
+        }
+        for name, value in numbers.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, bounds: RowBounds, n_samples: int) -> Sample:
@@ -89,12 +93,6 @@ class Sample(NamedTuple):
         walk = PairWalk(self.order, self._mapped, self.n_pools, _half_lengths)
         return Walked(X, walk)
 
-    def summation_error(self) -> float:
-        """Largest rounding error of a mean of rows of the unit ball."""
-        block = self.order.block_rows
-        n_blocks = self.n_rows // block + self.n_pools
-        return sensitivity.summation_error(1.0, n_blocks * block, block)
-
 
 def _half_lengths(differences: np.ndarray) -> np.ndarray:
     return math.sqrt(0.5) * row_lengths(differences)
@@ -110,16 +108,8 @@ def row_lengths(rows: np.ndarray) -> np.ndarray:
 class Quantile(Statistic):
     """A length below which about a share of terms lies, by noisy halvings.
 
-    Parameters
-    ----------
-    name : str
-        What names of the releases begin with.
-    n_steps : int
-        Number of halvings, each on a logarithmic scale.
-    level : float
-        The share.
-    moved : float
-        How far one row moves a share.
+    There are `n_steps` halvings on a logarithmic scale; `level` is the share, `moved`
+    how far one row moves a share, and names of the releases begin with `name`.
     """
 
     name: str
@@ -163,16 +153,9 @@ def _counts_of_lengths(blocks, points: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class CenterSteps(Statistic):
-    """Clipped means that close in on the rows.
+    """Clipped means that close in on the rows of a sample.
 
-    Parameters
-    ----------
-    sample : Sample
-        Rows that are used.
-    shares : tuple of float
-        Shares of the cost of the steps.
-    name : str, default="center"
-        What names of the releases begin with.
+    `shares` are those of the steps in their cost; names of releases begin with `name`.
     """
 
     sample: Sample
@@ -180,7 +163,7 @@ class CenterSteps(Statistic):
     name: str = "center"
 
     @property
-    def names(self) -> list[str]:
+    def step_names(self) -> list[str]:
         """Names of the releases."""
         return [f"{self.name}_{step}" for step in range(1, len(self.shares) + 1)]
 
@@ -188,42 +171,33 @@ class CenterSteps(Statistic):
         """Plan the releases at a total cost of mu; infinite for no noise."""
         shape = (self.sample.bounds.n_features,)
         if not math.isfinite(mu):
-            return tuple(Exact(name, shape) for name in self.names)
-        moved = sensitivity.mean_sensitivity(1.0, self.sample.n_rows)
-        rounding = {"summation_error": self.sample.summation_error(), "magnitude": 2.0}
+            return tuple(Exact(name, shape) for name in self.step_names)
+        moved = self.sample.moved
+        rounding = {"summation_error": self.sample.rounding, "magnitude": 2.0}
         costs, steps = split_mu(mu, list(self.shares)), list[Gaussian]()
-        for cost, paid in groupby(zip(costs, self.names, strict=True), itemgetter(0)):
+        for cost, paid in groupby(
+            zip(costs, self.step_names, strict=True), itemgetter(0)
+        ):
             names = [name for _, name in paid]
             first = calibrate_gaussian(names[0], moved, cost, shape, **rounding)
             steps.extend(first.repeated(names))
         return tuple(steps)
 
-    def course(self, plan: Any, typical: float, reach: float, allowed: float = 0.0):
-        """Radii of the steps, and weights and length of the error of their average.
+    def course(
+        self, plan: Mapping, typical: float, reach: float, allowed: float = 0.0
+    ) -> tuple[list[float], list[float], float]:
+        """Radii of the steps, weights of their average, and the length of its error.
 
-        Parameters
-        ----------
-        plan : PrivacyPlan
-            With the noise of the steps.
-        typical, reach : float
-            Released typical distance of rows, and their distance from the start.
-        allowed : float, default=0.0
-            Length of noise that does no harm: clips are wider where it allows it, as a
-            center of clipped rows is not their mean.
-
-        Returns
-        -------
-        radii, weights : list of float
-            One a step, from released and public numbers alone.
-        error : float
-            Expected length of the noise of the average.
+        All are of public numbers and of the released typical distance of rows and their
+        distance from the start, `reach`. Where noise of the length `allowed` does no
+        harm, clips are wider: a center of clipped rows is not their mean.
         """
         n_features = self.sample.bounds.n_features
         radius, radii, errors = _FIRST_CLIP * reach, [], []
-        for step, name in enumerate(self.names):
+        for step, name in enumerate(self.step_names):
             unit = getattr(plan[name], "noise_std", 0.0)
             wide = 0.0
-            if 2 * step >= len(self.names):
+            if 2 * step >= len(self.step_names):
                 harmless = allowed / max(unit * math.sqrt(n_features), 1e-150)
                 wide = min(harmless, _WIDEST_CLIP * typical)
             radii.append(min(max(radius, wide, 1e-60), 1e60))
@@ -239,7 +213,7 @@ class CenterSteps(Statistic):
 
     @staticmethod
     def narrowed(n_steps: int, factor: float, n_features: int) -> float:
-        """How far steps narrow the first radius, in which noise is `factor` long."""
+        """Factor of the first radius after all steps; noise is `factor` radii long."""
         radius = _CLIP * factor * (1.0 + 1.0 / math.sqrt(n_features))
         return float(_FIRST_CLIP * radius ** (n_steps - 1))
 
@@ -248,7 +222,7 @@ class CenterSteps(Statistic):
         radii, weights = given
         point = np.zeros(self.sample.bounds.n_features)
         center = np.zeros_like(point)
-        for name, radius, weight in zip(self.names, radii, weights, strict=True):
+        for name, radius, weight in zip(self.step_names, radii, weights, strict=True):
             kernel = partial(_sum_of_clipped, radius=radius, n_features=len(point))
             total = self.sample.about(rows, point).reduce(kernel)
             mean = total / self.sample.n_rows / radius
@@ -267,18 +241,12 @@ def _sum_of_clipped(blocks, radius: float, n_features: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Nearness(Statistic):
-    """How much of the rows is near a center: where its error would point them.
+    """Share of the rows that are so near a center that its error turns them.
 
     Two means over rows x about the center, of numbers in [0, 1]: of
     min(1, e^2 / x^2) with the error e of the center, which is what a unit row gets of
     it, and of the same with a typical distance in place of e.
 
-    Parameters
-    ----------
-    sample : Sample
-        Rows that are used.
-    name : str, default="center_nearness"
-        Name of the release.
     """
 
     sample: Sample
@@ -294,7 +262,7 @@ class Nearness(Statistic):
             sensitivity.mean_sensitivity(half, self.sample.n_rows),
             mu,
             (2,),
-            summation_error=2.0 * self.sample.summation_error(),
+            summation_error=2.0 * self.sample.rounding,
         )
         return (nearness,)
 
@@ -319,114 +287,63 @@ def _sums_of_nearness(blocks, lengths: np.ndarray, least: float) -> np.ndarray:
 
 # Names of steps from near by, and from far away.
 NEAR, FAR = "center", "far_center"
-
+_FIRST_STEP = f"{NEAR}_1"
 
 # Halvings of the two lengths, of the first in a box too; the noise of their votes at
 # most, as a share of the voters; and what they cost at least, as a share of mu**2.
 _DISTANCE_STEPS, _BOXED_STEPS, _REACH_STEPS, _VOTE_NOISE = 11, 7, 6, 0.12
-
-
 _LEAST_VOTES = 0.001
-
 
 # Shares of mu**2: of the steps, at least and at most, and in units of what the noise
 # hides, in a box and where rows may be anywhere; of the test at most.
 _LEAST, _MOST, _WANTED_IN_BOX, _WANTED = 0.02, 0.3, 6.0, 9.0
-
-
 _NEARNESS = 0.02
-
 
 # Noise of the steps beyond which no center is searched for: the least progress of each,
 # and the largest share of mu**2 of the whole search.
 _SLOWEST, _DEAREST = 1.0, 0.5
 
-
 # Shares of steps from near by.
 _NEAR_STEPS = (0.25, 0.25, 0.5)
-
 
 # Distance, in units of the typical one, from which others must be able to come, and
 # the share of the last of them.
 _FAR, _LAST = 1e4, 0.3
-
-
 _FEWEST_STEPS, _MOST_STEPS = 4, 16
-
 
 # Lengths that are told from each other, as powers of two: of any table, and below the
 # diameter of a box.
 _SHORTEST, _LONGEST, _BOXED_OCTAVES = -199.0, 199.0, 32.0
 
-
 # Quantiles of the lengths.
 _PAIR_LEVEL, _ROW_LEVEL = 0.6, 0.65
 
 
-class Way(Planned):
-    """Steps to a center, and whether rows are too near to it.
-
-    They are not run as one: what the steps give decides on what follows.
-
-    Parameters
-    ----------
-    steps : CenterSteps
-        The steps.
-    nearness : Nearness or None
-        The test; None where the center is not given up in any case.
-    shares : tuple of float
-        Shares of both in their cost.
-    """
-
-    def __init__(
-        self, steps: CenterSteps, nearness: Nearness | None, shares: tuple[float, ...]
-    ) -> None:
-        self.steps, self.nearness, self.shares = steps, nearness, shares
-
-    def mechanisms(self, mu: float) -> tuple:
-        """Plan both at a total cost of mu; infinite for no noise."""
-        if self.nearness is None:
-            return self.steps.mechanisms(mu)
-        costs = (mu, mu)
-        if math.isfinite(mu):
-            costs = tuple(split_mu(mu, list(self.shares)))
-        steps = self.steps.mechanisms(costs[0])
-        return (*steps, *self.nearness.mechanisms(costs[1]))
-
-
 class Search(NamedTuple):
-    """A search for a center: its statistics and their costs, from public numbers."""
+    """Steps to a center, from near by and from far away, and the costs of all parts."""
 
-    distance: Quantile
-    reach: Quantile
-    ways: tuple[Way, ...]
+    steps: tuple[Statistic, ...]
     costs: dict[str, float]
 
 
-def plan_search(moment: SecondMoment, mu: float, forced: bool) -> Search | None:
-    """Return the search for a center of that moment, None where it is not worth it.
+def plan_search(
+    sample: Sample, quantiles: tuple[Quantile, Quantile], mu: float, forced: bool
+) -> Search | None:
+    """Return the search for a center, None where it is not worth it.
 
-    Parameters
-    ----------
-    moment : SecondMoment
-        Of public bounds and number of rows.
-    mu : float
-        Cost of everything.
-    forced : bool
-        Whether it is made in any case, for half of the budget at most.
+    `quantiles` are those of :func:`length_quantiles`, and `mu` is the cost of
+    everything. A search that is `forced` is made in any case, for half of the budget at
+    most.
     """
-    n_samples, n_features = moment.n_samples, moment.bounds.n_features
-    if n_samples < 2:
-        return None
-    sample = Sample.of(moment.bounds, n_samples)
-    distance, reach = length_quantiles(sample)
+    n_samples, n_features = sample.order.n_samples, sample.bounds.n_features
+    distance, reach = quantiles
     shares = {
         "distance": _share_of_votes(distance, mu),
         "reach": _share_of_votes(reach, mu),
         "nearness": 0.0 if forced else min(_NEARNESS, 6.0 / n_features),
     }
     # Enough that the error of the center stays below what noise on the moment hides.
-    wanted = _WANTED if moment.bounds.box is None else _WANTED_IN_BOX
+    wanted = _WANTED if sample.bounds.box is None else _WANTED_IN_BOX
     wanted *= math.sqrt(n_features) * n_samples / (sample.n_rows**2 * mu)
     shares["steps"] = min(max(wanted, _LEAST), _MOST)
     mu_steps = mu * math.sqrt(shares["steps"])
@@ -437,22 +354,23 @@ def plan_search(moment: SecondMoment, mu: float, forced: bool) -> Search | None:
     scale = min(1.0, _DEAREST / total)
     shares = {name: scale * share for name, share in shares.items()}
     center = shares.pop("steps") + shares["nearness"]
-    within = (1.0 - shares["nearness"] / center, shares.pop("nearness") / center)
+    within = {"steps": 1.0 - shares["nearness"] / center}
+    within["nearness"] = shares.pop("nearness") / center
     shares["center"] = center
     shares["rest"] = 1.0 - math.fsum(shares.values())
     costs = dict.fromkeys(shares, mu)
     if math.isfinite(mu):
         costs = dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
     far = _far_steps(sample, mu_steps)
-    ways = tuple(
-        Way(
-            CenterSteps(sample, steps, name),
-            None if forced else Nearness(sample, f"{name}_nearness"),
-            within,
-        )
-        for name, steps in ((NEAR, _NEAR_STEPS), (FAR, far))
-    )
-    return Search(distance, reach, ways, costs)
+    steps: list[Statistic] = []
+    for name, split in ((NEAR, _NEAR_STEPS), (FAR, far)):
+        means = CenterSteps(sample, split, name)
+        if forced:
+            steps.append(means)
+        else:
+            parts = {"steps": means, "nearness": Nearness(sample, f"{name}_nearness")}
+            steps.append(Combination(parts, within))
+    return Search(tuple(steps), costs)
 
 
 def _share_of_votes(votes: Quantile, mu: float) -> float:
@@ -471,7 +389,7 @@ def length_quantiles(sample: Sample) -> tuple[Quantile, Quantile]:
     )
 
 
-def distances_told_apart(bounds: RowBounds) -> tuple[float, float]:
+def distance_range(bounds: RowBounds) -> tuple[float, float]:
     """Range of the typical distance, as powers of two."""
     if bounds.box is None:
         return _SHORTEST, _LONGEST
@@ -503,162 +421,145 @@ def _far_steps(sample: Sample, mu: float) -> tuple[float, ...]:
 # which the typical distance is in doubt.
 _LEAST_BESIDE, _DOUBTFUL = 0.2, 0.95
 
-
 # What the error of a center may add, in units of what the noise hides, and deviations
 # of noise that the test forgives.
 _TOLERATED, _FORGIVEN = 2.0, 1.5
 
-
 # How far from the origin rows may lie, in octaves of a typical distance.
 _NEAREST, _FARTHEST = -1.0, 21.0
-
 
 # Share of what the noise hides that a wider clip of the steps may add.
 _HARMLESS = 0.01
 
 
-class Searched(Statistic):
-    """A statistic of rows about a center that is searched for, or of pairs of rows.
+class SearchedComponents(Statistic):
+    """Components of rows about a center that is searched for, or of pairs of rows.
 
     Where public numbers show that no center would be accurate enough, rows are compared
     in pairs at once. Otherwise a typical distance and the rows' distance from the
     origin are released; by these the steps to a center begin near by or far away, or,
     if neither promises one, what is left goes to pairs. After the steps a last number
-    tells how much of the rows lies so near to the center that its error would be taken
+    shows how much of the rows lies so near to the center that its error would be taken
     for their direction. Rows that are shorter than the typical distance, or a multiple
     of it where the noise allows that, keep their lengths.
 
-    Parameters
-    ----------
-    moment : SecondMoment
-        Bounds, number of rows, and the moment that an early release is one of.
-    rest : Statistic
-        Its ``run`` is given the center or the order of the pairs, a length below which
-        rows keep theirs, and what it has as ``early`` if that is to be released too.
+    The ``run`` of `rest` is given the center or the order of the pairs, a length below
+    which rows keep theirs, and what it has as ``early`` if that is to be released too.
     """
 
     def __init__(self, moment: SecondMoment, rest: Any) -> None:
         self.moment, self.rest, self.bounds = moment, rest, moment.bounds
-        self.forced = moment.bounds.paired is False
+        self.forced = HALF not in moment.bounds.weights
+        # Rows that a center is made from, and quantiles of their distances and lengths;
+        # one row has no distance.
+        self.sample = Sample.of(moment.bounds, moment.n_samples)
+        alone = moment.n_samples < 2
+        self.quantiles = None if alone else length_quantiles(self.sample)
+
+    def _search(self, mu: float) -> Search | None:
+        """Plan the search at a total cost of mu; None where it is not worth it."""
+        if self.quantiles is None:
+            return None
+        return plan_search(self.sample, self.quantiles, mu, self.forced)
 
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan all that is released, and say if rows are paired in any case."""
         plan = super().plan(epsilon, delta, **named)
-        if self.forced or _is_searched(plan):
+        if self.forced or _FIRST_STEP in {m.name for m in plan.releases()}:
             return plan
-        said = (
+        remark = (
             "Rows are compared with each other in pairs: so few rows and so small a "
             "budget find no center that is accurate enough."
         )
-        return replace(plan, remarks=(*plan.remarks, said))
+        return replace(plan, remarks=(*plan.remarks, remark))
 
     def remarks(self) -> tuple[str, ...]:
         """Sentences about the rows."""
         return self.bounds.remarks()
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Doubts of the rest."""
-        return self.rest.doubts(plan)
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Return warnings of the rest."""
+        return self.rest.caveats(plan)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan everything at a total cost of mu; infinite for no noise."""
-        search = plan_search(self.moment, mu, self.forced)
+        search = self._search(mu)
         if search is None:
             return self.rest.mechanisms(mu)
-        costs = search.costs
-        branches = search.ways if self.forced else (*search.ways, self.rest.early)
+        (distance, reach), costs = self.quantiles, search.costs
+        branches = search.steps if self.forced else (*search.steps, self.rest.early)
         return (
-            *search.distance.mechanisms(costs["distance"]),
-            *search.reach.mechanisms(costs["reach"]),
+            *distance.mechanisms(costs["distance"]),
+            *reach.mechanisms(costs["reach"]),
             *Choice("center", *branches).mechanisms(costs["center"]),
             *self.rest.mechanisms(costs["rest"]),
         )
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the center, or pairs, and the rest; return what the rest returns."""
-        plan = release.plan
+        planned = {mechanism.name: mechanism for mechanism in release.plan.releases()}
         order = pair_order(self.moment.n_samples, self.bounds.n_features)
-        if not _is_searched(plan):
+        if _FIRST_STEP not in planned:
             return self.rest.run(release, rows, order)
-        sample = Sample.of(self.bounds, self.moment.n_samples)
-        typical, reach = self._lengths(release, sample, rows)
-        allowed = math.sqrt(_HARMLESS * self._edge(plan)) * typical
-        ways = [
-            (steps, steps.course(plan, typical, reach, allowed))
-            for steps in _planned_steps(plan, sample)
+        typical, reach = self._lengths(release, rows)
+        # Largest eigenvalue of the noise on the moment about a center.
+        edge = 2.0 * math.sqrt(self.bounds.n_features)
+        edge *= self.rest.relative_noise(release.plan)
+        allowed = math.sqrt(_HARMLESS * edge) * typical
+        courses = [
+            (steps, steps.course(planned, typical, reach, allowed))
+            for steps in _planned_steps(planned, self.sample)
         ]
-        steps, (radii, weights, error) = min(ways, key=lambda way: way[1][2])
-        if not self.forced and self._part(error, typical) > self._hidden(plan):
-            why = "they lie too far from the origin for their number and the budget"
-            return self._of_pairs(release, rows, order, typical, why)
+        steps, (radii, weights, error) = min(courses, key=lambda course: course[1][2])
+        if not self.forced and self._part(error, typical) > _TOLERATED * edge:
+            floor = floor_of(typical, edge / HALF)
+            found = self.rest.run(release, rows, order, floor, (self.rest.early,))
+            remark = (
+                "Rows were compared with each other in pairs: they lie too far from "
+                "the origin for their number and the budget."
+            )
+            return replace(found, remark=remark)
         center = steps.run(release, rows, radii, weights)
         if self.bounds.box is not None:
             half = self.bounds.box.half_widths
             center = center.clip(-half, half)
         if self.forced:
-            return self.rest.run(release, rows, center, self._floor(plan, typical, 1.0))
-        nearness = Nearness(sample, f"{steps.name}_nearness")
-        found = nearness.run(release, rows, center, error, typical)
-        noise_std = getattr(plan[nearness.name], "noise_std", 0.0)
-        origins = center, order
-        return self._about(release, rows, origins, found, noise_std, typical)
-
-    def _lengths(self, release, sample: Sample, rows) -> tuple[float, float]:
-        """Typical distance of rows, and their distance from the start."""
-        distance, reach = length_quantiles(sample)
-        told = distances_told_apart(self.bounds)
-        typical = distance.run(release, sample.distances(rows), *told)
-        low = math.log2(typical) + _NEAREST
-        far = sample.about(rows, 0.0, row_lengths)
-        return typical, reach.run(release, far, low, low - _NEAREST + _FARTHEST)
-
-    def _part(self, error: float, typical: float) -> float:
-        """What an error of the center adds to the moment, in a direction of its own."""
-        return min(error / max(self.bounds.clip or typical, 1e-150), 1.0) ** 2
-
-    def _edge(self, plan) -> float:
-        """Largest eigenvalue of the noise on the moment about a center."""
-        noise_std = self.rest.relative_noise(plan)
-        return 2.0 * math.sqrt(self.bounds.n_features) * noise_std
-
-    def _hidden(self, plan) -> float:
-        """What an error of the center may add to the moment."""
-        return _TOLERATED * self._edge(plan)
-
-    def _floor(self, plan, typical: float, weight: float) -> float:
-        """Length below which rows keep theirs; of pairs half is released."""
-        return floor_of(typical, self._edge(plan) / weight)
-
-    def _of_pairs(self, release, rows, order, typical: float, why: str):
-        """Spend on pairs what the center would have cost, and the rest too."""
-        floor = self._floor(release.plan, typical, HALF)
-        found = self.rest.run(release, rows, order, floor, (self.rest.early,))
-        return replace(
-            found, said=f"Rows were compared with each other in pairs: {why}."
-        )
-
-    def _about(self, release, rows, origins, found, noise_std: float, typical: float):
-        """Release the rest, of rows about a center unless they are too near to it."""
-        (center, order), (near, beside) = origins, found
-        plan = release.plan
-        most = self._hidden(plan) + _FORGIVEN * noise_std
-        if near <= most and beside >= _LEAST_BESIDE:
-            said = "Rows were measured from a private center, which is accurate enough."
-            floor = self._floor(plan, typical, 1.0)
-            return replace(self.rest.run(release, rows, center, floor), said=said)
-        said = (
+            return self.rest.run(release, rows, center, floor_of(typical, edge))
+        nearness = Nearness(self.sample, f"{steps.name}_nearness")
+        near, beside = nearness.run(release, rows, center, error, typical)
+        forgiven = _FORGIVEN * getattr(planned[nearness.name], "noise_std", 0.0)
+        if near <= _TOLERATED * edge + forgiven and beside >= _LEAST_BESIDE:
+            found = self.rest.run(release, rows, center, floor_of(typical, edge))
+            remark = (
+                "Rows were measured from a private center, which is accurate enough."
+            )
+            return replace(found, remark=remark)
+        remark = (
             "Rows were compared with each other in pairs: a private center was found, "
             "but too many of them lie near it, or too few beside it."
         )
         # Where nearly no row is farther away, votes may have gone astray.
-        sure = beside <= _DOUBTFUL + _FORGIVEN * noise_std
-        floor = self._floor(plan, typical, HALF) if sure else 0.0
-        about = self.rest.run(release, rows, order, floor)
-        return replace(about, mean=center, said=said)
+        sure = beside <= _DOUBTFUL + forgiven
+        floor = floor_of(typical, edge / HALF) if sure else 0.0
+        found = self.rest.run(release, rows, order, floor)
+        return replace(found, mean=center, remark=remark)
+
+    def _lengths(self, release, rows) -> tuple[float, float]:
+        """Typical distance of rows, and their distance from the start."""
+        distance, reach = self.quantiles
+        told = distance_range(self.bounds)
+        typical = distance.run(release, self.sample.distances(rows), *told)
+        low = math.log2(typical) + _NEAREST
+        far = self.sample.about(rows, 0.0, row_lengths)
+        return typical, reach.run(release, far, low, low - _NEAREST + _FARTHEST)
+
+    def _part(self, error: float, typical: float) -> float:
+        """Share of the moment that an error of the center adds, in one direction."""
+        return min(error / max(self.bounds.clip or typical, 1e-150), 1.0) ** 2
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """As that of the rest: about a center or of pairs, by public numbers."""
-        search = plan_search(self.moment, mu, self.forced)
+        search = self._search(mu)
         if search is None:
             return self.rest.squared_error(mu, signal, noise, True)
         return self.rest.squared_error(search.costs["rest"], signal, noise)
@@ -668,17 +569,12 @@ class Searched(Statistic):
         return math.sqrt(self.squared_error(plan.mu, signal, noise))
 
 
-def _planned_steps(plan, sample: Sample) -> list[CenterSteps]:
-    """Steps of both ways in a plan."""
+def _planned_steps(planned: Mapping, sample: Sample) -> list[CenterSteps]:
+    """Steps from near by and from far away, where a plan has them."""
     found = []
     for name in (NEAR, FAR):
-        numbers = (m.name.removeprefix(f"{name}_") for m in plan.releases())
+        numbers = (each.removeprefix(f"{name}_") for each in planned)
         count = sum(number.isdigit() for number in numbers)
         if count:
             found.append(CenterSteps(sample, (1.0,) * count, name))
     return found
-
-
-def _is_searched(plan) -> bool:
-    names = (mechanism.name for mechanism in plan.releases())
-    return f"{NEAR}_1" in names

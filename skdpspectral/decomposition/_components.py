@@ -17,7 +17,7 @@ from scipy import sparse
 
 from .._linalg import eigen
 from .._statistics.feature_scales import FeatureLaw, FeatureScales
-from .._statistics.statistic import HALF, Combination, Planned
+from .._statistics.statistic import HALF, Combination, Statistic
 from .._tables.clipping import Box
 from .._tables.readers import map_table
 from ..accounting import split_mu
@@ -37,20 +37,11 @@ from ._second_moment import (
 class Directions:
     """Released components, and what else was released to find them.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (p,) or None
-        Released mean, in units of the bounded rows.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    values : ndarray of shape (r,)
-        What the released second moment has along them.
-    matrix : ndarray of shape (p, p)
-        The released second moment.
-    scales : Scales or None
-        Variances that the mechanism needed; None where it needs none.
-    above_noise : int
-        How many components the released second moment tells from its noise.
+    `mean` is None, or released, in units of the bounded rows. `vectors` are orthonormal
+    rows, leading first; `values` are what the released second moment, `matrix`, has
+    along them. `scales` are variances that a mechanism needed, None where it needs
+    none, and `above_noise` counts components that the second moment distinguishes from
+    its noise.
     """
 
     mean: np.ndarray | None
@@ -65,26 +56,12 @@ class Directions:
 class Components:
     """Released components, in units of the bounded rows.
 
-    Parameters
-    ----------
-    mean : ndarray of shape (p,) or None
-        Released mean.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, leading first.
-    values : ndarray of shape (r,)
-        Released variances along them.
-    total : float
-        Released variance in all directions.
-    noise : float or None
-        Variance of a direction across them; None where only unit rows are known.
-    unit : float
-        Data units per unit of the variances' rows.
-    above_noise : int
-        How many of them a released second moment tells from its noise.
-    said : str, default=""
-        What was chosen by releases, and why.
-    covariance : ndarray of shape (p, p) or None, default=None
-        That of all features, where it was released.
+    `vectors` are orthonormal rows, leading first. `values` are released variances along
+    them, `total` is that in all directions, and `noise` that of a direction across
+    them, None where only unit rows are known; `unit` is the number of data units per
+    unit of their rows. `above_noise` counts components that a released second moment
+    distinguishes from its noise, `remark` is a sentence about the choice that releases
+    made, and `covariance` that of all features, where it was released.
     """
 
     mean: np.ndarray | None
@@ -94,7 +71,7 @@ class Components:
     noise: float | None
     unit: float
     above_noise: int
-    said: str = ""
+    remark: str = ""
     covariance: np.ndarray | None = None
 
 
@@ -102,11 +79,9 @@ class Components:
 # components, and of private lengths.
 COVARIANCE_SHARE, LENGTHS_SHARE = 0.15, 0.04
 
-
 # Deviations of the votes' noise that half of the rows have, where the share of the
 # votes may rise so far; and those below which the lengths are in doubt.
 _SURE, _MOST_VOTES, _FAIRLY_SURE = 3.5, 0.35, 2.5
-
 
 # Most components that are planned for where their number is released first.
 MOST_COMPONENTS = 50
@@ -136,7 +111,7 @@ class PrincipalComponents(Combination):
     # What further releases need: variances, a clip, and what refines the components.
     scales: PrivateScales | None = None
     reach: PrivateScales | None = None
-    second: Planned | None = None
+    second: Statistic | None = None
 
     def __init__(
         self,
@@ -155,9 +130,9 @@ class PrincipalComponents(Combination):
         self.most = self.width
         self.within = None
         if covariance:
-            self.within = ProjectedMoment(n, p, self.width, bounds.paired)
+            self.within = ProjectedMoment(n, p, self.width, bounds.weights)
         self._plan_more(norm_range)
-        self._shares = self._shared()
+        shares = self._shared()
         parts = {
             "first": self.moment,
             "scales": self.scales,
@@ -165,10 +140,11 @@ class PrincipalComponents(Combination):
             "reach": self.reach,
             "covariance": self.within,
         }
-        self._parts = {name: parts[name] for name in parts if name in self._shares}
+        kept = {name: parts[name] for name in parts if name in shares}
+        super().__init__(kept, shares)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Say what else is released: lengths within a public range of them."""
+        """Plan further releases: lengths within a public range of them."""
         if self._is_unclipped():
             size = self.moment.n_samples, self.bounds.n_features
             self.scales = PrivateScales(*size, norm_range, 0.0, self.noise, True)
@@ -210,25 +186,25 @@ class PrincipalComponents(Combination):
             )
         return dict(zip(shares, split_mu(mu, list(shares.values())), strict=True))
 
-    def doubts(self, plan) -> tuple[str, ...]:
-        """Say where private lengths are in doubt."""
+    def caveats(self, plan) -> tuple[str, ...]:
+        """Warn of a budget at which private lengths are unreliable."""
         if self.scales is None:
             return ()
         names = {m.name for m in plan.releases()} & {"quantile_1", "reach_1"}
         noise = max((getattr(plan[n], "noise_std", 0.0) for n in names), default=0.0)
         if _FAIRLY_SURE * noise <= 0.5 * self._voters:
             return ()
-        said = (
+        remark = (
             f"{self.moment.n_samples} rows are too few for private lengths at this "
             "budget: they may come out at any scale, and variances with them; public "
             "variances, a narrower norm_range or a clip_norm would help."
         )
-        return (said,)
+        return (remark,)
 
     @property
     def _voters(self) -> float:
         """Votes of all rows together, at least."""
-        return self.moment.n_samples * (1.0 if self.bounds.paired is False else HALF)
+        return self.moment.n_samples * min(self.bounds.weights)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Components:
         """Release components of rows about a given mean, None for none.
@@ -253,7 +229,7 @@ class PrincipalComponents(Combination):
 
     @property
     def early(self) -> SecondMoment:
-        """What may be released beside the moment, with what a center would cost."""
+        """Second release of the moment, for the cost of a center given up."""
         return replace(self.moment, name=EARLY)
 
     def directions(
@@ -261,23 +237,9 @@ class PrincipalComponents(Combination):
     ) -> Directions:
         """Release all but the covariance.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        X : array or sparse CSR matrix of shape (n, p)
-            The rows.
-        origin : ndarray of shape (p,), PairOrder or None
-            Released center of them, or which rows are paired.
-        floor : float, default=0.0
-            Released length, below which rows keep theirs.
-        more : tuple of SecondMoment, default=()
-            Planned moments that are released beside it, of the same rows.
-
-        Returns
-        -------
-        Directions
-            Made from releases and public numbers alone.
+        `origin` is the released center of the rows X, or their order of pairs. Rows
+        shorter than a released length, `floor`, keep theirs. `more` are planned moments
+        that are released beside the first, of the same rows.
         """
         exact = self.moment.kernel(X, origin, floor)
         found = self._first(release, exact, origin, more)
@@ -373,7 +335,7 @@ class CenteredComponents(Centered):
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
         """As that of the components, at the cost of the mean too."""
-        rest, paired = self.costs(mu)["rest"], bool(self.bounds.paired)
+        rest, paired = self.costs(mu)["rest"], self.order is not None
         return self.rest.squared_error(rest, signal, noise, paired)
 
     def expected_error(self, plan, signal: float, noise: float) -> float:
@@ -396,17 +358,9 @@ class ScaledComponents(NamedTuple):
 class Scaled(Combination):
     """Private scales of all features, and components of rows in units of them.
 
-    Parameters
-    ----------
-    components : Statistic
-        What is released of the scaled rows, which no bounds are known of.
-    n_samples : int
-        Public number of rows.
-    box : Box or None
-        Public bounds that rows are clipped into first, feature by feature.
-    with_mean : bool, default=True
-        Whether means are released too, and subtracted: not where rows are to stay
-        sparse.
+    No bounds are known of the scaled rows that `components` are of. Rows are clipped
+    into a public `box` first, feature by feature. With `with_mean` means are released
+    too, and subtracted: not for sparse rows.
     """
 
     def __init__(
@@ -416,8 +370,8 @@ class Scaled(Combination):
         # With means scales are those of moments, and not of differences alone.
         n_features = self.bounds.n_features
         self.scales = FeatureScales(n_samples, n_features, with_mean, box)
-        self._parts = {"feature_scales": self.scales, "components": components}
-        self._shares = _SHARES
+        parts = {"feature_scales": self.scales, "components": components}
+        super().__init__(parts, _SHARES)
 
     def run(self, release: Any, rows: Any, *given: Any) -> ScaledComponents:
         """Release scales, and components of what they make of the rows."""
@@ -431,7 +385,7 @@ class Scaled(Combination):
 
     def _floor(self, plan: Any, law: FeatureLaw) -> tuple[float, ...]:
         """Length below which unit rows of scaled features keep theirs."""
-        if not self.bounds.paired or self.bounds.clip is not None:
+        if self.bounds.weights != (HALF,) or self.bounds.clip is not None:
             return ()
         rest = self.components.rest
         edge = 2.0 * math.sqrt(self.bounds.n_features) * rest.relative_noise(plan)

@@ -14,49 +14,40 @@ import numpy as np
 from scipy import sparse
 from scipy.special import gammainc, gammaincinv
 
-from .. import sensitivity
 from .._linalg import eigen
 from .._statistics.statistic import (
     HALF,
-    AsAsked,
+    Combination,
     Statistic,
     Terms,
-    mean_summation_error,
 )
 from .._tables.clipping import clip_rows
-from ..accounting import calibrate_gaussian
-from ..mechanisms import Exact, PrivacyPlan
+from ..mechanisms import PrivacyPlan
 from . import _kernels
 from ._bounds import RowBounds
 from ._components import MOST_COMPONENTS, Components
 from ._scales import LengthCounts, LengthQuantile, row_squares
-from ._second_moment import EARLY, share_of
+from ._second_moment import EARLY, plan_second_moment, share_of
 
 # Share of mu**2 of the votes for the far radius; of those for the near one at least and
 # at most; and of the first layer in what the votes leave.
 _FAR_VOTES, _NEAR_VOTES, _NEAR_LAYER = 0.03, (0.005, 0.2), 0.85
 
-
 # Share of the rows that the first radius clips; of all that have a length if there are
 # too few to tell a quarter of them from the noise of the votes.
 _CLIPPED, _CLIPPED_OF_FEW = 0.25, 0.5
 
-
 # Steps of the two searches: all of the range, and up to 128 cells beyond the first.
 _NEAR_STEPS, _FAR_STEPS = 9, 7
-
 
 # Deviations of the votes' noise that their margin has, where the budget allows it.
 _SURE, _FAIRLY_SURE, _FAR_SURE = 5.0, 2.5, 3.0
 
-
 # Most rows beyond the far radius, as a share; beyond it there is one layer.
 _MOST_FAR = 0.1
 
-
 # What the grid of a release may add to the noise that was asked for.
 _ROUNDED = 1.05
-
 
 # Least eigenvalue of a covariance without noise, over the mean of all.
 _LEAST = 1e-12
@@ -66,38 +57,18 @@ _LEAST = 1e-12
 class MomentLayer(Statistic):
     """Second moment of rows of at most unit norm: one layer of a clipped moment.
 
-    Parameters
-    ----------
-    name : str
-        Name of the release.
-    n_samples, n_features : int
-        Public shape of the rows.
-    paired : bool or None, default=False
-        Whether the terms are pairs of rows, of whose mean half is released; None where
-        releases tell.
+    `weights` are those of :class:`RowBounds`.
     """
 
     name: str
     n_samples: int
     n_features: int
-    paired: bool | None = False
+    weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
-        square = (self.n_features, self.n_features)
-        if not math.isfinite(mu):
-            return (Exact(self.name, square, symmetric=True),)
-        n, p = self.n_samples, self.n_features
-        moment = calibrate_gaussian(
-            self.name,
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            square,
-            symmetric=True,
-            summation_error=mean_summation_error(1.0, n, p, self.paired),
-            magnitude=2.0,
-        )
-        return (moment,)
+        size, more = (self.n_samples, self.n_features), {"weights": self.weights}
+        return plan_second_moment(self.name, *size, mu, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release the mean of outer products, from their sum over given terms."""
@@ -109,16 +80,9 @@ class MomentLayer(Statistic):
 class Covariance:
     """A released covariance, in squared units of the rows.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric and positive definite.
-    spread : float
-        Standard deviation off the diagonal of the noise of its first layer.
-    radii : tuple of float
-        Released or public lengths that the layers are clipped to.
-    layer : ndarray of shape (p, p)
-        The first layer as it was released, with its noise.
+    `matrix` is symmetric and positive definite. `radii` are the released or public
+    lengths that the layers are clipped to. `layer` is the first layer as it was
+    released, and `spread` the standard deviation of its noise off the diagonal.
     """
 
     matrix: np.ndarray
@@ -131,20 +95,13 @@ class WholeCovariance(Statistic):
     """Covariance of rows about a given center, or of differences of rows.
 
     Rows are clipped at a private quartile of their lengths, which takes little noise.
-    What a farther clip, beyond which there are few rows, would add is released apart,
-    and counts as far as it stands out of its own noise: no tail is lost where there is
-    budget to see it, and nobody pays for it where there is none.
+    What a farther clip, beyond which there are few rows, would add is released on its
+    own, and counts as far as it stands out of its own noise: no tail is lost where
+    there is budget to see it, and nothing is paid for it where there is none.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    length_range : tuple (low, high)
-        Public range of the lengths of rows.
-    paired : bool or None, default=False
-        Whether rows are compared in pairs; None where releases tell.
-    clip : float or None, default=None
-        Public length that rows are clipped to, in one layer; None for private ones.
+    `length_range` is the public range of the lengths of rows, and `weights` are those
+    of :class:`RowBounds`. With `clip`, a public length, there is one layer; with None
+    private lengths are released.
     """
 
     def __init__(
@@ -153,28 +110,28 @@ class WholeCovariance(Statistic):
         n_features: int,
         length_range: tuple[float, float],
         *,
-        paired: bool | None = False,
+        weights: tuple[float, ...] = (1.0,),
         clip: float | None = None,
     ) -> None:
         self.n_samples, self.n_features = n_samples, n_features
         self.length_range, self.clip = length_range, clip
-        shape = n_samples, n_features, paired
+        shape = n_samples, n_features, weights
         self.near = MomentLayer("near_moment", *shape)
         self.far = MomentLayer("far_moment", *shape)
         self.near_length = LengthQuantile("near_length", _NEAR_STEPS, n_samples)
         self.far_length = LengthQuantile("far_length", _FAR_STEPS, n_samples)
         # Rows that votes count, at least.
-        self.n_voters = n_samples * (1.0 if paired is False else HALF)
+        self.n_voters = n_samples * min(weights)
 
-    def combined(self, mu: float) -> AsAsked:
+    def combined(self, mu: float) -> Combination:
         """Return what is released at a total cost of mu, with its shares."""
         if self.clip is not None:
-            return AsAsked({"near": self.near}, {"near": 1.0})
+            return Combination({"near": self.near}, {"near": 1.0})
         near = self._near_votes(mu)
         shares = {"near_length": near, "near": 1.0 - near}
         parts = {"near_length": self.near_length, "near": self.near}
         if self._far_number(math.sqrt(_FAR_VOTES) * mu) > _MOST_FAR * self.n_voters:
-            return AsAsked(parts, shares)
+            return Combination(parts, shares)
         left = 1.0 - near - _FAR_VOTES
         shares = {
             "near_length": near,
@@ -183,7 +140,7 @@ class WholeCovariance(Statistic):
             "far": (1.0 - _NEAR_LAYER) * left,
         }
         parts |= {"far_length": self.far_length, "far": self.far}
-        return AsAsked({name: parts[name] for name in shares}, shares)
+        return Combination({name: parts[name] for name in shares}, shares)
 
     def _near_votes(self, mu: float) -> float:
         """Share of the votes for the near radius: enough to be sure of a quarter."""
@@ -208,7 +165,7 @@ class WholeCovariance(Statistic):
         return self.combined(mu).mechanisms(mu)
 
     def votes_are_sure(self, plan: PrivacyPlan) -> bool:
-        """Whether the search for lengths of a plan hardly ever goes astray."""
+        """Return whether the search for lengths hardly ever fails."""
         if self.clip is not None:
             return True
         noise = self._vote_noise(plan)
@@ -218,22 +175,10 @@ class WholeCovariance(Statistic):
         return getattr(plan[f"{self.near_length.name}_1"], "noise_std", 0.0)
 
     def run(self, release: Any, rows: Terms, *given: Any) -> Covariance:
-        """Release the covariance.
+        """Release the covariance of centered rows, or of scaled differences.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, centered, or of their differences over the root of two;
-            dense or sparse.
-        *given : MomentLayer
-            Planned layers that are released beside the first one, of the same rows.
-
-        Returns
-        -------
-        Covariance
-            Made from releases and public numbers alone.
+        `given` are planned layers that are released beside the first one, of the same
+        rows. The result is made from releases and public numbers alone.
         """
         clipped = 0.0
         radii: tuple[Any, ...] = (self.clip,)
@@ -319,20 +264,11 @@ def _sums_of_layers(blocks, radii: tuple[float, ...], n_features: int):
 def clipped_parts(rows: Any, radii: tuple[float, ...]) -> list:
     """Split rows so that the squares of the parts add up to those of clipped rows.
 
-    Parameters
-    ----------
-    rows : ndarray or sparse CSR matrix of shape (b, p)
-        Rows; those that are not finite become zero.
-    radii : tuple of one or two floats
-        Increasing lengths.
-
-    Returns
-    -------
-    list of ndarray or sparse CSR array of shape (b, p)
-        For each radius, rows of norm at most 1 but for rounding (:func:`clip_rows`):
-        for the first one, rows clipped at it over it; for the second, rows along the
-        same directions whose squared length is what clipping at it would add, over the
-        most that can be.
+    `radii` are one or two increasing lengths; rows that are not finite become zero.
+    Returns for each radius rows of norm at most 1 but for rounding (:func:`clip_rows`):
+    for the first one, rows clipped at it over it; for the second, rows along the same
+    directions whose squared length is what clipping at it would add, over the most that
+    can be.
     """
     near = clip_rows(clip_rows(rows, radii[0]) / radii[0], 1.0)
     if len(radii) == 1:
@@ -357,16 +293,8 @@ def _scaled(rows: Any, factors: np.ndarray) -> Any:
 class CovarianceComponents(Statistic):
     """Eigenvectors and eigenvalues of a released covariance about a given mean.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded: by a public clip, or by private ones without it.
-    n_samples : int
-        Public number of rows.
-    rank : int or None
-        Number of components; None for as many as stand out of the noise.
-    norm_range : tuple (low, high)
-        Public range of private lengths, in units of the bounded rows.
+    Parameters are those of :class:`PrincipalComponents`. Rows are bounded by a public
+    clip, or by private ones without it.
     """
 
     def __init__(
@@ -384,7 +312,7 @@ class CovarianceComponents(Statistic):
             n_samples,
             bounds.n_features,
             (low, min(high, reach) if reach > low else high),
-            paired=bounds.paired,
+            weights=bounds.weights,
             clip=bounds.clip,
         )
 
@@ -424,20 +352,20 @@ class CovarianceComponents(Statistic):
             self.n_samples,
         )
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
-        """Say what a fit by that plan cannot be relied on for: from public numbers."""
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
+        """Warn of a budget at which private lengths are unreliable."""
         if self.whole.votes_are_sure(plan):
             return ()
-        said = (
+        remark = (
             f"{self.n_samples} rows are too few for private lengths at this budget: "
             "they may come out at any scale, and the covariance with them; a public "
             "clip_norm, or bounds and a narrower norm_range, would help."
         )
-        return (said,)
+        return (remark,)
 
     @property
     def early(self) -> MomentLayer:
-        """What may be released beside the first layer, for the cost of a center."""
+        """Second release of the first layer, for the cost of a center given up."""
         return replace(self.whole.near, name=EARLY)
 
     def relative_noise(self, plan: PrivacyPlan) -> float:

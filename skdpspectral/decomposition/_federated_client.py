@@ -105,7 +105,7 @@ class Releases:
 
     def _noise_std(self, name: str) -> float:
         """Deviation of the noise on what a client sends."""
-        weight = 1.0 if name == "model_moment" else self._task.rows.weight
+        weight = 1.0 if name == "model_moment" else self._task.rows.weights[0]
         return getattr(self._release.plan[name], "noise_std", 0.0) / weight
 
 

@@ -28,7 +28,7 @@ from .._tables.users import CLIENTS, read_users, unread_users
 from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import ParallelPlan
 from ..mechanisms._relations import check_count, check_real
-from ._bounds import RowBounds
+from ._bounds import CENTER_CONSTRAINT, Pairs, PrivateMean, RowBounds
 from ._federated_client import InProcessSession, LocalClient
 from ._federated_server import FederatedResult, Rounds, Server, start_basis
 from ._federated_task import (
@@ -37,17 +37,16 @@ from ._federated_task import (
     check_client_budget,
     make_task,
 )
-from ._mechanism import ComponentMechanism, name_of
-from ._projection import ProjectionMixin, SpikedCovarianceMixin
-from ._strategies import (
-    CENTER_CONSTRAINT,
+from ._mechanism import (
     CLIP_RANGE,
     DEFAULT_RANGE,
     MECHANISMS,
     STRATEGIES,
-    PrivateMean,
+    ComponentMechanism,
     SpikedModel,
+    name_of,
 )
+from ._projection import ProjectionMixin
 
 # The client of all rows, where no clients are told apart.
 ALL_ROWS = "all rows"
@@ -272,12 +271,10 @@ def _bounds(rows: RowBounds):
 
 
 def _center(rows: RowBounds):
-    if rows.paired:
-        return "pairs"
-    if not rows.centered:
-        return "none"
-    radius = rows.center_radius
-    return "private" if radius is None else PrivateMean(radius)
+    if isinstance(rows.origin, PrivateMean):
+        radius = rows.origin.radius
+        return "private" if radius is None else PrivateMean(radius)
+    return "pairs" if isinstance(rows.origin, Pairs) else "none"
 
 
 def _mechanism(chosen: ComponentMechanism, unit: float):
@@ -312,7 +309,7 @@ _UNCHECKED = (
 
 
 @documented
-class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimator):
+class FederatedEstimator(ProjectionMixin, PrivateEstimator):
     """Base class: each client releases from its own rows, and a server aggregates.
 
     ``_task`` of a subclass returns what every client releases.
@@ -341,6 +338,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         # A column of ids: whole numbers, or strings.
         tags.input_tags.categorical = self.client_feature is not None
         return tags
@@ -548,7 +546,7 @@ class FederatedEstimator(SpikedCovarianceMixin, ProjectionMixin, PrivateEstimato
         self._set_result(
             InProcessSession(rounds.server, members, self.n_jobs).run(rounds)
         )
-        if task.rows.paired and hasattr(self, "noise_variance_"):
+        if isinstance(task.rows.origin, Pairs) and hasattr(self, "noise_variance_"):
             warnings.warn(
                 "no mean was released, as rows of clients were compared in pairs: "
                 "mean_ is the origin, or the midpoint of bounds, and score_samples and "

@@ -264,7 +264,7 @@ class ReplyLimits:
             if not task.model_covariance:
                 name, unit = "projected_moment", task.projection_norm**2
         if name != "model_moment":
-            unit /= task.rows.weight
+            unit /= task.rows.weights[0]
         return unit * getattr(self._planned[name], "noise_std", 0.0)
 
     def _check_noise(self, claimed: float, noise_std: float) -> None:

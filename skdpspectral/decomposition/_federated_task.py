@@ -26,13 +26,12 @@ from ..accounting._gaussian import MIN_DELTA
 from ..mechanisms import PrivacyPlan
 from ..mechanisms._relations import check_count, check_real, shown
 from . import _kernels_federated
-from ._bounds import RowBounds
+from ._bounds import Pairs, PrivateMean, PublicPoint, RowBounds
 from ._mechanism import ComponentMechanism, design_components
 from ._power_steps import LARGEST_DEFECT, PowerIteration
 from ._scales import LEAST_SIGNAL
 from ._second_moment import Centered, SecondMoment
 from ._spiked import WHOLE_ORDER
-from ._strategies import PrivateMean
 
 # Raised whenever the same bytes would mean other releases, other shares of a budget
 # included: the digest of a task must differ where its releases do.
@@ -57,16 +56,16 @@ _MOST_FEATURES = 2**24
 
 def pack(task) -> bytes:
     """Return the byte form of a task."""
-    rows, mechanism = task.rows, task.mechanism
+    rows, mechanism, origin = task.rows, task.mechanism, task.rows.origin
     sides = _sides(rows)
     optional = (
         rows.clip_norm,
-        rows.center_radius,
+        getattr(origin, "radius", None),
         task.projection_norm,
         mechanism.noise,
     )
-    flags = (task.start, task.model_covariance, rows.centered, rows.scale is not None)
-    flags += (bool(rows.paired),)
+    flags = (task.start, task.model_covariance, isinstance(origin, PrivateMean))
+    flags += (rows.scale is not None, isinstance(origin, Pairs))
     flags += tuple(value is not None for value in optional)
     flags += (mechanism.centered,)
     signal = np.array(mechanism.signal or (), dtype="<f8")
@@ -364,8 +363,8 @@ class SpectralTask:
                 'mechanism="gaussian"'
             )
         rows = self.rows
-        centered = rows.centered or rows.paired
-        if spiked and (rows.box is not None or rows.clip is not None or centered):
+        bounded = rows.box is not None or rows.clip is not None
+        if spiked and (bounded or not isinstance(rows.origin, PublicPoint)):
             raise ValueError(
                 "bounds, clip_norm, a private mean and pairs have no use with "
                 "mechanism=SpikedModel(...), whose rows are not bounded; leave them out"
@@ -486,7 +485,7 @@ class SpectralTask:
         """Topics, request by request."""
         choice = _AGGREGATIONS[self.aggregation][not self.second_moment]
         first = (choice,) if self.start else ()
-        mean = (Topic.MEAN,) if self.rows.centered else ()
+        mean = (Topic.MEAN,) if isinstance(self.rows.origin, PrivateMean) else ()
         last = (Topic.COVARIANCE,) if self.with_covariance else ()
         return (*first, *mean, *[Topic.POWER] * self.n_rounds, *last)
 

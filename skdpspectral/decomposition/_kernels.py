@@ -1,13 +1,4 @@
-"""First and second moments of rows, summed block by block.
-
-Rows seen from a subspace, and a power step that is made from such parts.
-
-Second and fourth moments of Gaussian rows that are scaled to unit norm.
-
-Leading eigenvectors of a projector plus invariant noise, without the matrix.
-
-Kernels of principal components: moments, leading vectors, ranks, power steps.
-"""
+"""Kernels of principal components: moments, leading vectors, and power steps."""
 
 from __future__ import annotations
 
@@ -24,7 +15,7 @@ from .._linalg.walks import RowWalk, blas_threads, reduce_rows
 
 
 def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
-    """Sum of x (x'Q) over rows that come in blocks, as in :func:`blocked_product`."""
+    """Sum of x (x'Q) over rows that come in blocks; `columns` are Q."""
     total = np.zeros(columns.shape)
     for rows in blocks:
         total += rows.T @ (rows @ columns)
@@ -34,23 +25,10 @@ def sum_of_products(blocks: Iterable, columns: np.ndarray) -> np.ndarray:
 def blocked_product(
     X, row_map: RowMap, columns: np.ndarray, block_rows: int | None = None
 ) -> np.ndarray:
-    """Mean of x (x'Q) over mapped rows, without the second moment itself.
+    """Mean of x (x'Q) over mapped rows, of shape (p, k); no second moment is formed.
 
-    Parameters
-    ----------
-    X : array or DistantRows of shape (n, p)
-        Rows, walked block by block.
-    row_map : callable
-        Block of rows -> float64 block of the same shape.
-    columns : ndarray of shape (p, k)
-        Q.
-    block_rows : int or None, default=None
-        Rows a block; None for what suits the features.
-
-    Returns
-    -------
-    ndarray of shape (p, k)
-        S Q.
+    `columns` are Q, of shape (p, k); `row_map` takes a block of rows to a float64 block
+    of the same shape, and `block_rows` is the number of rows of a block.
     """
     kernel = partial(sum_of_products, columns=columns)
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
@@ -59,29 +37,17 @@ def blocked_product(
 # Columns of a sparse product that are made dense together.
 _DENSE_COLUMNS = 256
 
-
 # Of more features than this, a block's product is made so many columns at a time, of
 # the lower triangle alone: it never leaves the cache, and there is no second matrix.
 _PANELED_FEATURES, _PANEL = 2048, 256
 
 
 class OuterProductSum:
-    """Sum of outer products of rows: a monoid that blocks are added to.
+    """Sum of outer products of rows, to which blocks are added.
 
     Each block is summed on its own and then added to the total, so that the
-    rounding error grows with rows a block plus number of blocks.
-
-    Parameters
-    ----------
-    n_features : int
-        Length of a row.
-
-    Attributes
-    ----------
-    total : ndarray of shape (n_features, n_features)
-        The sum, Fortran-ordered; its lower triangle counts.
-    n_rows : int
-        Number of rows in it.
+    rounding error grows with rows per block plus number of blocks. `total` is of shape
+    (p, p) and Fortran-ordered; its lower triangle counts.
     """
 
     def __init__(self, n_features: int):
@@ -129,16 +95,6 @@ class OuterProductSum:
         self.n_rows += rows.shape[0]
         return self
 
-    def merge(self, other: OuterProductSum) -> OuterProductSum:
-        """Add another sum."""
-        self.total += other.total
-        self.n_rows += other.n_rows
-        return self
-
-    def mean(self) -> np.ndarray:
-        """Return the mean outer product, of which the lower triangle counts."""
-        return self.total / max(self.n_rows, 1)
-
 
 RowMap = Callable[[np.ndarray], np.ndarray]
 
@@ -152,19 +108,10 @@ def sum_of_rows(blocks: Iterable, n_features: int) -> np.ndarray:
 
 
 def sum_of_outer_products(blocks: Iterable, n_features: int) -> np.ndarray:
-    """Sum of outer products of rows that come in blocks; the lower triangle counts.
+    """Sum of outer products of float64 rows, dense or sparse, that come in blocks.
 
-    Parameters
-    ----------
-    blocks : iterable of ndarray or sparse CSR matrix of shape (b, p)
-        Float64; each is summed before the next is asked for.
-    n_features : int
-        Length of a row p.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Fortran-ordered.
+    It is Fortran-ordered, and its lower triangle counts. Each block is summed before
+    the next is asked for.
     """
     moment = OuterProductSum(n_features)
     with blas_threads(n_features):
@@ -178,19 +125,7 @@ def sums_of_layers(
 ) -> tuple[np.ndarray, ...]:
     """Sums of outer products of several parts of the same rows, in one pass.
 
-    Parameters
-    ----------
-    blocks : iterable of lists of ndarray or sparse CSR matrix of shape (b, p)
-        Float64: for each block as many parts as there are layers.
-    n_features : int
-        Length of a row p.
-    n_layers : int
-        Number of parts.
-
-    Returns
-    -------
-    tuple of ndarray of shape (p, p)
-        One for each part; lower triangles count.
+    Each block is a list of `n_layers` parts; lower triangles of the sums count.
     """
     layers = [OuterProductSum(n_features) for _ in range(n_layers)]
     with blas_threads(n_features):
@@ -201,22 +136,7 @@ def sums_of_layers(
 
 
 def blocked_mean(X, row_map: RowMap, block_rows: int | None = None) -> np.ndarray:
-    """Mean of mapped rows.
-
-    Parameters
-    ----------
-    X : array or DistantRows of shape (n, p)
-        Rows, walked block by block.
-    row_map : callable
-        Block of rows -> float64 block of the same shape.
-    block_rows : int or None, default=None
-        Rows a block; None for :func:`rows_per_block`.
-
-    Returns
-    -------
-    ndarray of shape (p,)
-        The mean.
-    """
+    """Mean of mapped rows, of shape (p,); parameters as of :func:`blocked_product`."""
     kernel = partial(sum_of_rows, n_features=X.shape[1])
     return reduce_rows(X, RowWalk(row_map, block_rows), kernel) / X.shape[0]
 
@@ -226,19 +146,7 @@ def blocked_second_moment(
 ) -> np.ndarray:
     """Mean outer product of mapped rows, of which the lower triangle counts.
 
-    Parameters
-    ----------
-    X : array, sparse CSR matrix or DistantRows of shape (n, p)
-        Rows, walked block by block.
-    row_map : callable
-        Block of rows -> float64 block of the same shape.
-    block_rows : int or None, default=None
-        Rows a block; None for :func:`rows_per_block`.
-
-    Returns
-    -------
-    ndarray of shape (p, p)
-        Fortran-ordered.
+    It is Fortran-ordered; parameters are as of :func:`blocked_product`.
     """
     kernel = partial(sum_of_outer_products, n_features=X.shape[1])
     total = reduce_rows(X, RowWalk(row_map, block_rows), kernel)
@@ -247,19 +155,9 @@ def blocked_second_moment(
 
 
 def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared lengths of rows along a subspace, and across it.
+    """Squared lengths of rows along a subspace and across it, both of shape (b,).
 
-    Parameters
-    ----------
-    rows : array or sparse matrix of shape (b, p)
-        Rows.
-    components : ndarray of shape (r, p)
-        Orthonormal rows.
-
-    Returns
-    -------
-    along, across : ndarray of shape (b,)
-        Squared lengths, at least 0 where they are finite.
+    `components` are orthonormal rows. Lengths are at least 0 where they are finite.
     """
     scores = np.asarray(rows @ components.T)
     along = np.vecdot(scores, scores)
@@ -271,21 +169,10 @@ def squared_parts(rows, components: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def residual(rows, scores: np.ndarray, components: np.ndarray) -> np.ndarray:
-    """Dense rows less their part in a subspace.
+    """Dense rows less their part in a subspace of orthonormal rows, float64.
 
-    Parameters
-    ----------
-    rows : array or sparse matrix of shape (b, p)
-        Rows; sparse ones without duplicate entries.
-    scores : ndarray of shape (b, r)
-        Their products with the components.
-    components : ndarray of shape (r, p)
-        Orthonormal rows.
-
-    Returns
-    -------
-    ndarray of shape (b, p)
-        Float64.
+    `scores` are the products of the rows with the components; sparse rows must have no
+    duplicate entries.
     """
     part = scores @ components
     if sparse.issparse(rows):
@@ -305,19 +192,8 @@ def floor_eigenvalues(matrix: np.ndarray, floor: float) -> np.ndarray:
 def leading_first(within: np.ndarray, vectors: np.ndarray):
     """Rotate orthonormal rows to the principal axes of a matrix within their space.
 
-    Parameters
-    ----------
-    within : ndarray of shape (r, r)
-        Symmetric.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows.
-
-    Returns
-    -------
-    values : ndarray of shape (r,)
-        Eigenvalues, largest first.
-    vectors : ndarray of shape (r, p)
-        Orthonormal rows, signs fixed.
+    `within` is symmetric, of shape (r, r). Returns its eigenvalues, largest first, and
+    the rotated rows with fixed signs.
     """
     values, rotation = np.linalg.eigh(within)
     return values[::-1].copy(), flip_signs(rotation.T[::-1] @ vectors)
@@ -333,25 +209,13 @@ def shifted_power_step(components, cross, weighted, wide, shift: float) -> np.nd
 
     The rows span :math:`U + (I - UU') B D^{-1} V (V - s I)^{-1}`. If B, D and V are
     the moments of :math:`N(0, \Sigma)` with a spiked covariance of noise variance s,
-    this is the signal space whatever U was: the moments of clipped projections
-    cancel.
+    this is the signal space whatever U was: the moments of clipped projections cancel.
 
-    Parameters
-    ----------
-    components : ndarray of shape (r, p)
-        U', orthonormal rows.
-    cross : ndarray of shape (p, r)
-        B, mean product of residuals and clipped projections.
-    weighted, wide : ndarray of shape (r, r)
-        D and V: mean product of projections and clipped projections; mean square
-        of projections. Symmetric, with eigenvalues above 0 and above `shift`.
-    shift : float
-        Noise variance s.
-
-    Returns
-    -------
-    ndarray of shape (r, p)
-        Orthonormal rows.
+    `components` are U', orthonormal rows of shape (r, p), and `shift` is s. `cross` is
+    B, the mean product of residuals and clipped projections, of shape (p, r).
+    `weighted` and `wide` are D and V: the mean product of projections and clipped
+    projections, and the mean square of projections; symmetric, with eigenvalues above 0
+    and above s.
     """
     cross = cross - components.T @ (components @ cross)
     shifted = wide - shift * np.eye(len(wide))
@@ -367,22 +231,10 @@ _NODES, _REACH = 400, 25.0
 def unit_row_moments(along: float, across: float, rank: int, degrees: int):
     r"""Moments of :math:`z = x / \|x\|` for x with two different variances.
 
-    From :math:`q^{-k} = \int t^{k-1} e^{-tq} dt / (k-1)!` for :math:`q = \|x\|^2`,
-    whose Laplace transform is a product.
-
-    Parameters
-    ----------
-    along, across : float
-        Variances in the first and in the other directions.
-    rank, degrees : int
-        Numbers of such directions.
-
-    Returns
-    -------
-    gap : float
-        :math:`E z_1^2 - E z_2^2`, of one direction of either kind.
-    cross : float
-        :math:`E z_1^2 z_2^2`.
+    The first `rank` directions have variance `along`, and `degrees` others `across`.
+    Returns :math:`E z_1^2 - E z_2^2` and :math:`E z_1^2 z_2^2`, of one direction of
+    either kind, from :math:`q^{-k} = \int t^{k-1} e^{-tq} dt / (k-1)!` for
+    :math:`q = \|x\|^2`, whose Laplace transform is a product.
     """
     total = rank * along + degrees * across
     t = np.exp(np.linspace(-_REACH, _REACH, _NODES)) / total
@@ -399,27 +251,14 @@ def unit_row_moments(along: float, across: float, rank: int, degrees: int):
 
 # Up to this order, the reduced matrix is solved whole.
 _DENSE_ORDER = 400
-
-
 _TOLERANCE = 1e-9
 
 
 def top_right_vectors(X, rank: int, row_map: RowMap = lambda rows: rows):
     """Leading eigenvectors of X'X, without forming it where X is wide.
 
-    Parameters
-    ----------
-    X : array or sparse matrix of shape (n, p)
-        Rows. Unless sparse, or few, they are sliced block by block.
-    rank : int
-        Number of vectors, at most min(n, p).
-    row_map : callable, optional
-        Block of rows -> float64 block of the same shape, which stands for it.
-
-    Returns
-    -------
-    ndarray of shape (rank, p)
-        Orthonormal rows, leading first, signs fixed.
+    Rows that are neither sparse nor few are read block by block. `rank` is at most
+    min(n, p). Returns orthonormal rows of shape (rank, p), leading first, signs fixed.
     """
     n_rows, n_features = X.shape
     small = min(n_rows, n_features)
@@ -454,15 +293,7 @@ def _haar_like(rows: np.ndarray) -> np.ndarray:
 
 
 def band_shapes(n_features: int, rank: int):
-    """Draws that :func:`noisy_projector_vectors` needs.
-
-    Returns
-    -------
-    normals : list of tuple of int
-        Shapes of standard normals.
-    chi_degrees : ndarray
-        Degrees of freedom of chi variables.
-    """
+    """Shapes of normals and degrees of chis for :func:`noisy_projector_vectors`."""
     blocks = n_features // rank
     rest = n_features - blocks * rank
     normals = [
@@ -479,7 +310,7 @@ def band_shapes(n_features: int, rank: int):
 def noisy_projector_vectors(
     components: np.ndarray, spread: float, normals, chis
 ) -> np.ndarray:
-    r"""Sample the top eigenvectors of :math:`UU' + W`, W symmetric Gaussian noise.
+    """Sample the top eigenvectors of :math:`UU' + W`, W symmetric Gaussian noise.
 
     The noise is that of diagonal standard deviation s and s / sqrt(2) off the
     diagonal. Its law does not change under rotations. In a basis that begins with U,
@@ -489,19 +320,7 @@ def noisy_projector_vectors(
     basis, which is uniform. Eigenvectors of the band, turned by a uniform basis of
     the complement, have the law of those of the whole matrix.
 
-    Parameters
-    ----------
-    components : ndarray of shape (r, p)
-        U', orthonormal rows.
-    spread : float
-        s.
-    normals, chis : list of ndarray, ndarray
-        Draws as :func:`band_shapes` asks for.
-
-    Returns
-    -------
-    ndarray of shape (r, p)
-        Orthonormal rows, leading first, signs fixed.
+    `components` are U', `spread` is s, and draws are those of :func:`band_shapes`.
     """
     rank, n_features = components.shape
     if spread == 0.0:

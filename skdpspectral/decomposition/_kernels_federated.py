@@ -9,7 +9,6 @@ from .._linalg.eigen import flip_signs, top_eigh
 # Gaps relative to the signal, and variances, are kept within these.
 _TINY, _HUGE = 1e-100, 1e300
 
-
 # Least singular value of columns of unit length that count as independent.
 _INDEPENDENT = 1e-10
 
@@ -17,15 +16,8 @@ _INDEPENDENT = 1e-10
 def inverse_variance_weights(variances) -> np.ndarray:
     """Weights proportional to one over each variance, with sum 1.
 
-    Parameters
-    ----------
-    variances : array-like of shape (m,)
-        Positive, or infinite; zeros share all of the weight.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        The weights that minimize the variance of a mean of independent terms.
+    They minimize the variance of a mean of independent terms. Variances are positive
+    or infinite; zeros share all of the weight.
     """
     # Variances beyond float64 are alike: their ratios would be no numbers.
     variances = np.minimum(np.asarray(variances, dtype=np.float64), _HUGE)
@@ -42,24 +34,9 @@ def spike_strength(values, noise_level) -> np.ndarray:
 
     Symmetric noise of off-diagonal variance v pushes an eigenvalue t of a p x p
     matrix up to :math:`t + \tau^2 / t`, with :math:`\tau = \sqrt{p v}`, and hides it
-    at :math:`2 \tau` if t is at most :math:`\tau`.
-
-    Parameters
-    ----------
-    values : array-like of shape (m,)
-        Eigenvalues of noisy matrices, beyond the bulk.
-    noise_level : array-like of shape (m,)
-        :math:`\tau` of each.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        t, or :math:`\tau` where nothing is seen above the noise.
-
-    References
-    ----------
-    Benaych-Georges and Nadakuditi (2011), The eigenvalues and eigenvectors of finite,
-    low rank perturbations of large random matrices, section 3.1.
+    at :math:`2 \tau` if t is at most :math:`\tau` (Benaych-Georges and Nadakuditi 2011,
+    section 3.1). Returns t, or :math:`\tau` where nothing is seen above the noise, for
+    eigenvalues `values` and noise levels :math:`\tau` of shape (m,).
     """
     values = np.asarray(values, dtype=np.float64)
     noise_level = np.asarray(noise_level, dtype=np.float64)
@@ -81,26 +58,12 @@ def subspace_variances(
     r"""Expected squared distance of each client's subspace to the common one.
 
     To first order :math:`2 r (p - r) \lambda \beta / (n g^2)` from sampling, for
-    normal rows with variance :math:`\lambda` along and :math:`\beta` across the
-    subspace and :math:`g = \lambda - \beta`, and :math:`r (p - r) s^2 / g^2` from
-    symmetric noise of diagonal standard deviation s. A distance has a largest value,
-    2 min(r, p - r); the variance of a matrix has none.
-
-    Parameters
-    ----------
-    signal, bulk : float
-        :math:`\lambda` and :math:`\beta`, in the units of the matrices.
-    n_samples, noise_scale : array-like of shape (m,)
-        n and s of each client.
-    rank, n_features : int
-        r and p.
-    capped : bool, default=True
-        Whether results stay at or below the largest squared distance.
-
-    Returns
-    -------
-    ndarray of shape (m,)
-        Positive where r is below p, otherwise 1: nothing is to be estimated.
+    normal rows with variance :math:`\lambda` along (`signal`) and :math:`\beta` across
+    the subspace (`bulk`) and :math:`g = \lambda - \beta`, and
+    :math:`r (p - r) s^2 / g^2` from symmetric noise of diagonal standard deviation s
+    (`noise_scale`, one per client). With `capped` it is at most the largest squared
+    distance, 2 min(r, p - r); the variance of a matrix has no such limit. With r = p,
+    where nothing is to be estimated, it is 1.
     """
     n_samples = np.asarray(n_samples, dtype=np.float64)
     noise_scale = np.asarray(noise_scale, dtype=np.float64)
@@ -117,21 +80,10 @@ def subspace_variances(
 
 
 def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
-    r"""Leading eigenvectors of a weighted sum of projectors.
+    """Leading eigenvectors of a weighted sum of projectors, as orthonormal rows.
 
-    Parameters
-    ----------
-    bases : ndarray of shape (m, r, p)
-        Orthonormal rows of each client.
-    weights : ndarray of shape (m,)
-        Not negative.
-    rank : int
-        Number of eigenvectors, at most p.
-
-    Returns
-    -------
-    ndarray of shape (rank, p)
-        Orthonormal rows, leading first, signs fixed.
+    `bases` are orthonormal rows of shape (m, r, p), `weights` are not negative. Leading
+    ones come first, and signs are fixed.
     """
     n_features = bases.shape[2]
     scaled = bases * np.sqrt(weights)[:, None, None]
@@ -144,19 +96,8 @@ def top_of_projectors(bases, weights, rank: int) -> np.ndarray:
 def moment_variances(moment: np.ndarray, axes: np.ndarray) -> tuple[np.ndarray, float]:
     """Variances of a noisy second moment along some axes, and on average across them.
 
-    Parameters
-    ----------
-    moment : ndarray of shape (p, p)
-        Symmetric.
-    axes : ndarray of shape (r, p)
-        Orthonormal rows.
-
-    Returns
-    -------
-    along : ndarray of shape (r,)
-        Not negative.
-    across : float
-        Mean over the p - r other directions, not negative; 0 where there is none.
+    `axes` are orthonormal rows. Variances are not negative; that across is 0 where
+    there is no other direction.
     """
     along = np.maximum(np.vecdot(axes @ moment, axes), 0.0)
     kept = float(along.sum())
@@ -179,20 +120,11 @@ def unpack_lower(packed: np.ndarray, order: int) -> np.ndarray:
 
 
 def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
-    """Orthonormal columns that span what finite columns span, by QR.
+    """Orthonormal columns that span the same space as finite columns, by QR.
 
-    Parameters
-    ----------
-    basis : ndarray of shape (p, k)
-        Finite columns of any lengths, with k at most p.
-
-    Returns
-    -------
-    columns : ndarray of shape (p, k)
-        Orthonormal, with the signs of a positive diagonal of R; whatever the input
-        is, zero included.
-    defect : float
-        Frobenius norm of Q'Q - I, as computed.
+    Signs are those of a positive diagonal of R. The columns are orthonormal whatever
+    the input is, zero included. Returns them and the computed Frobenius norm of Q'Q -
+    I.
     """
     largest = np.max(np.abs(basis), axis=0, initial=0.0)
     exponents = np.frexp(np.where(largest > 0.0, largest, 1.0))[1]
@@ -204,18 +136,10 @@ def orthonormal_columns(basis) -> tuple[np.ndarray, float]:
 
 
 def independent_columns(basis) -> bool:
-    """Whether finite columns span as many dimensions as they are, whatever their units.
+    """Whether finite columns are linearly independent, whatever their units.
 
-    Parameters
-    ----------
-    basis : ndarray of shape (p, k)
-        Finite columns of any lengths.
-
-    Returns
-    -------
-    bool
-        False for a zero column, for more columns than rows, and for columns that
-        depend on each other but for rounding errors.
+    False for a zero column, for more columns than rows, and for columns that depend on
+    each other but for rounding errors.
     """
     largest = np.max(np.abs(basis), axis=0, initial=0.0)
     if basis.shape[1] > basis.shape[0] or not np.all(largest > 0.0):
@@ -227,20 +151,7 @@ def independent_columns(basis) -> bool:
 
 
 def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
-    """Mark the rows of largest norm; of equal ones those that come first.
-
-    Parameters
-    ----------
-    columns : ndarray of shape (p, k)
-        Any matrix.
-    n_kept : int
-        Rows to mark, at most p.
-
-    Returns
-    -------
-    ndarray of bool of shape (p,)
-        With `n_kept` true entries.
-    """
+    """Mark the rows of largest norm; of equal ones those that come first."""
     norms = np.linalg.norm(columns, axis=1)
     kept = np.zeros(len(columns), dtype=bool)
     kept[np.argsort(-norms, kind="stable")[:n_kept]] = True
@@ -248,27 +159,12 @@ def largest_rows(columns: np.ndarray, n_kept: int) -> np.ndarray:
 
 
 def truncated_basis(product: np.ndarray, n_kept: int):
-    """One step of a truncated power iteration after the product.
+    """One step of a truncated power iteration after the product, of shape (p, k).
 
-    Features are kept by the norms of the rows of an orthonormal basis of the
-    product; the rest is set to zero and what remains made orthonormal again.
-
-    Parameters
-    ----------
-    product : ndarray of shape (p, k)
-        K, about S Q.
-    n_kept : int
-        Features to keep, between k and p.
-
-    Returns
-    -------
-    columns : ndarray of shape (p, k)
-        Orthonormal, zero but for the kept rows; the first has the largest singular
-        value.
-    values : ndarray of shape (k,)
-        Singular values of the kept rows of K, largest first.
-    kept : ndarray of bool of shape (p,)
-        Which features are kept.
+    `n_kept` features are kept by the norms of the rows of an orthonormal basis of the
+    product; the others are set to zero, and what remains is made orthonormal again.
+    Returns orthonormal columns, the first of the largest singular value; the singular
+    values of the kept rows, largest first; and which features are kept.
     """
     kept = largest_rows(np.linalg.svd(product, full_matrices=False)[0], n_kept)
     left, values, _ = np.linalg.svd(product[kept], full_matrices=False)
@@ -284,19 +180,7 @@ _ITERATIONS = 50
 def sparse_subspace(matrix: np.ndarray, rank: int, n_kept: int) -> np.ndarray:
     """Leading subspace of a symmetric matrix with few features, by truncated powers.
 
-    Parameters
-    ----------
-    matrix : ndarray of shape (p, p)
-        Symmetric.
-    rank : int
-        Columns of the result.
-    n_kept : int
-        Features to keep, between `rank` and p.
-
-    Returns
-    -------
-    ndarray of shape (p, rank)
-        Orthonormal columns, zero but for `n_kept` rows.
+    Returns orthonormal columns of shape (p, rank), zero but for `n_kept` rows.
     """
     columns = truncated_basis(top_eigh(matrix, rank)[1].T, n_kept)[0]
     if n_kept == len(matrix):

@@ -1,42 +1,364 @@
-"""How principal components are released: a choice by public numbers alone.
+"""How principal components are released: choices of a mechanism, by public numbers.
 
-From parameters in units of the data to bounds of rows and a mechanism.
+A choice holds numbers in units of the data. A `ComponentMechanism` holds them in units
+of the bounded rows, and returns the statistic that the choice makes of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from .._base.sklearn_compat import Interval, StrOptions
+from .._base.strategies import register
 from .._statistics.statistic import Statistic
 from .._tables.entries import refuse_masked
+from ..mechanisms import Assumption
 from ..mechanisms._relations import check_real, check_reals, shown
-from ._bounds import RowBounds
-from ._center import Searched
+from ._bounds import RowBounds, Searched, is_private
+from ._center import SearchedComponents
 from ._components import CenteredComponents, PrincipalComponents
 from ._covariance import CovarianceComponents
 from ._power_steps import TwoStageComponents
 from ._second_moment import SecondMoment
 from ._spiked import SpikedProjector, UnknownSpikes
-from ._strategies import (
-    DEFAULT_RANGE,
-    NAMED,
-    STRATEGIES,
-    check_spiked_model,
-    check_unbounded,
-)
 
+DEFAULT_RANGE = (1e-6, 1e6)
+
+# Kinds alone: the numbers are checked where they are brought to units of the rows.
+_ARRAY = [tuple, list, np.ndarray]
+_GAUSSIAN: dict = {"noise_variance": [Real, None], "norm_range": _ARRAY}
+_STAGES: dict = {"signal_variance": [Real, *_ARRAY, None], **_GAUSSIAN}
+_MODEL: dict = {
+    "signal_variance": [Real, *_ARRAY, str, None],
+    "noise_variance": [Real, str, None],
+    "mean": [str],
+    "calibration": [str],
+    "sensitivity_constant": [Real, None],
+    "norm_range": _ARRAY,
+}
+_ARRAYS = ("signal_variance", "norm_range")
+
+
+@register
+class Gaussian(BaseEstimator):
+    """Noise on the second moment of bounded rows; ``"gaussian"`` by its defaults.
+
+    Parameters
+    ----------
+    noise_variance : float or None, default=None
+        Public variance across the components, for ``release="covariance"`` alone; in
+        squared units of the data (of the scaled features with ``scale="bounds"``). The
+        covariance is then that of the components and this noise; with None, a whole
+        one is released.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which private lengths of rows, or of
+        projections, are searched for: with ``release="covariance"`` and no
+        ``clip_norm``.
+
+    See Also
+    --------
+    TwoStage, Auto : The same, and a power step.
+    SpikedModel : Less noise, for rows of a stated model alone.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import Gaussian
+    >>> pca = DPPCA(mechanism=Gaussian(noise_variance=1.0), release="covariance")
+    >>> pca.set_params(mechanism__norm_range=(0.1, 100.0)).mechanism
+    Gaussian(noise_variance=1.0, norm_range=(0.1, 100.0))
+    """
+
+    _parameter_constraints: ClassVar[dict] = _GAUSSIAN
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(self, noise_variance=None, norm_range=DEFAULT_RANGE):
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+    def _check(self, n_components, n_features: int) -> None:
+        """Refuse what contradicts the mechanism, whatever the number of rows."""
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        """Return fields of :class:`ComponentMechanism`, in units of bounded rows."""
+        numbers = _read_numbers(self, n_components, unit)
+        if self.noise_variance is not None and not covariance:
+            raise ValueError(
+                "noise_variance has no use with mechanism=Gaussian(...) and "
+                'release="components"; leave it None'
+            )
+        _check_range_is_used(self, covariance and not clipped)
+        return numbers
+
+    @staticmethod
+    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+        more = numbers.noise, numbers.norm_range, radius
+        return _about_center(
+            moment, PrincipalComponents(moment, rank, covariance, *more)
+        )
+
+
+@register
+class TwoStage(BaseEstimator):
+    """A noisy second moment, and a power step from there; ``"two-stage"``.
+
+    The second moment takes 40 % of the budget. In the step rows are clipped along and
+    across the first components by private sizes, unless these are given. It is better
+    where noise matters and the variance across the components is above 14 times that
+    along them in sum, or below a 14th (:ref:`theory`).
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or None, default=None
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data (of the scaled features with ``scale="bounds"``). None takes private
+        medians.
+    noise_variance : float or None, default=None
+        Public variance across the components; None as for `signal_variance`.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range in which lengths of rows, along and across the components, are
+        searched for the private medians; in units of the data.
+
+    See Also
+    --------
+    Auto : A choice between this and the second moment once more.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import TwoStage
+    >>> pca = DPPCA(mechanism=TwoStage(10.0, 1.0), center="pairs")
+    >>> plan = pca.privacy_plan(10_000, 50)
+    >>> [mechanism.name for mechanism in plan.mechanisms]
+    ['second_moment', 'cross_moment', 'weighted_moment', 'wide_moment']
+    """
+
+    _parameter_constraints: ClassVar[dict] = _STAGES
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self, signal_variance=None, noise_variance=None, norm_range=DEFAULT_RANGE
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.norm_range = norm_range
+
+    def _check(self, n_components, n_features: int) -> None:
+        if type(self) is TwoStage:  # another choice can do without its power step
+            _check_rank(self, n_components, n_features)
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        numbers = _read_numbers(self, n_components, unit)
+        public = self.signal_variance, self.noise_variance
+        searched = any(value is None for value in public)
+        _check_range_is_used(self, searched or (covariance and not clipped))
+        return numbers
+
+    @classmethod
+    def _statistic(cls, numbers, moment, rank, covariance, radius, sparing):
+        along = numbers.signal
+        signal = None if along is None else sum(along) / len(along)
+        more = signal, numbers.noise, numbers.norm_range, radius
+        rest = TwoStageComponents(
+            moment, rank, covariance, *more, choose=cls is Auto, sparing=sparing
+        )
+        return _about_center(moment, rest)
+
+
+@register
+class Auto(TwoStage):
+    """Two stages, or the second moment twice, by what was released; ``"auto"``.
+
+    Parameters
+    ----------
+    signal_variance, noise_variance, norm_range
+        As in :class:`TwoStage`.
+
+    Examples
+    --------
+    >>> from skdpspectral.decomposition import Auto
+    >>> Auto(noise_variance=1.0)
+    Auto(noise_variance=1.0)
+    """
+
+
+@register
+class SpikedModel(BaseEstimator):
+    """Noise on PCA's projector, private **under a model of the data** alone.
+
+    Rows are not bounded: the guarantee is for independent Gaussian rows of one mean
+    whose covariance is the spiked one that is stated here, one of them replaced by
+    another such row (:ref:`theorem-spiked-projector`). Where the theorem knows no
+    bound, as with few rows or a weak signal, a fit is refused. For other data it is
+    not private at all.
+
+    Parameters
+    ----------
+    signal_variance : float, array-like of shape (n_components,) or "private"
+        Public variance along the components beyond `noise_variance`, in squared units
+        of the data. "private" takes one that is alike for all components, and that
+        nobody knows: half of the rows vote on a lower bound on it, by which the noise
+        is made, for a fifth of the budget and a larger sensitivity
+        (:ref:`theorem-private-variances`).
+    noise_variance : float or "private"
+        Public variance across the components; "private" for both or for neither.
+    mean : {"zero", "unknown"}, default="zero"
+        "zero": rows are measured from the origin, and what is not centered there is
+        not of the model. "unknown": from their own mean, whatever it is, at the price
+        of a row (:ref:`lemma-own-mean`). The mean is not released, and rows must be
+        dense.
+    calibration : {"exact", "paper"}, default="exact"
+        "paper" is for figures: the classical bound, with epsilon and delta halved, and
+        sensitivities to first order, as the papers print them. ``privacy_`` and the
+        ledger say what a theorem shows of that noise, which is often a larger epsilon:
+        then a :class:`~skdpspectral.PrivacyLeakWarning` says so.
+    sensitivity_constant : float or None, default=None
+        Constant of the papers' sensitivities, which they leave open, for
+        ``calibration="paper"`` alone; None takes 1, as their figures do.
+    norm_range : tuple (low, high), default=(1e-6, 1e6)
+        Public range, in units of the data, in which lengths of rows along and across
+        directions are searched for, with private variances alone.
+
+    References
+    ----------
+    Cai, Xia and Zha (2024), Optimal differentially private PCA and estimation for
+    spiked covariance matrices, algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpspectral import DPPCA
+    >>> from skdpspectral.decomposition import SpikedModel
+    >>> pca = DPPCA(1, mechanism=SpikedModel(signal_variance=50.0, noise_variance=1.0))
+    >>> print(pca.privacy_plan(10_000, 20).assumption)
+    spiked-gaussian
+    """
+
+    assumption: ClassVar[Assumption] = Assumption.SPIKED_GAUSSIAN
+    _parameter_constraints: ClassVar[dict] = _MODEL
+    _array_parameters: ClassVar[tuple[str, ...]] = _ARRAYS
+
+    def __init__(
+        self,
+        signal_variance,
+        noise_variance,
+        *,
+        mean="zero",
+        calibration="exact",
+        sensitivity_constant=None,
+        norm_range=DEFAULT_RANGE,
+    ):
+        self.signal_variance = signal_variance
+        self.noise_variance = noise_variance
+        self.mean = mean
+        self.calibration = calibration
+        self.sensitivity_constant = sensitivity_constant
+        self.norm_range = norm_range
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the variances are private."""
+        return _is_private(self.signal_variance)
+
+    def _check(self, n_components, n_features: int) -> None:
+        if n_components == "auto":
+            raise ValueError(
+                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
+                "noise depends on the number of components; give a number"
+            )
+        for name in ("signal_variance", "noise_variance"):
+            if getattr(self, name) is None:
+                raise ValueError(
+                    f"SpikedModel needs a public {name}: its noise is computed from "
+                    "the model, which must be known without looking at the data; or "
+                    'let the data vote, with "private" for both variances'
+                )
+        self._check_private()
+        if self.mean not in ("zero", "unknown"):
+            raise ValueError(
+                f'mean of a SpikedModel must be "zero" or "unknown", got {self.mean!r}'
+            )
+        paper = isinstance(self.calibration, str) and self.calibration == "paper"
+        if self.sensitivity_constant is not None and not paper:
+            raise ValueError(
+                'sensitivity_constant is for calibration="paper" alone: other noise '
+                "needs no constant; leave it None"
+            )
+        _check_rank(self, n_components, n_features)
+
+    def _check_private(self) -> None:
+        """Refuse private variances where no theorem has them, and an unused range."""
+        pair = self.signal_variance, self.noise_variance
+        if any(isinstance(value, str) for value in pair):
+            if not all(map(_is_private, pair)):
+                raise ValueError(
+                    "signal_variance and noise_variance of a SpikedModel must be "
+                    'numbers, or both "private"'
+                )
+            if self.mean != "zero" or self.calibration != "exact":
+                raise ValueError(
+                    'private variances of a SpikedModel go with mean="zero" and '
+                    'calibration="exact" alone: state signal_variance and '
+                    "noise_variance"
+                )
+        elif tuple(map(float, self.norm_range)) != DEFAULT_RANGE:
+            raise ValueError(
+                "norm_range has no use with a SpikedModel of public variances; leave "
+                "it out"
+            )
+
+    def _numbers(self, n_components, unit: float, covariance: bool, clipped: bool):
+        if self.is_private:
+            if covariance:
+                raise ValueError(
+                    'release="covariance" needs public variances of a SpikedModel: '
+                    "state signal_variance and noise_variance"
+                )
+            return {"norm_range": _public_range(self.norm_range, unit)}
+        signal, noise = _public_variances(self, n_components, unit)
+        numbers = {"signal": signal, "noise": noise, "calibration": self.calibration}
+        numbers["centered"] = self.mean == "unknown"
+        if self.sensitivity_constant is not None:
+            numbers["constant"] = check_real(_CONSTANT, self.sensitivity_constant)
+        return numbers
+
+    @staticmethod
+    def _statistic(numbers, moment, rank, covariance, radius, sparing):
+        bounds, n_samples = moment.bounds, moment.n_samples
+        if numbers.unknown_spikes:
+            return UnknownSpikes(bounds, n_samples, int(rank or 1), numbers.norm_range)
+        return SpikedProjector(
+            bounds,
+            n_samples,
+            numbers.signal,
+            numbers.noise,
+            covariance,
+            numbers.calibration,
+            numbers.constant,
+            numbers.centered,
+        )
+
+
+def _about_center(moment: SecondMoment, rest: Statistic) -> Statistic:
+    """Return a statistic with the center that its rows are measured from."""
+    bounds = moment.bounds
+    if isinstance(bounds.origin, Searched):
+        return SearchedComponents(moment, rest)
+    return CenteredComponents(bounds, moment.n_samples, rest)
+
+
+# Choices that have a name, and that of the one which needs numbers.
+NAMED = {"gaussian": Gaussian, "two-stage": TwoStage, "auto": Auto}
+STRATEGIES = {**NAMED, "spiked": SpikedModel}
+CLIP_RANGE = Interval(Real, 1e-60, 1e60, closed="both")
+MECHANISMS = [StrOptions(set(NAMED)), *STRATEGIES.values()]
 _NAMES = tuple(STRATEGIES)
-
-
 _WAYS = ("exact", "paper")
-
-
 _CONSTANT = "sensitivity_constant"
-
 
 # Variances whose ratios and products float64 arithmetic can handle.
 SMALLEST, LARGEST = 1e-60, 1e60
@@ -44,25 +366,14 @@ SMALLEST, LARGEST = 1e-60, 1e60
 
 @dataclass(frozen=True)
 class ComponentMechanism:
-    """A mechanism and its public parameters, in units of the bounded rows.
+    """A choice of mechanism and its public numbers, in units of the bounded rows.
 
-    Parameters
-    ----------
-    name : {"gaussian", "two-stage", "auto", "spiked"}, default="gaussian"
-        The mechanism, as in :class:`~skdpspectral.DPPCA`.
-    signal : tuple of float or None, default=None
-        Public variances along the components beyond the noise, largest first; None
-        for private ones.
-    noise : float or None, default=None
-        Public variance across the components; None for a private one.
-    norm_range : tuple (low, high), default=(1e-6, 1e6)
-        Public range of private lengths.
-    calibration : {"exact", "paper"}, default="exact"
-        How noise is made from a budget; "paper" is for a model.
-    constant : float, default=1.0
-        Constant of the papers' formulas, for "paper".
-    centered : bool, default=False
-        Whether a model knows no mean, and rows are measured about their own.
+    It never changes: tasks of a federation hold it, and their byte form has its fields.
+    `signal` are variances along the components beyond the noise, largest first, and
+    `noise` is that across them; None for private ones. `norm_range` is the range of
+    private lengths. For a model `calibration` may be "paper", with the `constant` of
+    the papers' formulas, and `centered` tells that rows are measured about their own
+    mean.
     """
 
     name: str = "gaussian"
@@ -133,51 +444,15 @@ class ComponentMechanism:
     ) -> Statistic:
         """Return what is released of so many rows: public, as all of its arguments.
 
-        Parameters
-        ----------
-        bounds : RowBounds
-            How rows are bounded.
-        n_samples : int
-            Public number of rows.
-        rank : int or None
-            Number of components; None for as many as stand out of the noise.
-        covariance : bool
-            Whether the covariance within the components is released too.
-        radius : float or None, default=None
-            Public length that projections are clipped to for the covariance.
-        sparing : bool, default=False
-            Whether a choice may leave private lengths out where noise drowns them: not
-            where others are sent them.
-
-        Returns
-        -------
-        Searched, CenteredComponents, SpikedProjector or UnknownSpikes
-            Whose ``run`` gives :class:`Components`.
+        `rank` is the number of components, None for as many as stand out of the noise;
+        `covariance` asks for that within the components too, with projections clipped
+        to the public length `radius`, if there is one. With `sparing`, a choice may
+        leave private lengths out where noise drowns them: not where others are sent
+        them. The ``run`` of the statistic returns :class:`Components`.
         """
-        if self.unknown_spikes:
-            return UnknownSpikes(bounds, n_samples, int(rank or 1), self.norm_range)
-        if self.spiked:
-            return SpikedProjector(
-                bounds,
-                n_samples,
-                self.signal,
-                self.noise,
-                covariance,
-                self.calibration,
-                self.constant,
-                self.centered,
-            )
-        moment, more = SecondMoment(bounds, n_samples), (self.norm_range, radius)
-        rest: PrincipalComponents
-        if self.name == "gaussian":
-            rest = PrincipalComponents(moment, rank, covariance, self.noise, *more)
-        else:
-            along = self.signal
-            signal = None if along is None else sum(along) / len(along)
-            law, choose = (signal, self.noise), self.name == "auto"
-            ways = choose, sparing
-            rest = TwoStageComponents(moment, rank, covariance, *law, *more, *ways)
-        return self._about_center(moment, rest)
+        moment = SecondMoment(bounds, n_samples)
+        make = STRATEGIES[self.name]._statistic
+        return make(self, moment, rank, covariance, radius, sparing)
 
     @property
     def whole(self) -> bool:
@@ -189,26 +464,10 @@ class ComponentMechanism:
     ) -> Statistic:
         """Return the release of a whole covariance, with its components.
 
-        Parameters
-        ----------
-        bounds, n_samples, rank
-            As for :meth:`statistic`.
-
-        Returns
-        -------
-        Searched or CenteredComponents
-            Whose ``run`` gives :class:`Components` too.
+        Its ``run`` returns :class:`Components` too.
         """
         rest = CovarianceComponents(bounds, n_samples, rank, self.norm_range)
-        return self._about_center(SecondMoment(bounds, n_samples), rest)
-
-    @staticmethod
-    def _about_center(moment: SecondMoment, rest: Any) -> Statistic:
-        """A statistic with what its rows are measured from."""
-        bounds = moment.bounds
-        if bounds.searched:
-            return Searched(moment, rest)
-        return CenteredComponents(bounds, moment.n_samples, rest)
+        return _about_center(SecondMoment(bounds, n_samples), rest)
 
 
 def within(name: str, array: np.ndarray) -> np.ndarray:
@@ -241,53 +500,25 @@ def design_components(
 ) -> tuple[RowBounds, ComponentMechanism]:
     """Return how rows are bounded, and how components of them are released.
 
-    Parameters
-    ----------
-    mechanism : str or object
-        As in :class:`~skdpspectral.DPPCA`.
-    n_components : int or "auto"
-        As in :class:`~skdpspectral.DPPCA`.
-    n_features : int
-        Public length of a row.
-    covariance : bool
-        Whether the covariance within the components is released too.
-    radius : float or None, default=None
-        Public length that projections are clipped to for it.
-    **bounded : dict
-        `bounds`, `clip_norm`, `center`, `scale` and `search` of :class:`RowBounds`.
-
-    Raises
-    ------
-    ValueError
-        Naming a parameter that is invalid, contradicts another or is of no use.
+    `mechanism` and `n_components` are as in :class:`~skdpspectral.DPPCA`. With
+    `covariance` that within the components is released too, of projections clipped to
+    the public length `radius`. `bounded` are parameters of :class:`RowBounds`. Raises
+    ValueError for a parameter that is invalid, contradicts another or is of no use.
     """
-    name, strategy = name_of(mechanism)
-    _check_rank(name, strategy, n_components, n_features)
+    name, choice = name_of(mechanism)
+    choice._check(n_components, n_features)
     if name == "spiked":
-        check_unbounded(**bounded)
+        _check_unbounded(**bounded)
         # The model states that the mean is zero, or takes it off.
         bounded.update(center="none", search=False)
     rows = RowBounds(n_features, **bounded)
     clipped = rows.clip is not None or radius is not None
-    numbers = _read_numbers(
-        name, strategy, n_components, rows.unit, covariance, clipped
-    )
+    numbers = choice._numbers(n_components, rows.unit, covariance, clipped)
     return rows, ComponentMechanism(name, **numbers)
 
 
 def name_of(mechanism) -> tuple[str, BaseEstimator]:
-    """Return the name of a choice, and the object that holds its numbers.
-
-    Parameters
-    ----------
-    mechanism : {"gaussian", "two-stage", "auto"} or object
-        As in :class:`~skdpspectral.DPPCA`.
-
-    Raises
-    ------
-    ValueError
-        Naming mechanism.
-    """
+    """Return the name of a choice, and the object that holds its numbers."""
     if isinstance(mechanism, str) and mechanism in _DEFAULTS:
         return mechanism, _DEFAULTS[mechanism]
     for name, kind in STRATEGIES.items():
@@ -300,91 +531,49 @@ def name_of(mechanism) -> tuple[str, BaseEstimator]:
     )
 
 
-def _check_rank(name: str, strategy, n_components, n_features: int) -> None:
-    """Refuse what contradicts the mechanism, whatever the number of rows."""
-    kind, counted = type(strategy).__name__, n_components != "auto"
-    if name == "spiked":
-        if not counted:
+def _is_private(variance) -> bool:
+    return isinstance(variance, str) and variance == "private"
+
+
+def _check_unbounded(*, bounds, clip_norm, center, scale, search=False) -> None:
+    """Refuse bounds of rows that a model of them has no use for."""
+    bounded = {"bounds": bounds, "clip_norm": clip_norm, "scale": scale}
+    for name, value in bounded.items():
+        if value is not None:
             raise ValueError(
-                'n_components="auto" is not known to mechanism=SpikedModel(...), whose '
-                "noise depends on the number of components; give a number"
+                f"{name} has no use with mechanism=SpikedModel(...), whose rows are "
+                f"not bounded; leave {name}=None, or use another mechanism"
             )
-        check_spiked_model(strategy)
-    least = n_components if counted else 1
-    if name in ("two-stage", "spiked") and least >= n_features:
+    if is_private(center) or (isinstance(center, str) and center == "pairs"):
         raise ValueError(
-            f"mechanism={kind}(...) needs n_components below n_features, got "
-            f"n_components={n_components!r} for n_features={n_features}; use "
-            'mechanism="gaussian"'
+            "a private center, or pairs, has no use with mechanism=SpikedModel(...), "
+            'whose rows have mean zero, or any with mean="unknown"; leave center="auto"'
         )
 
 
-def _read_numbers(
-    name: str, strategy, n_components, unit: float, covariance: bool, clipped: bool
-) -> dict:
-    """Return the public numbers of a mechanism, in units of the bounded rows.
-
-    Parameters
-    ----------
-    name, strategy : str, object
-        As :func:`name_of` gives them.
-    n_components : int or "auto"
-        As in :class:`~skdpspectral.DPPCA`.
-    unit : float
-        Units of the data per unit of the bounded rows.
-    covariance : bool
-        Whether the covariance within the components is released.
-    clipped : bool
-        Whether it has a public clip.
-
-    Returns
-    -------
-    dict
-        Fields of :class:`ComponentMechanism`.
-
-    Raises
-    ------
-    ValueError
-        If a number is invalid or of no use.
-    """
-    signal = noise = None
-    if not getattr(strategy, "is_private", False):
-        signal, noise = _public_variances(strategy, n_components, unit)
-    numbers = {"signal": signal, "noise": noise}
-    if name == "spiked" and strategy.is_private:
-        if covariance:
-            raise ValueError(
-                'release="covariance" needs public variances of a SpikedModel: state '
-                "signal_variance and noise_variance"
-            )
-        return {"norm_range": _public_range(strategy.norm_range, unit)}
-    if name == "spiked":  # whose model has no private lengths
-        numbers["calibration"] = strategy.calibration
-        numbers["centered"] = strategy.mean == "unknown"
-        if strategy.sensitivity_constant is not None:
-            constant = check_real("sensitivity_constant", strategy.sensitivity_constant)
-            numbers["constant"] = constant
-        return numbers
-    numbers["norm_range"] = _public_range(strategy.norm_range, unit)
-    _check_use(name, strategy, covariance, clipped)
-    return numbers
-
-
-def _check_use(name: str, strategy, covariance: bool, clipped: bool) -> None:
-    """Refuse public numbers that nothing uses."""
-    kind, searched = type(strategy).__name__, covariance and not clipped
-    if name != "gaussian":
-        public = (strategy.signal_variance, strategy.noise_variance)
-        searched = searched or any(value is None for value in public)
-    elif strategy.noise_variance is not None and not covariance:
+def _check_rank(choice, n_components, n_features: int) -> None:
+    """Refuse components that leave no direction across them."""
+    if (1 if n_components == "auto" else n_components) >= n_features:
         raise ValueError(
-            f"noise_variance has no use with mechanism={kind}(...) and "
-            'release="components"; leave it None'
+            f"mechanism={type(choice).__name__}(...) needs n_components below "
+            f"n_features, got n_components={n_components!r} for "
+            f'n_features={n_features}; use mechanism="gaussian"'
         )
-    if not searched and tuple(map(float, strategy.norm_range)) != DEFAULT_RANGE:
+
+
+def _read_numbers(choice, n_components, unit: float) -> dict:
+    """Return public variances and lengths, in units of the bounded rows."""
+    signal, noise = _public_variances(choice, n_components, unit)
+    lengths = _public_range(choice.norm_range, unit)
+    return {"signal": signal, "noise": noise, "norm_range": lengths}
+
+
+def _check_range_is_used(choice, searched: bool) -> None:
+    """Refuse a range of lengths where no private length is searched for."""
+    if not searched and tuple(map(float, choice.norm_range)) != DEFAULT_RANGE:
         raise ValueError(
-            f"norm_range has no use with mechanism={kind}(...) here, where no private "
-            "length is searched for; leave it out"
+            f"norm_range has no use with mechanism={type(choice).__name__}(...) here, "
+            "where no private length is searched for; leave it out"
         )
 
 
@@ -411,26 +600,8 @@ def _numbers(name: str, value, size: int | None) -> np.ndarray:
 def _public_variances(strategy, n_components, unit: float):
     """Return public variances in squared units of the bounded rows.
 
-    Parameters
-    ----------
-    strategy : object
-        With a `noise_variance`, and a `signal_variance` where it has one.
-    n_components : int or "auto"
-        How many numbers a `signal_variance` may hold.
-    unit : float
-        Units of the data per unit of the bounded rows.
-
-    Returns
-    -------
-    signal : tuple of float or None
-        One a component, largest first.
-    noise : float or None
-        The noise variance.
-
-    Raises
-    ------
-    ValueError
-        If they are no positive numbers.
+    The first is a tuple of one per component, largest first, and the second that across
+    them; None where they are private.
     """
     signal, noise = getattr(strategy, "signal_variance", None), strategy.noise_variance
     if signal is not None:

@@ -1,7 +1,4 @@
-"""Differentially private principal component analysis.
-
-Released components as attributes in units of the data, and what to know of them.
-"""
+"""Differentially private principal component analysis of one table."""
 
 from __future__ import annotations
 
@@ -15,79 +12,24 @@ import numpy as np
 from .._base.documented import documented
 from .._base.estimator import TableEstimator, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
+from .._statistics.statistic import HALF
 from .._tables.clipping import make_box
 from .._tables.rows import unread_rows
 from ..mechanisms._relations import check_count
+from ._bounds import CENTER_CONSTRAINT, PrivateMean
 from ._components import Scaled, ScaledComponents
-from ._mechanism import design_components, public_guesses
-from ._projection import ProjectionMixin, SpikedCovarianceMixin
-from ._strategies import (
-    CENTER_CONSTRAINT,
+from ._mechanism import (
     CLIP_RANGE,
     MECHANISMS,
-    PrivateMean,
     SpikedModel,
+    design_components,
+    public_guesses,
 )
-
-
-class ReleasedAttributesMixin(SpikedCovarianceMixin):
-    """Turns what a fit has released into public attributes, and warns by them."""
-
-    def _set_components(self, bounds, found) -> None:
-        """Turn released components into public attributes, in units of the data."""
-        self.components_ = found.vectors
-        self.explained_variance_ = found.values * found.unit**2
-        self.explained_variance_ratio_ = found.values / found.total
-        self.mean_ = bounds.to_data_units(found.mean)
-        self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
-        self.n_components_ = len(found.vectors)
-        self.components_above_noise_ = found.above_noise
-        for name in ("noise_variance_", "covariance_"):
-            vars(self).pop(name, None)
-        if found.noise is not None:
-            self.noise_variance_ = float(found.noise * found.unit**2)
-        if found.covariance is not None:
-            units = self._feature_units() * found.unit
-            self.covariance_ = found.covariance * np.outer(units, units)
-
-    def _set_units(self, law) -> None:
-        """Turn values of scaled rows into those of the data."""
-        vars(self).pop("unseen_features_", None)
-        if law is not None:
-            mean = law.center if law.mean is None else law.mean
-            self.mean_ = mean + law.scale * np.where(law.seen, self.mean_, 0.0)
-            self.scale_, self.unseen_features_ = law.scale, ~law.seen
-
-    def _warn_of_noise(self) -> None:
-        """Say of released eigenvalues that noise alone might have made them."""
-        if self.components_above_noise_ < self.n_components_:
-            unseen = np.sum(getattr(self, "unseen_features_", False))
-            because = ""
-            if unseen:
-                because = f", which hides {unseen} of {self.n_features_in_} features"
-            warnings.warn(
-                f"{self.components_above_noise_} of {self.n_components_} components "
-                f"stand out of the noise of this fit{because}: the others may be noise "
-                "alone. Ask for fewer components, or give more rows or a larger "
-                "epsilon",
-                UserWarning,
-                stacklevel=3 + self._levels_around_fit,
-            )
-
-    def _warn_of_no_mean(self, found) -> None:
-        """Say of pairs whose covariance is known that no mean is, to measure from."""
-        if found.mean is None and found.noise is not None:
-            warnings.warn(
-                "no mean was released, as rows were compared in pairs: mean_ is the "
-                "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
-                'inverse_transform measure from there; center="private" releases one',
-                UserWarning,
-                stacklevel=3 + self._levels_around_fit,
-            )
+from ._projection import ProjectionMixin
 
 
 @documented
-class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
+class DPPCA(ProjectionMixin, TableEstimator):
     r"""Differentially private principal component analysis.
 
     By default the second moment of bounded rows is released with symmetric Gaussian
@@ -370,7 +312,7 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             self._check_whitening()
 
     def _why_no_variances(self) -> str | None:
-        """Say why a fit knows variances of unit rows alone; None if it does not."""
+        """Return why a fit has no variances of the data; None if it has them."""
         model = isinstance(self.mechanism, SpikedModel)
         if self.release == "covariance" or self.clip_norm is not None or model:
             return None
@@ -387,8 +329,9 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
         return self.bounds is None and not is_private and not own_mean
 
     def __sklearn_tags__(self):
-        sparse, tags = self._takes_sparse_rows(), super().__sklearn_tags__()
-        tags.input_tags.sparse = sparse
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = self._takes_sparse_rows()
         return tags
 
     # -- the estimator -----------------------------------------------------------------
@@ -429,9 +372,61 @@ class DPPCA(ReleasedAttributesMixin, ProjectionMixin, TableEstimator):
             self._set_units(law)
             self.n_samples_ = unread.shape[0]
             self.privacy_ = plan
-            if found.said:
-                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.said))
+            if found.remark:
+                self.privacy_ = replace(plan, remarks=(*plan.remarks, found.remark))
             self._warn_of_noise()
-            if law is None and statistic.bounds.paired is not False:
+            if law is None and HALF in statistic.bounds.weights:
                 self._warn_of_no_mean(found)
         return self
+
+    def _set_components(self, bounds, found) -> None:
+        """Set attributes from released components, in units of the data."""
+        self.components_ = found.vectors
+        self.explained_variance_ = found.values * found.unit**2
+        self.explained_variance_ratio_ = found.values / found.total
+        self.mean_ = bounds.to_data_units(found.mean)
+        self.scale_ = None if bounds.scale is None else bounds.box.unit.copy()
+        self.n_components_ = len(found.vectors)
+        self.components_above_noise_ = found.above_noise
+        for name in ("noise_variance_", "covariance_"):
+            vars(self).pop(name, None)
+        if found.noise is not None:
+            self.noise_variance_ = float(found.noise * found.unit**2)
+        if found.covariance is not None:
+            units = self._feature_units() * found.unit
+            self.covariance_ = found.covariance * np.outer(units, units)
+
+    def _set_units(self, law) -> None:
+        """Bring attributes of scaled rows to units of the data."""
+        vars(self).pop("unseen_features_", None)
+        if law is not None:
+            mean = law.center if law.mean is None else law.mean
+            self.mean_ = mean + law.scale * np.where(law.seen, self.mean_, 0.0)
+            self.scale_, self.unseen_features_ = law.scale, ~law.seen
+
+    def _warn_of_noise(self) -> None:
+        """Warn where noise alone may have made released eigenvalues."""
+        if self.components_above_noise_ < self.n_components_:
+            unseen = np.sum(getattr(self, "unseen_features_", False))
+            because = ""
+            if unseen:
+                because = f", which hides {unseen} of {self.n_features_in_} features"
+            warnings.warn(
+                f"{self.components_above_noise_} of {self.n_components_} components "
+                f"stand out of the noise of this fit{because}: the others may be noise "
+                "alone. Ask for fewer components, or give more rows or a larger "
+                "epsilon",
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )
+
+    def _warn_of_no_mean(self, found) -> None:
+        """Warn where a covariance, but no mean, was released."""
+        if found.mean is None and found.noise is not None:
+            warnings.warn(
+                "no mean was released, as rows were compared in pairs: mean_ is the "
+                "origin, or the midpoint of bounds, and mahalanobis, score_samples and "
+                'inverse_transform measure from there; center="private" releases one',
+                UserWarning,
+                stacklevel=3 + self._levels_around_fit,
+            )

@@ -20,13 +20,11 @@ from .. import sensitivity
 from .._linalg import eigen, walks
 from .._statistics.statistic import (
     HALF,
-    AsAsked,
     Choice,
     Combination,
     Statistic,
     mean_summation_error,
     pair_order,
-    weight_of,
 )
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder
@@ -36,15 +34,13 @@ from . import _kernels
 from ._bounds import RowBounds
 from ._components import Directions, PrincipalComponents
 from ._scales import LEAST_SIGNAL, PrivateScales
-from ._second_moment import ProjectedMoment, SecondMoment, share_of
+from ._second_moment import ProjectedMoment, SecondMoment, share_of, weight_of
 
 # Shares of mu**2 of the cross moment and the two moments of projections.
 _STEP_SHARES = (0.95, 0.03, 0.02)
 
-
 # The wider clip of projections, in units of the narrow one.
 _WIDE = 3.0
-
 
 # Floors of released eigenvalues, in units of what they are for equal variances: at
 # least, and at most where the noise on them is larger.
@@ -60,23 +56,14 @@ class PowerStep(Statistic):
     abar abar' are released: normalized statistics, whose sensitivities are public
     whatever the radii are.
 
-    Parameters
-    ----------
-    n_samples : int
-        Public number of rows.
-    n_features : int
-        Length of a row.
-    width : int
-        Columns that are planned for; statistics of fewer are padded with zeros.
-    paired : bool or None, default=False
-        Whether the terms are pairs of rows, of whose mean half is released; None where
-        releases tell.
+    `width` is the number of columns that is planned for; statistics of fewer are padded
+    with zeros. `weights` are those of :class:`RowBounds`.
     """
 
     n_samples: int
     n_features: int
     width: int
-    paired: bool | None = False
+    weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the releases at a total cost of mu."""
@@ -104,7 +91,7 @@ class PowerStep(Statistic):
                 shape,
                 symmetric=shape == square and name != names[0],
                 summation_error=mean_summation_error(
-                    norm, n, self.n_features, self.paired
+                    norm, n, self.n_features, self.weights
                 ),
                 magnitude=2.0 * norm,
             )
@@ -119,22 +106,11 @@ class PowerStep(Statistic):
         )
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moments, and return better components.
+        """Release the moments, and return better components: orthonormal rows.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, or of differences, of which the bounds are made here.
-        *given : components, signal, noise
-            Released orthonormal rows of shape (r, p) to start from; released or public
-            variances along them beyond the noise, and across them.
-
-        Returns
-        -------
-        ndarray of shape (r, p)
-            Orthonormal rows.
+        `rows` are Terms, of which the bounds are made here. Given are released
+        orthonormal rows of shape (r, p) to start from, and released or public
+        variances: along them beyond the noise, and across them.
         """
         components, signal, noise = given
         rank = len(components)
@@ -173,21 +149,9 @@ class PowerStep(Statistic):
     def squared_error(self, mu, rank, signal, noise, start) -> float:
         """Expected squared projection distance of the step's result, to first order.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of the step.
-        rank : int
-            Number of components.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them.
-        start : float
-            Squared distance of the start.
-
-        Returns
-        -------
-        float
-            For Gaussian rows; of statistical and private error.
+        For Gaussian rows, of statistical and private error. `signal` and `noise` are
+        variances along the components beyond the noise, and across them; `start` is the
+        squared distance of the start.
         """
         variance, n = signal + noise, self.n_samples
         inner, outer = self.radii(rank, signal, noise)
@@ -264,10 +228,8 @@ def _clipped_parts(rows, components, inner: float, outer: float):
 # second one gets the rest but for that of private lengths (LENGTHS_SHARE).
 _FIRST_SHARE = 0.4
 
-
 # Noise of votes, as a share of the rows, beyond which no choice rests on them.
 _LOUDEST_VOTES = 0.15
-
 
 # Name of a second release of the moment.
 AGAIN = "second_moment_again"
@@ -281,20 +243,11 @@ class TwoStageComponents(PrincipalComponents):
     second moment gets 40 %; private lengths, by which the step clips, get 4 %, and
     more where rows are few; the step, or the moment once more, gets what is left.
 
-    Parameters
-    ----------
-    moment, rank, covariance
-        As for :class:`PrincipalComponents`.
-    signal, noise : float or None
-        Public variances along the components beyond the noise, and across them, in
-        units of the bounded rows; None for private ones.
-    norm_range, radius
-        As for :class:`PrincipalComponents`.
-    choose : bool, default=False
-        Whether the second stage is chosen; otherwise it is the step.
-    sparing : bool, default=False
-        Whether the moment is all that is released where votes on private lengths would
-        be drowned, so that no choice could rest on them.
+    Parameters are those of :class:`PrincipalComponents`, and `signal`, a public
+    variance along the components beyond the noise, None for a private one. With
+    `choose` the second stage is chosen; otherwise it is the step. With `sparing` the
+    moment is all that is released where noise hides the votes on private lengths, so
+    that no choice could rest on them.
     """
 
     def __init__(
@@ -314,7 +267,7 @@ class TwoStageComponents(PrincipalComponents):
         super().__init__(moment, rank, covariance, noise, norm_range, radius)
 
     def _plan_more(self, norm_range: tuple[float, float]) -> None:
-        """Say what else is released: lengths that the step clips by, and the step."""
+        """Plan further releases: lengths that the step clips by, and the step."""
         moment, p = self.moment, self.bounds.n_features
         size = moment.n_samples, p
         self.scales = PrivateScales(*size, norm_range, self._signal, self.noise, False)
@@ -322,7 +275,7 @@ class TwoStageComponents(PrincipalComponents):
             # Rows may reach much further along what a second stage makes than along
             # the first components: the clip is that of the last ones.
             self.reach = PrivateScales(*size, norm_range, 0.0, 0.0, True, "reach")
-        self.second = self.step = PowerStep(*size, self.width, self.bounds.paired)
+        self.second = self.step = PowerStep(*size, self.width, self.bounds.weights)
         if self._choose:
             again = replace(moment, name=AGAIN)
             self.second = Choice("second_stage", self.step, again)
@@ -343,7 +296,7 @@ class TwoStageComponents(PrincipalComponents):
         return super().mechanisms(mu)
 
     def _is_drowned(self, mu: float) -> bool:
-        """Whether no choice could rest on the votes that mu pays for."""
+        """Return whether noise hides the votes that a choice would rest on."""
         if not (self._sparing and self.scales.wanted and math.isfinite(mu)):
             return False
         noise = self.scales.noise_std(self.costs(mu)["scales"])
@@ -436,7 +389,6 @@ class TwoStageComponents(PrincipalComponents):
 # Largest ||Q'Q - I|| of a basis of orthonormal columns.
 LARGEST_DEFECT = 2.0**-40
 
-
 # Shares of mu**2 of the rounds and of a covariance, once a mean is paid.
 _ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
 
@@ -445,18 +397,7 @@ _ITERATION_SHARES = {"rounds": 1.0 - 0.15, "within": 0.15}
 class PowerProduct(Statistic):
     """The second moment of bounded rows about a mean, times orthonormal columns.
 
-    Of pairs, half of it.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    width : int
-        Number of columns.
-    name : str
-        Name of the release.
+    Of pairs, half of it. `width` is the number of columns.
     """
 
     bounds: RowBounds
@@ -472,7 +413,7 @@ class PowerProduct(Statistic):
         radius = self.bounds.second_radius
         # Of half a mean over pairs, whose terms are more.
         terms, weight = (n, walks.rows_per_block(shape[0])), 1.0
-        if self.bounds.paired:
+        if self.bounds.weights == (HALF,):
             order, weight = pair_order(n, shape[0]), HALF
             terms = order.n_blocks * order.block_rows, order.block_rows
         given = radius, *terms, *shape, LARGEST_DEFECT, walks.BLOCKS_TOGETHER
@@ -506,21 +447,10 @@ class PowerProduct(Statistic):
 class PowerIteration(Combination):
     """A second moment to start from, rounds of products, and a covariance.
 
-    The start and the rounds cost the same.
-
-    Parameters
-    ----------
-    moment : SecondMoment
-        The start.
-    rank : int
-        Number of components.
-    start : bool
-        Whether the start is released at all; without it there are rounds from a public
-        one, or a covariance within it.
-    n_rounds : int
-        Number of products, ``"power_1"`` and so on.
-    covariance : bool
-        Whether a covariance within a basis is released last.
+    The start and the rounds cost the same. With `start` the moment is released first;
+    without it there are rounds from a public start, or a covariance within it. Products
+    are named ``"power_1"`` and so on. With `covariance` that within a basis is released
+    last.
     """
 
     def __init__(
@@ -535,15 +465,16 @@ class PowerIteration(Combination):
         steps: dict[str, Statistic] = {moment.name: moment} if start else {}
         for name in [f"power_{t}" for t in range(1, n_rounds + 1)]:
             steps[name] = PowerProduct(bounds, n, rank, name)
-        self.rounds = AsAsked(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
-        self._parts, self._shares = {"rounds": self.rounds}, {"rounds": 1.0}
+        self.rounds = Combination(steps, dict.fromkeys(steps, 1.0 / max(len(steps), 1)))
+        parts: dict[str, Statistic] = {"rounds": self.rounds}
+        shares = {"rounds": 1.0}
         self.within = None
         if covariance:
-            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.paired)
-            self._parts = {"rounds": self.rounds, "within": self.within}
-            self._shares = _ITERATION_SHARES
+            self.within = ProjectedMoment(n, bounds.n_features, rank, bounds.weights)
+            parts, shares = {**parts, "within": self.within}, _ITERATION_SHARES
             if not steps:  # within a public basis: all of the budget is for it
-                self._parts, self._shares = {"within": self.within}, {"within": 1.0}
+                parts, shares = {"within": self.within}, {"within": 1.0}
+        super().__init__(parts, shares)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
         """Release a round of a given name, with what else is given."""

@@ -1,7 +1,4 @@
-"""Scores of rows on released components, and the way back.
-
-The covariance of rows with principal components, and what follows from it.
-"""
+"""Scores of rows on released components, and the covariance of rows with them."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _VARIANCES = {"explained_variance_", "noise_variance_"}
 
 
 def why_without_variances(estimator) -> str | None:
-    """Say why variances of the data are not known; None where they are.
+    """Return why variances of the data are not known; None if they are.
 
     Of a fitted estimator by what it holds, whatever its parameters have become.
     """
@@ -42,14 +39,100 @@ def _has_variances(estimator) -> bool:
     )
 
 
-@documented
-class SpikedCovarianceMixin:
-    """Methods of estimators with a released covariance, or a model of one.
+def _refuse_to_whiten(reason: str | None) -> None:
+    if reason is not None:
+        raise ValueError(f"whiten=True needs variances of the data, but {reason}")
 
-    Without a `covariance_` it is that of the components, their variances and one noise
-    variance across them. An estimator says by ``_why_no_variances`` if its parameters
-    leave variances out, and how rows are read by ``_read_rows``.
+
+@documented
+class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """Methods of estimators with components, a center and units of features.
+
+    Methods that need a covariance take `covariance_`, or that of the components, their
+    variances and one noise variance across them. ``_why_no_variances`` of an estimator
+    returns the reason if its parameters leave variances out.
     """
+
+    def _read_rows(self, X, accept_sparse=False):
+        """Return the features of rows that are no fit's."""
+        return check_rows(
+            self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
+        )
+
+    def _check_whitening(self) -> None:
+        """Refuse to whiten by variances that a fit with these parameters lacks."""
+        if self.whiten:
+            _refuse_to_whiten(self._why_no_variances())
+
+    def _score_units(self) -> np.ndarray:
+        """Divisors of the scores, one for each component."""
+        if not self.whiten:
+            return np.ones(self.n_components_)
+        # The parameter may have been set after the fit.
+        _refuse_to_whiten(why_without_variances(self))
+        # A variance may be released as zero, but is not below that across in truth.
+        variances = self._model_variances()[0]
+        # Where all of them are zero, there is nothing to divide by.
+        return np.sqrt(np.where(variances > np.finfo(float).tiny, variances, 1.0))
+
+    def transform(self, X):
+        """Project rows on the components.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            Rows, with the column of ids that a fit by `client_feature` had; they are
+            neither clipped nor scaled to unit norm. What :meth:`fit` reads block by
+            block is read so here too.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Scores, of the precision of X; finite, also where they overflow.
+        """
+        check_is_fitted(self)
+        X = self._read_rows(X, accept_sparse=True)
+        precision = np.float32 if X.dtype == np.float32 else np.float64
+        components = self.components_
+        if self.scale_ is not None:
+            components = components / self.scale_
+        components = components / self._score_units()[:, None]
+        offset = (components @ self.mean_).astype(precision)
+        axes = components.T.astype(precision)
+
+        def scores(block):
+            block = block.astype(precision, copy=False)
+            return saturated(np.asarray(block @ axes) - offset)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            return map_rows(scores, X)
+
+    def inverse_transform(self, X):
+        """Map scores back to the space of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Scores, as :meth:`transform` gives them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            The nearest points on the affine space of the components.
+        """
+        check_is_fitted(self)
+        X = check_scores(X, self.n_components_)
+        components = self.components_
+        if self.scale_ is not None:
+            components = components * self.scale_
+        components = components * self._score_units()[:, None]
+        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
+
+    @property
+    def _n_features_out(self):
+        return self.components_.shape[0]
+
+    # -- what needs variances of the data ----------------------------------------------
 
     @property
     def singular_values_(self) -> np.ndarray:
@@ -234,97 +317,3 @@ class SpikedCovarianceMixin:
             Mean of :meth:`score_samples`.
         """
         return float(np.mean(self.score_samples(X)))
-
-
-def _refuse_to_whiten(reason: str | None) -> None:
-    if reason is not None:
-        raise ValueError(f"whiten=True needs variances of the data, but {reason}")
-
-
-@documented
-class ProjectionMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
-    """Methods of estimators with components, a center and units of features."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    def _read_rows(self, X, accept_sparse=False):
-        """Return the features of rows that are no fit's."""
-        return check_rows(
-            self, X, reset=False, accept_sparse=accept_sparse, in_blocks=True
-        )
-
-    def _check_whitening(self) -> None:
-        """Refuse to whiten by variances that a fit with these parameters lacks."""
-        if self.whiten:
-            _refuse_to_whiten(self._why_no_variances())
-
-    def _score_units(self) -> np.ndarray:
-        """What scores are divided by, one for each component."""
-        if not self.whiten:
-            return np.ones(self.n_components_)
-        # The parameter may have been set after the fit.
-        _refuse_to_whiten(why_without_variances(self))
-        # A variance may be released as zero, but is not below that across in truth.
-        variances = self._model_variances()[0]
-        # Where all of them are zero, there is nothing to divide by.
-        return np.sqrt(np.where(variances > np.finfo(float).tiny, variances, 1.0))
-
-    def transform(self, X):
-        """Project rows on the components.
-
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            Rows, with the column of ids that a fit by `client_feature` had; they are
-            neither clipped nor scaled to unit norm. What :meth:`fit` reads block by
-            block is read so here too.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_components)
-            Scores, of the precision of X; finite, also where they overflow.
-        """
-        check_is_fitted(self)
-        X = self._read_rows(X, accept_sparse=True)
-        precision = np.float32 if X.dtype == np.float32 else np.float64
-        components = self.components_
-        if self.scale_ is not None:
-            components = components / self.scale_
-        components = components / self._score_units()[:, None]
-        offset = (components @ self.mean_).astype(precision)
-        axes = components.T.astype(precision)
-
-        def scores(block):
-            block = block.astype(precision, copy=False)
-            return saturated(np.asarray(block @ axes) - offset)
-
-        with np.errstate(over="ignore", invalid="ignore"):
-            return map_rows(scores, X)
-
-    def inverse_transform(self, X):
-        """Map scores back to the space of the data.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Scores, as :meth:`transform` gives them.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            The nearest points on the affine space of the components.
-        """
-        check_is_fitted(self)
-        X = check_scores(X, self.n_components_)
-        components = self.components_
-        if self.scale_ is not None:
-            components = components * self.scale_
-        components = components * self._score_units()[:, None]
-        return X @ components.astype(X.dtype) + self.mean_.astype(X.dtype)
-
-    @property
-    def _n_features_out(self):
-        return self.components_.shape[0]

@@ -23,7 +23,6 @@ from . import _kernels
 # Steps of the bisections, on a logarithmic scale.
 STEPS = 12
 
-
 # Signal that is assumed at least, in units of the noise variance.
 LEAST_SIGNAL = 0.05
 
@@ -41,14 +40,9 @@ _HIGHEST, _FEWEST_VOTES, _CLIPPED_SHARE = 0.98, 5.0, 1e-3
 class Scales(NamedTuple):
     """Released or public variances, and a clip of projections.
 
-    Parameters
-    ----------
-    signal : float
-        Mean variance along the components beyond the noise; positive.
-    noise : float
-        Mean variance across them; positive.
-    radius : float or None
-        Length that few projections exceed; None if it was not asked for.
+    `signal` is the mean variance along the components beyond the noise, `noise` that
+    across them, both positive. `radius` is a length that few projections exceed; None
+    if it was not asked for.
     """
 
     signal: float
@@ -57,14 +51,10 @@ class Scales(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Where votes place a squared quantile.
+    """Interval from `low` to `high` in which votes place a squared quantile.
 
-    Parameters
-    ----------
-    low, high : float
-        Ends of a cell of the bisection; zero and infinite where no vote has moved them.
-    middle : float
-        Between them, on the logarithmic scale.
+    These are zero and infinite where no vote has moved them; `middle` lies between them
+    on the logarithmic scale.
     """
 
     low: float
@@ -78,28 +68,11 @@ class PrivateScales(Statistic):
 
     Every step releases how many rows more than wanted lie below a tried length, for
     projections on released directions and for residuals at once. Their medians over
-    those of chi-square laws are the variances.
-
-    Parameters
-    ----------
-    n_samples : int
-        Public number of rows.
-    n_features : int
-        Length of a row.
-    norm_range : tuple (low, high)
-        Public range of the lengths, in the units of the rows.
-    signal, noise : float or None
-        Public variances (of a direction beyond the noise; of the noise); None for
-        private ones.
-    with_radius : bool
-        Whether a clip of projections is wanted.
-    name : str, default="quantile"
-        What names of the releases begin with.
-
-    Attributes
-    ----------
-    wanted : tuple of int
-        Quantiles that are bisected: 0, 2 of projections, 1 of residuals.
+    those of chi-square laws are the variances. Lengths lie in the public `norm_range`,
+    in units of the rows. `signal` and `noise` are public variances, of a direction
+    beyond the noise and of the noise; None for private ones. With `with_radius` a clip
+    of projections is released too. `wanted` are the quantiles that are bisected: 0 and
+    2 of projections, 1 of residuals.
     """
 
     n_samples: int
@@ -117,17 +90,9 @@ class PrivateScales(Statistic):
         object.__setattr__(self, "wanted", wanted)
 
     def ranges(self, rank: int) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Ranges of both variances that releases can give, from public numbers.
+        """Ranges (low, high) that releases can give of the signal and the noise.
 
-        Parameters
-        ----------
-        rank : int
-            Number of released directions.
-
-        Returns
-        -------
-        signal, noise : tuple (low, high)
-            Of a direction beyond the noise, and of the noise.
+        They are public; `rank` is the number of released directions.
         """
         low, high = (length**2 for length in self.norm_range)
         noise = (self.noise, self.noise)
@@ -156,21 +121,10 @@ class PrivateScales(Statistic):
         return calibrate_alike(names, moved, mu, shape, magnitude=self.n_samples)
 
     def run(self, release: Any, rows: Any, *given: Any) -> Scales:
-        """Release the votes, and return what they make.
+        """Release the votes, and return the scales that they make.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, or of differences: of these half the votes count.
-        *given : components
-            Orthonormal rows of shape (r, p): public, or released.
-
-        Returns
-        -------
-        Scales
-            Made from releases and public numbers alone.
+        Of differences half the votes count. Given are orthonormal rows of shape (r, p)
+        that are public, or released.
         """
         (components,) = given
         cells = self.cells(release, rows, components)
@@ -184,20 +138,7 @@ class PrivateScales(Statistic):
         return scales._replace(radius=radius)
 
     def cells(self, release: Any, rows: Any, components: np.ndarray) -> dict[int, Cell]:
-        """Release the votes, and return where they place squared quantiles.
-
-        Parameters
-        ----------
-        release, rows
-            As in :meth:`run`.
-        components : ndarray of shape (r, p)
-            Orthonormal rows: public, or released.
-
-        Returns
-        -------
-        dict of int to Cell
-            By the wanted quantiles.
-        """
+        """Release the votes; return where they place the wanted squared quantiles."""
         if not self.wanted:
             return {}
         low, high = (2.0 * math.log(length) for length in self.norm_range)
@@ -281,17 +222,10 @@ def row_squares(rows: Any) -> np.ndarray:
 
 
 class LengthCounts:
-    """How many rows are longer than each point of a public logarithmic grid.
+    """Counts of rows that are longer than each point of a logarithmic grid.
 
-    Parameters
-    ----------
-    low, high : float
-        Public range of lengths. Rows shorter than `low` have no length to speak of.
-
-    Attributes
-    ----------
-    longer : ndarray of shape (2**12 + 1,)
-        Rows beyond each point of the grid; all rows that count beyond the first one.
+    Rows shorter than `low` count nowhere; `longer` has all rows that count at its first
+    point.
     """
 
     def __init__(self, low: float, high: float):
@@ -318,17 +252,8 @@ class LengthQuantile(Statistic):
     """A length that a wanted share, or number, of rows exceeds: by noisy bisection.
 
     Every step releases how many rows more than wanted are longer than a tried length;
-    of the noisy answer only the sign is used.
-
-    Parameters
-    ----------
-    name : str
-        What the names of the releases begin with.
-    n_steps : int
-        Steps of the bisection; it searches ``2**n_steps`` cells of the grid of
-        :class:`LengthCounts`, each 8 of its points wide.
-    n_samples : int
-        Public number of rows.
+    of the noisy answer only the sign is used. The bisection searches ``2**n_steps``
+    cells of the grid of :class:`LengthCounts`, each 8 of its points wide.
     """
 
     name: str
@@ -358,23 +283,11 @@ class LengthQuantile(Statistic):
         )
 
     def run(self, release: Any, rows: LengthCounts, *given: Any) -> int:
-        """Release the votes.
+        """Release the votes; return a point of the grid.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : LengthCounts
-            Of the rows.
-        *given : start, number, share, weight
-            Public or released point of the grid that the search begins at; how many
-            rows are wanted beyond the quantile, and which share of those that have a
-            length; what a row counts, 1 but for differences.
-
-        Returns
-        -------
-        int
-            Point of the grid.
+        Given are the public or released point that the search begins at, how many rows
+        are wanted beyond the quantile, which share of those that have a length, and
+        what a row counts: 1 but for differences.
         """
         start, number, share, weight = given
         wanted = number + share * weight * int(rows.longer[0])

@@ -22,23 +22,19 @@ from .._statistics.statistic import (
     Statistic,
     mean_summation_error,
     pair_order,
-    weight_of,
 )
 from .._tables.clipping import clip_rows
 from .._tables.pairs import PairOrder
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact
 from . import _kernels
-from ._bounds import RowBounds
+from ._bounds import Pairs, PrivateMean, RowBounds, Searched
 
 # Length below which rows keep theirs, in typical lengths: at most, and its square in
 # units of one over the largest eigenvalue of the noise; by the variance that is kept on
 # six tables and three simulations.
 _HIGHEST_FLOOR, _FLOOR_OF_NOISE = 1.6, 0.004
-
-
 _LEAST_LENGTH, _LARGEST_LENGTH = 1e-60, 1e60
-
 
 # Name of a moment that is released with what a center would have cost.
 EARLY = "second_moment_early"
@@ -48,18 +44,47 @@ def floor_of(typical: float, edge: float) -> float:
     """Length below which rows keep theirs, so that noise does not hide the moment.
 
     The longer it is, the more does the moment resemble that of unbounded rows, and the
-    smaller it is beside its noise.
-
-    Parameters
-    ----------
-    typical : float
-        Released or public length of many rows.
-    edge : float
-        Largest eigenvalue of the noise on the moment of unit rows.
+    smaller it is beside its noise. `typical` is a length of many rows, and `edge` the
+    largest eigenvalue of the noise on the moment of unit rows.
     """
     most = _FLOOR_OF_NOISE / _HIGHEST_FLOOR**2
     floor = typical * math.sqrt(_FLOOR_OF_NOISE / max(edge, most))
     return min(max(floor, _LEAST_LENGTH), _LARGEST_LENGTH)
+
+
+def weight_of(origin: Any) -> float:
+    """Weight of what is released of a mean: half of one over pairs."""
+    return HALF if isinstance(origin, PairOrder) else 1.0
+
+
+def plan_second_moment(
+    name: str,
+    n_samples: int,
+    n_features: int,
+    mu: float,
+    *,
+    weights: tuple[float, ...],
+    radius: float = 1.0,
+    width: int | None = None,
+) -> tuple:
+    """Plan a second moment of rows of norm at most `radius`; infinite mu for no noise.
+
+    It is of shape (`n_features`,) * 2, or (`width`,) * 2 of projections. `weights` are
+    those of :class:`RowBounds`.
+    """
+    shape, square = (n_features if width is None else width,) * 2, radius**2
+    if not math.isfinite(mu):
+        return (Exact(name, shape, symmetric=True),)
+    moment = calibrate_gaussian(
+        name,
+        sensitivity.second_moment_sensitivity(radius, n_samples),
+        mu,
+        shape,
+        symmetric=True,
+        summation_error=mean_summation_error(square, n_samples, n_features, weights),
+        magnitude=2.0 * square,
+    )
+    return (moment,)
 
 
 def share_of(plan: Any, name: str, other: str) -> float:
@@ -70,17 +95,7 @@ def share_of(plan: Any, name: str, other: str) -> float:
 
 @dataclass(frozen=True)
 class SecondMoment(Statistic):
-    """One release of the second moment of bounded rows, or half of that of pairs.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded.
-    n_samples : int
-        Public number of rows.
-    name : str, default="second_moment"
-        Name of the release.
-    """
+    """One release of the second moment of bounded rows, or half of that of pairs."""
 
     bounds: RowBounds
     n_samples: int
@@ -88,20 +103,11 @@ class SecondMoment(Statistic):
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise."""
-        n, p = self.n_samples, self.bounds.n_features
-        if not math.isfinite(mu):
-            return (Exact(self.name, (p, p), symmetric=True),)
-        square = self.bounds.second_radius**2
-        moment = calibrate_gaussian(
-            self.name,
-            sensitivity.second_moment_sensitivity(self.bounds.second_radius, n),
-            mu,
-            (p, p),
-            symmetric=True,
-            summation_error=mean_summation_error(square, n, p, self.bounds.paired),
-            magnitude=2.0 * square,
+        bounds = self.bounds
+        size, more = (self.n_samples, bounds.n_features), {"weights": bounds.weights}
+        return plan_second_moment(
+            self.name, *size, mu, radius=bounds.second_radius, **more
         )
-        return (moment,)
 
     def kernel(self, rows: Any, origin: Any, floor: float = 0.0) -> np.ndarray:
         """Exact second moment about a released mean; the lower triangle counts.
@@ -142,28 +148,17 @@ class SecondMoment(Statistic):
     ) -> float:
         """Expected squared projection distance of its leading eigenvectors.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of the release.
-        rank : int
-            Number of components.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them, in units
-            of the bounded rows.
-        paired : bool, default=False
-            Whether rows are compared in pairs.
-
-        Returns
-        -------
-        float
-            For Gaussian rows, to first order; of statistical and private error.
+        For Gaussian rows, to first order; of statistical and private error. `signal`
+        and `noise` are variances along the components beyond the noise, and across
+        them, in units of the bounded rows; `paired` tells whether rows are compared in
+        pairs.
         """
         gap, cross = self._law(rank, signal, noise)
         # Deviation of the noise off the diagonal.
         private = self.bounds.second_radius**2 / (self.n_samples * mu)
         sampling = cross / self.n_samples
-        if self.bounds.searched and self.bounds.clip is None and not paired:
+        searched = isinstance(self.bounds.origin, Searched)
+        if searched and self.bounds.clip is None and not paired:
             # Rows of a normal law are of about the same length.
             edge = 2.0 * math.sqrt(self.bounds.n_features) * private
             private *= max(1.0, floor_of(1.0, edge)) ** 2
@@ -190,15 +185,7 @@ _SHARES = {"mean": 0.15, "rest": 1.0 - 0.15}
 
 
 class Mean(Statistic):
-    """The private mean of bounded rows.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded, with a `mean_radius`.
-    n_samples : int
-        Public number of rows.
-    """
+    """The private mean of bounded rows, whose bounds have a `mean_radius`."""
 
     def __init__(self, bounds: RowBounds, n_samples: int) -> None:
         self.bounds, self.n_samples = bounds, n_samples
@@ -213,7 +200,7 @@ class Mean(Statistic):
             sensitivity.mean_sensitivity(radius, n),
             mu,
             (p,),
-            summation_error=mean_summation_error(radius, n, p, False),
+            summation_error=mean_summation_error(radius, n, p),
             magnitude=2.0 * radius,
         )
         return (mean,)
@@ -227,29 +214,24 @@ class Mean(Statistic):
 class Centered(Combination):
     """A statistic of rows about a private mean, if there is one.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        How rows are bounded, and whether they are centered.
-    n_samples : int
-        Public number of rows.
-    rest : Statistic
-        Its ``run`` is given the mean in units of the box, None without one.
+    The ``run`` of `rest` is given the mean in units of the box, the order of pairs, or
+    None.
     """
 
     def __init__(self, bounds: RowBounds, n_samples: int, rest: Statistic) -> None:
         self.bounds, self.rest = bounds, rest
-        self.mean = Mean(bounds, n_samples) if bounds.centered else None
-        self.paired = None
-        if bounds.paired:
-            self.paired = pair_order(n_samples, bounds.n_features)
-        self._parts, self._shares = {"rest": rest}, {"rest": 1.0}
-        if self.mean is not None:
-            self._parts, self._shares = {"mean": self.mean, "rest": rest}, _SHARES
+        self.order = None
+        if isinstance(bounds.origin, Pairs):
+            self.order = pair_order(n_samples, bounds.n_features)
+        self.mean, parts, shares = None, {"rest": rest}, {"rest": 1.0}
+        if isinstance(bounds.origin, PrivateMean):
+            self.mean = Mean(bounds, n_samples)
+            parts, shares = {"mean": self.mean, "rest": rest}, _SHARES
+        super().__init__(parts, shares)
 
     def center(self, release: Any, rows: Any):
         """Release the mean; None without one, the order of the pairs with them."""
-        return self.paired if self.mean is None else self.mean.run(release, rows)
+        return self.order if self.mean is None else self.mean.run(release, rows)
 
     def run(self, release: Any, rows: Any, *given: Any):
         """Release the mean and the rest; return what the rest returns."""
@@ -265,15 +247,8 @@ class Centered(Combination):
 class ProjectedMoment(Statistic):
     """The second moment of projections over their clip radius.
 
-    Parameters
-    ----------
-    n_samples, n_features : int
-        Public shape of the rows.
-    width : int
-        Number of components that is planned for; fewer are padded with zeros.
-    paired : bool or None, default=False
-        Whether the terms are pairs of rows, of whose mean half is released; None where
-        releases tell.
+    `width` is the number of components that is planned for; fewer are padded with
+    zeros. `weights` are those of :class:`RowBounds`.
     """
 
     name = "projected_moment"
@@ -281,44 +256,21 @@ class ProjectedMoment(Statistic):
     n_samples: int
     n_features: int
     width: int
-    paired: bool | None = False
+    weights: tuple[float, ...] = (1.0,)
 
     def mechanisms(self, mu: float) -> tuple:
         """Plan the release at a cost of mu; infinite for no noise.
 
         Its sensitivity is sqrt(2) / n: what lies across the components does not count.
         """
-        n, square = self.n_samples, (self.width, self.width)
-        if not math.isfinite(mu):
-            return (Exact(self.name, square, symmetric=True),)
-        moment = calibrate_gaussian(
-            self.name,
-            sensitivity.second_moment_sensitivity(1.0, n),
-            mu,
-            square,
-            symmetric=True,
-            summation_error=mean_summation_error(1.0, n, self.n_features, self.paired),
-            magnitude=2.0,
-        )
-        return (moment,)
+        size, more = (self.n_samples, self.n_features), {"weights": self.weights}
+        return plan_second_moment(self.name, *size, mu, width=self.width, **more)
 
     def run(self, release: Any, rows: Any, *given: Any) -> np.ndarray:
-        """Release the moment, in squared units of the rows.
+        """Release the moment, in squared units of the rows: symmetric, of shape (r, r).
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : Terms
-            Blocks of rows, or of differences.
-        *given : components, radius
-            Released orthonormal rows of shape (r, p), and the public or released
-            length that projections are clipped to.
-
-        Returns
-        -------
-        ndarray of shape (r, r)
-            Symmetric.
+        Given are released orthonormal rows of shape (r, p), and the public or released
+        length that projections are clipped to.
         """
         components, radius = given
         rank = len(components)

@@ -43,15 +43,9 @@ from ._second_moment import SecondMoment
 def centered_rows(rows, row_map: Callable):
     """Return rows about their own mean, made block by block; **exact**, as rows are.
 
-    The mean is taken off twice: what rounding left of it the first time is of the size
-    of roundoffs of the rows' spread, and no longer of their place.
-
-    Parameters
-    ----------
-    rows : array or DistantRows of shape (n, p)
-        Dense, in memory, on disk or on a cluster.
-    row_map : callable
-        Block of rows -> float64 block of the same shape, which stands for it.
+    `row_map` makes of a block of rows the float64 block that stands for it. The mean is
+    subtracted twice: what rounding left of it the first time is of the size of
+    roundoffs of the rows' spread, and no longer of their place.
     """
     centering = Centering(row_map, ())
     for _ in range(2):
@@ -62,15 +56,7 @@ def centered_rows(rows, row_map: Callable):
 
 @dataclass(frozen=True)
 class Centering:
-    """A map of rows, less several means, one after another.
-
-    Parameters
-    ----------
-    row_map : callable
-        The map.
-    means : tuple of ndarray of shape (p,)
-        What is taken off.
-    """
+    """A map of rows, less several means of shape (p,), one after another."""
 
     row_map: Callable
     means: tuple[np.ndarray, ...]
@@ -90,61 +76,65 @@ def _column_sums(blocks) -> np.ndarray:
 # From so many features on, the noisy projector is never formed.
 WHOLE_ORDER = 2000
 
-
 # What rows are cut to, so that squares are finite.
 _LONGEST = 1e60
-
 
 # Shares of mu**2 of projector and covariance under exact calibration.
 _STATED_SHARES = (0.5, 0.5)
 
-
 # Share of delta for rows and replacements that are further apart than the bounds.
 FAILURE_SHARE = 0.1
-
 
 # What it is taken to be where delta is not known: for the weights of clients.
 USUAL_FAILURE = 1e-7
 
-
 # Allowance for rounding errors of eigenvectors, a feature: some 2**8 unit roundoffs.
 ROUNDING = 2.0**-44
-
 
 # How many times their trace mean squares of rows are at most, for roundings of sums.
 _LONGER = 16.0
 
-
 # By how much its cost is rounded up, more than inverses of the curve are off.
 _ROUNDED_UP = 2.0**-40
-
 
 # What noise of the papers may cost; beyond, it hides nothing.
 _LARGEST_MU = 1e3
 
 
+class ModelStatistic(Statistic):
+    """A statistic whose noise rests on a spiked model of the rows."""
+
+    bounds: RowBounds
+    n_samples: int
+
+    @property
+    def n_features(self) -> int:
+        """Length of a row."""
+        return self.bounds.n_features
+
+    def mechanisms(self, mu: float) -> tuple:
+        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
+        raise ValueError("a SpikedModel is planned with its delta, by plan")
+
+    def check_delta(self, delta: float, failure: float) -> None:
+        """Refuse a delta that failures leave too little of."""
+        if delta - failure < MIN_DELTA:
+            raise ValueError(
+                f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
+                f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
+            )
+
+    def _largest_distance(self, rank: int) -> float:
+        """Largest distance of any two projectors, whatever the rows are."""
+        return math.sqrt(2.0 * min(rank, self.n_features - rank))
+
+
 @dataclass(frozen=True)
-class SpikedProjector(Statistic):
+class SpikedProjector(ModelStatistic):
     """Components from a noisy projector, whose noise rests on a spiked model.
 
-    Parameters
-    ----------
-    bounds : RowBounds
-        Of rows that are not bounded.
-    n_samples : int
-        Public number of rows.
-    signal : tuple of float
-        Variances along the components beyond the noise, largest first.
-    noise : float
-        Noise variance.
-    covariance : bool
-        Whether the covariance within the components is released too.
-    calibration : {"exact", "paper"}, default="exact"
-        Noise by the theorem and the budget, or by the papers' formulas.
-    constant : float, default=1.0
-        Constant of these formulas.
-    centered : bool, default=False
-        Whether the model knows no mean, and rows are measured about their own.
+    `bounds` are of rows that are not bounded. With `covariance` that within the
+    components is released too. Other numbers are those of :class:`ComponentMechanism`.
     """
 
     bounds: RowBounds
@@ -157,11 +147,6 @@ class SpikedProjector(Statistic):
     centered: bool = False
 
     @property
-    def n_features(self) -> int:
-        """Length of a row."""
-        return self.bounds.n_features
-
-    @property
     def _model(self) -> tuple:
         return self.signal, self.noise, self.n_samples, self.n_features
 
@@ -170,7 +155,7 @@ class SpikedProjector(Statistic):
         return ("projector", "model_moment") if self.covariance else ("projector",)
 
     def _sensitivities(self, failure: float) -> tuple[float, ...]:
-        """What the theorem allows for each release; together they may fail so often."""
+        """Sensitivity of each release by the theorem; `failure` is that of all."""
         each = failure / len(self._names)
         model, mean = (*self._model, each), {"centered": self.centered}
         changes = (sensitivity.spiked_projector_sensitivity(*model, **mean),)
@@ -178,18 +163,13 @@ class SpikedProjector(Statistic):
             changes += (sensitivity.spiked_moment_sensitivity(*model, **mean),)
         return changes
 
-    def _largest_distance(self) -> float:
-        """How far any two projectors are apart at most, whatever the rows are."""
-        rank = len(self.signal)
-        return math.sqrt(2.0 * min(rank, self.n_features - rank))
-
     def _charged(self, failure: float) -> tuple[float, ...]:
         """As `_sensitivities`, with the largest distance where there is no bound."""
         projector, *moment = self._sensitivities(failure)
-        return (min(projector, self._largest_distance()), *moment)
+        return (min(projector, self._largest_distance(len(self.signal))), *moment)
 
     def _printed(self) -> tuple[float, ...]:
-        """What the papers print for each release."""
+        """Sensitivity of each release as the papers print it."""
         model = *self._model, self.constant
         changes = (sensitivity.paper_projector_sensitivity(*model),)
         if self.covariance:
@@ -203,36 +183,18 @@ class SpikedProjector(Statistic):
             error = ROUNDING * self.n_features * condition
             return (self.n_features,) * 2, {"summation_error": error, "magnitude": 2.0}
         squares = _LONGER * (sum(self.signal) + self.n_features * self.noise)
-        error = mean_summation_error(squares, self.n_samples, self.n_features, False)
+        error = mean_summation_error(squares, self.n_samples, self.n_features)
         error += 2.0**-51 * self.n_features * squares  # of the projections
         size = 2.0**10 * (max(self.signal) + self.noise)
         return (len(self.signal),) * 2, {"summation_error": error, "magnitude": size}
 
-    def mechanisms(self, mu: float) -> tuple:
-        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
-        raise ValueError("a SpikedModel is planned with its delta, by plan")
-
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise.
-        **named : object
-            `estimator` and `seeded` of the plan.
-
-        Returns
-        -------
-        PrivacyPlan
-            Its epsilon is that of the budget, or larger where the noise is the papers'
-            and the theorem does not show as much as they claim.
-
-        Raises
-        ------
-        ValueError
-            If the model has no bound for so few rows or so little signal, or the
-            papers' noise hides nothing.
+        The epsilon of the plan is that of the budget, or larger where the noise is the
+        papers' and the theorem does not show as much as they claim. Raises ValueError
+        if the model has no bound for so few rows or so little signal, or the papers'
+        noise hides nothing.
         """
         mechanisms, holds = self._priced(epsilon, delta)
         failure = self.failure(epsilon, delta)
@@ -254,12 +216,7 @@ class SpikedProjector(Statistic):
             shapes = [(name, self._entries(name)[0]) for name in self._names]
             return tuple(Exact(*both, symmetric=True) for both in shapes), epsilon
         failure = self.failure(epsilon, delta)
-        if delta - failure < MIN_DELTA:
-            raise ValueError(
-                f"delta={delta:g} is too small for a SpikedModel, which keeps a "
-                f"tenth of it for rows beyond its bounds; choose at least "
-                f"{2 * MIN_DELTA:g}"
-            )
+        self.check_delta(delta, failure)
         if self.calibration == "paper":
             return self._plan_paper(epsilon, delta, failure)
         self._check_bound(failure)
@@ -332,18 +289,9 @@ class SpikedProjector(Statistic):
     def squared_error(self, mu: float, *given: float) -> float:
         """Expected squared distance from the model's subspace, to first order.
 
-        Parameters
-        ----------
-        mu : float
-            Cost of all releases together, by either calibration.
-        *given : float
-            Unused: variances are those of the model.
-
-        Returns
-        -------
-        float
-            Of the leading part of a matrix; of a subspace it is at most the largest
-            squared distance.
+        `mu` is the cost of all releases together, by either calibration; variances are
+        those of the model. It is that of the leading part of a matrix; of a subspace it
+        is at most the largest squared distance.
         """
         signal, noise = np.array(self.signal), self.noise
         sampling = float(np.sum(noise / signal * ((signal + noise) / signal)))
@@ -405,19 +353,9 @@ class SpikedProjector(Statistic):
         return Components(None, vectors, values, total, self.noise, 1.0, above)
 
     def projector(self, release: Any, X: Any) -> np.ndarray:
-        """Release the leading eigenvectors of PCA's projector plus noise.
+        """Release leading eigenvectors of PCA's projector plus noise: orthonormal rows.
 
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        X : array or sparse matrix of shape (n, p)
-            Rows of the model; dense where it knows no mean.
-
-        Returns
-        -------
-        ndarray of shape (r, p)
-            Orthonormal rows, leading first.
+        Rows must be dense where the model knows no mean.
         """
         rank, n_features = len(self.signal), self.n_features
         if n_features <= WHOLE_ORDER:
@@ -479,16 +417,13 @@ def _finite(block):
 # Shares of mu**2 of directions, of votes, and of the projector.
 _UNKNOWN_SHARES = (0.05, 0.15, 0.8)
 
-
 # Signals, in units of the noise variance, above which they count as this one: so that
 # what the projector is divided by is bounded from below by public numbers.
 _LARGEST_SIGNAL = 1e4
 
-
 # Parts of the failure probability: half is the projector's; each of two counts of rows,
 # and each of two sequences of noise, may be off with an eighth.
 _PROJECTOR_PART, _EACH_PART = 0.5, 0.125
-
 
 # Allowance for rounding errors of squared lengths, and of noise on its grid.
 _ROUNDED = 2.0**-20
@@ -496,25 +431,14 @@ _ROUNDED = 2.0**-20
 
 @dataclass(frozen=True)
 class SignalBound:
-    """How a bound on the signal is made of noisy quantiles: by public numbers.
+    """Lower bound on the signal from noisy quantiles, by public numbers.
 
-    Parameters
-    ----------
-    n_voters : int
-        Public number of rows that vote.
-    noise_std : float
-        Deviation of the noise of each vote.
-    degrees : tuple (along, across)
-        Dimensions of the parts of a row.
-    failure : float
-        Probability that the bound is above the signal, at most: half of it for counts,
-        and half for noise.
-
-    Attributes
-    ----------
-    along, across : float
-        What squared quantiles are divided by: quantiles of chi-square laws of medians
-        that are as far off as they may be; infinite, or zero, where nothing is known.
+    `noise_std` is the deviation of the noise of each vote, and `degrees` are the
+    dimensions of the parts of a row, along and across. The bound is above the signal
+    with a probability of at most `failure`: half of it for counts, and half for noise.
+    Squared quantiles are divided by `along` and `across`: quantiles of chi-square laws
+    of medians that are as far off as they may be; infinite, or zero, where nothing is
+    known.
     """
 
     n_voters: int
@@ -538,18 +462,10 @@ class SignalBound:
         object.__setattr__(self, "across", 2.0 * float(gammaincinv(halves[1], below)))
 
     def signal(self, along: float, across: float) -> float:
-        """Bound the signal over the noise variance from below.
+        """Bound the signal over the noise variance from below; 0 if nothing is known.
 
-        Parameters
-        ----------
-        along, across : float
-            Lower end of the released cell of squared lengths along the directions,
-            and upper end of that across them.
-
-        Returns
-        -------
-        float
-            At most the largest that counts; 0 where nothing is known.
+        `along` is the lower end of the released cell of squared lengths along the
+        directions, and `across` the upper end of that across them.
         """
         if not (along > 0.0 and self.across > 0.0 and across < math.inf):
             return 0.0
@@ -563,21 +479,11 @@ class SignalBound:
 
 
 @dataclass(frozen=True)
-class UnknownSpikes(Statistic):
+class UnknownSpikes(ModelStatistic):
     """Components from a noisy projector, under a model whose variances are private.
 
-    All components have the same signal variance under the model.
-
-    Parameters
-    ----------
-    bounds : RowBounds
-        Of unit rows, for the directions.
-    n_samples : int
-        Public number of rows, at least 2.
-    rank : int
-        Number of components.
-    norm_range : tuple (low, high)
-        Public range in which lengths are searched for.
+    All components have the same signal variance under the model. `bounds` are those of
+    unit rows, for the directions, and `norm_range` is the public range of lengths.
     """
 
     bounds: RowBounds
@@ -586,18 +492,13 @@ class UnknownSpikes(Statistic):
     norm_range: tuple[float, float]
 
     @property
-    def n_features(self) -> int:
-        """Length of a row."""
-        return self.bounds.n_features
-
-    @property
     def _half(self) -> int:
-        """How many rows, the first ones, make directions."""
+        """Number of rows, the first ones, that make directions."""
         return self.n_samples // 2
 
     @property
     def directions(self) -> SecondMoment:
-        """What directions are made from, of the first half of the rows."""
+        """Second moment of the first half of the rows, for directions."""
         return SecondMoment(self.bounds, max(self._half, 1), "direction_moment")
 
     @property
@@ -607,21 +508,13 @@ class UnknownSpikes(Statistic):
         size = voters, self.n_features, self.norm_range
         return PrivateScales(*size, None, None, False)
 
-    def _largest_distance(self) -> float:
-        """How far any two projectors are apart at most, whatever the rows are."""
-        return math.sqrt(2.0 * min(self.rank, self.n_features - self.rank))
-
     def distance(self, signal: float, failure: float) -> float:
         """Bound what one row moves the projector, by a bound on the signal.
 
-        Parameters
-        ----------
-        signal : float
-            Over the noise variance; released, or public.
-        failure : float
-            Of the plan.
+        `signal` is over the noise variance; released, or public. `failure` is that of
+        the plan.
         """
-        most = self._largest_distance()
+        most = self._largest_distance(self.rank)
         if signal < LEAST_SIGNAL:
             return most
         model = (signal,) * self.rank, 1.0, self.n_samples, self.n_features
@@ -637,25 +530,11 @@ class UnknownSpikes(Statistic):
     def _bound_of(self, plan: PrivacyPlan) -> SignalBound:
         return self.bound(plan["quantile_1"].noise_std, plan.failure)
 
-    def mechanisms(self, mu: float) -> tuple:
-        """Refuse: bounds of the model depend on delta too, so that it has a `plan`."""
-        raise ValueError("a SpikedModel is planned with its delta, by plan")
-
     def plan(self, epsilon: float, delta: float, **named: Any) -> PrivacyPlan:
         """Plan the releases within a budget, for rows of the model alone.
 
-        Parameters
-        ----------
-        epsilon, delta : float
-            The budget; an infinite epsilon for no noise.
-        **named : object
-            `estimator` and `seeded` of the plan.
-
-        Raises
-        ------
-        ValueError
-            If the model has no bound for so few rows whatever the signal, or there are
-            too many features.
+        Raises ValueError if the model has no bound for so few rows whatever the signal,
+        or there are too many features.
         """
         if self.n_features > WHOLE_ORDER:
             raise ValueError(
@@ -679,13 +558,9 @@ class UnknownSpikes(Statistic):
 
     def _check(self, delta: float, failure: float) -> None:
         """Refuse a delta that is too small, and what no signal has a bound for."""
-        if delta - failure < MIN_DELTA:
-            raise ValueError(
-                f"delta={delta:g} is too small for a SpikedModel, which keeps a tenth "
-                f"of it for rows beyond its bounds; choose at least {2 * MIN_DELTA:g}"
-            )
+        self.check_delta(delta, failure)
         least = self.distance(_LARGEST_SIGNAL, failure)
-        if self.n_samples < 4 or least >= self._largest_distance():
+        if self.n_samples < 4 or least >= self._largest_distance(self.rank):
             raise ValueError(
                 f"mechanism=SpikedModel(...) has no bound for n_samples="
                 f"{self.n_samples}, n_features={self.n_features}, n_components="
@@ -738,15 +613,7 @@ class UnknownSpikes(Statistic):
         return Components(None, vectors, values, total, scales.noise, 1.0, rank)
 
     def subspace(self, release: Any, rows: Any) -> tuple[Scales, np.ndarray]:
-        """Release the same; return the variances and orthonormal rows of shape (r, p).
-
-        Parameters
-        ----------
-        release : Release
-            Charged with the plan.
-        rows : array-like of shape (n, p)
-            The rows.
-        """
+        """Release the same; return variances and orthonormal rows of shape (r, p)."""
         rank, half, plan = self.rank, self._half, release.plan
         moment = self.directions.run(release, rows[:half], None)
         directions = eigen.top_eigh(moment, rank)[1]
@@ -774,18 +641,10 @@ class UnknownSpikes(Statistic):
             known = self._bound_of(plan).expected(signal / noise)
             private = plan["projector"].noise_std * self.distance(known, plan.failure)
         squared = self._squared(signal / noise, private)
-        return min(math.sqrt(squared), self._largest_distance())
+        return min(math.sqrt(squared), self._largest_distance(self.rank))
 
     def squared_error(self, mu: float, signal: float, noise: float) -> float:
-        """Expected squared distance under the model, to first order.
-
-        Parameters
-        ----------
-        mu : float
-            Cost of all releases together.
-        signal, noise : float
-            Variances along the components beyond the noise, and across them.
-        """
+        """Expected squared distance under the model at a cost of mu, to first order."""
         _, votes, cost = split_mu(mu, _UNKNOWN_SHARES)
         known = self.bound(self.scales.noise_std(votes), USUAL_FAILURE)
         ratio = signal / noise

@@ -30,7 +30,7 @@ import numpy as np
 
 from .. import sensitivity
 from .._linalg import user_rows
-from .._statistics.statistic import CombinedRounds, RepeatedStatistic, Statistic
+from .._statistics.statistic import Combination, Statistic
 from .._statistics.user_sums import MOST_USERS, planned_sum, released_sum
 from ..accounting import calibrate_gaussian
 from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
@@ -142,7 +142,7 @@ _SMALLEST_LOG10, _LARGEST_LOG10 = -8.0, 8.0
 
 
 @dataclass(frozen=True)
-class ClipSizes(RepeatedStatistic):
+class ClipSizes(Statistic):
     """Units of curvature and gradient: public ones, or private medians of the norms.
 
     Every step of the bisections releases by how much more of the users lie below
@@ -334,7 +334,7 @@ def _mean_intercept(rows, coef: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class MomentRounds(RepeatedStatistic):
+class MomentRounds(Statistic):
     """Rounds in which users fit themselves at U, and their moments give the next U.
 
     Parameters
@@ -399,7 +399,7 @@ class MomentRounds(RepeatedStatistic):
 
 
 @dataclass(frozen=True)
-class SpectralStart(RepeatedStatistic):
+class SpectralStart(Statistic):
     """Leading directions of the sum of s s', for each user's correlations s.
 
     Parameters
@@ -444,7 +444,7 @@ def _contributions(block, rows):
 
 
 @dataclass(frozen=True)
-class SharedDirections(CombinedRounds):
+class SharedDirections(Combination):
     """Directions U from releases of equal cost, and the clipping that they need.
 
     Parameters
@@ -473,9 +473,9 @@ class SharedDirections(CombinedRounds):
     clip_share: float
     fresh: bool = False
 
-    def parts(self) -> dict[str, RepeatedStatistic]:
+    def parts(self) -> dict[str, Statistic]:
         """Return start, sizes of the clip and rounds, where there are any."""
-        parts: dict[str, RepeatedStatistic] = {}
+        parts: dict[str, Statistic] = {}
         if self.release_start:
             parts["start"] = SpectralStart(self.users)
         n_rounds = self.n_releases - len(parts)
@@ -485,8 +485,8 @@ class SharedDirections(CombinedRounds):
             parts |= {"clips": ClipSizes(self.users, *sizes), "rounds": rounds}
         return parts
 
-    def shares_of_releases(self) -> dict[str, float]:
-        """Return equal shares for all releases of U, after those of the medians."""
+    def shares(self) -> dict[str, float]:
+        """Return the share of each release: equal ones for all releases of U."""
         clips = self.parts().get("clips")
         n_votes = len(clips.names) if clips else 0
         share = self.clip_share if n_votes else 0.0

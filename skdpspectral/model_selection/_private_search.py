@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base.compositions import reason_of_splits
 from .._base.documented import documented
-from .._base.estimator import PrivateEstimator, noted_doubts, unweighted
+from .._base.estimator import PrivateEstimator, noted_caveats, unweighted
 from .._base.sklearn_compat import Interval, StrOptions
 from .._release.release import record_release
 from .._release.selection import SelectionRelease
@@ -607,7 +607,7 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
             budgets = self._budgets(exposure_of(cv, splits, n_rows))
             plan = self._plan(scorer, budgets)
             n_train = n_rows if splits is None else len(splits[0][0])
-            with noted_doubts() as doubts:
+            with noted_caveats() as caveats:
                 checked = check_candidates(
                     self.estimator,
                     self.param_distributions,
@@ -619,8 +619,8 @@ class PrivateSearchCV(PlannedSearch, BestModel, MetaEstimatorMixin, PrivateEstim
                     float(self.delta),
                 )
             # Warnings of runs stay in them: these go by public numbers alone.
-            for doubt in dict.fromkeys(doubts):
-                said = f"of a candidate in param_distributions: {doubt}"
+            for caveat in dict.fromkeys(caveats):
+                said = f"of a candidate in param_distributions: {caveat}"
                 warnings.warn(said, stacklevel=2 + self._levels_around_fit)
             by_rows = scorer.relation[0] is Unit.ROW
             # It is charged here, and values are read from here on.

@@ -312,9 +312,9 @@ class Optimization:
             named["remarks"] = (_OF_SUMS,)
         return PrivacyPlan(epsilon, delta, mechanisms, **named)
 
-    def doubts(self, plan: PrivacyPlan) -> tuple[str, ...]:
+    def caveats(self, plan: PrivacyPlan) -> tuple[str, ...]:
         """Return warnings about a fit of the plan."""
-        return self.moments.doubts(plan)
+        return self.moments.caveats(plan)
 
     def _within(
         self, epsilon: float, delta: float

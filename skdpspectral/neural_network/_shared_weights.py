@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._release.grid import public_order
-from .._statistics.statistic import RepeatedStatistic, Statistic
+from .._statistics.statistic import Statistic
 from .._statistics.user_sums import planned_sum, released_sum
 from ..factorizations import Factorization
 from ..mechanisms import Exact, Gaussian, Mechanism, Neighbors
@@ -288,7 +288,7 @@ class SharedSteps:
 
 
 @dataclass(frozen=True)
-class GradientRounds(RepeatedStatistic):
+class GradientRounds(Statistic):
     """Rounds in which users train at U, and their clipped gradients by U are summed."""
 
     rules: UserRules

@@ -171,7 +171,7 @@ class DPStandardScaler(OneToOneFeatureMixin, TransformerMixin, TableEstimator):
             box = make_box(self.bounds, n_features, per_feature=True)
         return FeatureScales(n_samples, n_features, bool(self.with_mean), box)
 
-    def _doubts(self, scales: FeatureScales, plan: PrivacyPlan) -> tuple[str, ...]:
+    def _caveats(self, scales: FeatureScales, plan: PrivacyPlan) -> tuple[str, ...]:
         """Say, from public numbers, if noise hides every feature."""
         share = scales.smallest_visible_share(plan)
         if not share > 1.0:

@@ -927,7 +927,7 @@ EXACT |= {
         "Combination",
         "planned.extend(part.mechanisms(costs[name]))",
         "more = 4.0 / 3.0 if name == 'power_1' else 1.0\n"
-        "            planned.extend(part.mechanisms(more * costs[name]))",
+        "                planned.extend(part.mechanisms(more * costs[name]))",
         f"{_ESTIMATOR}plans_cost_what_was_asked",
     ),
     "a repeated request answered anew": Mutant(
@@ -1185,8 +1185,8 @@ EXACT |= {
     ),
     "a digest that leaves a scaling out": Mutant(
         "pack",
-        "rows.centered, rows.scale is not None)",
-        "rows.centered, False)",
+        "flags += (rows.scale is not None, isinstance",
+        "flags += (False, isinstance",
         "federation/test_tasks.py::test_whatever_differs_has_another_digest",
     ),
     "a claimed noise believed": Mutant(

@@ -194,19 +194,19 @@ def test_half_of_pairs_is_released_and_doubled_again():
 def test_rounding_of_pairs_is_charged_by_their_number():
     n, p = 10_000, 5
     order = pair_order(n, p)
-    assert mean_summation_error(1.0, n, p, True) == pytest.approx(
+    assert mean_summation_error(1.0, n, p, (HALF,)) == pytest.approx(
         0.5 * (order.block_rows + order.n_blocks + 16) * 2.0**-52
     )
     # So many blocks that they are added in groups.
     order, many = pair_order(1 << 20, 1), BLOCKS_TOGETHER
     assert order.n_blocks > many
     blocks = many + -(-order.n_blocks // many)
-    assert mean_summation_error(1.0, 1 << 20, 1, True) == pytest.approx(
+    assert mean_summation_error(1.0, 1 << 20, 1, (HALF,)) == pytest.approx(
         0.5 * (order.block_rows + blocks + 16) * 2.0**-52
     )
     for shape in ((n, p), (1 << 20, 1)):
-        both = [mean_summation_error(1.0, *shape, paired) for paired in (False, True)]
-        assert mean_summation_error(1.0, *shape, None) == max(both)
+        both = [mean_summation_error(1.0, *shape, (w,)) for w in (1.0, HALF)]
+        assert mean_summation_error(1.0, *shape, (1.0, HALF)) == max(both)
 
 
 @pytest.mark.parametrize("center", ["pairs", "auto"])
@@ -219,7 +219,7 @@ def test_one_row_has_no_pair_but_itself(center):
 def test_what_a_stranger_claims_takes_no_time():
     order = pair_order(10**17, 50)
     assert order.n_blocks >= order.n_shifts * 10**17 // order.block_rows
-    assert mean_summation_error(1.0, 10**17, 50, None) > 1e-6
+    assert mean_summation_error(1.0, 10**17, 50, (1.0, HALF)) > 1e-6
     assert DPPCA(1).privacy_plan(10**15, 50).mu < 0.3
 
 

@@ -151,6 +151,6 @@ def test_a_task_takes_the_objects_of_the_estimators():
     task = make_task(2, 5, **given)
     assert task == FederatedDPPCA(2, **given)._task(5)
     assert type(task).from_bytes(task.to_bytes()) == task
-    assert task.rows.center_radius == 9.0
+    assert task.rows.origin.radius == 9.0
     assert task != make_task(2, 5, **{**given, "center": PrivateMean(8.0)})
     assert task != make_task(2, 5, **{**given, "scale": None})

@@ -58,7 +58,7 @@ def test_no_row_is_longer_than_what_is_charged(bounds):
         if bounds.clip is not None:
             projected = bounds.for_projections(ROWS.copy(), mean)
             assert lengths(projected).max() <= bounds.clip * just
-    if bounds.centered:
+    if bounds.mean_radius is not None:
         longest = lengths(bounds.for_mean(ROWS.copy())).max()
         # The mean of a box is bounded by its corners.
         assert 0.5 * bounds.mean_radius < longest <= bounds.mean_radius * just
@@ -70,7 +70,7 @@ def test_no_row_is_longer_than_what_is_charged(bounds):
 @pytest.mark.parametrize("bounds", list(all_bounds()))
 def test_short_rows_of_the_mean_stay_as_they_are(bounds):
     """But for the units: what is bounded is no other row than it was."""
-    if not bounds.centered:
+    if bounds.mean_radius is None:
         return
     middle = 0.0 if bounds.box is None else bounds.box.midpoint
     unit = 1.0 if bounds.box is None else bounds.box.unit

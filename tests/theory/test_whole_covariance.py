@@ -8,7 +8,7 @@ from scipy import sparse
 
 from skdpspectral._linalg.walks import row_blocks
 from skdpspectral._release import Release
-from skdpspectral._statistics.statistic import mean_summation_error, pair_order
+from skdpspectral._statistics.statistic import HALF, mean_summation_error, pair_order
 from skdpspectral._tables.clipping import clip_rows
 from skdpspectral.accounting import compose_mu, gaussian_mu
 from skdpspectral.decomposition._bounds import RowBounds
@@ -132,14 +132,14 @@ class Collector:
 
 def test_costs_add_up_to_the_budget():
     for n, p in ((100, 5), (300, 10), (2000, 64), (10**6, 20)):
-        for paired in (False, True, None):
-            statistic = WholeCovariance(n, p, RANGE, paired=paired)
+        for weights in ((1.0,), (HALF,), (1.0, HALF)):
+            statistic = WholeCovariance(n, p, RANGE, weights=weights)
             mechanisms = statistic.mechanisms(0.3)
             assert compose_mu(m.mu for m in mechanisms) == pytest.approx(0.3, rel=1e-9)
             for m in mechanisms:
                 if m.name.endswith("moment"):
                     assert m.sensitivity == pytest.approx(math.sqrt(2) / n)
-                    assert m.summation_error == mean_summation_error(1.0, n, p, paired)
+                    assert m.summation_error == mean_summation_error(1.0, n, p, weights)
 
 
 @pytest.mark.parametrize("n", [9, 40])
@@ -168,7 +168,7 @@ def test_pairs_give_the_covariance_of_rows_far_from_the_origin():
     rng = np.random.default_rng(9)
     rows = rng.standard_normal((20_000, 4)) * [3.0, 1.0, 1.0, 0.5]
     exact = np.cov(rows, rowvar=False)
-    found = released(rows + 1e4, 4.0, 0, pair_order(*rows.shape), paired=True)
+    found = released(rows + 1e4, 4.0, 0, pair_order(*rows.shape), weights=(HALF,))
     assert np.linalg.norm(found.matrix - exact) < 0.05 * np.linalg.norm(exact)
 
 
@@ -197,7 +197,7 @@ def test_votes_that_decide_nothing_are_known_beforehand():
     for n, more, sure in (
         (300, {}, True),
         (60, {}, False),
-        (100, {"paired": True}, False),
+        (100, {"weights": (HALF,)}, False),
         (60, {"clip": 1.0}, True),
     ):
         statistic = WholeCovariance(n, 10, RANGE, **more)
