@@ -22,6 +22,7 @@ from skdpspectral import (
     LRSRegressor,
     PrivacyAccountant,
 )
+from skdpspectral.linear_model import PrivateRounds
 from skdpspectral.neural_network import AlternatingAdam
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -34,7 +35,7 @@ STARS = RNG.integers(1, 6, size=20)
 FEW_STEPS = AlternatingAdam(n_rounds=1, n_local_steps=1, n_own_steps=1)
 LRS_MLP = LRSMLPRegressor(hidden_layer_sizes=2, prompt_size=1, solver=FEW_STEPS)
 LRS_MLP.fit(X, X[:, 0], users=USERS)
-LRS = LRSRegressor(n_rounds=1).fit(X, X[:, 0], users=USERS)
+LRS = LRSRegressor(solver=PrivateRounds(n_rounds=1)).fit(X, X[:, 0], users=USERS)
 ITEMS = DPItemEmbedding(1, items=range(6)).fit(RATINGS, STARS)
 IN_TURN = {"batch_size": 10, "n_epochs": 2, "sampling": "in-turn"}
 LABELS = (X[:, 0] > 0.0).astype(int)

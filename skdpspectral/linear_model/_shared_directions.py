@@ -467,10 +467,10 @@ class SharedDirections(CombinedRounds):
 
     users: Users
     n_releases: int
-    release_start: bool
-    clip_curvature: float | None
-    clip_gradient: float | None
-    clip_share: float
+    release_start: bool = False
+    clip_curvature: float | None = None
+    clip_gradient: float | None = None
+    clip_share: float = 0.0
     fresh: bool = False
 
     def parts(self) -> dict[str, RepeatedStatistic]:

@@ -40,8 +40,12 @@ from .._tables.users import (
 from ..mechanisms._relations import check_count
 from . import _kernels_shared, _kernels_users, _parameters
 from ._parameters import (
-    alternation_of,
+    Alternation,
+    PrivateRounds,
+    UserIntercept,
     find_offset,
+    intercept_of,
+    is_fixed,
     read_like_fit,
     rest_of,
     without_offset,
@@ -189,11 +193,7 @@ class PersonalModels(UserModels):
 
 
 class PersonalPredictions:
-    """What an estimator of one model a user offers its users, once U is there."""
-
-    def _fixed(self) -> bool:
-        """Whether users have no weights of their own."""
-        return self.shared_weights == "fixed"
+    """Models of users beside the shared directions: fits, predictions, coefficients."""
 
     def _user_rows(self, table: UserTable, y, index, scale) -> user_rows.UserRows:
         n_rows = len(table.X)
@@ -212,22 +212,22 @@ class PersonalPredictions:
         most = n_features if self.sparsity is None else int(self.sparsity)
         return _kernels_users.LocalRules(
             sparsity=min(most, n_features),
-            ridge_shared=float(self.ridge_shared),
+            ridge_shared=_parameters.ridge_of_weights(self),
             ridge_sparse=float(self.ridge_sparse),
             prior=prior,
-            fixed=self._fixed(),
+            fixed=is_fixed(self),
             free=most >= n_features and self.ridge_sparse > 0.0,
         )
 
     def _public_prior(self, rank: int) -> np.ndarray:
-        return np.full(rank, 1.0 if self._fixed() else 0.0)
+        return np.full(rank, 1.0 if is_fixed(self) else 0.0)
 
     def _centered(self) -> dict:
         """How users' rows are centered."""
-        level = user_rows.Level(
-            self.prior_intercept or 0.0, float(self.ridge_intercept)
-        )
-        return {"center": self.fit_intercept == "user", "level": level}
+        own = intercept_of(self)
+        chosen = own or UserIntercept()
+        level = user_rows.Level(chosen.prior or 0.0, float(chosen.ridge))
+        return {"center": own is not None, "level": level}
 
     def _users_beside(self, found, rows, rules):
         """Fit each user by their own rows and U: nothing of this leaves the user."""
@@ -301,10 +301,6 @@ class PersonalPredictions:
         code = self._code_of(user)
         return code, self._models().with_shared(self.weights_, self.intercept_)
 
-
-class Personalization:
-    """What users do with their own rows, once there are shared directions."""
-
     def personalize(self, X, y, user=None, *, users=None):
         """Fit some users beside the shared directions, and store their models.
 
@@ -356,11 +352,9 @@ class Personalization:
 
     def _prior_of_users(self, rank: int):
         """Return what weights of a new user are shrunk to."""
-        shrunk = (
-            not self._was_private()
-            and alternation_of(self).shrink_to_mean
-            and not self._fixed()
-        )
+        solver = self.solver
+        shrinks = not isinstance(solver, Alternation) or solver.shrink_to_mean
+        shrunk = shrinks and not (self._was_private() or is_fixed(self))
         return self.weights_ if shrunk else self._public_prior(rank)
 
 
@@ -537,23 +531,28 @@ class RegressionGroupsMixin:
             raise ValueError("n_features is needed for an LRSRegressor")
         if not self.n_components:
             raise ValueError("n_components=0: nothing would be released")
-        if _parameters.is_frozen(self):
-            raise ValueError("n_rounds=0: nothing would be released")
-        if self.fresh_rows:
+        solver = _parameters.solver_of(self)
+        if not isinstance(solver, PrivateRounds):
+            raise ValueError(f"solver={solver!r}: nothing would be released")
+        if solver.fresh_rows:
             raise ValueError(
-                "fresh_rows=True is not for groups of users, who answer by all rows in "
+                "fresh_rows=True is not for groups of users, which use all rows in "
                 "every round: leave fresh_rows=False"
             )
-        if isinstance(self.init, str) and self.init == "random":
+        if isinstance(solver.init, str) and solver.init == "random":
             raise ValueError(
-                'init="random" would be another one at every node: draw one, and pass '
-                "the array"
+                'init="random" would differ between nodes: draw an array once, and '
+                "pass it as init"
             )
         d = check_count("n_features", n_features)
-        start = _parameters.start_of(self, None, _parameters.given_start(self, d), d)
+        start = _parameters.given_start(self, solver, d)
+        start = _parameters.start_of(self, solver, None, start, d)
         given = (start, _parameters.public_scale(self, d))
-        rows = (self.fit_intercept, self.prior_intercept, float(self.ridge_intercept))
-        return Billboard(_parameters.shared_statistic(self, d), given, rows)
+        intercept = intercept_of(self)
+        rows = (False, None, 0.0)
+        if intercept is not None:
+            rows = ("user", intercept.prior, float(intercept.ridge))
+        return Billboard(_parameters.shared_statistic(self, solver, d), given, rows)
 
     def _unread_group(self, board: Billboard, names, X, y, *, users=None) -> Callable:
         """Check the form of a group's rows, and read no value; return what reads them.
@@ -561,11 +560,7 @@ class RegressionGroupsMixin:
         `names` are those of the features, or None. ``read()`` returns the users' rows
         and their ids.
         """
-        columns = ("user_feature", "offset_feature")
-        beside = [(column, getattr(self, column)) for column in columns]
-        X = in_declared_order(
-            X, names, [pair for pair in beside if pair[1] is not None]
-        )
+        X = in_declared_order(X, names, list(_parameters.columns_beside(self).items()))
         table, targets, offset, d = self._unread(X, y, users)
         scale = board.given[1]
         if len(scale) != d:
@@ -596,9 +591,8 @@ class RegressionGroupsMixin:
     def _finish(self, board: Billboard, found, plan, rows=None, index=None) -> None:
         """Make public attributes of what was released, and models of users at hand."""
         self._keep(found)
-        beside = (self.user_feature, self.offset_feature)
         if rows is None:
-            n_others = sum(feature is not None for feature in beside)
+            n_others = len(_parameters.columns_beside(self))
             self.n_features_in_ = len(self.scale_) + n_others
         else:
             self._keep_users(found, rows, index, board.statistic.users.rules)
