@@ -388,11 +388,12 @@ def personalize(model, X, y, **users):
     >>> from sklearn.pipeline import make_pipeline
     >>> from skdpspectral import DPItemEmbedding, LRSRegressor
     >>> from skdpspectral.datasets import make_ratings
-    >>> from skdpspectral.linear_model import personalize
+    >>> from skdpspectral.linear_model import UserIntercept, personalize
     >>> data = make_ratings(500, 20, n_ratings_per_user=10, random_state=0)
+    >>> intercept = UserIntercept(offset_feature=1)
     >>> model = make_pipeline(
     ...     DPItemEmbedding(items=data.item_ids),
-    ...     LRSRegressor(0, None, user_feature=0, offset_feature=1),
+    ...     LRSRegressor(0, None, user_feature=0, fit_intercept=intercept),
     ... ).fit(data.data, data.target)
     >>> new = [[1000, 3], [1000, 5], [2000, 7]]
     >>> personalize(model, new, [5, 1, 4]).predict([[1000, 7]]).shape

@@ -268,13 +268,13 @@ class DPItemEmbedding(TransformerMixin, CatalogEstimator):
     >>> from sklearn.pipeline import make_pipeline
     >>> from skdpspectral import DPItemEmbedding, LRSRegressor
     >>> from skdpspectral.datasets import make_ratings
+    >>> from skdpspectral.linear_model import UserIntercept
     >>> data = make_ratings(2000, 50, random_state=0, as_frame=True)
     >>> embedding = DPItemEmbedding(
     ...     items=data.item_ids, item_features=data.item_features, epsilon=2.0
     ... )
-    >>> users = LRSRegressor(
-    ...     0, None, user_feature=0, offset_feature=1, ridge_intercept=5.0
-    ... )
+    >>> intercept = UserIntercept(ridge=5.0, offset_feature=1)
+    >>> users = LRSRegressor(0, None, user_feature=0, fit_intercept=intercept)
     >>> model = make_pipeline(embedding, users).fit(data.data, data.target)
     >>> embedding.get_feature_names_out()[:4].tolist()
     ['user_id', 'item_id_mean', 'item_id_offset', 'item_id_popularity']
